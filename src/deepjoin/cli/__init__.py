@@ -1,0 +1,29 @@
+"""The command line: parses, calls the lake, prints. Results to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from deepjoin.cli.parser import make_parser
+from deepjoin.errors import DeepJoinError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status: 0 fine, 1 our error, 2 usage."""
+    options = make_parser().parse_args(arguments)
+    try:
+        status: int = options.run(options) or 0
+        sys.stdout.flush()
+    except DeepJoinError as error:
+        print(f"deepjoin: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("deepjoin: stopped; whatever existed before is unchanged.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (as `head` does): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status

@@ -1,0 +1,50 @@
+"""`deepjoin info`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from deepjoin.cli.opening import human_size, left_out_lines, open_or_index
+from deepjoin.lake import Lake
+from deepjoin.search.render import aligned
+
+
+def run(options: argparse.Namespace) -> None:
+    """Describe the whole index, or one of its tables."""
+    lake = open_or_index(options.index)
+    if options.table:
+        _print_table(lake, options.table, options.format)
+    elif options.format == "json":
+        print(json.dumps(lake.info(), ensure_ascii=False))
+    else:
+        _print_lake(lake)
+
+
+def _print_lake(lake: Lake) -> None:
+    info = lake.info()
+    print(f"{lake.path}: {info['tables']:,} tables, {info['columns']:,} indexed columns")
+    print(f"{info['values']:,} distinct values in {info['cells']:,} cells")
+    print(
+        f"{human_size(info['bytes'])} on disk, format {info['format']}, deepjoin {info['version']}"
+    )
+    for line in left_out_lines(lake, shown=1000):
+        print(line)
+    for note in info["notes"]:
+        print(f"mended: {note['table']}: {note['note']}")
+
+
+def _print_table(lake: Lake, name: str, form: str) -> None:
+    entry = lake.table(name)
+    if form == "json":
+        columns = [vars(column) for column in entry.columns]
+        print(json.dumps(vars(entry) | {"columns": columns}, ensure_ascii=False))
+        return
+    print(f"{entry.name}: {entry.title}, {entry.rows:,} rows")
+    rows = [
+        (c.name, c.type, f"{c.distinct:,}", f"left out: {c.left_out}" if c.left_out else "indexed")
+        for c in entry.columns
+    ]
+    print(aligned([("column", "type", "distinct", ""), *rows]))
+    for note in entry.notes:
+        print(f"mended: {note}")

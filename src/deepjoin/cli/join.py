@@ -1,0 +1,68 @@
+"""`deepjoin join`."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from deepjoin.cli.opening import open_or_index, say
+from deepjoin.errors import DeepJoinError
+from deepjoin.join import JoinFacts
+from deepjoin.search.render import aligned
+
+_PREVIEW = 10
+
+
+def run(options: argparse.Namespace) -> None:
+    """Join, preview, or print the SQL."""
+    if options.join == "semantic":
+        raise DeepJoinError("This index has no cell vectors, which semantic joins need.")
+    table, colon, column = options.target.rpartition(":")
+    if not colon:
+        raise DeepJoinError(f"--with is '{options.target}'; write it as TABLE:COLUMN.")
+    lake = open_or_index(options.index)
+    plan = lake.plan_join(
+        options.file, options.column, (table, column), how=options.how, many=options.many
+    )
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    if options.sql or options.pandas:
+        print(plan.sql if options.sql else plan.pandas_code)
+        return
+    rows = plan.unmatched() if options.unmatched else plan
+    if options.out:
+        count = rows.write(Path(options.out))
+        _say_facts(plan.facts, table)
+        say(f"{count:,} rows in {options.out}")
+    else:
+        _show(
+            rows.preview(_PREVIEW if options.preview is None else options.preview), options.format
+        )
+        _say_facts(plan.facts, table)
+
+
+def _say_facts(facts: JoinFacts, table: str) -> None:
+    say(
+        f"{facts.matched_left_rows:,} of {facts.left_rows:,} rows match ({facts.cardinality}); "
+        f"{facts.result_rows:,} rows result"
+    )
+    for old, new in facts.renamed.items():
+        say(f"renamed: {old} of {table} is {new}, because your table has {old} too")
+
+
+def _show(rows: pa.Table, form: str) -> None:
+    records = rows.to_pylist()
+    if form == "json":
+        print(json.dumps(records, ensure_ascii=False, default=str))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(rows.column_names)
+        writer.writerows(record.values() for record in records)
+    else:
+        shown = [["" if v is None else str(v) for v in record.values()] for record in records]
+        print(aligned([rows.column_names, *shown], widest=24))

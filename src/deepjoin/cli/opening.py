@@ -1,0 +1,106 @@
+"""What several commands need: opening an index by path, progress on stderr, sizes in words."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.lake import Lake, index, open_lake
+from deepjoin.lake.build import Progress
+from deepjoin.lake.indexing import DEFAULT
+from deepjoin.lake.storage import MANIFEST, is_index
+from deepjoin.settings import Settings
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def open_or_index(path: str) -> Lake:
+    """Open an index; a plain folder of tables is indexed first."""
+    folder = Path(path)
+    if is_index(folder) or (folder / MANIFEST).exists() or is_index(folder / DEFAULT):
+        return open_lake(folder)
+    if not folder.exists():
+        raise DeepJoinError(f"No index or folder '{path}'. Make one with: deepjoin index SOURCE")
+    say(f"No index in {path} yet: indexing it.")
+    return index_with_progress(folder, None, Settings(), memory=1 << 30)
+
+
+def index_with_progress(
+    source: object, out: str | None, settings: Settings, *, memory: int
+) -> Lake:
+    """Index a source, a progress bar on stderr when a person is watching."""
+    with progress_bar() as progress:
+        lake = index(source, out, settings=settings, memory=memory, progress=progress)
+    report = lake.report
+    say(
+        f"Indexed {report.tables:,} tables: {report.columns:,} columns, {report.values:,} distinct "
+        f"values, {human_size(lake.info()['bytes'])} in {lake.path}."
+    )
+    for text in left_out_lines(lake):
+        say(text)
+    return lake
+
+
+def left_out_lines(lake: Lake, shown: int = 5) -> Iterator[str]:
+    """Say what is not in the index, and why."""
+    report = lake.report
+    if report.left_out:
+        reasons = ", ".join(
+            f"{count:,} {reason}" for reason, count in report.left_out.most_common()
+        )
+        yield f"Columns left out: {reasons}."
+    if report.skipped:
+        yield f"Not read: {len(report.skipped):,}."
+        for one in report.skipped[:shown]:
+            yield f"  {one.name}: {one.reason}"
+        if len(report.skipped) > shown:
+            yield f"  and {len(report.skipped) - shown:,} more; see: deepjoin info {lake.path}"
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Show tables done, rate and time left; nothing when stderr is not a terminal."""
+    from tqdm import tqdm
+
+    with tqdm(disable=not sys.stderr.isatty(), unit="table", leave=False) as bar:
+
+        def progress(done: int, total: int, name: str) -> None:
+            bar.total = total
+            bar.set_postfix_str(name[-40:], refresh=False)
+            bar.update(done - bar.n)
+
+        yield progress
+
+
+def say(text: str) -> None:
+    """Tell the person, not the pipe."""
+    print(text, file=sys.stderr)
+
+
+def human_size(size: float) -> str:
+    """Write bytes for people.
+
+    >>> human_size(512), human_size(3_400_000)
+    ('512 B', '3.2 MB')
+    """
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
+
+
+def parse_size(text: str) -> int:
+    """Read a size such as 500M.
+
+    >>> parse_size("2G") == 2 << 30
+    True
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise DeepJoinError(f"'{text}' is no size. Write it like 500M or 2G.")
+    return int(float(match[1]) * _UNITS[match[2].upper()])

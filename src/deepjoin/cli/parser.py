@@ -1,0 +1,222 @@
+"""Every command and option, with the help that teaches them.
+
+Commands load their work when they run, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from typing import TypeAlias
+
+from deepjoin._version import __version__
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+_ABOUT = """\
+Find the tables of a data lake you can join with a column of yours, see why, and join them.
+
+  deepjoin demo                                    a lake to play with, in a minute
+  deepjoin index data/                             index a folder of tables
+  deepjoin search data/ orders.csv -c customer     who has my customers?
+  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name -o enriched.parquet
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        "deepjoin", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"deepjoin {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add in (_index, _search, _join, _info, _methods, _evaluate, _demo):
+        add(commands)
+    return parser
+
+
+def _command(
+    commands: Commands, name: str, summary: str, examples: str = ""
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=_loaded(name))
+    return parser
+
+
+def _loaded(name: str) -> Callable[[argparse.Namespace], int | None]:
+    def run(options: argparse.Namespace) -> int | None:
+        work: Callable[[argparse.Namespace], int | None]
+        work = import_module(f"deepjoin.cli.{name}").run
+        return work(options)
+
+    return run
+
+
+def _index_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "index",
+        metavar="INDEX",
+        help="an index folder, or a folder of tables (indexed on first use)",
+    )
+
+
+def _format_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+
+
+def _index(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "index",
+        "index a folder, files or a column corpus",
+        "examples:\n"
+        "  deepjoin index data/\n"
+        "  deepjoin index 'data/**/*.csv' -o my.index --exclude 'tmp/*'\n"
+        "  deepjoin index data/ --dry-run        how many files, how long, how much disk",
+    )
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder, file or 'glob'")
+    parser.add_argument("-o", "--out", metavar="INDEX", help="default: SOURCE/.deepjoin")
+    parser.add_argument(
+        "--profile",
+        choices=("default", "basic"),
+        default="default",
+        help="how cells compare: default (case, white space, Unicode forms, 7 = 7.0, ISO dates) "
+        "or basic (case and outer white space only)",
+    )
+    parser.add_argument("--include", metavar="GLOB", action="append", default=[])
+    parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
+    parser.add_argument(
+        "--deny-column",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="never index it (pattern)",
+    )
+    parser.add_argument(
+        "--min-distinct",
+        metavar="N",
+        type=int,
+        default=5,
+        help="leave out columns with fewer distinct values (default 5)",
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        default="1G",
+        help="cells held in memory before they go to disk, such as 500M or 2G (default 1G)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would happen, write nothing"
+    )
+    _format_argument(parser)
+
+
+def _search(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "search",
+        "find the columns that join with a column of yours",
+        "examples:\n"
+        "  deepjoin search data/ orders.csv -c customer\n"
+        "  deepjoin search data/ orders.csv               every column; the best key comes first\n"
+        "  deepjoin search data/ geo/cities.csv -c city   a table of the lake itself\n"
+        "  deepjoin search data/ --values 'Oslo,Lima,Rome'\n"
+        "  cut -f1 names.tsv | deepjoin search data/ -    values from stdin, one a line",
+    )
+    _index_argument(parser)
+    parser.add_argument("query", metavar="FILE|-|TABLE", nargs="?", help="where your column is")
+    parser.add_argument("-c", "--column", metavar="COLUMN", help="default: try every column")
+    parser.add_argument("--values", metavar="a,b,c", help="search for these values instead")
+    parser.add_argument("-k", type=int, metavar="K", help="how many hits (default 10)")
+    parser.add_argument("--join", choices=("any", "equi", "semantic"), default="any")
+    parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
+    parser.add_argument(
+        "--min-joinability", metavar="T", type=_share, help="only hits covering this share (0 to 1)"
+    )
+    parser.add_argument("--group", choices=("tables",), help="one hit a table")
+    parser.add_argument(
+        "--matches", metavar="N", type=int, default=20, help="cells listed per hit (default 20)"
+    )
+    _format_argument(parser)
+
+
+def _join(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "join",
+        "join your file with a table of the lake",
+        "examples:\n"
+        "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --preview 5\n"
+        "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name -o out.parquet\n"
+        "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --sql",
+    )
+    _index_argument(parser)
+    parser.add_argument("file", metavar="FILE", help="your table")
+    parser.add_argument("-c", "--column", metavar="COLUMN", required=True, help="its key column")
+    parser.add_argument("--with", dest="target", metavar="TABLE:COLUMN", required=True)
+    parser.add_argument("--join", choices=("equi", "semantic"), default="equi")
+    parser.add_argument("--how", choices=("left", "inner"), default="left")
+    parser.add_argument(
+        "--many",
+        choices=("expand", "first", "aggregate"),
+        default="expand",
+        help="when several rows match: all of them, the first, or one row of means and lists",
+    )
+    parser.add_argument("--preview", metavar="N", type=int, help="show the first N rows only")
+    parser.add_argument("--sql", action="store_true", help="print the SQL and run nothing")
+    parser.add_argument("--pandas", action="store_true", help="print the pandas equivalent")
+    parser.add_argument("--unmatched", action="store_true", help="your rows that match nothing")
+    parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
+    _format_argument(parser)
+
+
+def _info(commands: Commands) -> None:
+    parser = _command(commands, "info", "say what an index holds, what was left out, and why")
+    _index_argument(parser)
+    parser.add_argument("table", metavar="TABLE", nargs="?", help="one table, column by column")
+    _format_argument(parser)
+
+
+def _methods(commands: Commands) -> None:
+    _format_argument(_command(commands, "methods", "list the search methods"))
+
+
+def _evaluate(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "evaluate",
+        "measure methods on a column corpus, against brute force",
+        "examples:\n  deepjoin evaluate corpus/ --methods exact-equi,hybrid --join equi -k 10,20",
+    )
+    parser.add_argument(
+        "corpus", metavar="CORPUS", help="folder of columns.parquet, queries.parquet"
+    )
+    parser.add_argument("--methods", metavar="a,b", default="exact-equi")
+    parser.add_argument("--join", choices=("equi",), default="equi")
+    parser.add_argument("-k", metavar="K,K", default="10,20,30,40,50")
+    parser.add_argument("--queries", metavar="N", type=int, help="only the first N queries")
+    parser.add_argument("--cache", metavar="DIR", help="keep built indexes and truth here")
+    parser.add_argument("--format", choices=("table", "json"), default="json")
+    parser.add_argument("-o", "--out", metavar="DIR", help="also write the rows to DIR/rows.jsonl")
+
+
+def _demo(commands: Commands) -> None:
+    parser = _command(commands, "demo", "write a small lake, index it, search it, join it")
+    parser.add_argument("folder", metavar="DIR", nargs="?", default="deepjoin-demo")
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a share between 0 and 1")
+    return share

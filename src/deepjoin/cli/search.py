@@ -1,0 +1,102 @@
+"""`deepjoin search`."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from deepjoin.cli.opening import open_or_index
+from deepjoin.cli.query import query_columns
+from deepjoin.columns import Column
+from deepjoin.lake import Lake
+from deepjoin.search.render import aligned, one_line, render_table
+from deepjoin.search.results import Hit, Results, flat_row
+
+
+def run(options: argparse.Namespace) -> None:
+    """Search with one column, or with every column of a table and the best key first."""
+    lake = open_or_index(options.index)
+    columns = query_columns(lake, options)
+    results = [_search(lake, column, options) for column in columns]
+    if len(results) > 1:
+        results.sort(key=_key_quality, reverse=True)
+    printed = {"json": _print_json, "csv": _print_csv, "table": _print_tables}[options.format]
+    printed(results)
+
+
+def _search(lake: Lake, column: Column, options: argparse.Namespace) -> Results:
+    return lake.search(
+        column,
+        options.k,
+        join=options.join,
+        method=options.method,
+        min_joinability=options.min_joinability,
+        group=options.group,
+        matches=options.matches,
+    )
+
+
+def _key_quality(results: Results) -> tuple[bool, float, int]:
+    """Order query columns: a key that says something, covers most, and has most values."""
+    if not results.hits:
+        return (False, 0.0, 0)
+    best: Hit = results.hits[0]
+    return (not best.generic, best.joinability, best.equi.matched)
+
+
+def _print_json(results: list[Results]) -> None:
+    first: dict[str, Any] = results[0].to_dict()
+    if len(results) > 1:
+        first["others"] = [other.to_dict() for other in results[1:]]
+    print(json.dumps(first, ensure_ascii=False))
+
+
+def _print_csv(results: Iterable[Results]) -> None:
+    rows = [
+        {"query_column": one.query["column"]} | flat_row(hit) for one in results for hit in one.hits
+    ]
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    sys.stdout.write(out.getvalue())
+
+
+def _print_tables(results: list[Results]) -> None:
+    best = results[0]
+    name = one_line(best.query["column"] or "values")
+    print(f"{name}: {best.query['size']:,} distinct values")
+    print(render_table(best))
+    if best.hits:
+        _print_reasons(best.hits[0])
+    if len(results) > 1:
+        print("\nother columns of yours")
+        print(aligned([("column", "best hit", "covers"), *(_summary(one) for one in results[1:])]))
+
+
+def _print_reasons(hit: Hit) -> None:
+    """Say of the best hit what it lacks and what it would bring."""
+    if hit.unmatched:
+        more = hit.query_size - hit.equi.matched - len(hit.unmatched[:5])
+        shown = ", ".join(one_line(cell) for cell in hit.unmatched[:5])
+        print(f"\nnot in {hit.table}: {shown}" + (f" and {more:,} more" if more else ""))
+    brings = hit.brings
+    if brings.columns:
+        more = len(brings.columns) - 12
+        shown = ", ".join(one_line(column) for column in brings.columns[:12])
+        print(f"{hit.table} would bring: {shown}" + (f" and {more:,} more" if more > 0 else ""))
+
+
+def _summary(results: Results) -> tuple[str, str, str]:
+    name = results.query["column"]
+    if not results.hits:
+        return (name, "-", "nothing matches")
+    best: Hit = results.hits[0]
+    generic = f" [{best.generic}]" if best.generic else ""
+    return (name, f"{best.table}:{best.column}", f"{best.joinability:.0%}{generic}")

@@ -1,0 +1,48 @@
+"""What can go wrong, in the user's words: what came, what was allowed, what to type next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_MANY = 10_000
+
+
+class DeepJoinError(Exception):
+    """Base of every error this package raises on purpose; its text is one helpful line."""
+
+
+class UnreadableTable(DeepJoinError):
+    """A file or sheet cannot be read as a table. A run reports it and goes on."""
+
+
+class UnknownName(DeepJoinError):
+    """A table, column, method or option is asked for that does not exist."""
+
+
+class IndexUnusable(DeepJoinError):
+    """An index folder is damaged, foreign, newer than this version, or busy."""
+
+
+class MissingExtra(DeepJoinError):
+    """A feature needs an optional dependency; the text names the command that installs it."""
+
+
+def unknown_name(kind: str, got: str, where: str, known: Iterable[str]) -> UnknownName:
+    """Build the error for a misspelt name, with the nearest one that exists.
+
+    >>> print(unknown_name("column", "custmer", "orders.csv", ["customer", "date"]))
+    No column 'custmer' in orders.csv. Columns: customer, date. Did you mean 'customer'?
+    """
+    names = list(known)
+    text = f"No {kind} '{got}' in {where}."
+    if names:
+        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        text += f" {kind.capitalize()}s: {shown}."
+    lowered = {name.lower(): name for name in reversed(names)}
+    if len(lowered) > _MANY:  # comparing letter by letter takes seconds: keep likely ones
+        lowered = {n: name for n, name in lowered.items() if n[:2] == got[:2].lower()}
+    nearest = difflib.get_close_matches(got.lower(), lowered, n=1, cutoff=0.6)
+    if nearest:
+        text += f" Did you mean '{lowered[nearest[0]]}'?"
+    return UnknownName(text)

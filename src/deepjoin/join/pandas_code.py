@@ -1,0 +1,82 @@
+"""The same join as pandas code, for those who would rather run it themselves."""
+
+from __future__ import annotations
+
+from deepjoin.join.select import MAX_VALUES, aggregates
+from deepjoin.join.sql import JoinSql
+
+_KEY = """\
+import pandas as pd
+from deepjoin.canonical import canonical
+
+# yours is {left}, theirs is {right}, both read as text
+def key(cell):
+    return canonical(str(cell), {profile}) or None if pd.notna(cell) else None
+
+"""
+_AGGREGATES = f"""\
+def mean(cells):
+    return pd.to_numeric(cells, errors="coerce").mean()
+
+def values(cells):
+    distinct = sorted({{str(cell) for cell in cells.dropna() if str(cell).strip(" ")}})
+    more = f"; and {{len(distinct) - {MAX_VALUES}}} more" if len(distinct) > {MAX_VALUES} else ""
+    return "; ".join(distinct[:{MAX_VALUES}]) + more or None
+
+"""
+_MERGE = """\
+keys = theirs[{right_key}].map(key)
+matches = theirs{columns}.assign(_key=keys).dropna(subset="_key"){once}
+joined = yours.assign(_key=yours[{left_key}].map(key)).merge(matches, how="{how}", on="_key")
+joined = joined.drop(columns="_key"){counted}
+"""
+
+
+def pandas_code(join: JoinSql, profile: str) -> str:
+    """Write the join over the data frames `yours` and `theirs`."""
+    left, right = join.left.source, join.right.source
+    code = _KEY.format(left=repr(left.table), right=repr(right.table), profile=repr(profile))
+    if join.many == "aggregate":
+        code += _AGGREGATES
+    return code + _MERGE.format(
+        left_key=repr(left.key.original),
+        right_key=repr(right.key.original),
+        how=join.how,
+        columns=_renamed(join),
+        once=_once(join),
+        counted=_counted(join),
+    )
+
+
+def _renamed(join: JoinSql) -> str:
+    """Rename what clashes, before the merge does it in its own way."""
+    if join.many == "aggregate":
+        return ""
+    pairs = zip(join.right.source.columns, join.right_columns, strict=True)
+    names = {column.original: output.name for column, output in pairs}
+    changed = {old: new for old, new in names.items() if old != new}
+    return f".rename(columns={changed!r})" if changed else ""
+
+
+def _once(join: JoinSql) -> str:
+    """Bring the right table to one row a key, if that is asked for."""
+    if join.many == "first":
+        return '.drop_duplicates("_key")'
+    if join.many == "expand":
+        return ""
+    key = repr(join.right.source.key.original)
+    columns = {join.right_columns[0].name: (key, "'size'")}
+    for each, output in zip(aggregates(join.right.source), join.right_columns[1:], strict=True):
+        columns[output.name] = (repr(each.column.original), "mean" if each.is_mean else "values")
+    listed = ",\n    ".join(
+        f"{name!r}: ({column}, {how})" for name, (column, how) in columns.items()
+    )
+    return f'.groupby("_key").agg(**{{\n    {listed},\n}})'
+
+
+def _counted(join: JoinSql) -> str:
+    """Let rows without a match have 0 matching rows."""
+    if join.many != "aggregate":
+        return ""
+    name = repr(join.right_columns[0].name)
+    return f".fillna({{{name}: 0}}).astype({{{name}: int}})"

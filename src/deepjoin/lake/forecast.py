@@ -1,0 +1,77 @@
+"""What indexing a source would take, measured on a sample of its tables."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from deepjoin.lake.build import build_segment
+from deepjoin.settings import Settings
+from deepjoin.sources import Skipped, TableSource, open_source
+from deepjoin.sources.corpus import CorpusSource
+from deepjoin.sources.files import FileSource
+from deepjoin.sources.frames import MemorySource
+
+_SAMPLE = 20
+_SAMPLE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected numbers; ``tried`` tables were indexed for real to find them."""
+
+    tables: int
+    bytes: int
+    columns: int
+    seconds: float
+    disk: int
+    tried: int
+    skipped: tuple[Skipped, ...]
+
+
+def forecast(source: object, settings: Settings) -> Forecast:
+    """List everything, index an even sample, and scale by size."""
+    opened = open_source(source, settings)
+    if isinstance(opened, CorpusSource):
+        return _corpus_forecast(opened)
+    tables = list(opened.tables())
+    sizes = [_size(opened, table.name) for table in tables]
+    chosen = _chosen(sizes)
+    with tempfile.TemporaryDirectory() as scratch:
+        started = perf_counter()
+        sample = MemorySource.of_items([tables[i] for i in chosen])
+        out = Path(scratch) / "segment"
+        report = build_segment(
+            *(sample, settings, out, Path(scratch) / "spill", 1 << 30), lambda *_: None
+        )
+        seconds = perf_counter() - started
+        disk = sum(path.stat().st_size for path in out.iterdir())
+    scale = sum(sizes) / max(1, sum(sizes[i] for i in chosen))
+    return Forecast(
+        *(len(tables), sum(sizes), round(report.columns * scale), seconds * scale),
+        *(round(disk * scale), len(chosen), tuple(opened.skipped)),
+    )
+
+
+def _size(source: TableSource, name: str) -> int:
+    return source.paths(name).stat().st_size if isinstance(source, FileSource) else 1
+
+
+def _chosen(sizes: list[int]) -> list[int]:
+    """Pick tables evenly, as long as they stay small enough to try."""
+    step = max(1, len(sizes) // _SAMPLE)
+    chosen: list[int] = []
+    total = 0
+    for i in range(0, len(sizes), step):
+        if total + sizes[i] <= _SAMPLE_BYTES or not chosen:
+            chosen.append(i)
+            total += sizes[i]
+    return chosen
+
+
+def _corpus_forecast(corpus: CorpusSource) -> Forecast:
+    """Scale from the figures in ``benchmarks/README.md``: a corpus is uniform and large."""
+    size = (corpus.folder / "columns.parquet").stat().st_size
+    return Forecast(corpus.count, size, corpus.count, corpus.count / 20_000, 6 * size, 0, ())

@@ -1,0 +1,125 @@
+"""`deepjoin.index`: from any source to an open lake."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deepjoin._version import __version__
+from deepjoin.errors import DeepJoinError
+from deepjoin.lake.build import Progress, build_segment
+from deepjoin.lake.lake import Lake
+from deepjoin.lake.origin import FRAMES, describe
+from deepjoin.lake.storage import commit, is_index, writing
+from deepjoin.settings import Settings
+from deepjoin.sources import TableSource, open_source
+from deepjoin.sources.corpus import CorpusSource
+from deepjoin.sources.files import FileSource
+
+DEFAULT = ".deepjoin"
+#: Distinct cells held in memory before they go to disk; a build needs about three times this.
+MEMORY = 1 << 30
+
+
+def index(
+    source: object,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    profile: str = "default",
+    settings: Settings | None = None,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+) -> Lake:
+    """Index tables and open the lake.
+
+    Parameters
+    ----------
+    source
+        A folder, a file, a glob pattern or a list of these; a data frame, or a dict of name
+        to frame; a column corpus.
+    out
+        Where the index goes: ``.deepjoin`` inside the source folder unless told otherwise,
+        or in the working directory when there is no folder to write to.
+    profile
+        How cells are compared: "default", or "basic" for strip and lower-case only.
+    settings
+        Everything else that decides what is indexed; overrides ``profile``.
+    memory
+        Bytes of distinct cells to hold before they go to disk.
+    progress
+        Called after each table with (done, of how many, name).
+    """
+    chosen = settings or Settings(profile=profile)
+    opened = open_source(source, chosen)
+    folder = Path(out) if out is not None else default_folder(opened)
+    _refuse_foreign(folder)
+    try:
+        with writing(folder) as scratch:
+            built = scratch / "segment"
+            build_segment(
+                *(opened, chosen, built, scratch / "spill", memory),
+                progress or (lambda done, of, name: None),
+            )
+            _keep_frames(opened, built)
+            commit(folder, built, __version__, chosen, describe(opened, folder))
+    except OSError as error:
+        raise _disk_error(folder, error) from None
+    return Lake(folder)
+
+
+def open_lake(path: str | os.PathLike[str]) -> Lake:
+    """Open an index: its folder, or the folder of tables that has one inside.
+
+    A folder of tables without an index is an error here; `deepjoin.index` makes one.
+    """
+    folder = Path(path)
+    inside = folder / DEFAULT
+    return Lake(inside if not is_index(folder) and is_index(inside) else folder)
+
+
+def default_folder(source: TableSource | CorpusSource) -> Path:
+    """Choose where the index of a source goes when the user does not say."""
+    root = source.root if isinstance(source, FileSource | CorpusSource) else None
+    if root is not None and os.access(root, os.W_OK):
+        return Path(root) / DEFAULT
+    return Path(DEFAULT)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Never write into a folder that holds something else."""
+    if folder.is_file():
+        raise DeepJoinError(f"{folder} is a file; an index is a folder. Choose another with -o.")
+    if folder.is_dir() and not is_index(folder):
+        strangers = {p.name for p in folder.iterdir()} - {"segments", "lock", "manifest.new"}
+        if strangers:
+            raise DeepJoinError(
+                f"{folder} holds {sorted(strangers)[0]} and is no index; "
+                f"choose an empty folder, for example: -o {folder / DEFAULT}"
+            )
+
+
+def _keep_frames(source: TableSource | CorpusSource, built: Path) -> None:
+    """Store tables that live in memory only, so that hits can be joined after a restart."""
+    if isinstance(source, FileSource | CorpusSource):
+        return
+    (built / FRAMES).mkdir()
+    for number, table in enumerate(source.tables()):
+        batches = list(table.open())
+        whole = pa.concat_tables(
+            [pa.Table.from_batches([batch]) for batch in batches] or [pa.table({})],
+            promote_options="default",
+        )
+        pq.write_table(whole, built / FRAMES / f"{number}.parquet")
+
+
+def _disk_error(folder: Path, error: OSError) -> DeepJoinError:
+    if error.errno == errno.ENOSPC:
+        return DeepJoinError(
+            f"No space left on the disk of {folder}; the index is as it was before. "
+            "Free some space, or choose another disk with -o."
+        )
+    return DeepJoinError(f"Cannot write the index in {folder}: {error.strerror or error}.")

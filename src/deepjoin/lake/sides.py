@@ -1,0 +1,61 @@
+"""The two tables of a join: the user's, whatever it came as, and the lake's, from where it is."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from deepjoin.columns import Table
+from deepjoin.errors import DeepJoinError
+from deepjoin.join import Side
+from deepjoin.lake.origin import Origin
+from deepjoin.sources.files import FileSource
+from deepjoin.sources.frames import frame_table
+from deepjoin.sources.scan import duckdb_scan
+
+
+class FanOutWarning(UserWarning):
+    """A join gives more rows than it was given."""
+
+
+def left_side(left: object, on: str) -> Side:
+    """Take the user's table: a path, a data frame, an Arrow table or a `Table`."""
+    if isinstance(left, Table):
+        return Side(left, on)
+    if not isinstance(left, str | os.PathLike):
+        return Side(frame_table(left, "query"), on)
+    path = Path(left).expanduser()
+    tables = list(FileSource([path]).tables())
+    if len(tables) != 1:
+        names = ", ".join(table.name for table in tables) or "none"
+        raise DeepJoinError(f"{path} holds {len(tables)} tables ({names}); give one of them.")
+    return Side(tables[0], on, duckdb_scan(path))
+
+
+def right_side(origin: Origin, table: str, number: int, column: str) -> Side:
+    """Open a table of the lake where it was found."""
+    path = origin.path(table)
+    return Side(origin.table(table, number), column, duckdb_scan(path) if path else None)
+
+
+def frame_like(given: object, joined: pa.Table) -> Any:
+    """Return the result as the kind of frame the user works with."""
+    library = type(given).__module__.partition(".")[0]
+    if library == "pandas":
+        return joined.to_pandas()
+    if library == "polars":
+        import polars
+
+        return polars.from_arrow(joined)
+    return joined
+
+
+def warn(texts: Iterable[str]) -> None:
+    """Say in Python's own way what the command line prints."""
+    for text in texts:
+        warnings.warn(text, FanOutWarning, stacklevel=4)

@@ -1,0 +1,162 @@
+"""Exact equi-join search: the columns with the highest |Q ∩ X| / |Q|, each hit verified."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.catalog import Catalog
+from deepjoin.columns import Column
+from deepjoin.distinct import distinct_cells
+from deepjoin.search.overlap import Overlap
+from deepjoin.search.ranking import Key, best_rows, name_similarity
+from deepjoin.search.results import Brings, Hit, Results
+from deepjoin.search.verify import QueryValues, Verified, verify
+from deepjoin.values.index import ValueIndex
+
+Columns = npt.NDArray[np.int32]
+
+#: How many matched and unmatched cells a hit lists unless told otherwise.
+SHOWN = 20
+
+
+class ExactEqui:
+    """Ranks by equi-joinability alone; ties by reverse coverage, rarity, name, column number."""
+
+    name = "exact-equi"
+
+    def __init__(self, values: ValueIndex, catalog: Catalog, profile: str) -> None:
+        self._values = values
+        self._catalog = catalog
+        self._profile = profile
+
+    def search(
+        self,
+        query: Column,
+        k: int,
+        *,
+        exclude_table: str | None = None,
+        min_joinability: float = 0.0,
+        show: int | None = SHOWN,
+    ) -> Results:
+        """Return the best k columns; columns that share nothing are never among them."""
+        return self._search(query, k, exclude_table, min_joinability, show)
+
+    def search_above(
+        self,
+        query: Column,
+        threshold: float,
+        *,
+        exclude_table: str | None = None,
+        show: int | None = SHOWN,
+    ) -> Results:
+        """Return every column whose joinability reaches the threshold, best first."""
+        return self._search(query, None, exclude_table, threshold, show)
+
+    def _search(
+        self, query: Column, k: int | None, exclude: str | None, threshold: float, show: int | None
+    ) -> Results:
+        started = perf_counter()
+        values = QueryValues.of(distinct_cells(query.cells, self._profile), self._values)
+        encoded = perf_counter()
+        columns = self._ranked(query, values, k, exclude, threshold)
+        ranked = perf_counter()
+        hits = self._hits(columns, values, show)
+        done = perf_counter()
+        seconds = {
+            "encode": encoded - started,
+            "candidates": ranked - encoded,
+            "verify": done - ranked,
+            "total": done - started,
+        }
+        described = {
+            "table": query.table,
+            "column": query.name,
+            "cells": len(query.cells),
+            "size": len(values.distinct),
+        }
+        return Results(described, hits, seconds)
+
+    def _ranked(
+        self,
+        query: Column,
+        values: QueryValues,
+        k: int | None,
+        exclude: str | None,
+        threshold: float,
+    ) -> Columns:
+        overlap = Overlap(self._values, values.numbers[values.known])
+        demoted = self._demoted(values)
+        own, own_columns = self._own_table(exclude)
+        found = overlap.all() if k is None else overlap.best(k + own_columns, demoted)
+        if own is not None:
+            found = found.where(self._catalog.column_tables[found.columns] != own)
+        if threshold > 0:
+            found = found.where(found.overlaps / len(values.distinct) >= threshold)
+        if k == 0 or len(found.columns) == 0:
+            return np.zeros(0, np.int32)
+        sizes = self._values.sizes(found.columns)
+        primary = (len(values.distinct) - found.overlaps << 32) | sizes
+        if demoted is not None:
+            primary |= (demoted[found.columns] != 0).astype(np.int64) << 62
+        keys: list[Key] = [
+            lambda rows: primary[rows],
+            lambda rows: -overlap.rarity(found.columns[rows]),
+            lambda rows: self._name_keys(query.name, found.columns[rows]),
+        ]
+        return found.columns[best_rows(len(found.columns), k, keys)]
+
+    def _demoted(self, values: QueryValues) -> npt.NDArray[np.uint8] | None:
+        """Mark the columns that rank behind all others: none, by the definition."""
+        return None
+
+    def _own_table(self, name: str | None) -> tuple[int | None, int]:
+        number = None if name is None else self._catalog.find_table(name)
+        return number, 0 if number is None else len(self._catalog.columns_of(number))
+
+    def _name_keys(self, name: str, columns: Columns) -> npt.NDArray[np.float64]:
+        names = self._catalog.column_names
+        if not name:
+            return np.zeros(len(columns))
+        return np.array([-name_similarity(name, names[c]) for c in columns.tolist()])
+
+    def _hits(self, columns: Columns, values: QueryValues, show: int | None) -> tuple[Hit, ...]:
+        if len(columns) == 0:
+            return ()
+        target_cells = self._catalog.column_cells[columns].tolist()
+        verified = verify(values, self._values, columns, target_cells, show)
+        numbered = enumerate(zip(columns.tolist(), verified, strict=True), 1)
+        return tuple(self._hit(rank, *pair, len(values.distinct)) for rank, pair in numbered)
+
+    def _hit(self, rank: int, column: int, evidence: Verified, query_size: int) -> Hit:
+        catalog = self._catalog
+        table = int(catalog.column_tables[column])
+        return Hit(
+            rank=rank,
+            table=catalog.table_names[table],
+            column=catalog.column_names[column],
+            column_id=catalog.column_ids[column],
+            type=catalog.type_name(column),
+            generic=catalog.generic_name(column),
+            join="equi",
+            score=evidence.equi.joinability,
+            equi=evidence.equi,
+            query_size=query_size,
+            target_size=evidence.target_size,
+            cardinality=evidence.cardinality,
+            matches=evidence.matches,
+            unmatched=evidence.unmatched,
+            found_by=(self.name,),
+            bring=partial(_brings, catalog, table, column),
+        )
+
+
+def _brings(catalog: Catalog, table: int, column: int) -> Brings:
+    entry = catalog.table(table)
+    name = catalog.column_names[column]
+    every = [one.name for one in entry.columns]
+    every = every or [catalog.column_names[i] for i in catalog.columns_of(table)]
+    return Brings(tuple(other for other in every if other != name), entry.sample)

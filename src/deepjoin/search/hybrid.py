@@ -1,0 +1,24 @@
+"""The product's default search: every candidate verified, keys that say little ranked last."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.search.exact_equi import ExactEqui
+from deepjoin.search.verify import QueryValues
+from deepjoin.values.profile import Generic, generic_of
+
+
+class Hybrid(ExactEqui):
+    """Exact equi-join search in which row numbers, years and flags rank below informative keys.
+
+    A query that is itself such a key asks for them: then nothing is moved.
+    """
+
+    name = "hybrid"
+
+    def _demoted(self, values: QueryValues) -> npt.NDArray[np.uint8] | None:
+        if generic_of(values.distinct.values) is not Generic.NO:
+            return None
+        return np.asarray(self._catalog.column_generic)

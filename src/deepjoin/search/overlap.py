@@ -1,0 +1,117 @@
+"""Overlap of a query with every column of the lake, from the postings, exactly.
+
+Postings are read rarest value first. When k columns already share more values with the query
+than there are lists left, no unseen column can reach them, and the long lists are only probed
+for the columns seen: the prefix filter that JOSIE builds on, in whole-array steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.values.index import ValueIndex
+
+Int = npt.NDArray[np.int64]
+Columns = npt.NDArray[np.int32]
+
+#: Below this many postings, sorting them all is faster than being clever.
+_SCAN = 1 << 16
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Columns that share a value with the query, and how many values each shares."""
+
+    columns: Columns
+    overlaps: Int
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Candidates:
+        """Keep some of the candidates."""
+        return Candidates(self.columns[chosen], self.overlaps[chosen])
+
+
+class Overlap:
+    """The posting lists of one query's values, rarest first."""
+
+    def __init__(self, index: ValueIndex, values: Int) -> None:
+        frequency = index.frequency(values)
+        order = np.argsort(frequency, kind="stable")
+        self._frequency = frequency[order]
+        self._lists = [index.postings(value) for value in values[order].tolist()]
+        self._columns = index.columns
+
+    def all(self) -> Candidates:
+        """Count the overlap of every column that shares a value."""
+        return self._count(self._lists)
+
+    def best(self, k: int, second_class: npt.NDArray[np.uint8] | None) -> Candidates:
+        """Return at least all columns that can be among the best k, with exact overlaps.
+
+        Columns marked in ``second_class`` rank behind all others, so they do not count
+        towards the k that stop the search.
+        """
+        rare = int(np.searchsorted(np.cumsum(self._frequency), _SCAN))
+        left = len(self._lists) - rare
+        if left <= 0:
+            return self._count(self._lists)
+        seen = self._count(self._lists[:rare])
+        counted = seen.overlaps
+        if second_class is not None:
+            counted = counted[second_class[seen.columns] == 0]
+        if len(counted) < k or np.partition(counted, -k)[-k] <= left:
+            return self._count(self._lists)
+        possible = seen.where(seen.overlaps + left >= np.partition(counted, -k)[-k])
+        more = weigh(self._lists[rare:], np.ones(left, np.int64), possible.columns)
+        return Candidates(possible.columns, possible.overlaps + more)
+
+    def rarity(self, columns: Columns) -> Int:
+        """Sum the inverse document frequency of what each of these columns shares.
+
+        Whole millibits, so that sums do not depend on the order of addition.
+        """
+        bits = np.log2((self._columns + 1) / self._frequency)
+        return weigh(self._lists, np.rint(1000 * bits).astype(np.int64), columns)
+
+    def _count(self, lists: Sequence[Columns]) -> Candidates:
+        if not lists:
+            return Candidates(np.zeros(0, np.int32), np.zeros(0, np.int64))
+        merged = np.concatenate(lists)
+        if len(merged) > self._columns:  # long lists: one counter a column beats a sort
+            counts = np.bincount(merged, minlength=self._columns)
+            columns = np.flatnonzero(counts).astype(np.int32)
+            return Candidates(columns, counts[columns])
+        merged.sort()
+        starts = np.flatnonzero(np.append(True, merged[1:] != merged[:-1]))
+        return Candidates(merged[starts], np.diff(np.append(starts, len(merged))))
+
+
+def weigh(lists: Sequence[Columns], weights: Int, columns: Columns) -> Int:
+    """Sum, for each column, the weights of the lists it is in.
+
+    Short lists are searched among the columns, all at once; the columns in each long list.
+    """
+    order = np.argsort(columns, kind="stable")
+    wanted = columns[order]
+    total = np.zeros(len(wanted), np.int64)
+    lengths = np.array([len(one) for one in lists], np.int64)
+    short = lengths <= max(256, 16 * len(wanted))
+    if short.any():
+        merged = np.concatenate(
+            [one for one, is_short in zip(lists, short, strict=True) if is_short]
+        )
+        at = np.minimum(np.searchsorted(wanted, merged), len(wanted) - 1)
+        here = wanted[at] == merged
+        each = np.repeat(weights[short], lengths[short])[here]
+        # Sums stay far below 2**53, so the floating-point counter is exact.
+        total += np.bincount(at[here], each, len(wanted)).astype(np.int64)
+    for number in np.flatnonzero(~short).tolist():
+        one = lists[number]
+        at = np.minimum(np.searchsorted(one, wanted), len(one) - 1)
+        total[one[at] == wanted] += weights[number]
+    result = np.empty_like(total)
+    result[order] = total
+    return result

@@ -1,0 +1,65 @@
+"""Results as text: one line a hit, aligned, with the first matches as the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deepjoin.search.results import Hit, Results
+
+_EXAMPLES = 3
+_HEAD = ("#", "table", "column", "covers", "matched", "back", "rows", "why")
+
+
+def render_table(results: Results) -> str:
+    """Draw the hits as an aligned table."""
+    if not results.hits:
+        return "no joinable column found"
+    return aligned([_HEAD, *(_row(hit) for hit in results.hits)])
+
+
+def _row(hit: Hit) -> tuple[str, ...]:
+    equi = hit.equi
+    return (
+        str(hit.rank),
+        hit.table,
+        hit.column,
+        f"{equi.joinability:.0%}",
+        f"{equi.matched}/{hit.query_size}",
+        f"{equi.reverse:.0%}",
+        hit.cardinality,
+        _why(hit),
+    )
+
+
+def _why(hit: Hit) -> str:
+    shown = ", ".join(_pair(match.query, match.target) for match in hit.matches[:_EXAMPLES])
+    shown += ", …" if hit.equi.matched > _EXAMPLES else ""
+    if hit.also:
+        shown += f" (also {', '.join(other.column for other in hit.also[:3])})"
+    return f"[{hit.generic}] {shown}" if hit.generic else shown
+
+
+def _pair(query: str, target: str) -> str:
+    return one_line(query) if query == target else f"{one_line(query)} = {one_line(target)}"
+
+
+def one_line(text: str, width: int = 40) -> str:
+    """Make any text safe for a terminal line: no control characters, not too long."""
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    plain = " ".join(plain.split())
+    return plain if len(plain) <= width else plain[: width - 1] + "…"
+
+
+def aligned(rows: Sequence[Sequence[str]], widest: int = 44) -> str:
+    """Lay out rows in columns of their own width; the last column may run on."""
+    cells = [
+        [one_line(cell, widest) for cell in row[:-1]] + [one_line(row[-1], 160)] for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(_line(row, widths) for row in cells)
+
+
+def _line(row: Iterable[str], widths: Iterable[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

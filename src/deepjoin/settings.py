@@ -1,0 +1,38 @@
+"""Choices that change what is indexed; stored with the index so that a refresh repeats them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepjoin.canonical import PROFILES
+from deepjoin.errors import DeepJoinError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What becomes a column of the lake.
+
+    >>> Settings(min_distinct=1).profile
+    'default'
+    """
+
+    profile: str = "default"
+    #: Columns with fewer distinct values are left out, as in the paper's corpora.
+    min_distinct: int = 5
+    #: A longer cell is no key: it is not indexed, and counted in the report.
+    max_cell: int = 4096
+    #: Columns whose distinct values are longer than this on average are free text.
+    max_mean_length: int = 128
+    #: Column names never indexed; shell patterns, case ignored.
+    deny_columns: tuple[str, ...] = ()
+    #: File patterns relative to the source folder.
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise DeepJoinError(
+                f"Unknown profile '{self.profile}'. Profiles: {', '.join(PROFILES)}."
+            )
+        if self.min_distinct < 1:
+            raise DeepJoinError(f"min_distinct is {self.min_distinct}; it must be at least 1.")

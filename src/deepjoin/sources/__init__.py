@@ -1,0 +1,131 @@
+"""Where tables come from: files, data frames, column corpora, or tables made by hand."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from deepjoin.columns import Column, Table
+from deepjoin.errors import DeepJoinError
+from deepjoin.settings import Settings
+from deepjoin.sources.formats import format_of, suffixes
+
+if TYPE_CHECKING:
+    from deepjoin.sources.corpus import CorpusSource
+
+__all__ = ["Skipped", "TableSource", "open_source", "title_of"]
+
+ALLOWED = (
+    "a folder, a file, a pattern such as 'data/**/*.csv' or a list of these; a pandas, polars "
+    "or Arrow frame, or a dict of name to frame; a list of deepjoin.Table or deepjoin.Column"
+)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something a source passed over, and why."""
+
+    name: str
+    reason: str
+
+
+@runtime_checkable
+class TableSource(Protocol):
+    """Anything that can list its tables, always in the same order.
+
+    ``skipped`` says what the latest listing passed over; it is complete when the listing is.
+    """
+
+    skipped: list[Skipped]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield every table, unread."""
+
+
+def open_source(source: object, settings: Settings) -> TableSource | CorpusSource:
+    """Find out what kind of source came and open it.
+
+    >>> [table.name for table in open_source({"cities": {"id": [1, 2]}}, Settings()).tables()]
+    ['cities']
+    """
+    from deepjoin.sources.frames import MemorySource, is_frame
+
+    if isinstance(source, (str, os.PathLike)):
+        return _open_paths([source], settings)
+    if isinstance(source, (Table, Column)):
+        return MemorySource.of_items([source])
+    if isinstance(source, Mapping) or is_frame(source):
+        return MemorySource.of_frames(source)
+    if isinstance(source, (list, tuple)):
+        return _open_list(source, settings)
+    if isinstance(source, TableSource):
+        return source
+    raise DeepJoinError(f"Cannot take tables from {_type_name(source)}. Allowed: {ALLOWED}.")
+
+
+def _open_list(items: Sequence[object], settings: Settings) -> TableSource | CorpusSource:
+    from deepjoin.sources.frames import MemorySource, is_frame
+
+    paths = [item for item in items if isinstance(item, (str, os.PathLike))]
+    given = [item for item in items if isinstance(item, (Table, Column))]
+    if items and len(paths) == len(items):
+        return _open_paths(paths, settings)
+    if items and len(given) == len(items):
+        return MemorySource.of_items(given)
+    if any(is_frame(item) for item in items):
+        raise DeepJoinError("A list of frames has no table names: pass a dict of name to frame.")
+    kinds = ", ".join(sorted({_type_name(item) for item in items})) or "nothing"
+    raise DeepJoinError(f"Cannot take tables from a list of {kinds}. Allowed: {ALLOWED}.")
+
+
+def _open_paths(
+    paths: Sequence[str | os.PathLike[str]], settings: Settings
+) -> TableSource | CorpusSource:
+    from deepjoin.sources.corpus import CorpusSource, is_corpus
+    from deepjoin.sources.files import FileSource
+
+    for path in paths:
+        if _URL.match(os.fspath(path)):
+            raise DeepJoinError(
+                f"'{os.fspath(path)}' is a URL; this version reads files and folders. "
+                "Export or copy the tables to a folder and give its path."
+            )
+    corpora = [path for path in paths if is_corpus(Path(path).expanduser())]
+    if corpora and len(paths) > 1:
+        raise DeepJoinError(f"'{os.fspath(corpora[0])}' is a column corpus; give it on its own.")
+    if corpora:
+        return CorpusSource(corpora[0])
+    return FileSource(paths, settings.include, settings.exclude)
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def title_of(name: str) -> str:
+    """Put a table's name into words, as a title.
+
+    >>> title_of("geo/world_cities-2024.csv.gz"), title_of("SalesByRegion")
+    ('world cities 2024', 'Sales By Region')
+    """
+    file, _, sheet = name.partition("#")
+    last = PurePosixPath(file if sheet and format_of(file) else name).name
+    if format_of(last):
+        last = last[: -len(suffixes(last))]
+    return words(last)
+
+
+def words(text: str) -> str:
+    """Split at punctuation, underscores and camelCase humps.
+
+    >>> words("eu/openData_v1.2")
+    'eu open Data v1 2'
+    """
+    return " ".join(re.split(r"[\W_]+", _CAMEL.sub(" ", text))).strip()

@@ -1,0 +1,187 @@
+"""Cells of any type to strings, the one form in which the value index takes them."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterable
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# Doubles hold every integer up to here; ids that became floats are written as digits.
+_EXACT = 2.0**53
+
+
+def left_out(kind: pa.DataType) -> str | None:
+    """Say why a column of this type cannot be compared: "binary", "nested", or None if it can.
+
+    >>> left_out(pa.list_(pa.int64())), left_out(pa.binary()), left_out(pa.date32())
+    ('nested', 'binary', None)
+    """
+    types = pa.types
+    if isinstance(kind, pa.UuidType):
+        return None
+    if isinstance(kind, pa.BaseExtensionType):
+        return left_out(kind.storage_type)
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return left_out(kind.value_type)
+    if types.is_nested(kind):
+        return "nested"
+    binary = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    return "binary" if any(test(kind) for test in (*binary, types.is_binary_view)) else None
+
+
+def as_strings(array: pa.Array | pa.ChunkedArray) -> pa.Array | None:
+    """Turn a column into strings, missing cells into null; None for binary and nested types.
+
+    >>> as_strings(pa.array([7.0, float("nan"), 123456789012.0])).to_pylist()
+    ['7', None, '123456789012']
+    """
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if left_out(array.type):
+        return None
+    array = _decoded(array)
+    kind, types = array.type, pa.types
+    if types.is_floating(kind):
+        return _floats(array)
+    if types.is_timestamp(kind):
+        return _timestamps(array)
+    if types.is_time(kind):
+        return _without_zeros(array.cast(pa.string()))
+    if types.is_duration(kind):
+        return _durations(array)
+    if types.is_decimal(kind):
+        return _plain_digits(array.cast(pa.string()))
+    if types.is_interval(kind):
+        return pa.array([None if cell is None else str(cell) for cell in array.to_pylist()])
+    return array.cast(pa.string())
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if isinstance(kind, pa.UuidType):
+        texts = [None if cell is None else str(cell) for cell in array.to_pylist()]
+        return pa.array(texts, pa.string())
+    if isinstance(kind, pa.BaseExtensionType):
+        return _decoded(array.storage)
+    if pa.types.is_dictionary(kind):
+        return _decoded(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(kind):
+        return _decoded(pc.run_end_decode(array))
+    return array
+
+
+def _floats(array: pa.Array) -> pa.Array:
+    """Shortest digits that give the number back, without an exponent where that is bearable."""
+    if pa.types.is_float16(array.type):
+        array = array.cast(pa.float32())
+    array = pc.if_else(pc.is_nan(array), None, array)
+    whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), _EXACT))
+    if pc.all(whole, min_count=0).as_py():
+        return array.cast(pa.int64()).cast(pa.string())
+    return _plain_digits(array.cast(pa.string()))
+
+
+def _plain_digits(texts: pa.Array) -> pa.Array:
+    """Write out the rare exponent: `1.5e+10` is `15000000000`, `1E-8` is `0.00000001`."""
+    exponent = pc.match_substring(texts, "e", ignore_case=True)
+    if not pc.any(exponent).as_py():
+        return texts
+    exponent = pc.fill_null(exponent, False)
+    written = [_written_out(text) for text in texts.filter(exponent).to_pylist()]
+    return pc.replace_with_mask(texts, exponent, pa.array(written, pa.string()))
+
+
+def _written_out(text: str) -> str:
+    number = Decimal(text)
+    return f"{number:f}" if abs(number.adjusted()) <= 40 else text.lower()
+
+
+def _timestamps(array: pa.Array) -> pa.Array:
+    """`YYYY-MM-DD HH:MM:SS[.fff]`; moments with a zone are in UTC and end in Z."""
+    if array.type.tz is not None:
+        array = array.cast(pa.timestamp(array.type.unit, "UTC"))
+    texts = array.cast(pa.string())
+    # Arrow writes "<value out of range: ...>" for years that no calendar has.
+    texts = pc.if_else(pc.starts_with(texts, "<"), None, texts)
+    return _without_zeros(texts)
+
+
+def _without_zeros(times: pa.Array) -> pa.Array:
+    trimmed = pc.replace_substring_regex(times, r"(\.[0-9]*?)0+(Z?)$", r"\1\2")
+    return pc.replace_substring_regex(trimmed, r"\.(Z?)$", r"\1")
+
+
+def _durations(array: pa.Array) -> pa.Array:
+    """Durations are their seconds, as a number."""
+    ticks = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[array.type.unit]
+    return _floats(pc.divide(array.cast(pa.int64()).cast(pa.float64(), safe=False), ticks))
+
+
+def cell_text(value: object) -> str | None:
+    """Turn one Python value into a cell; None, NaN, NaT and NA are missing.
+
+    >>> [cell_text(value) for value in ("a", 7, 7.5, True, float("nan"), None)]
+    ['a', '7', '7.5', 'true', None, None]
+    """
+    if type(value) is str:
+        return value
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return None if np.isnat(value) else str(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return None if value != value else repr(value)
+    if isinstance(value, Decimal):
+        return None if value.is_nan() else f"{value:f}"
+    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
+
+
+def text_array(cells: Iterable[str | None]) -> pa.Array:
+    r"""Make a string array; half characters, which no UTF-8 text can hold, become `�`.
+
+    >>> text_array(["a", "b\ud800"]).to_pylist()
+    ['a', 'b�']
+    """
+    cells = list(cells)
+    try:
+        return pa.array(cells, pa.string())
+    except UnicodeEncodeError:
+        return pa.array([cell and _mended(cell) for cell in cells], pa.string())
+
+
+def _mended(cell: str) -> str:
+    return cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def unique_names(names: Iterable[object]) -> list[str]:
+    """Name every column, each differently: blanks by position, repeats by a number.
+
+    >>> unique_names(["id", "id", None, 2020, "id_2"])
+    ['id', 'id_3', 'column_3', '2020', 'id_2']
+    """
+    written = [_name_text(name) for name in names]
+    known, unique = set(written), dict[str, None]()
+    counts: Counter[str] = Counter()
+    for position, text in enumerate(written, start=1):
+        name = plain = text or f"column_{position}"
+        while name in unique or (name != text and name in known):
+            counts[plain] += 1
+            name = f"{plain}_{counts[plain] + 1}"
+        unique[name] = None
+    return list(unique)
+
+
+def _name_text(given: object) -> str:
+    """Write a name as it is, the levels of a pandas one side by side; blank ones are ''."""
+    levels = given if isinstance(given, tuple) else (given,)
+    text = " ".join(str(level) for level in levels if level is not None and level != "")
+    return _mended(text) if text.strip() else ""

@@ -1,0 +1,202 @@
+"""Lines to records: the standard csv module, made safe against quotes that stand alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Positions = npt.NDArray[np.intp]
+
+#: A quoted cell that reaches this many characters without an end is a stray quote.
+LONGEST_CELL = 1 << 26
+# The csv module refuses cells beyond a limit that belongs to the whole process.
+_FIELD_LIMIT = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Form:
+    """How one line is cut into cells; ``padded`` drops blanks after a delimiter."""
+
+    delimiter: str
+    quote: str = '"'
+    padded: bool = False
+
+    def options(self) -> dict[str, Any]:
+        """Return the csv module's words for it."""
+        return {
+            "delimiter": self.delimiter,
+            "quotechar": self.quote or None,
+            "quoting": csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
+            "skipinitialspace": self.padded,
+        }
+
+
+class _Feed(Iterator[str]):
+    """Lines for a csv reader, held until their record is complete."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self._again: deque[str] = deque()
+        self._held: list[str] = []
+        self._held_characters = 0
+        self.lines = 0
+        self.ended = False
+
+    def __next__(self) -> str:
+        try:
+            line = self._again.popleft() if self._again else next(self._lines)
+        except StopIteration:
+            self.ended = True
+            raise
+        self._held.append(line)
+        self._held_characters += len(line)
+        if self._held_characters > LONGEST_CELL and len(self._held) > 1:
+            raise csv.Error("no closing quote in sight")
+        return line
+
+    def release(self) -> None:
+        """Forget the lines of a record that was read."""
+        self.lines += len(self._held)
+        self._held.clear()
+        self._held_characters = 0
+
+    @property
+    def held(self) -> str:
+        """The lines of the record that is not complete."""
+        return "".join(self._held)
+
+    def take_back(self) -> tuple[str, int]:
+        """Give the first line of a broken record, and keep the others for another try."""
+        count = len(self._held)
+        first = self._held[0]
+        self._again.extendleft(reversed(self._held[1:]))
+        self._held = [first]
+        self._held_characters = len(first)
+        self.release()
+        return first, count
+
+
+class Records:
+    r"""The records of a text; a line whose quotes do not fit is read by itself.
+
+    With ``cut`` the text goes on elsewhere, so that a quote open at its end may be closed
+    there; the lines it holds are then left in ``rest``.
+
+    >>> list(Records(['a,"b\n', '1,2\n'], Form(",")))
+    [['a', '"b'], ['1', '2']]
+    """
+
+    def __init__(
+        self, lines: Iterable[str], form: Form, width: int = 0, *, cut: bool = False
+    ) -> None:
+        self._feed = _Feed(lines)
+        self._form = form
+        self._width = width
+        self._cut = cut
+        self.stray = 0
+        self.first_stray = ""
+
+    @property
+    def lines(self) -> int:
+        """How many lines the records so far took."""
+        return self._feed.lines
+
+    @property
+    def rest(self) -> str:
+        """The text after the last whole record."""
+        return self._feed.held
+
+    def __iter__(self) -> Iterator[list[str]]:
+        csv.field_size_limit(_FIELD_LIMIT)
+        while True:
+            try:
+                for row in csv.reader(self._feed, strict=True, **self._form.options()):
+                    self._feed.release()
+                    yield row
+                return
+            except csv.Error:
+                if self._cut and self._feed.ended:
+                    return
+                yield self._alone()
+
+    def _alone(self) -> list[str]:
+        """Read one line whose quotes do not fit, in the way that gives the right width."""
+        line, count = self._feed.take_back()
+        self.stray += 1
+        self.first_stray = self.first_stray or line.strip()
+        loose = _one(line, self._form)
+        plain = _one(line, Form(self._form.delimiter, "", self._form.padded))
+        chosen, other = (loose, plain) if count == 1 else (plain, loose)
+        return other if len(other) == self._width != len(chosen) else chosen
+
+
+def _one(line: str, form: Form) -> list[str]:
+    row = next(csv.reader([line], **form.options()))
+    if row:
+        row[-1] = row[-1].rstrip("\r\n")
+    return row
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """Cut a text into lines at line feeds, carriage returns or both; the ends stay."""
+    return io.StringIO(text, newline="")
+
+
+def record_end(data: bytes, form: Form) -> int | None:
+    """Return the end of the last whole record in UTF-8 bytes, or None if quotes do not pair.
+
+    Quotes taken in twos must open after a delimiter, a line end or a quote, and close before
+    one; then every reader of delimited text agrees on what is a record.
+    """
+    end = line_end(data)
+    quote = form.quote.encode()
+    if not quote or quote not in data:
+        return end
+    characters = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(characters == quote[0])
+    if not _paired(characters, quotes, form):
+        return None
+    if quotes.size % 2 == 0 and end > quotes[-1]:
+        return end
+    ends = _ends_outside(characters[:end], quotes)
+    return int(ends[-1]) + 1 if ends.size else 0
+
+
+def line_end(data: bytes) -> int:
+    """Return where the last whole line ends; a carriage return may be half of an end."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
+
+
+def line_ends(data: bytes, form: Form) -> tuple[set[str], int]:
+    """Return how the records in some bytes end, and the length of the longest."""
+    characters = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(characters == ord(form.quote)) if form.quote else np.empty(0, int)
+    ends = _ends_outside(characters, quotes)
+    returns = characters[ends] == 13
+    both = int((returns[:-1] & ~returns[1:] & (np.diff(ends) == 1)).sum())
+    alone = int(returns.sum()) - both
+    counts = {"\r\n": both, "\r": alone, "\n": ends.size - both - both - alone}
+    borders = np.concatenate(([0], ends, [len(data)]))
+    return {end for end, count in counts.items() if count}, int(np.diff(borders).max())
+
+
+def _ends_outside(characters: Bytes, quotes: Positions) -> Positions:
+    ends: Positions = np.flatnonzero((characters == 10) | (characters == 13))
+    outside: Positions = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    return outside
+
+
+def _paired(characters: Bytes, quotes: Positions, form: Form) -> bool:
+    border = np.zeros(256, bool)
+    border[list(f"{form.delimiter}{form.quote}\r\n".encode())] = True
+    before, after = quotes[0::2] - 1, quotes[1::2] + 1
+    before, after = before[before >= 0], after[after < characters.size]
+    return bool(border[characters[before]].all() and border[characters[after]].all())

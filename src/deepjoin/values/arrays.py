@@ -1,0 +1,130 @@
+"""Arrays and strings on disk as plain ``.npy`` files, appended in one pass, read by mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Array = npt.NDArray[Any]
+#: Room for any one-dimensional header, so that it can be rewritten when the length is known.
+_HEADER = 128
+
+
+class ArrayWriter:
+    """Appends to a one-dimensional ``.npy`` file whose length is not known beforehand."""
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.length = 0
+        self._file = path.open("wb")
+        self._file.write(bytes(_HEADER))
+
+    def append(self, values: npt.ArrayLike) -> None:
+        """Write more elements behind the last."""
+        array = np.ascontiguousarray(values, self.dtype)
+        self._file.write(array.data)
+        self.length += len(array)
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.seek(0)
+        self._file.write(_header(self.dtype, self.length))
+        self._file.close()
+
+
+def _header(dtype: np.dtype[Any], length: int) -> bytes:
+    text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({length},), }}"
+    prefix = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")
+    return prefix + text.ljust(_HEADER - 11).encode() + b"\n"
+
+
+def load_array(path: Path) -> Array:
+    """Map an array; only the pages that are touched are read."""
+    # An empty file cannot be mapped, and np.memmap's slices cost more than a plain array's.
+    array = np.load(path, mmap_mode="r") if path.stat().st_size > _HEADER else np.load(path)
+    plain: Array = array.view(np.ndarray)
+    return plain
+
+
+class Strings(Sequence[str]):
+    """An immutable list of strings: one byte array and where each string starts."""
+
+    def __init__(self, offsets: Array, data: Array) -> None:
+        # Memory views hand out plain integers, at half the cost of an array's.
+        self._offsets = offsets.data
+        self._data = data.data
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Strings:
+        """Map the strings that a `StringsWriter` wrote under this name."""
+        return cls(
+            load_array(folder / f"{name}.offsets.npy"), load_array(folder / f"{name}.bytes.npy")
+        )
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, i: int) -> str: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[str]: ...
+    def __getitem__(self, i: int | slice) -> str | list[str]:
+        if isinstance(i, slice):
+            return [self[at] for at in range(*i.indices(len(self)))]
+        return str(self._data[self._offsets[i] : self._offsets[i + 1]], "utf-8")
+
+
+class StringsWriter:
+    """Appends strings; close it to make them readable by `Strings.load`."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._bytes = ArrayWriter(folder / f"{name}.bytes.npy", np.uint8)
+        self._offsets = ArrayWriter(folder / f"{name}.offsets.npy", np.int64)
+        self._offsets.append([0])
+
+    def append(self, strings: pa.Array) -> None:
+        """Write an Arrow string array without nulls behind the last string."""
+        strings = strings.cast(pa.large_string())
+        _, offsets, data = strings.buffers()
+        starts = np.frombuffer(offsets, np.int64)[
+            strings.offset : strings.offset + len(strings) + 1
+        ]
+        if len(strings) == 0:
+            return
+        self._offsets.append(starts[1:] - starts[0] + self._bytes.length)
+        if data is not None:
+            self._bytes.append(np.frombuffer(data, np.uint8)[starts[0] : starts[-1]])
+
+    def extend(self, strings: Iterable[str]) -> None:
+        """Write Python strings behind the last."""
+        self.append(pa.array(strings, pa.large_string()))
+
+    @property
+    def length(self) -> int:
+        """How many strings have been written."""
+        return self._offsets.length - 1
+
+    def __enter__(self) -> StringsWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bytes.__exit__(kind, error, trace)
+        self._offsets.__exit__(kind, error, trace)

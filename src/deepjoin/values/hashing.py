@@ -1,0 +1,24 @@
+"""The stable hash under which values are ordered and looked up.
+
+Hashes order and find; they never decide. Every equal pair of hashes is confirmed on the
+strings themselves, so a collision costs time and never an answer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest as hash_bytes
+
+
+def hash_value(value: str) -> int:
+    """Hash one canonical string, the same on every machine and version."""
+    # Lone surrogates cannot be stored in a lake, but a query may bring them.
+    return hash_bytes(value.encode("utf-8", "surrogatepass"))
+
+
+def hash_array(values: pa.Array) -> npt.NDArray[np.uint64]:
+    """Hash every string of an Arrow array without nulls."""
+    encoded = values.cast(pa.binary()).to_pylist()
+    return np.fromiter(map(hash_bytes, encoded), np.uint64, len(encoded))

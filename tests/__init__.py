@@ -1,0 +1,1 @@
+"""Tests, one file a part of the product."""

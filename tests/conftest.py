@@ -1,0 +1,61 @@
+"""Shared fixtures: small lakes made on the spot, and the strategies that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import deepjoin
+from deepjoin import Column, Lake, Settings
+
+settings.register_profile(
+    "deepjoin",
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("deepjoin")
+
+MakeLake = Callable[..., Lake]
+
+
+@pytest.fixture
+def make_lake(tmp_path: Path) -> MakeLake:
+    """Build a lake from columns; each call makes a new index."""
+    count = 0
+
+    def make(columns: list[Column], memory: int = 1 << 30, **options: object) -> Lake:
+        nonlocal count
+        count += 1
+        chosen = Settings(**{"min_distinct": 1, **options})  # type: ignore[arg-type]
+        out = tmp_path / f"index-{count}"
+        return deepjoin.index(columns, out, settings=chosen, memory=memory)
+
+    return make
+
+
+@pytest.fixture
+def lake_folder(tmp_path: Path) -> Path:
+    """Write three small CSV files that share a key."""
+    folder = tmp_path / "data"
+    (folder / "geo").mkdir(parents=True)
+    (folder / "geo" / "countries.csv").write_text(
+        "country,capital,population\n"
+        "France,Paris,68\nGermany,Berlin,84\nItaly,Rome,59\nSpain,Madrid,48\n"
+        "Peru,Lima,34\nJapan,Tokyo,124\n"
+    )
+    (folder / "geo" / "cities.csv").write_text(
+        "city,nation\nLyon,FRANCE\nNice,France\nMunich,Germany\nBonn,germany\n"
+        "Milan,Italy\nTurin,Italy\nSeville,Spain\nOsaka,Japan\n"
+    )
+    (folder / "numbers.csv").write_text(
+        "n,year,flag\n" + "".join(f"{i},{2000 + i},{i % 2}\n" for i in range(1, 21))
+    )
+    (folder.parent / "orders.csv").write_text(
+        "order,customer_country,population\n1, france,10\n2,Germany,20\n3,GERMANY,30\n4,Italy,40\n"
+        "5,Atlantis,50\n6,Peru,60\n"
+    )
+    return folder

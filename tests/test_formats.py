@@ -1,0 +1,306 @@
+"""Files as rows: every format gives the same, and bad files fail in one line."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deepjoin.columns import Reading
+from deepjoin.errors import UnreadableTable
+from deepjoin.settings import Settings
+from deepjoin.sources import jsonlines, open_source
+from deepjoin.sources.files import FileSource
+from deepjoin.sources.formats import read_file
+from deepjoin.sources.jsonlines import read_jsonlines
+
+CSV = "city,people\nParis,2\nRome,3\n"
+ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]
+LINES = '{"city": "Paris", "people": 2}\n{"city": "Rome", "people": 3}\n'
+
+
+def write(path: Path, content: str | bytes = CSV) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def rows(reading: Reading) -> list[dict[str, object]]:
+    return [row for batch in reading for row in batch.to_pylist()]
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", CSV.encode()),
+        ("t.csv.gz", gzip.compress(CSV.encode())),
+        ("t.csv", gzip.compress(CSV.encode())),
+        ("t.jsonl", LINES.encode()),
+        ("t.ndjson.gz", gzip.compress(LINES.encode())),
+        ("t.jsonl.zst", zstd(LINES.encode())),
+        ("t.jsonl.bz2", bz2.compress(LINES.encode())),
+        ("t.jsonl", gzip.compress(LINES.encode())),
+        ("t.json", LINES.encode()),
+        ("t.json", json.dumps(ROWS).encode()),
+        ("t.json", json.dumps(ROWS, indent=2).encode()),
+        ("t.json.gz", gzip.compress(json.dumps(ROWS).encode())),
+        ("t.jsonl", LINES.encode("utf-16")),
+        ("t.jsonl", b"\xef\xbb\xbf\r\n" + LINES.replace("\n", "\r\n").encode()),
+    ],
+)
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: bytes) -> None:
+    write(tmp_path / name, content)
+    (table,) = open_source(tmp_path, Settings()).tables()
+    assert rows(table.open()) == ROWS
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.pq", "t.csv", "t.xlsx"])
+def test_parquet_whatever_its_name(tmp_path: Path, name: str) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / name)
+    (table,) = open_source(tmp_path, Settings()).tables()
+    assert rows(table.open()) == ROWS
+
+
+def test_parquet_keeps_types(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "number": pa.array([1, None]),
+            "word": pa.array(["a", "b"]).dictionary_encode(),
+            "bytes": pa.array([b"a", b"b"]),
+            "list": pa.array([[1], [2]]),
+        }
+    )
+    table = table.append_column("number", pa.array([1.5, 2.5]))
+    pq.write_table(table, tmp_path / "t.parquet")
+    (batch,) = read_file(tmp_path / "t.parquet", "parquet")
+    assert batch.schema.names == ["number", "word", "bytes", "list", "number_2"]
+    expected = [pa.int64(), pa.string(), pa.binary(), pa.list_(pa.int64()), pa.float64()]
+    assert [str(kind) for kind in batch.schema.types][:3] == [str(kind) for kind in expected][:3]
+    assert pa.types.is_list(batch.schema.types[3]) and batch.schema.types[4] == pa.float64()
+
+
+def test_parquet_without_rows_has_columns(tmp_path: Path) -> None:
+    empty = {
+        "a": pa.array([], pa.dictionary(pa.int32(), pa.string())),
+        "b": pa.array([], pa.int8()),
+    }
+    pq.write_table(pa.table(empty), tmp_path / "t.parquet")
+    (batch,) = read_file(tmp_path / "t.parquet", "parquet")
+    assert (batch.num_rows, batch.schema.names) == (0, ["a", "b"])
+
+
+def test_parquet_comes_in_batches(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": range(150_000)}), tmp_path / "t.parquet")
+    sizes = [batch.num_rows for batch in read_file(tmp_path / "t.parquet", "parquet")]
+    assert sum(sizes) == 150_000 and max(sizes) <= 65_536
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "text"),
+    [
+        ("t.parquet", lambda data: data[:-9], "t.parquet is not a readable Parquet file: "),
+        ("t.parquet", lambda data: b"a,b\n1,2\n", "is not a readable Parquet file: "),
+        ("t.csv", lambda data: data[:40], "t.csv is not a readable Parquet file: "),
+        ("t.parquet", lambda data: b"", r"t.parquet is empty\."),
+    ],
+)
+def test_corrupt_parquet(
+    tmp_path: Path, name: str, spoil: Callable[[bytes], bytes], text: str
+) -> None:
+    path = tmp_path / name
+    pq.write_table(pa.table({"a": ["x"] * 100}), path)
+    path.write_bytes(spoil(path.read_bytes()))
+    (table,) = open_source(tmp_path, Settings()).tables()
+    with pytest.raises(UnreadableTable, match=text) as raised:
+        rows(table.open())
+    assert "\n" not in str(raised.value)
+
+
+def test_corrupt_parquet_pages(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [f"value {n}" for n in range(5000)]}), path)
+    data = bytearray(path.read_bytes())
+    data[20:4000] = b"\xff" * 3980
+    path.write_bytes(bytes(data))
+    with pytest.raises(UnreadableTable, match="is not a readable Parquet file: "):
+        rows(read_file(path, "parquet"))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.json", "t.jsonl", "t.xlsx", "t.parquet", "t.tsv.gz"])
+def test_empty_files(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, b"")
+    (table,) = open_source(tmp_path, Settings()).tables()
+    with pytest.raises(UnreadableTable, match=f"{name} is empty"):
+        rows(table.open())
+
+
+def test_file_that_vanished(tmp_path: Path) -> None:
+    for name in ("t.csv", "t.jsonl", "t.parquet"):
+        write(tmp_path / name)
+    for table in list(FileSource([tmp_path]).tables()):
+        (tmp_path / table.name).unlink()
+        with pytest.raises(UnreadableTable, match=r"cannot be read: |no longer there"):
+            table.open()
+
+
+def test_zip_archives_are_not_tables(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.csv", "w") as archive:
+        archive.writestr("inner.csv", CSV)
+    with pytest.raises(UnreadableTable, match=r"t.csv is a zip archive; unpack it"):
+        read_file(tmp_path / "t.csv", "delimited")
+    data = bytearray((tmp_path / "t.csv").read_bytes())
+    at = data.rindex(b"PK\x01\x02")
+    data[at + 6] = 243
+    (tmp_path / "t.csv").write_bytes(bytes(data))
+    with pytest.raises(UnreadableTable, match=r"t.csv is not a readable workbook: "):
+        read_file(tmp_path / "t.csv", "delimited")
+
+
+def test_json_cells(tmp_path: Path) -> None:
+    row = {
+        "n": None,
+        "t": True,
+        "i": 12345678901234567890,
+        "f": 0.1,
+        "nan": float("nan"),
+        "s": "ü",
+        "o": {"a": {"b": 1}, "c": "x"},
+        "l": [1, "ü", {"z": None}],
+        "e": {},
+    }
+    write(tmp_path / "t.jsonl", json.dumps(row))
+    assert rows(read_jsonlines(tmp_path / "t.jsonl")) == [
+        {
+            "n": None,
+            "t": "true",
+            "i": "12345678901234567890",
+            "f": "0.1",
+            "nan": None,
+            "s": "ü",
+            "o.a.b": "1",
+            "o.c": "x",
+            "l": '[1, "ü", {"z": null}]',
+        }
+    ]
+
+
+def test_json_batches_may_bring_new_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonlines, "_ROWS", 2)
+    write(tmp_path / "t.jsonl", '{"a": 1}\n{"b": 2}\n\n{"c": 3}\n')
+    batches = list(read_jsonlines(tmp_path / "t.jsonl"))
+    assert [batch.to_pydict() for batch in batches] == [
+        {"a": ["1", None], "b": [None, "2"]},
+        {"c": ["3"]},
+    ]
+
+
+def test_bad_rows_are_counted(tmp_path: Path) -> None:
+    write(tmp_path / "t.jsonl", '{"a": 1}\n{"a": \n[1]\n7\n' + "[" * 100_000 + "\n{}\n")
+    reading = read_jsonlines(tmp_path / "t.jsonl")
+    assert rows(reading) == [{"a": "1"}, {"a": None}]
+    assert reading.notes == ["4 of 6 rows are not JSON objects."]
+
+
+def test_half_characters_and_bad_bytes_are_noted(tmp_path: Path) -> None:
+    write(tmp_path / "t.jsonl", b'{"a": "x\\ud800"}\n{"a": "\xff"}\n')
+    reading = read_jsonlines(tmp_path / "t.jsonl")
+    assert rows(reading) == [{"a": "x�"}, {"a": "�"}]
+    assert reading.notes == ["Characters that are not valid text were replaced by �."]
+
+
+def test_keys_that_are_data_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonlines, "MAX_COLUMNS", 3)
+    write(tmp_path / "t.jsonl", "\n".join(json.dumps({f"id{n}": n}) for n in range(9)))
+    reading = read_jsonlines(tmp_path / "t.jsonl")
+    (batch,) = reading
+    assert (batch.num_rows, batch.schema.names) == (9, ["id0", "id1", "id2"])
+    assert reading.notes == ["Only the first 3 different keys became columns."]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"a,b\n1,2\n", "t.jsonl holds no JSON objects: 2 lines and none could be read"),
+        (b"x\n" * 3000, "holds no JSON objects: 1000 lines and none"),
+        (b"\n\n  \n", "t.jsonl is empty: it holds no rows"),
+        (b"[]", "t.jsonl is empty: it holds no rows"),
+        (b'[{"a": 1}, {"a": ', "t.jsonl breaks off: its JSON array is damaged"),
+        (gzip.compress(LINES.encode() * 99)[:-9], "t.jsonl cannot be read: "),
+        (bz2.compress(LINES.encode() * 99)[:-9], "t.jsonl cannot be read: "),
+        (zstd(LINES.encode() * 99)[:-9], "t.jsonl cannot be read: "),
+        (b"\x1f\x8b" + b"junk" * 9, "t.jsonl cannot be read: "),
+    ],
+)
+def test_unreadable_jsonlines(tmp_path: Path, content: bytes, text: str) -> None:
+    write(tmp_path / "t.jsonl", content)
+    (table,) = open_source(tmp_path, Settings()).tables()
+    with pytest.raises(UnreadableTable, match=text) as raised:
+        rows(table.open())
+    assert "\n" not in str(raised.value)
+
+
+def test_endless_lines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonlines, "MAX_ROW", 1 << 20)
+    write(tmp_path / "t.jsonl", '{"a": "' + "x" * (2 << 20) + '"}')
+    with pytest.raises(UnreadableTable, match="has a line of over 1 MiB"):
+        rows(read_jsonlines(tmp_path / "t.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{\n  "name": "x"\n}\n', "holds one JSON object, not rows"),
+        ('{"data": [1, 2]}', "holds one JSON object, not rows"),
+        ("[1, 2, 3]", "is a JSON array, but not of objects"),
+        ('"text"', "holds no JSON objects"),
+    ],
+)
+def test_json_that_is_no_table(tmp_path: Path, content: str, reason: str) -> None:
+    path = write(tmp_path / "t.json", content)
+    source = FileSource([tmp_path])
+    assert list(source.tables()) == []
+    assert source.skipped[0].name == "t.json"
+    assert source.skipped[0].reason.startswith(reason)
+    with pytest.raises(UnreadableTable, match=f"t.json {reason}"):
+        next(FileSource([path]).tables()).open()
+
+
+@given(
+    st.lists(st.dictionaries(st.text(min_size=1), st.none() | st.text()), min_size=1),
+    st.integers(1, 64),
+    st.sampled_from([None, 1]),
+)
+def test_json_array_and_lines_agree(
+    values: list[dict[str, str | None]], chunk: int, indent: int | None
+) -> None:
+    def read(text: str) -> list[object]:
+        stream = io.StringIO(text)
+        return list(jsonlines._rows(Path("t"), stream))
+
+    sizes = jsonlines._PEEK, jsonlines._CHUNK
+    jsonlines._PEEK, jsonlines._CHUNK = chunk, chunk
+    try:
+        lines = read("\n".join(json.dumps(value) for value in values))
+        array = read(json.dumps(values, indent=indent))
+    finally:
+        jsonlines._PEEK, jsonlines._CHUNK = sizes
+    assert lines == array == values
