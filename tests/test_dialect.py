@@ -71,6 +71,7 @@ def test_quote(tmp_path: Path, content: str, quote: str) -> None:
         ("Report of 2020\n\na,b,c\n1,2,3\n4,5,6\n", 2, True, ("a", "b", "c")),
         ("# made by hand\n# twice, or so\na,b,c\n1,2,3\n4,5,6\n", 2, True, ("a", "b", "c")),
         ("Title,,\n,,\nid,name,x\n1,o,2\n2,p,3\n", 2, True, ("id", "name", "x")),
+        ("Sales,,\nQ1,,\n,,\nid,b,x\n1,o,2\n2,p,3\n", 3, True, ("id", "b", "x")),
         (",2019,,2020,\ncity,m,f,m,f\nOslo,1,2,3,4\n", 1, True, ("city", "m", "f", "m_2", "f_2")),
         ("x,y\nr1,1,2\nr2,3,4\n", 0, True, ("column_1", "x", "y")),
         ("x,y\n1,2,\n3,4,\n", 0, True, ("x", "y", "column_3")),
@@ -152,6 +153,9 @@ def test_compression_is_told_by_content(tmp_path: Path, compression: str) -> Non
     assert (dialect.compression, dialect.names) == (compression, ("a", "b"))
 
 
+NOTES = (
+    "# Data\n\nThis holds the data, as follows:\n\n- one file, with cities\n- more, with people\n"
+)
 PROSE = "It was a dark and stormy night, and the rain fell in torrents.\nExcept at times.\n" * 9
 
 
@@ -174,6 +178,7 @@ PROSE = "It was a dark and stormy night, and the rain fell in torrents.\nExcept 
         (bytes(range(1, 9)) * 50, "t.dat", "binary data"),
         (b"version https://git-lfs.github.com/spec/v1\n", "t.csv", "a Git LFS pointer"),
         (PROSE.encode(), "t.txt", "looks like prose, not a table"),
+        (NOTES.encode(), "t.md", "looks like prose"),
         (b"# Title\n\nSome words here.\n\n- One item\n- Two items.\n", "t.md", "looks like prose"),
     ],
 )

@@ -117,7 +117,7 @@ def _numbers(values: str | None) -> list[int]:
     return sorted(int(value[1:]) for value in values.split("; ")) if values else []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     left=st.lists(CELLS, max_size=8),
     right=st.lists(CELLS, max_size=8),
@@ -316,7 +316,7 @@ DAY = datetime.date(2020, 1, 5)
         (pa.array(["x"], pa.large_string()), ["X"]),
     ],
 )  # fmt: skip
-def test_typed_keys_match_their_text(cells: pa.Array, texts: list[str], tmp_path: Path) -> None:
+def test_typed_keys_match_their_text(cells: pa.Array, texts: list[str]) -> None:
     left, right = table("l", pa.record_batch({"k": cells})), table("r", {"t": texts})
     plan = plan_join(Side(left, "k"), Side(right, "t"), many="first")
     assert plan.to_arrow()["t"].null_count == 0
@@ -435,9 +435,12 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
-@pytest.mark.parametrize("key", HOSTILE)
-def test_hostile_names(key: str, many: str) -> None:
+MANY = ("expand", "first", "aggregate")
+
+
+@pytest.mark.parametrize(("at", "key"), list(enumerate(HOSTILE)))
+def test_hostile_names(at: int, key: str) -> None:
+    many = MANY[at % 3]
     batch = text_batch({name: ["5 Jan 2020", f"t{at}"] for at, name in enumerate(HOSTILE)})
     other = text_batch({name: ["2020-01-05", f"t{at}"] for at, name in enumerate(HOSTILE)})
     left, right = Side(table("l.csv", batch), key), Side(table('r";--.csv', other), key)
@@ -460,11 +463,11 @@ def test_repeated_names_are_kept_apart() -> None:
     assert plan.to_arrow().to_pylist() == [{"k": "a", "k_2": "b", "r": "a"}]
 
 
-def test_ten_thousand_columns() -> None:
-    wide = {f"c{number}": ["1", "x"] for number in range(10_000)}
-    plan = both({"k": ["X", "z"]}, wide, key="c9999")
+def test_thousands_of_columns() -> None:
+    wide = {f"c{number}": ["1", "x"] for number in range(2_000)}
+    plan = both({"k": ["X", "z"]}, wide, key="c1999")
     joined = plan.preview()
-    assert joined.num_columns == 10_001
+    assert joined.num_columns == 2_001
     assert joined["c0"].to_pylist() == ["x", None]
 
 
@@ -589,6 +592,17 @@ def test_a_write_that_is_stopped_leaves_the_old_file(
     assert (tmp_path / "x.csv").read_text() == "old"
 
 
+def test_an_interrupt_inside_duckdb_is_one_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = text_plan()
+
+    def interrupted(_: object) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr("deepjoin.join.session.Session.cursor", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        plan.to_arrow()
+
+
 def test_a_link_is_written_through(tmp_path: Path) -> None:
     os.symlink(tmp_path / "target.csv", tmp_path / "link.csv")
     text_plan().write(tmp_path / "link.csv")
@@ -615,7 +629,7 @@ def test_pandas_code_gives_the_same(how: str, many: str) -> None:
     scope: dict[str, Any] = {"yours": pd.DataFrame(ORDERS), "theirs": pd.DataFrame(right)}
     exec(plan.pandas_code, scope)
     assert list(scope["joined"].columns) == plan.to_arrow().column_names
-    expected = plan.unmatched()._session.table(plan._query(False)).to_pylist()
+    expected = plan._session.table(plan._query(False)).to_pylist()
     assert as_text(scope["joined"].to_dict("records")) == as_text(expected)
 
 

@@ -100,6 +100,14 @@ class Catalog:
         """Return what is known of a table."""
         return TableEntry.from_json(self.table_names[number], self._entries[number])
 
+    def columns_and_sample(self, number: int) -> tuple[list[str], Sample]:
+        """Return the names of all columns of a table, indexed or not, and its first rows."""
+        fields = json.loads(self._entries[number])
+        names = [column["name"] for column in fields.get("columns", ())]
+        # A corpus says nothing of columns beyond those it holds.
+        names = names or [self.column_names[column] for column in self.columns_of(number)]
+        return names, tuple(fields.get("sample", ()))
+
     def tables(self) -> Iterable[TableEntry]:
         """Walk all tables in order."""
         return (self.table(number) for number in range(len(self.table_names)))

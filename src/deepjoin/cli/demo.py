@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"A lake of {len(demo.tables)} tables is in {demo.folder}, your orders in {demo.query}.")
 
     _step(f"deepjoin index {demo.folder}")
-    lake = index_with_progress(demo.folder, None, Settings(), memory=1 << 30)
+    lake = index_with_progress(demo.folder, None, Settings())
 
     _step(f"deepjoin search {demo.folder} {demo.query} -c {demo.query_column}")
     from deepjoin.sources.files import FileSource

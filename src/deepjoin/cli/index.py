@@ -6,7 +6,11 @@ import argparse
 import json
 
 from deepjoin.cli.opening import human_size, index_with_progress, parse_size
+from deepjoin.errors import DeepJoinError
+from deepjoin.lake.build import Titles
 from deepjoin.settings import Settings
+from deepjoin.sources.files import FileSource
+from deepjoin.sources.reading import read_columns
 
 
 def run(options: argparse.Namespace) -> None:
@@ -22,11 +26,31 @@ def run(options: argparse.Namespace) -> None:
     if options.dry_run:
         _dry_run(source, settings, options.format)
         return
-    lake = index_with_progress(source, options.out, settings, memory=parse_size(options.memory))
+    lake = index_with_progress(
+        source,
+        options.out,
+        settings,
+        memory=parse_size(options.memory),
+        titles=_titles(options.titles) if options.titles else None,
+    )
     if options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))
     else:
         print(lake.path)
+
+
+def _titles(path: str) -> Titles:
+    """Read titles and contexts from a CSV file with the columns table, title and context."""
+    (table,) = FileSource([path]).tables()
+    columns = {column.name: column.cells for column in read_columns(table)}
+    if "table" not in columns or not columns.keys() & {"title", "context"}:
+        raise DeepJoinError(
+            f"{path} has the columns {', '.join(columns)}; titles need table, title and context."
+        )
+    names = columns["table"]
+    nothing: list[str | None] = [None] * len(names)
+    words = zip(columns.get("title", nothing), columns.get("context", nothing), strict=True)
+    return {name: pair for name, pair in zip(names, words, strict=True) if name}
 
 
 def _dry_run(source: object, settings: Settings, form: str) -> None:

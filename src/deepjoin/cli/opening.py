@@ -10,8 +10,8 @@ from pathlib import Path
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake import Lake, index, open_lake
-from deepjoin.lake.build import Progress
-from deepjoin.lake.indexing import DEFAULT
+from deepjoin.lake.build import Progress, Titles
+from deepjoin.lake.indexing import DEFAULT, MEMORY
 from deepjoin.lake.storage import MANIFEST, is_index
 from deepjoin.settings import Settings
 
@@ -26,15 +26,22 @@ def open_or_index(path: str) -> Lake:
     if not folder.exists():
         raise DeepJoinError(f"No index or folder '{path}'. Make one with: deepjoin index SOURCE")
     say(f"No index in {path} yet: indexing it.")
-    return index_with_progress(folder, None, Settings(), memory=1 << 30)
+    return index_with_progress(folder, None, Settings())
 
 
 def index_with_progress(
-    source: object, out: str | None, settings: Settings, *, memory: int
+    source: object,
+    out: str | None,
+    settings: Settings,
+    *,
+    memory: int = MEMORY,
+    titles: Titles | None = None,
 ) -> Lake:
     """Index a source, a progress bar on stderr when a person is watching."""
     with progress_bar() as progress:
-        lake = index(source, out, settings=settings, memory=memory, progress=progress)
+        lake = index(
+            source, out, settings=settings, titles=titles, memory=memory, progress=progress
+        )
     report = lake.report
     say(
         f"Indexed {report.tables:,} tables: {report.columns:,} columns, {report.values:,} distinct "

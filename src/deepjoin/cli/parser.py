@@ -107,6 +107,11 @@ def _index(commands: Commands) -> None:
         help="leave out columns with fewer distinct values (default 5)",
     )
     parser.add_argument(
+        "--titles",
+        metavar="CSV",
+        help="a file with the columns table, title, context, to use instead of file names",
+    )
+    parser.add_argument(
         "--memory",
         metavar="SIZE",
         default="1G",

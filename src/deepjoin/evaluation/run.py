@@ -28,7 +28,7 @@ from deepjoin.sources.corpus import CorpusSource
 
 Row = dict[str, Any]
 #: The paper's corpora compare lower-cased, stripped cells, and drop no column here.
-SETTINGS = Settings(profile="basic", min_distinct=1, max_mean_length=1 << 30)
+SETTINGS = Settings(profile="basic", min_distinct=1, max_cell=1 << 30)
 SEED = 0
 
 

@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deepjoin.canonical import CellType, cell_types
 from deepjoin.join.quote import identifier
 from deepjoin.join.session import Session
 from deepjoin.join.side import SourceColumn
@@ -24,6 +28,11 @@ _CHECKS = {
 }
 #: Most columns are text and show it in their first rows.
 _FIRST_ROWS = 2048
+_CELL_TYPES = {
+    "BIGINT": {CellType.INTEGER},
+    "DOUBLE": {CellType.INTEGER, CellType.DECIMAL},
+    "DATE": {CellType.DATE},
+}
 _ANSWERS_A_QUERY = 300
 
 
@@ -31,14 +40,21 @@ def learn_casts(
     session: Session, table: str, columns: Sequence[SourceColumn]
 ) -> dict[str, SourceColumn]:
     """Return, by name, the columns whose every cell that is not blank has one such type."""
-    first_rows = f"(SELECT * FROM {table} LIMIT {_FIRST_ROWS})"
+    first_rows = session.table(f"SELECT * FROM {table} LIMIT {_FIRST_ROWS}")
+    likely = {column.name: _likely(first_rows[column.name]) for column in columns}
     learned: dict[str, SourceColumn] = {}
     for kind in _CHECKS:
-        casts = [replace(each, cast=kind) for each in columns if each.name not in learned]
-        casts = _holding(session, first_rows, casts)
-        casts = _holding(session, table, casts)
-        learned |= {column.name: column for column in casts}
+        casts = [replace(each, cast=kind) for each in columns if kind in likely[each.name]]
+        casts = [column for column in casts if column.name not in learned]
+        learned |= {column.name: column for column in _holding(session, table, casts)}
     return _with_blanks(session, table, list(learned.values()))
+
+
+def _likely(cells: pa.ChunkedArray) -> list[str]:
+    """Return the types that some cells leave possible."""
+    filled = cells.filter(pc.not_equal(pc.utf8_trim(cells, " "), ""))
+    kinds = set(pc.unique(cell_types(filled)).to_pylist())
+    return [kind for kind, types in _CELL_TYPES.items() if kinds <= types]
 
 
 def _holding(session: Session, reads: str, columns: Sequence[SourceColumn]) -> list[SourceColumn]:

@@ -19,7 +19,7 @@ def mean(cells):
     return pd.to_numeric(cells, errors="coerce").mean()
 
 def values(cells):
-    distinct = sorted({{str(cell) for cell in cells.dropna() if str(cell).strip(" ")}})
+    distinct = sorted({{str(cell).strip(" ") for cell in cells.dropna()}} - {{""}})
     more = f"; and {{len(distinct) - {MAX_VALUES}}} more" if len(distinct) > {MAX_VALUES} else ""
     return "; ".join(distinct[:{MAX_VALUES}]) + more or None
 

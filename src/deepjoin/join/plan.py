@@ -73,6 +73,15 @@ def plan_join(
     ``how`` is left or inner. Where several rows match, ``many`` takes every one (expand), the
     first one (first), or makes one row of them (aggregate): their number, the means of numbers
     and the distinct values of the rest. ``memory_limit``, such as ``4GB``, is DuckDB's.
+
+    >>> import pyarrow as pa
+    >>> from deepjoin.columns import Reading, Table
+    >>> def table(**cells):
+    ...     return Table("t.csv", lambda: Reading(iter([pa.record_batch(cells)])))
+    >>> orders = Side(table(country=["Peru", "FRANCE"]), "country")
+    >>> countries = Side(table(name=["France"], capital=["Paris"]), "name")
+    >>> plan_join(orders, countries).to_arrow()["capital"].to_pylist()
+    [None, 'Paris']
     """
     _check("how", how, HOWS)
     _check("many", many, MATCHES)

@@ -78,7 +78,8 @@ class Aggregate:
         cell = identifier(self.column.name)
         if not self.is_mean:
             text = cell if self.column.kind == "VARCHAR" else f"CAST({cell} AS VARCHAR)"
-            return f"list(DISTINCT {text} ORDER BY {text}) FILTER (WHERE trim({text}) <> '')"
+            # list(DISTINCT ...) would need a hash table a column, too many in wide tables.
+            return f"list_sort(list_distinct(list(nullif(trim({text}), ''))))"
         # The sum of floating point numbers depends on their order; threads must not change it.
         is_float = (self.column.cast or self.column.kind) in ("DOUBLE", "FLOAT")
         return f"avg({self.column.value(cell)}{f' ORDER BY {row}' if is_float else ''})"
@@ -90,8 +91,9 @@ class Aggregate:
             return name
         more = f"'; and ' || (len({name}) - {MAX_VALUES}) || ' more'"
         return (
-            f"array_to_string({name}[:{MAX_VALUES}], '; ') || "
-            f"CASE WHEN len({name}) > {MAX_VALUES} THEN {more} ELSE '' END"
+            f"CASE WHEN len({name}) > {MAX_VALUES} "
+            f"THEN array_to_string({name}[:{MAX_VALUES}], '; ') || {more}\n"
+            f"    WHEN len({name}) > 0 THEN array_to_string({name}, '; ') END"
         )
 
 

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ class Session:
 
     def run(self, sql: str, batch: pa.Table | None = None) -> list[tuple[Any, ...]]:
         """Run one statement to its end and return its rows; it may read a table as `batch`."""
-        with self.cursor() as cursor:
+        with _interruptible(), self.cursor() as cursor:
             if batch is not None:
                 cursor.register("batch", batch)
             return cursor.execute(sql).fetchall()
@@ -48,13 +49,13 @@ class Session:
         described = self.run(f"DESCRIBE SELECT * FROM {reads}", batch)
         return {name: kind for name, kind, *_ in described}
 
-    def count(self, reads: str) -> int:
-        """Count the rows of a table expression."""
-        return int(self.run(f"SELECT count(*) FROM {reads}")[0][0])
+    def count(self, source: str) -> int:
+        """Count the rows of a table expression, which may end in a WHERE clause."""
+        return int(self.run(f"SELECT count(*) FROM {source}")[0][0])
 
     def table(self, sql: str) -> pa.Table:
         """Run a query into memory."""
-        with self.cursor() as cursor:
+        with _interruptible(), self.cursor() as cursor:
             return cursor.sql(sql).to_arrow_table()
 
     def reader(self, sql: str) -> pa.RecordBatchReader:
@@ -66,7 +67,19 @@ class Session:
 
 def _held(session: Session, cursor: object, reader: pa.RecordBatchReader) -> Iterator[Any]:
     """Yield the batches while holding on to what they come from."""
-    yield from reader
+    with _interruptible():
+        yield from reader
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C be what it is; DuckDB turns it into an error of its own."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":
+            raise KeyboardInterrupt from None
+        raise
 
 
 def _connect(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:

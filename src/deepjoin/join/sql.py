@@ -114,7 +114,7 @@ def _aggregated(right: Source, row: str, key: str) -> list[tuple[str, str]]:
     cells = [f"{each.shown()} AS {identifier(each.name)}" for each in columns]
     grouped = _listed([key, "count(*) AS matched_rows", *lists], 4)
     shown = _listed([key, "matched_rows", *cells], 4)
-    by_key = f"FROM theirs WHERE {key} IS NOT NULL GROUP BY {key}"
+    by_key = f"FROM theirs WHERE {key} IN (SELECT {key} FROM yours) GROUP BY {key}"
     return [
         ("grouped", f"SELECT\n    {grouped}\n  {by_key}"),
         ("per_key", f"SELECT\n    {shown}\n  FROM grouped"),

@@ -29,7 +29,7 @@ def bring(session: Session, side: Side, store: str) -> Source:
     if side.scan is None:
         source = _streamed(session, side, store)
     else:
-        source = _scanned(session, side, store)
+        source = _scanned(session, side, side.scan, store)
     if any(column.kind != "VARCHAR" for column in source.columns):
         return source
     others = [column for column in source.columns if column != source.key]
@@ -38,17 +38,16 @@ def bring(session: Session, side: Side, store: str) -> Source:
     return replace(source, columns=columns)
 
 
-def _scanned(session: Session, side: Side, store: str) -> Source:
+def _scanned(session: Session, side: Side, scan: str, store: str) -> Source:
     """Store a table of text, whose types are still to be learnt; leave a typed one in place."""
-    assert side.scan is not None
-    described = _read(session, side, f"DESCRIBE SELECT * FROM {side.scan}")
+    described = _read(session, side, f"DESCRIBE SELECT * FROM {scan}")
     columns = [SourceColumn(name, name, kind) for name, kind, *_ in described]
     key = _key(side, columns)
-    reads = side.scan
+    reads = scan
     if all(column.kind == "VARCHAR" for column in columns):
-        _read(session, side, f"CREATE TABLE {store} AS SELECT * FROM {side.scan}")
+        _read(session, side, f"CREATE TABLE {store} AS SELECT * FROM {scan}")
         reads = store
-    return Source(side.table.name, reads, side.scan, tuple(columns), key)
+    return Source(side.table.name, reads, scan, tuple(columns), key)
 
 
 def _read(session: Session, side: Side, sql: str) -> list[tuple[Any, ...]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -26,6 +26,9 @@ from deepjoin.values.profile import ColumnProfiles
 Kept = npt.NDArray[np.bool_]
 #: Told after each table (or block of a corpus): how many are done, of how many, the last name.
 Progress = Callable[[int, int, str], None]
+
+#: For a table's name, the title and context it is to have; None leaves the source's.
+Titles = Mapping[str, tuple[str | None, str | None]]
 
 _SAMPLE_ROWS = 3
 _SAMPLE_COLUMNS = 50
@@ -54,13 +57,14 @@ def build_segment(
     scratch: Path,
     memory: int,
     progress: Progress,
+    titles: Titles | None = None,
 ) -> BuildReport:
-    """Index every table of a source into the folder ``out``."""
+    """Index every table of a source into the folder ``out``; ``titles`` override the source's."""
     builder = ValueIndexBuilder(scratch, settings, memory)
     if isinstance(source, CorpusSource):
         return _build_corpus(source, settings, builder, out, progress)
     reader = _TableReader(builder, settings)
-    tables = list(source.tables())
+    tables = [_titled(table, titles or {}) for table in source.tables()]
     for done, table in enumerate(tables, 1):
         reader.read(table)
         progress(done, len(tables), table.name)
@@ -70,6 +74,15 @@ def build_segment(
     _write_tables(catalog, reader.drafts, profiles, kept, settings, report)
     catalog.finish(profiles, kept)
     return _reported(report, len(reader.drafts), profiles, kept, out)
+
+
+def _titled(table: Table, titles: Titles) -> Table:
+    title, context = titles.get(table.name, (None, None))
+    return replace(
+        table,
+        title=table.title if title is None else title,
+        context=table.context if context is None else context,
+    )
 
 
 class _TableReader:
@@ -227,7 +240,9 @@ def _build_corpus(
         builder.add_lists(columns, block["cells"])
         columns += block.num_rows
         progress(columns, corpus.count, corpus.folder.name)
-    profiles, kept = _finish(builder, out, columns, settings, np.ones(columns, bool))
+    # Whoever made the corpus chose its columns as keys: none is taken for free text.
+    chosen = replace(settings, max_mean_length=settings.max_cell)
+    profiles, kept = _finish(builder, out, columns, chosen, np.ones(columns, bool))
     report = BuildReport()
     for column in np.flatnonzero(~kept).tolist():
         report.left_out[_why_left_out(column, profiles, settings).split(" (")[0]] += 1

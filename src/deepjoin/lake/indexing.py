@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError
-from deepjoin.lake.build import Progress, build_segment
+from deepjoin.lake.build import Progress, Titles, build_segment
 from deepjoin.lake.lake import Lake
 from deepjoin.lake.origin import FRAMES, describe
 from deepjoin.lake.storage import commit, is_index, writing
@@ -31,6 +31,7 @@ def index(
     *,
     profile: str = "default",
     settings: Settings | None = None,
+    titles: Titles | None = None,
     memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> Lake:
@@ -48,6 +49,8 @@ def index(
         How cells are compared: "default", or "basic" for strip and lower-case only.
     settings
         Everything else that decides what is indexed; overrides ``profile``.
+    titles
+        For names of tables, the (title, context) to use instead of file and folder names.
     memory
         Bytes of distinct cells to hold before they go to disk.
     progress
@@ -63,6 +66,7 @@ def index(
             build_segment(
                 *(opened, chosen, built, scratch / "spill", memory),
                 progress or (lambda done, of, name: None),
+                titles,
             )
             _keep_frames(opened, built)
             commit(folder, built, __version__, chosen, describe(opened, folder))

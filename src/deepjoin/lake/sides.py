@@ -19,8 +19,8 @@ from deepjoin.sources.frames import frame_table
 from deepjoin.sources.scan import duckdb_scan
 
 
-class FanOutWarning(UserWarning):
-    """A join gives more rows than it was given."""
+class JoinWarning(UserWarning):
+    """Something about a join that its user should know: more rows than before, other names."""
 
 
 def left_side(left: object, on: str) -> Side:
@@ -58,4 +58,4 @@ def frame_like(given: object, joined: pa.Table) -> Any:
 def warn(texts: Iterable[str]) -> None:
     """Say in Python's own way what the command line prints."""
     for text in texts:
-        warnings.warn(text, FanOutWarning, stacklevel=4)
+        warnings.warn(text, JoinWarning, stacklevel=4)

@@ -155,8 +155,6 @@ class ExactEqui:
 
 
 def _brings(catalog: Catalog, table: int, column: int) -> Brings:
-    entry = catalog.table(table)
+    every, sample = catalog.columns_and_sample(table)
     name = catalog.column_names[column]
-    every = [one.name for one in entry.columns]
-    every = every or [catalog.column_names[i] for i in catalog.columns_of(table)]
-    return Brings(tuple(other for other in every if other != name), entry.sample)
+    return Brings(tuple(other for other in every if other != name), sample)

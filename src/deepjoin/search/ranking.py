@@ -46,6 +46,7 @@ def _running(known: list[npt.NDArray[np.generic]], k: int) -> Int:
     return np.sort(order[: k + int(np.argmin(np.append(tied, False)))])
 
 
+@lru_cache(maxsize=1 << 16)
 def name_similarity(one: str, other: str) -> float:
     """Share of words two column names have in common.
 
@@ -56,7 +57,7 @@ def name_similarity(one: str, other: str) -> float:
     return len(mine & theirs) / len(mine | theirs) if mine and theirs else 0.0
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def name_words(name: str) -> frozenset[str]:
     """Split a column name into words, at case changes as well."""
     return frozenset(word.lower() for word in _WORD.findall(name))

@@ -19,8 +19,7 @@ class Match(NamedTuple):
     similarity: float = 1.0
 
 
-@dataclass(frozen=True)
-class EquiEvidence:
+class EquiEvidence(NamedTuple):
     """What was measured of the equi-join of two columns."""
 
     #: Share of the query's distinct values found in the target, and the other way round.

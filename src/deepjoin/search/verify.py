@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice, pairwise
 from operator import mul
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +41,7 @@ class QueryValues:
         return cls(distinct, numbers, order[numbers[order] >= 0])
 
 
-@dataclass(frozen=True)
-class Verified:
+class Verified(NamedTuple):
     """The evidence of one query and one column."""
 
     equi: EquiEvidence
@@ -65,6 +66,7 @@ def verify(
     asked, theirs = who.tolist(), index.cell_counts[place].tolist()
     spelled = index.cell_spellings[place].tolist()
     counts, query_cells = query.distinct.counts, sum(query.distinct.counts)
+    match = _matcher(query.distinct, index)
     for i, (start, stop) in enumerate(pairwise(bounds)):
         here, other = asked[start:stop], theirs[start:stop]
         own = [counts[q] for q in here]
@@ -77,7 +79,7 @@ def verify(
             multiset=join_size / (query_cells * target_cells[i]),
         )
         cardinality = cardinality_of(max(own), max(other))
-        matches = _matches(query.distinct, index, here[:show], spelled[start:stop])
+        matches = tuple(map(match, here[:show], spelled[start:stop]))
         yield Verified(equi, sizes[i], cardinality, matches, _unmatched(query.distinct, here, show))
 
 
@@ -114,14 +116,15 @@ def _matched(query: QueryValues, index: ValueIndex, columns: Columns) -> tuple[I
     return hit[order], who[order], place[order]
 
 
-def _matches(
-    distinct: DistinctCells, index: ValueIndex, who: list[int], spelled: list[int]
-) -> tuple[Match, ...]:
+def _matcher(distinct: DistinctCells, index: ValueIndex) -> Callable[[int, int], Match]:
+    """Make matches from a query value and a spelling number; hits share most of them."""
     values, spellings = distinct.values, distinct.spellings
-    return tuple(
-        Match(spellings[q], index.spelling(values[q], number))
-        for q, number in zip(who, spelled, strict=False)
-    )
+
+    @cache
+    def match(who: int, spelling: int) -> Match:
+        return Match(spellings[who], index.spelling(values[who], spelling))
+
+    return match
 
 
 def _unmatched(distinct: DistinctCells, who: list[int], show: int | None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 
 from deepjoin.columns import Reading
 from deepjoin.errors import UnreadableTable
-from deepjoin.sources.dialect import Dialect, sniff, unescaped
+from deepjoin.sources.dialect import Dialect, check_width, sniff, unescaped
 from deepjoin.sources.encoding import Mended, check_file, utf8_blocks
 from deepjoin.sources.header import widened
 from deepjoin.sources.records import (
@@ -222,7 +222,7 @@ def _arrow(data: bytes, dialect: Dialect) -> pa.Table | None:
     try:
         return arrow_csv.read_csv(
             pa.BufferReader(data),
-            arrow_csv.ReadOptions(column_names=dialect.names, block_size=len(data) + 1),
+            arrow_csv.ReadOptions(column_names=list(dialect.names), block_size=len(data) + 1),
             arrow_csv.ParseOptions(
                 delimiter=dialect.delimiter,
                 quote_char=dialect.quote or False,
@@ -247,7 +247,9 @@ def _csv_batches(records: Iterable[list[str]], state: _Pass) -> Iterator[pa.Reco
             if not row or (width == 1 and not row[0].strip()):
                 continue
             state.short_rows += width < usual
-            state.long_rows += width > usual
+            if width > usual:
+                check_width(state.path, width)
+                state.long_rows += 1
         if len(rows) >= _ROWS or max(widest, width) * len(rows) > _CELLS:
             yield _batch(rows, widest, names)
             rows, widest = [], usual
@@ -328,7 +330,7 @@ def _start(data: bytes, dialect: Dialect) -> int | None:
 
 
 def _plain_rows(data: bytes, dialect: Dialect) -> bool:
-    if not data.strip():
+    if not data.strip(b"\r\n"):
         return len(dialect.names) > 1 or not data
     # A blank line in a single column is a missing cell to DuckDB, and nothing to us.
     blank = len(dialect.names) == 1 and re.search(rb"(?:^|\n|\r(?!\n))(?:\r?\n|\r)", data)

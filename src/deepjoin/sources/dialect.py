@@ -20,7 +20,14 @@ from deepjoin.sources.encoding import (
     markup_kind,
     read_sample,
 )
-from deepjoin.sources.header import first_row, is_header, kind, unique_names, widened
+from deepjoin.sources.header import (
+    WIDEST,
+    first_row,
+    is_header,
+    kind,
+    unique_names,
+    widened,
+)
 from deepjoin.sources.records import Form, Records, lines_of
 
 _SAMPLES = (1 << 18, 1 << 21, 1 << 25)
@@ -28,11 +35,12 @@ _SCORED_CHARACTERS = 1 << 15
 _SCORED_RECORDS = 200
 _ENOUGH_RECORDS = 3
 
+_PACKED = (".gz", ".zst", ".bz2")
 _BY_SUFFIX = {".csv": ",;", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 _DELIMITERS = ",\t;|"
 #: Separates nothing: a list whose items hold commas is one column.
 _NO_DELIMITER = "\x1f"
-_EXCEL_HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+_EXCEL_HINT = re.compile(r'"?sep=([,;|:^~\t])"?\s', re.IGNORECASE)
 _MARKDOWN = ("# ", "- ", "* ", "> ")
 _SENTENCE_END = (".", "!", "?", ":", "```")
 
@@ -118,20 +126,34 @@ def sniff(path: Path) -> Dialect:
     """Find out how a file is written, or say what it is instead of a table."""
     size, _ = check_file(path)
     compression = compression_of(path)
+    dialect, judged = None, 0
     for wanted in _SAMPLES:
         data = read_sample(path, compression, wanted)
         encoding = _text_encoding(path, data)
         cut = len(data) == wanted and (compression is not None or size > wanted)
         text = decode_sample(data, encoding)
-        dialect, judged = _judge(path, text, cut)
+        endless = cut and "\n" not in text and "\r" not in text
+        if not endless:
+            dialect, judged = _judge(path, text, cut)
         if not cut or judged >= _ENOUGH_RECORDS:
             break
+    if endless:
+        raise UnreadableTable(f"{path.name} has no line end in its first {len(text):,} characters.")
     if dialect is None:
-        # Not one record ends in the largest sample: a quote that opens it is not meant.
-        dialect, _ = _judge(path, text, False)
+        # Not one record ends in the sample: the quote that opens it is not meant.
+        dialect, _ = _judge(path, text, None)
     if dialect is None:
         raise UnreadableTable(f"{path.name} is empty: it holds nothing but blanks.")
+    check_width(path, len(dialect.names))
     return replace(dialect, encoding=encoding, compression=compression)
+
+
+def check_width(path: Path, width: int) -> None:
+    """Refuse rows so wide that they cannot belong to a table."""
+    if width > WIDEST:
+        raise UnreadableTable(
+            f"{path.name} has a row of {width:,} cells; at most {WIDEST:,} are read. Leave it out."
+        )
 
 
 def _text_encoding(path: Path, data: bytes) -> str:
@@ -143,13 +165,18 @@ def _text_encoding(path: Path, data: bytes) -> str:
     return encoding_of(data)
 
 
-def _judge(path: Path, text: str, cut: bool) -> tuple[Dialect | None, int]:
-    """Return the dialect of a text, and from how many records it was told."""
+def _judge(path: Path, text: str, cut: bool | None) -> tuple[Dialect | None, int]:
+    """Return the dialect of a text, and from how many records it was told.
+
+    ``cut`` says whether the text goes on; None takes it to be whole although it may not be.
+    """
     found = markup_kind(text)
     if found:
         raise UnreadableTable(f"{path.name} is {found}, not delimited text; leave it out.")
     hint = _EXCEL_HINT.match(text)
-    sample = _Sample(_short(text), cut or len(text) > _SCORED_CHARACTERS, _suffix(path))
+    short = _short(text)
+    cut = cut is not None and (cut or len(short) < len(text))
+    sample = _Sample(short, cut, _suffix(path))
     form, escape = _form(sample, hint.group(1) if hint else None)
     if form is None:
         _refuse_prose(path, sample)
@@ -170,10 +197,9 @@ def _short(text: str) -> str:
 
 
 def _suffix(path: Path) -> str:
-    return next((s for s in reversed(path.suffixes) if s.lower() not in _PACKED), "").lower()
-
-
-_PACKED = (".gz", ".zst", ".bz2", ".zstd", ".gzip")
+    """Return the ending that says what a file is, its packing apart."""
+    endings = [ending.lower() for ending in path.suffixes]
+    return next((ending for ending in reversed(endings) if ending not in _PACKED), "")
 
 
 def unescaped(text: str, quote: str) -> str:
@@ -184,12 +210,16 @@ def unescaped(text: str, quote: str) -> str:
 def _form(sample: _Sample, hint: str | None) -> tuple[Form | None, str]:
     """Choose the form that cuts the sample most evenly, and whether backslashes escape."""
     delimiters = [hint] if hint else [d for d in _DELIMITERS if d in sample.text]
-    scored = [(_score(sample, form), form) for d in delimiters for form in _forms(sample, d)]
-    best, form = max(scored, key=lambda pair: _rank(sample, *pair), default=(0.0, Form(",")))
+    forms = [form for delimiter in delimiters for form in _forms(sample, delimiter)]
+    scored = [(_score(sample, form), form, "") for form in forms]
+    if '\\"' in sample.text:
+        other = sample.unescaped('"')
+        scored += [(_score(other, form), form, "\\") for form in forms if form.quote == '"']
+    best, form, escape = max(scored, key=lambda found: found[0], default=(0.0, Form(","), ""))
     own = form.delimiter in sample.own
-    if best < (0.03 if own or hint else 0.25) or (not own and _reads_as_prose(sample, form)):
+    if best < (0.03 if own or hint else 0.2) or (not own and _reads_as_prose(sample, form)):
         return _spaces(sample), ""
-    return form, "\\" if _escapes(sample, form) else ""
+    return form, escape
 
 
 def _forms(sample: _Sample, delimiter: str) -> Iterator[Form]:
@@ -200,7 +230,7 @@ def _forms(sample: _Sample, delimiter: str) -> Iterator[Form]:
         if delimiter != " " and re.search(rf'{escaped} +"', text):
             yield Form(delimiter, '"', padded=True)
         yield Form(delimiter, "")
-    elif len(re.findall(rf"(?:^|{escaped})'[^'\n]*'(?={escaped}|$)", text, re.MULTILINE)) > 2:
+    elif len(re.findall(rf"(?:^|{escaped})'(?:[^'\n]|'')*'(?={escaped}|$)", text, re.M)) > 2:
         yield Form(delimiter, "'")
 
 
@@ -214,15 +244,11 @@ def _score(sample: _Sample, form: Form) -> float:
     body = rows[start:]
     even = sum(len(row) == width for row in body) / len(body)
     enough = min(1.0, 5 * len(body) / len(rows))
+    paired = max(0.0, 1 - max(stray - 1, 0) / len(rows)) ** 2 if form.quote else 0.8
+    # What fits the very first record beats what takes it for a title.
+    fits = 1.0 if len(rows[0]) == width else 0.4
     own = 1.2 if form.delimiter in sample.own else 1.0
-    mended = 1 - stray / (len(rows) + stray)
-    return even**2 * enough * own * mended * _clean(body, form) * (1 - 1 / width)
-
-
-def _rank(sample: _Sample, score: float, form: Form) -> float:
-    """A form that also fits the very first record beats one that takes it for a title."""
-    rows = sample.rows(form)
-    return score if rows and len(rows[0]) == usual_width(rows) else 0.4 * score
+    return even**2 * enough * paired * fits * own * _clean(body, form) * (1 - 1 / width)
 
 
 def _clean(rows: list[list[str]], form: Form) -> float:
@@ -237,13 +263,6 @@ def usual_width(rows: list[list[str]]) -> int:
     """Return the commonest number of cells among rows that have more than one, or 1."""
     widths = Counter(len(row) for row in rows if len(row) > 1)
     return max(widths, key=lambda width: (widths[width], width), default=1)
-
-
-def _escapes(sample: _Sample, form: Form) -> bool:
-    """Whether quotes come right only when a backslash before them counts."""
-    if not form.quote or f"\\{form.quote}" not in sample.text:
-        return False
-    return sample.unescaped(form.quote).stray(form) < sample.stray(form)
 
 
 def _spaces(sample: _Sample) -> Form | None:
@@ -263,17 +282,22 @@ def _reads_as_prose(sample: _Sample, form: Form) -> bool:
     """Whether commas are followed by blanks and stand between many words."""
     rows = sample.rows(form)
     cells = [cell for row in rows for cell in row]
-    later = [cell for row in rows for cell in row[1:]]
-    words = sum(len(cell.split()) for cell in cells)
-    return words > 3 * len(cells) and all(cell[:1] in ("", " ") for cell in later)
+    if form.delimiter in "\t|" or any(
+        cell[:1] not in ("", " ") for row in rows for cell in row[1:]
+    ):
+        return False
+    return sum(len(cell.split()) for cell in cells) > 3 * len(cells) or _is_prose(sample)
 
 
-def _refuse_prose(path: Path, sample: _Sample) -> None:
+def _is_prose(sample: _Sample) -> bool:
     lines = [line.strip() for line in lines_of(sample.text) if line.strip()]
     words = sum(len(line.split()) for line in lines)
     sentences = sum(line.endswith(_SENTENCE_END) or line[:2] in _MARKDOWN for line in lines)
-    long = words > 7 * len(lines) or (words > 2 * len(lines) and 2 * sentences > len(lines))
-    if long and not sample.own:
+    return words > 7 * len(lines) or (words > 2 * len(lines) and 2 * sentences > len(lines))
+
+
+def _refuse_prose(path: Path, sample: _Sample) -> None:
+    if not sample.own and _is_prose(sample):
         raise UnreadableTable(f"{path.name} looks like prose, not a table; leave it out.")
 
 

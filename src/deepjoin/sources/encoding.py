@@ -20,7 +20,7 @@ from deepjoin.errors import UnreadableTable
 BLOCK = 1 << 24
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
-_UNPACKING_ERRORS = (EOFError, OSError, ValueError, zlib.error, pa.ArrowException)
+_UNPACKING_ERRORS = (EOFError, OSError, zlib.error, pa.ArrowException)
 
 _MAGIC = (
     (0, b"\x89PNG", "a PNG image"),
@@ -238,7 +238,7 @@ def encoding_by_zeros(sample: bytes) -> str | None:
     pairs = len(sample) // 2
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
     few, many = sorted((even, odd))
-    if not pairs or many * 5 < pairs or few * 20 > many:
+    if not pairs or many * 5 < 2 * pairs or few * 20 > many:
         return None
     return "utf-16-be" if even > odd else "utf-16-le"
 
@@ -249,7 +249,7 @@ def _code_page(sample: bytes, error: UnicodeDecodeError) -> str:
     good = sum(_is_utf8(line) for line in lines[:1000])
     if good * 10 >= 9 * min(len(lines), 1000) or (len(lines) == 1 and _mostly_utf8(error)):
         return "utf-8"
-    foreign = b"\n".join(lines)[:16384]
+    foreign = b"\n".join(dict.fromkeys(lines))[:16384]
     return _other_script(foreign) or max(_LATIN, key=lambda name: _plausible(foreign, name))
 
 

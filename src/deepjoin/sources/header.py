@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 Row = Sequence[str]
 
@@ -25,6 +25,10 @@ _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?", ".
 # Enough to judge by; a table may have ten thousand columns.
 _COLUMNS = 64
 _ROWS = 50
+_TITLES = 20
+_LONGEST_NAME = 1000
+#: A row with more cells is not one of a table.
+WIDEST = 100_000
 
 
 def kind(cell: str) -> str:
@@ -51,9 +55,7 @@ def first_row(rows: Sequence[Row], width: int) -> int:
     first = next((at for at, row in enumerate(rows) if len(row) >= width), 0)
     if first and _short_header(rows[first - 1], rows[first], width):
         first -= 1
-    while first + 1 < len(rows) and _above_header(rows, first, width):
-        first += 1
-    return first
+    return _header_under_titles(rows, first, width) or first
 
 
 def _short_header(row: Row, data: Row, width: int) -> bool:
@@ -64,20 +66,19 @@ def _short_header(row: Row, data: Row, width: int) -> bool:
     return kinds <= {"text", ""} and bool({kind(cell) for cell in data} - {"text", ""})
 
 
-def _above_header(rows: Sequence[Row], at: int, width: int) -> bool:
-    """Whether a row of full width is still a title, as spreadsheets export it."""
-    filled = _filled(rows[at])
-    if filled == 0:
-        return True
-    if width < 3 or 2 * filled > width:
-        return False
-    under = next((under for under in range(at + 1, len(rows)) if _filled(rows[under])), at)
+def _header_under_titles(rows: Sequence[Row], top: int, width: int) -> int | None:
+    """Find the header below titles of full width, as spreadsheets export them."""
+    sparse = takewhile(lambda at: 2 * _filled(rows[at]) <= width, range(top, len(rows)))
+    under = top + len(list(sparse))
+    if width < 3 or not top < under < min(len(rows), top + _TITLES):
+        return None
     below, body = rows[under], rows[under + 1 :]
     named = below[0].strip() and 10 * _filled(below) >= 9 * width
     if not named or "text" not in map(kind, below) or not is_header(below, body):
-        return False
+        return None
     typed = any(kind(cell) not in ("text", "") for row in body[:10] for cell in row)
-    return typed or (filled == 1 and bool(rows[at][0].strip()))
+    title = _filled(rows[top]) == 1 and rows[top][0].strip()
+    return under if typed or title else None
 
 
 def _filled(row: Row) -> int:
@@ -180,7 +181,7 @@ def unique_names(cells: Row, taken: Row = ()) -> tuple[str, ...]:
     >>> unique_names([" id ", "", "id", "id_2"])
     ('id', 'column_2', 'id_3', 'id_2')
     """
-    written = [" ".join(cell.replace("\ufeff", "").split()) for cell in cells]
+    written = [" ".join(cell.replace("\ufeff", "").split())[:_LONGEST_NAME] for cell in cells]
     known, given = {*taken, *written}, set(taken)
     numbers: Counter[str] = Counter()
     names = []
@@ -204,4 +205,6 @@ def _numbered(name: str, known: set[str], numbers: Counter[str]) -> str:
 
 def widened(names: tuple[str, ...], width: int) -> tuple[str, ...]:
     """Add names for columns beyond those that have one."""
+    if width <= len(names):
+        return names
     return (*names, *unique_names([""] * (width - len(names)), names))

@@ -73,15 +73,14 @@ class _Feed(Iterator[str]):
         """The lines of the record that is not complete."""
         return "".join(self._held)
 
-    def take_back(self) -> tuple[str, int]:
+    def take_back(self) -> str:
         """Give the first line of a broken record, and keep the others for another try."""
-        count = len(self._held)
         first = self._held[0]
         self._again.extendleft(reversed(self._held[1:]))
         self._held = [first]
         self._held_characters = len(first)
         self.release()
-        return first, count
+        return first
 
 
 class Records:
@@ -128,21 +127,35 @@ class Records:
                 yield self._alone()
 
     def _alone(self) -> list[str]:
-        """Read one line whose quotes do not fit, in the way that gives the right width."""
-        line, count = self._feed.take_back()
+        line = self._feed.take_back()
         self.stray += 1
         self.first_stray = self.first_stray or line.strip()
-        loose = _one(line, self._form)
-        plain = _one(line, Form(self._form.delimiter, "", self._form.padded))
-        chosen, other = (loose, plain) if count == 1 else (plain, loose)
-        return other if len(other) == self._width != len(chosen) else chosen
+        return _read_alone(line, self._form, self._width)
 
 
-def _one(line: str, form: Form) -> list[str]:
-    row = next(csv.reader([line], **form.options()))
-    if row:
-        row[-1] = row[-1].rstrip("\r\n")
-    return row
+def _read_alone(line: str, form: Form, width: int) -> list[str]:
+    """Read a line whose quotes do not fit, in the way that gives the right width."""
+    loose = next(csv.reader([line], **form.options()))
+    plain = next(csv.reader([line], **Form(form.delimiter, "", form.padded).options()))
+    chosen, other = (plain, loose) if _opens(line, form) else (loose, plain)
+    row = other if len(other) == width != len(chosen) else chosen
+    return [*row[:-1], row[-1].rstrip("\r\n")] if row else row
+
+
+def _opens(line: str, form: Form) -> bool:
+    """Whether a line ends within quotes, so that a reader asks for the next."""
+    asked = False
+
+    def lines() -> Iterator[str]:
+        nonlocal asked
+        yield line
+        asked = True
+
+    try:
+        next(csv.reader(lines(), strict=True, **form.options()))
+    except csv.Error:
+        return asked
+    return False
 
 
 def lines_of(text: str) -> Iterator[str]:

@@ -37,19 +37,23 @@ class ValueIndex:
 
     def look_up(self, values: Sequence[str]) -> Int:
         """Give each canonical string its value number, or -1 where no column holds it."""
+        if len(self.hashes) == 0:
+            return np.full(len(values), -1)
         hashes = np.array([hash_value(value) for value in values], np.uint64)
-        found = np.searchsorted(self.hashes, hashes).astype(np.int64)
-        for i, at in enumerate(found.tolist()):
-            found[i] = self._confirm(at, hashes[i], values[i])
-        return found
+        places = np.searchsorted(self.hashes, hashes)
+        numbers = np.full(len(values), -1)
+        same = self.hashes[np.minimum(places, len(self.hashes) - 1)] == hashes
+        for i in np.flatnonzero(same).tolist():
+            numbers[i] = self._confirm(int(places[i]), hashes[i], values[i])
+        return numbers
 
     def _confirm(self, at: int, wanted: np.uint64, value: str) -> int:
         """Walk the values of one hash, nearly always one, to the very string."""
-        while at < len(self.hashes) and self.hashes[at] == wanted:
-            if self.values[at] == value:
-                return at
+        while self.values[at] != value:
             at += 1
-        return -1
+            if at == len(self.hashes) or self.hashes[at] != wanted:
+                return -1
+        return at
 
     def frequency(self, values: Int) -> Int:
         """Document frequency: in how many columns each value occurs."""

@@ -1,0 +1,131 @@
+"""What every benchmark needs: timing, memory, the machine in words, rows and tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, Any]
+RUNS = 7
+_STATUS = Path("/proc/self/status")
+_MEMORY = {"peak_mb": "VmHWM", "resident_mb": "VmRSS", "anonymous_mb": "RssAnon"}
+
+
+def emit(benchmark: str, **fields: Any) -> Row:
+    """Print one result as a line of JSON on stdout, and return it."""
+    row = {"benchmark": benchmark} | {name: _rounded(value) for name, value in fields.items()}
+    print(json.dumps(row, ensure_ascii=False), flush=True)
+    return row
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float | np.floating) else value
+
+
+def say(text: str) -> None:
+    """Tell the person watching."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show(rows: Sequence[Sequence[object]]) -> None:
+    """Print rows of cells as an aligned table on stderr, the first row its heads."""
+    texts = [[_cell(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        say("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 1e4 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def percentiles(seconds: Sequence[float]) -> Row:
+    """Summarise times in milliseconds."""
+    values = np.percentile(1e3 * np.array(seconds), [50, 90, 99, 100])
+    return dict(zip(("p50_ms", "p90_ms", "p99_ms", "max_ms"), map(float, values), strict=True))
+
+
+def machine() -> Row:
+    """Describe where the figures come from."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(pages / 1e9, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **versions("deepjoin", "numpy", "pyarrow", "duckdb"),
+    }
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(found, platform.processor() or platform.machine())
+
+
+def versions(*packages: str) -> Row:
+    """Look up the installed version of each package."""
+    return {package: _version(package) for package in packages}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def memory() -> Row:
+    """Measure this process: the most it held, what it holds, and that without mapped files.
+
+    Read from the kernel's own account, because ``ru_maxrss`` survives ``exec`` and would
+    report the parent's size for a small child.
+    """
+    if not _STATUS.exists():
+        import resource
+
+        return {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
+    lines = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
+    return {ours: int(lines[theirs].split()[0]) * 1024 / 1e6 for ours, theirs in _MEMORY.items()}
+
+
+def in_child(code: str, *arguments: object) -> Row:
+    """Run Python code in a fresh process, and read the JSON it prints last."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment)
+    if done.returncode:
+        sys.exit(f"A child process failed with status {done.returncode}; its error is above.")
+    row: Row = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def process_seconds(command: Sequence[str], runs: int = RUNS) -> float:
+    """Time a whole process, start to exit: the median of some runs."""
+    return median(_process_seconds(command) for _ in range(runs))
+
+
+def _process_seconds(command: Sequence[str]) -> float:
+    started = perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return perf_counter() - started
+
+
+def folder_bytes(folder: Path) -> int:
+    """Add up the sizes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

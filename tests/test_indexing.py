@@ -1,0 +1,83 @@
+"""`deepjoin.index`: words around tables, frames, where the index goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+
+import deepjoin
+from deepjoin.cli import main
+
+CITIES = ["Oslo", "Lima", "Rome", "Bern", "Kiev"]
+
+
+def test_titles_and_contexts_come_from_names_unless_given(lake_folder: Path) -> None:
+    titles = {"geo/cities.csv": ("Large cities", None), "numbers.csv": (None, "made up")}
+    lake = deepjoin.index(lake_folder, titles=titles)
+    words = {name: (lake.table(name).title, lake.table(name).context) for name in lake.tables}
+    assert words == {
+        "geo/cities.csv": ("Large cities", "geo"),
+        "geo/countries.csv": ("countries", "geo"),
+        "numbers.csv": ("numbers", "made up"),
+    }
+
+
+def test_titles_from_a_file(
+    lake_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "titles.csv"
+    path.write_text("table,title\ngeo/cities.csv,Large cities\n")
+    assert main(["index", str(lake_folder), "--titles", str(path)]) == 0
+    assert deepjoin.open(lake_folder).table("geo/cities.csv").title == "Large cities"
+    path.write_text("file,name\na,b\n")
+    assert main(["index", str(lake_folder), "--titles", str(path)]) == 1
+    assert "titles need table, title and context" in capsys.readouterr().err
+
+
+FRAMES = {
+    "pandas": pandas.DataFrame({"city": CITIES, "rank": range(5)}),
+    "polars": polars.DataFrame({"city": CITIES, "rank": range(5)}),
+    "arrow": pa.table({"city": CITIES, "rank": range(5)}),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_frames_go_in_and_come_out(tmp_path: Path, kind: str) -> None:
+    frame = FRAMES[kind]
+    deepjoin.index({"cities": frame}, tmp_path / "index")
+    lake = deepjoin.open(tmp_path / "index")
+    hit = lake.search(frame["city"])[0]
+    assert (hit.table, hit.column, hit.joinability) == ("cities", "city", 1.0)
+    joined = lake.join(frame, on="city", hit=hit)
+    assert type(joined) is type(frame)
+    assert list(joined["rank_cities"]) == list(frame["rank"])
+
+
+def test_the_index_goes_inside_the_folder(lake_folder: Path) -> None:
+    lake = deepjoin.index(lake_folder)
+    assert lake.path == lake_folder / ".deepjoin"
+    assert list(deepjoin.open(lake_folder).tables) == list(lake.tables)
+    assert repr(lake) == f"Lake('{lake.path}', 3 tables, 7 columns)"
+
+
+def test_a_corpus_keeps_its_ids(tmp_path: Path) -> None:
+    from deepjoin.sources.corpus import write_corpus
+
+    columns = [
+        deepjoin.Column(CITIES, "city", "t1", column_id="t1#4"),
+        deepjoin.Column(CITIES[:4] + ["Paris"], "town", "t2", title="Towns", column_id="t2#0"),
+        deepjoin.Column(["x"] * 9, "few", "t2", column_id="t2#1"),
+        deepjoin.Column([c.upper() for c in CITIES], "stadt", "t1", column_id="t1#5"),
+    ]
+    write_corpus(tmp_path / "corpus", columns)
+    lake = deepjoin.index(tmp_path / "corpus", tmp_path / "index")
+    assert [hit.column_id for hit in lake.search(CITIES)] == ["t1#4", "t1#5", "t2#0"]
+    assert lake.report.left_out == {"fewer than 5 distinct values": 1}
+    own = lake.column("t1", "stadt")
+    assert [hit.column_id for hit in lake.search(own)] == ["t2#0"]
+    joined = lake.join({"city": CITIES}, on="city", hit=("t1", "city"))
+    assert joined.column("stadt").to_pylist() == [c.upper() for c in CITIES]

@@ -1,0 +1,379 @@
+"""The index folder: whole or refused, the old one or the new one, whatever happens on the way."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gc
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deepjoin
+from deepjoin import Lake
+from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.lake import indexing, storage
+
+from .test_cli import Answer, Run, call
+
+Damage = Callable[[Path], object]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return partial(call, capsys)
+
+
+@pytest.fixture
+def built(lake_folder: Path) -> Path:
+    """Return the folder of an index."""
+    return Path(deepjoin.index(lake_folder).path)
+
+
+def answers(index: Path) -> list[Any]:
+    """Say what an index knows, without times."""
+    lake = deepjoin.open(index)
+    queries = (["France", "Italy", "Peru"], ["Lyon", "Bonn"], ["1", "2", "2005"])
+    return [[(hit.table, hit.column, hit.equi) for hit in lake.search(query)] for query in queries]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def rewritten(change: Callable[[dict[str, Any]], object]) -> Damage:
+    def damage(index: Path) -> None:
+        path = index / "manifest.json"
+        fields = json.loads(path.read_text())
+        change(fields)
+        path.write_text(json.dumps(fields))
+
+    return damage
+
+
+def segment(index: Path) -> Path:
+    (path,) = (index / "segments").iterdir()
+    return path
+
+
+def on_file(name: str, change: Callable[[Path], object]) -> Damage:
+    return lambda index: change(segment(index) / name)
+
+
+def shorten(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def lengthen(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"\xa5" * path.stat().st_size)
+
+
+DAMAGES: dict[str, Damage] = {
+    "no manifest": lambda index: (index / "manifest.json").unlink(),
+    "empty manifest": lambda index: (index / "manifest.json").write_text(""),
+    "not JSON": lambda index: (index / "manifest.json").write_text('{"product": "deepjo'),
+    "not text": lambda index: (index / "manifest.json").write_bytes(b"\xff\xfe\x00"),
+    "a list": lambda index: (index / "manifest.json").write_text("[1, 2]"),
+    "no segments": lambda index: shutil.rmtree(index / "segments"),
+    "empty segments": lambda index: shutil.rmtree(segment(index)),
+    "segment is a file": lambda index: (shutil.rmtree(segment(index)), segment_file(index)),
+    "fields missing": rewritten(lambda fields: fields.pop("files")),
+    "no settings": rewritten(lambda fields: fields.pop("settings")),
+    "no format": rewritten(lambda fields: fields.pop("format")),
+    "unknown field": rewritten(lambda fields: fields.update(surprise=1)),
+    "format is text": rewritten(lambda fields: fields.update(format="1")),
+    "format is null": rewritten(lambda fields: fields.update(format=None)),
+    "settings are a list": rewritten(lambda fields: fields.update(settings=[1])),
+    "unknown profile": rewritten(lambda fields: fields["settings"].update(profile="fancy")),
+    "min_distinct is text": rewritten(lambda fields: fields["settings"].update(min_distinct="5")),
+    "files are a list": rewritten(lambda fields: fields.update(files=["report.json"])),
+    "files are empty": rewritten(lambda fields: fields.update(files={})),
+    "file without size": rewritten(lambda fields: fields["files"].update({"report.json": 5})),
+    "segment is null": rewritten(lambda fields: fields.update(segment=None)),
+    "segment is a number": rewritten(lambda fields: fields.update(segment=7)),
+    "segment is elsewhere": rewritten(lambda fields: fields.update(segment="../../..")),
+    "source is text": rewritten(lambda fields: fields.update(source="data")),
+    "source is empty": rewritten(lambda fields: fields.update(source={})),
+    "root is a number": rewritten(lambda fields: fields["source"].update(root=3)),
+    "array missing": on_file("posting_columns.npy", Path.unlink),
+    "array cut": on_file("cell_values.npy", shorten),
+    "array longer": on_file("value_hashes.npy", lengthen),
+    "array garbled": on_file("column_tables.npy", garble),
+    "strings missing": on_file("table_names.bytes.npy", Path.unlink),
+    "strings cut": on_file("values.offsets.npy", shorten),
+    "report missing": on_file("report.json", Path.unlink),
+    "report cut": on_file("report.json", shorten),
+    "report garbled": on_file("report.json", garble),
+    "entries garbled": on_file("table_entries.offsets.npy", garble),
+}
+FOREIGN: dict[str, Damage] = {
+    "foreign": rewritten(lambda fields: fields.update(product="npm")),
+    "no product": rewritten(lambda fields: fields.pop("product")),
+}
+
+
+def segment_file(index: Path) -> None:
+    name = json.loads((index / "manifest.json").read_text())["segment"]
+    (index / "segments" / name).write_text("")
+
+
+@pytest.mark.parametrize("damage", {**DAMAGES, **FOREIGN}.values(), ids=[*DAMAGES, *FOREIGN])
+def test_a_damaged_index_is_refused_by_every_command(
+    run: Run, built: Path, lake_folder: Path, damage: Damage
+) -> None:
+    damage(built)
+    before = files(built)
+    with pytest.raises(IndexUnusable) as caught:
+        deepjoin.open(built).info()
+    assert str(built) in str(caught.value)
+    target = ("-c", "customer_country", "--with", "geo/countries.csv:country")
+    orders = lake_folder.parent / "orders.csv"
+    for answer in (
+        run("search", built, "--values", "Peru,Japan"),
+        run("info", built),
+        run("join", built, orders, *target),
+    ):
+        answer.refused(str(built))
+        assert "deepjoin index" in answer.err, "says what to do"
+    assert files(built) == before, "looking changes nothing"
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_index_can_be_built_again_in_place(
+    run: Run, built: Path, lake_folder: Path, damage: Damage
+) -> None:
+    expected = answers(built)
+    damage(built)
+    answer = run("index", lake_folder, "-o", built)
+    assert answer.status == 0, answer.err
+    assert answers(built) == expected
+
+
+@pytest.mark.parametrize("damage", FOREIGN.values(), ids=FOREIGN)
+def test_what_belongs_to_another_program_is_not_overwritten(
+    run: Run, built: Path, lake_folder: Path, damage: Damage
+) -> None:
+    damage(built)
+    before = files(built)
+    run("index", lake_folder, "-o", built).refused(str(built))
+    assert files(built) == before
+
+
+def test_a_newer_format_names_the_version_to_install(run: Run, built: Path) -> None:
+    rewritten(lambda fields: fields.update(format=99, version="9.1", novelty=[1]))(built)
+    texts = ("deepjoin 9.1", "format 99", "pip install 'deepjoin>=9.1'")
+    run("search", built, "--values", "Peru").refused(*texts)
+    with pytest.raises(IndexUnusable, match="reads up to format 1"):
+        deepjoin.open(built)
+
+
+def test_a_folder_without_index_is_not_opened(lake_folder: Path) -> None:
+    with pytest.raises(IndexUnusable, match=r"not a deepjoin index.*deepjoin index SOURCE"):
+        deepjoin.open(lake_folder)
+    with pytest.raises(IndexUnusable, match="nowhere is not a deepjoin index"):
+        deepjoin.open("nowhere")
+
+
+def test_an_unreadable_manifest_says_why(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_permission(path: Path, *_: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", no_permission)
+    with pytest.raises(IndexUnusable, match=r"cannot be read: Permission denied"):
+        deepjoin.open(built)
+
+
+def test_one_writer_at_a_time(run: Run, built: Path, lake_folder: Path) -> None:
+    expected = answers(built)
+    with (built / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        run("index", lake_folder).refused(str(built), "being written by another process")
+        assert answers(built) == expected, "readers never wait"
+    assert run("index", lake_folder).status == 0
+
+
+def test_an_index_cannot_be_written_where_nothing_can(
+    run: Run, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    answer = run("index", lake_folder, "-o", lake_folder.parent / "ix")
+    answer.refused("Cannot write an index", "Read-only file system", "-o")
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def short_write(*_: object, **__: object) -> None:
+    """Raise what NumPy raises when the disk is full: an error without a number."""
+    raise OSError("4096 requested and 0 written")
+
+
+#: From the first cell written to the last step of the commit.
+STEPS = [
+    "deepjoin.values.arrays.ArrayWriter.append",
+    "deepjoin.catalog.CatalogWriter.finish",
+    "deepjoin.lake.report.BuildReport.save",
+    "deepjoin.lake.storage._fingerprint",
+    "deepjoin.lake.storage._sync",
+    "deepjoin.lake.storage._replace",
+]
+
+
+@pytest.mark.parametrize("grown", [True, False], ids=["changed", "unchanged"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_full_disk_leaves_the_old_index(
+    run: Run,
+    built: Path,
+    lake_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    grown: bool,
+) -> None:
+    expected = answers(built)
+    if grown:
+        (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(step, full)
+        run("index", lake_folder).refused("No space left", str(built), "-o")
+    gc.collect()  # a file that was left open becomes a warning here, and so an error
+    assert answers(built) == expected
+    assert not list(built.glob("segments/writing-*"))
+    assert run("index", lake_folder).status == 0
+    assert len(list((built / "segments").iterdir())) == 1
+    assert (answers(built) != expected) == grown
+
+
+def test_a_short_write_is_a_full_disk(
+    run: Run, built: Path, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = answers(built)
+    with monkeypatch.context() as patch:
+        patch.setattr("numpy.save", short_write)
+        run("index", lake_folder).refused("space", str(built))
+    gc.collect()
+    assert answers(built) == expected
+
+
+def test_a_source_that_fails_is_not_called_a_full_index(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("deepjoin.sources.files.FileSource._files", broken)
+    with pytest.raises(DeepJoinError) as caught:
+        deepjoin.index(lake_folder, lake_folder.parent / "ix")
+    assert "Cannot write" not in str(caught.value)
+
+
+def test_a_reader_outlives_a_rebuild(built: Path, lake_folder: Path) -> None:
+    lake = Lake(built)
+    (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
+    newer = deepjoin.index(lake_folder)
+    assert len(lake.search(["Peru"])) == 1 < len(newer.search(["Peru"]))
+    assert (lake.info()["tables"], newer.info()["tables"]) == (3, 4)
+
+
+def test_a_reader_that_meets_a_commit_gets_the_new_lake(
+    built: Path, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment a manifest names may go before it is opened: then the manifest is read again."""
+    (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
+    commits = iter([partial(deepjoin.index, lake_folder)])
+
+    def read_manifest(folder: Path) -> storage.Manifest:
+        manifest = storage.read_manifest(folder)
+        for commit in commits:
+            commit()
+        return manifest
+
+    monkeypatch.setattr("deepjoin.lake.lake.read_manifest", read_manifest)
+    monkeypatch.setattr(indexing, "Lake", lambda path: None)
+    assert len(Lake(built).tables) == 4
+
+
+CHILD = """
+import sys
+from deepjoin.cli import main
+from {module} import {owner}
+import {module} as module
+
+def stop(*arguments, **options):
+    print("here", flush=True)
+    sys.stdin.read()
+
+{owner}.{name} = stop
+sys.exit(main(["index", sys.argv[1]]))
+"""
+
+
+def stopped_at(step: str, source: Path, number: int) -> Answer:
+    """Index in another process and send it a signal when it comes to a step."""
+    path, _, name = step.rpartition(".")
+    module, _, owner = path.rpartition(".")
+    code = CHILD.format(module=module, owner=owner, name=name)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(source)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return Answer(process.returncode, out, err)
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["again", "first"])
+def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool) -> None:
+    if exists:
+        deepjoin.index(lake_folder)
+    index = lake_folder / ".deepjoin"
+    expected = answers(index) if exists else None
+    (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
+    answer = stopped_at("deepjoin.lake.report.BuildReport.save", lake_folder, signal.SIGINT)
+    assert answer.status == 130
+    assert answer.err == "deepjoin: stopped; whatever existed before is unchanged.\n"
+    assert not list(index.glob("segments/writing-*"))
+    if exists:
+        assert answers(index) == expected
+    else:
+        assert "indexing it" in run("search", lake_folder, "--values", "Peru,Chad").err
+
+
+@pytest.mark.parametrize("step", ["report.BuildReport.save", "storage._replace"])
+def test_a_killed_writer_leaves_the_old_index(
+    run: Run, built: Path, lake_folder: Path, step: str
+) -> None:
+    expected = answers(built)
+    (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
+    answer = stopped_at(f"deepjoin.lake.{step}", lake_folder, signal.SIGKILL)
+    assert answer.status == -signal.SIGKILL
+    assert answers(built) == expected
+    assert run("index", lake_folder).status == 0
+    assert len(list((built / "segments").iterdir())) == 1, "the next writer clears up"
+    assert answers(built) != expected
