@@ -37,12 +37,13 @@ def main(corpus_folder: str, database: str, queries: str) -> None:
     sets = query_sets(corpus, int(queries) or None)
     own = own_columns(corpus, {query.table or "" for some in sets.values() for query in some})
     rows = []
+    written = {"write_s": seconds, "file_mb": path.stat().st_size / 1e6}
     for name, connection, prepare_s in _ways(path):
         say(f"DuckDB: {name}")
         for kind, some in sets.items():
             about = {"peer": f"DuckDB, {name}", "set": kind, "queries": len(some)}
-            spent = {"write_s": seconds, "prepare_s": prepare_s, "file_mb": path.stat().st_size / 1e6}
-            rows.append(about | spent | _timed(connection, some, own) | memory())
+            about |= written | {"prepare_s": prepare_s}
+            rows.append(about | _timed(connection, some, own) | memory())
         connection.close()
     print(json.dumps({"rows": rows}))
 
@@ -57,7 +58,7 @@ def write_cells(corpus: CorpusSource, path: Path) -> float:
         for block in corpus.blocks(names=("cells",)):
             values, columns = distinct_in_columns(block["cells"])
             part = pa.table({"column_id": (columns + first).astype(np.int32), "value": values})
-            connection.execute("INSERT INTO cells SELECT * FROM part")
+            connection.register("part", part).execute("INSERT INTO cells SELECT * FROM part")
             first += block.num_rows
     return perf_counter() - started
 

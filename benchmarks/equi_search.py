@@ -14,6 +14,7 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from time import perf_counter
 
@@ -40,8 +41,8 @@ from deepjoin.sources.corpus import CorpusSource
 
 K = 10
 SETS = ("queries", "queries-1000")
-#: Queries a pass of brute force takes on: what they share with the lake is held in memory.
-_AT_ONCE = 50
+#: Cells of queries that a pass of brute force takes on.
+_CELLS_AT_ONCE = 20_000
 _BUILD = """
 import json, sys, time
 from common import memory
@@ -49,10 +50,12 @@ import deepjoin
 from deepjoin.evaluation.run import SETTINGS
 started = time.perf_counter()
 lake = deepjoin.index(sys.argv[1], sys.argv[2], settings=SETTINGS)
-print(json.dumps({"build_s": time.perf_counter() - started, "columns": lake.values.columns} | memory()))
+took = {"build_s": time.perf_counter() - started, "columns": lake.values.columns}
+print(json.dumps(took | memory()))
 """
 
 Answer = list[tuple[str, float]]
+QuerySets = dict[str, list[deepjoin.Column]]
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,17 @@ def expected(
     """Find the right answers by comparing every column with every query."""
     generic = np.flatnonzero(np.asarray(lake.catalog.column_generic)).tolist()
     said_little = {lake.catalog.column_ids[number] for number in generic}
-    for start in range(0, len(queries), _AT_ONCE):
-        say(f"brute force: queries {start} to {min(start + _AT_ONCE, len(queries))}")
-        some = queries[start : start + _AT_ONCE]
+    for some in _portions(queries):
+        say(f"brute force: {len(some)} queries")
         for truth in brute_force(corpus.columns(), some, SETTINGS.profile):
             yield _expected(truth, said_little)
+
+
+def _portions(queries: Sequence[deepjoin.Column]) -> Iterator[Sequence[deepjoin.Column]]:
+    """Take so many queries at a time that what they share with the lake fits in memory."""
+    portion = np.cumsum([len(query.cells) for query in queries]) // _CELLS_AT_ONCE
+    for _, numbers in groupby(range(len(queries)), key=portion.__getitem__):
+        yield [queries[number] for number in numbers]
 
 
 def _expected(truth: Truth, said_little: set[str]) -> Expected:
@@ -166,13 +175,13 @@ def cold_search(index: Path, query: deepjoin.Column) -> float:
     return process_seconds(command)
 
 
-def query_sets(corpus: CorpusSource, limit: int | None = None) -> dict[str, list[deepjoin.Column]]:
+def query_sets(corpus: CorpusSource, limit: int | None = None) -> QuerySets:
     """Read the queries of a corpus, by the file they are in."""
     there = [name for name in SETS if (corpus.folder / f"{name}.parquet").exists()]
     return {name: list(corpus.columns(f"{name}.parquet"))[:limit] for name in there}
 
 
-def measure_search(index: Path, sets: dict[str, list[deepjoin.Column]], passes: int) -> list[Row]:
+def measure_search(index: Path, sets: QuerySets, passes: int) -> list[Row]:
     """Open the index and time every set of queries with both methods."""
     started = perf_counter()
     lake = deepjoin.open(index)
@@ -189,7 +198,7 @@ def measure_search(index: Path, sets: dict[str, list[deepjoin.Column]], passes: 
     return rows
 
 
-def check(corpus: CorpusSource, index: Path, sets: dict[str, list[deepjoin.Column]]) -> None:
+def check(corpus: CorpusSource, index: Path, sets: QuerySets) -> None:
     """Compare every answer with brute force."""
     lake = deepjoin.open(index)
     for name, queries in sets.items():
@@ -198,42 +207,43 @@ def check(corpus: CorpusSource, index: Path, sets: dict[str, list[deepjoin.Colum
         show([list(row)[2:6], list(row.values())[2:6]])
 
 
-def main() -> None:
-    """Run the benchmark."""
+def options() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpus", type=Path, metavar="CORPUS")
-    parser.add_argument(
-        "--workdir", type=Path, default=Path(), help="where indexes go (default: .)"
-    )
-    parser.add_argument(
-        "--rebuild", action="store_true", help="build the index even if there is one"
-    )
-    parser.add_argument("--queries", type=int, metavar="N", help="only the first N of each set")
-    parser.add_argument("--passes", type=int, default=5, help="timed passes (default 5)")
-    parser.add_argument("--no-check", action="store_true", help="no brute force")
-    parser.add_argument("--peers", action="store_true", help="also DuckDB and datasketch")
-    parser.add_argument(
-        "--peer-columns", type=int, default=100_000, metavar="N", help="datasketch's"
-    )
-    parser.add_argument("--threshold", type=float, default=0.2, help="datasketch's (default 0.2)")
-    options = parser.parse_args()
-    emit("equi_search", machine=machine(), corpus=str(options.corpus.name))
-    corpus = CorpusSource(options.corpus)
-    index = built(corpus.folder, options.workdir / f"{corpus.folder.name}.index", options.rebuild)
-    sets = query_sets(corpus, options.queries)
-    rows = measure_search(index, sets, options.passes)
+    add = parser.add_argument
+    add("corpus", type=Path, metavar="CORPUS")
+    add("--workdir", type=Path, default=Path(), metavar="DIR", help="for indexes (default: here)")
+    add("--rebuild", action="store_true", help="build the index even if there is one")
+    add("--queries", type=int, metavar="N", help="only the first N queries of each set")
+    add("--passes", type=int, default=5, metavar="N", help="timed passes (default 5)")
+    add("--no-check", action="store_true", help="leave brute force out")
+    add("--peers", action="store_true", help="measure DuckDB and datasketch as well")
+    add("--peer-columns", type=int, default=100_000, metavar="N", help="datasketch's (100000)")
+    add("--peer-queries", type=int, metavar="N", help="only the first N of each set, for peers")
+    add("--threshold", type=float, default=0.2, metavar="T", help="datasketch's (default 0.2)")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run the benchmark."""
+    given = options()
+    emit("equi_search", corpus=given.corpus.name, machine=machine())
+    corpus = CorpusSource(given.corpus)
+    index = built(corpus.folder, given.workdir / f"{corpus.folder.name}.index", given.rebuild)
+    sets = query_sets(corpus, given.queries)
+    rows = measure_search(index, sets, given.passes)
     keys = ("set", "method", "p50_ms", "p90_ms", "p99_ms", "max_ms")
     show([keys, *([row[key] for key in keys] for row in rows)])
     cold = cold_search(index, sets["queries"][0])
     emit("equi_search", what="cold deepjoin search", runs=RUNS, median_ms=1e3 * cold)
-    if not options.no_check:
+    if not given.no_check:
         check(corpus, index, sets)
-    if options.peers:
+    if given.peers:
         import peers
 
-        peers.run(corpus, index, sets, rows, options)
+        peers.run(corpus, index, sets, rows, given)
 
 
 if __name__ == "__main__":

@@ -3,55 +3,80 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import median
-from time import perf_counter
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common import Row, emit, folder_bytes, in_child, percentiles, say, show, versions
-from deepjoin import Column
-from deepjoin.distinct import distinct_cells
-from deepjoin.sources.corpus import CorpusSource
-from frequencies import distinct_in_columns
+import deepjoin
+from common import Row, emit, in_child, say, show, versions
+from deepjoin.sources.corpus import SCHEMA, CorpusSource
+from equi_search import K, QuerySets, built, measure_search
 
-Sets = dict[str, list[Column]]
-K = 10
-
-_JOIN = """
-SELECT column_id, count(*) AS overlap FROM cells JOIN (SELECT unnest($values) AS value) USING (value)
-GROUP BY column_id ORDER BY overlap DESC, column_id LIMIT 10"""
-_IN = """
-SELECT column_id, count(*) AS overlap FROM cells WHERE value IN ({})
-GROUP BY column_id ORDER BY overlap DESC, column_id LIMIT 10"""
-_ENSEMBLE = "import ensemble, sys; ensemble.main(*sys.argv[1:])"
+_CHILD = "import sys, {0}; {0}.main(*sys.argv[1:])"
 
 
 def run(
-    corpus: CorpusSource, index: Path, sets: Sets, ours: list[Row], given: argparse.Namespace
+    corpus: CorpusSource, index: Path, sets: QuerySets, ours: list[Row], given: argparse.Namespace
 ) -> None:
-    """Measure the peers and print how many times longer they take."""
-    from equi_search import built, measure_search
-
-    rows = [row for row in ours if row["method"] == "exact-equi"]
-    times = {row["set"]: row["p50_ms"] for row in rows}
-    database = given.workdir / f"{corpus.folder.name}.duckdb"
-    peers = list(duckdb_rows(corpus, database, sets, times))
-    subset = first_columns(corpus, given.workdir, given.peer_columns)
-    small = built(subset, given.workdir / f"{subset.name}.index")
-    say(f"ours on {given.peer_columns:,} columns")
-    rows = measure_search(small, sets, given.passes)
-    times = {row["set"]: row["p50_ms"] for row in rows if row["method"] == "exact-equi"}
-    say("datasketch's LSH Ensemble")
-    for row in in_child(_ENSEMBLE, subset, corpus.folder, given.threshold, len(sets["queries"]))["rows"]:
-        row = {"peer": "datasketch LSH Ensemble"} | row | versions("datasketch")
-        if "p50_ms" in row:
-            row["times_ours"] = row["p50_ms"] / times[row["set"]]
-        peers.append(emit("equi_search", what="peer", **row))
+    """Measure the peers, each in a process of its own, and how many times longer they take."""
+    limit = given.peer_queries
+    few = {name: queries[:limit] for name, queries in sets.items()}
+    if limit is not None:
+        say("ours on the queries of the peers")
+        ours = measure_search(index, few, given.passes)
+    rows = [*_duckdb(corpus, index, few, ours, given), *_ensemble(corpus, few, given)]
     keys = ("peer", "set", "p50_ms", "p99_ms", "times_ours")
-    show([keys, *([row[key] for key in keys] for row in peers if "p50_ms" in row)])
+    show([keys, *([row[key] for key in keys] for row in rows)])
+
+
+def _duckdb(
+    corpus: CorpusSource, index: Path, sets: QuerySets, ours: list[Row], given: argparse.Namespace
+) -> list[Row]:
+    database = given.workdir / f"{corpus.folder.name}.duckdb"
+    code = _CHILD.format("duckdb_peer")
+    found = in_child(code, corpus.folder, database, given.peer_queries or 0)
+    lake = deepjoin.open(index)
+    right = {name: [_overlaps(lake, query) for query in sets[name]] for name in sets}
+    rows = []
+    for row in found["rows"]:
+        pairs = zip(row.pop("overlaps"), right[row["set"]], strict=True)
+        same = {"same_overlaps": sum(theirs == mine for theirs, mine in pairs)}
+        rows.append(_peer(row | same | versions("duckdb"), ours))
+    return rows
+
+
+def _overlaps(lake: deepjoin.Lake, query: deepjoin.Column) -> list[int]:
+    return [hit.equi.matched for hit in lake.search(query, K, method="exact-equi", join="equi")]
+
+
+def _ensemble(corpus: CorpusSource, sets: QuerySets, given: argparse.Namespace) -> list[Row]:
+    subset = _first_columns(corpus, given.workdir, given.peer_columns)
+    index = built(subset, given.workdir / f"{subset.name}.index")
+    say(f"ours on {given.peer_columns:,} columns")
+    ours = measure_search(index, sets, given.passes)
+    say("datasketch's LSH Ensemble: indexing")
+    arguments = (subset, corpus.folder, given.threshold, given.peer_queries or 0)
+    found = in_child(_CHILD.format("ensemble_peer"), *arguments)
+    named = {"peer": "datasketch LSH Ensemble"} | versions("datasketch", "scipy")
+    return [_peer(named | row, ours) for row in found["rows"]]
+
+
+def _first_columns(corpus: CorpusSource, workdir: Path, count: int) -> Path:
+    """Write the first columns of a corpus as a corpus of their own."""
+    folder = workdir / f"{corpus.folder.name}-{count}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "columns.parquet"
+    if path.exists() and path.stat().st_mtime > (corpus.folder / path.name).stat().st_mtime:
+        return folder
+    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+        for block in corpus.blocks():
+            writer.write_batch(block[:count])
+            count -= block.num_rows
+            if count <= 0:
+                break
+    return folder
+
+
+def _peer(row: Row, ours: list[Row]) -> Row:
+    times = {one["set"]: one["p50_ms"] for one in ours if one["method"] == "exact-equi"}
+    return emit("equi_search", what="peer", **row, times_ours=row["p50_ms"] / times[row["set"]])

@@ -16,12 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import deepjoin
 from deepjoin import Lake
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import indexing, storage
+from deepjoin.values.writer import FORWARD, ValueIndexWriter
 
 from .test_cli import Answer, Run, call
 
@@ -274,6 +276,14 @@ def test_a_short_write_is_a_full_disk(
         run("index", lake_folder).refused("space", str(built))
     gc.collect()
     assert answers(built) == expected
+
+
+def test_room_for_mapped_files_is_taken_before_they_are_filled(tmp_path: Path) -> None:
+    """A disk that fills up under a memory map ends the process by a signal, without a word."""
+    with ValueIndexWriter(tmp_path, np.full(4, 50_000)):
+        for name in FORWARD:
+            status = (tmp_path / f"{name}.npy").stat()
+            assert status.st_blocks * 512 >= status.st_size > 4 * 50_000
 
 
 def test_a_source_that_fails_is_not_called_a_full_index(

@@ -158,7 +158,7 @@ class CatalogWriter:
         self._column_tables.append(np.asarray(tables, np.int32))
 
     def finish(self, profiles: ColumnProfiles, kept: npt.NDArray[np.bool_]) -> None:
-        """Write what the value index learned of the kept columns, and close all files."""
+        """Write what the value index learned of the kept columns."""
         tables = np.concatenate([np.zeros(0, np.int32), *self._column_tables])
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         by_name = np.argsort(hashes, kind="stable")
@@ -175,5 +175,10 @@ class CatalogWriter:
         }
         for name, array in arrays.items():
             np.save(self._folder / f"{name}.npy", array)
+
+    def __enter__(self) -> CatalogWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         for writer in (self._table_names, self._entries, self._column_ids, self._column_names):
-            writer.__exit__(None, None, None)
+            writer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 from collections.abc import Iterator
@@ -21,12 +22,27 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 def open_or_index(path: str) -> Lake:
     """Open an index; a plain folder of tables is indexed first."""
     folder = Path(path)
-    if is_index(folder) or (folder / MANIFEST).exists() or is_index(folder / DEFAULT):
+    if is_index(folder) or (folder / DEFAULT / MANIFEST).exists():
         return open_lake(folder)
     if not folder.exists():
-        raise DeepJoinError(f"No index or folder '{path}'. Make one with: deepjoin index SOURCE")
+        near = difflib.get_close_matches(folder.name, _folders(folder.parent), n=1)
+        hint = f" Did you mean '{folder.parent / near[0]}'?" if near else ""
+        raise DeepJoinError(
+            f"No index or folder '{path}'.{hint} Make one with: deepjoin index SOURCE"
+        )
+    if folder.is_file():
+        raise DeepJoinError(
+            f"'{path}' is a file, not an index. The index comes first: deepjoin search INDEX FILE"
+        )
     say(f"No index in {path} yet: indexing it.")
     return index_with_progress(folder, None, Settings())
+
+
+def _folders(parent: Path) -> list[str]:
+    try:
+        return [entry.name for entry in parent.iterdir() if entry.is_dir()]
+    except OSError:
+        return []
 
 
 def index_with_progress(

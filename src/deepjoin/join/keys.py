@@ -16,6 +16,7 @@ from deepjoin.canonical import canonical_array
 from deepjoin.join.quote import identifier
 from deepjoin.join.session import Session
 from deepjoin.join.side import Source
+from deepjoin.sources.cells import as_strings
 
 #: From simple to clumsy; ties go to the first.
 _EXPRESSIONS = (
@@ -69,18 +70,12 @@ def collect_keys(session: Session, source: Source, store: str, profile: str) -> 
         f"FROM {source.reads} WHERE {name} IS NOT NULL GROUP BY ALL"
     )
     for batch in distinct:
-        keys = canonical_array(_texts(batch["value"], batch["cell"]), profile)
+        # Lists and bytes are not indexed; they can still be joined, as DuckDB writes them.
+        texts = as_strings(batch["value"])
+        keys = canonical_array(batch["cell"] if texts is None else texts, profile)
         keys = pc.if_else(pc.equal(keys, ""), None, keys)
         rows = pa.table([batch["cell"], keys, batch["number"]], names=["cell", "key", "number"])
         session.run(f"INSERT INTO {store} SELECT * FROM batch", rows)
-
-
-def _texts(values: pa.Array, cells: pa.Array) -> pa.Array:
-    """Return typed cells as the text under which they are indexed; lists have only DuckDB's."""
-    kind = values.type
-    if pa.types.is_string(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
-        return cells
-    return values.cast(pa.string())
 
 
 def match_keys(

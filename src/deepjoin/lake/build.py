@@ -14,7 +14,7 @@ import pyarrow as pa
 from deepjoin.canonical import CellType
 from deepjoin.catalog import CatalogWriter, ColumnEntry, TableEntry
 from deepjoin.columns import Table
-from deepjoin.errors import UnreadableTable
+from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.lake.report import BuildReport
 from deepjoin.settings import Settings
 from deepjoin.sources import Skipped, TableSource
@@ -60,20 +60,42 @@ def build_segment(
     titles: Titles | None = None,
 ) -> BuildReport:
     """Index every table of a source into the folder ``out``; ``titles`` override the source's."""
-    builder = ValueIndexBuilder(scratch, settings, memory)
-    if isinstance(source, CorpusSource):
-        return _build_corpus(source, settings, builder, out, progress)
+    with ValueIndexBuilder(scratch, settings, memory) as builder:
+        if isinstance(source, CorpusSource):
+            report = _build_corpus(source, settings, builder, out, progress)
+        else:
+            report = _build_tables(source, settings, builder, out, progress, titles or {})
+    report.values = len(np.load(out / "value_hashes.npy", mmap_mode="r"))
+    report.save(out)
+    return report
+
+
+def _build_tables(
+    source: TableSource,
+    settings: Settings,
+    builder: ValueIndexBuilder,
+    out: Path,
+    progress: Progress,
+    titles: Titles,
+) -> BuildReport:
     reader = _TableReader(builder, settings)
-    tables = [_titled(table, titles or {}) for table in source.tables()]
+    tables = [_titled(table, titles) for table in _listed(source)]
     for done, table in enumerate(tables, 1):
         reader.read(table)
         progress(done, len(tables), table.name)
     report = BuildReport(skipped=[*source.skipped, *reader.skipped])
     profiles, kept = _finish(builder, out, reader.columns, settings, reader.usable())
-    catalog = CatalogWriter(out)
-    _write_tables(catalog, reader.drafts, profiles, kept, settings, report)
-    catalog.finish(profiles, kept)
-    return _reported(report, len(reader.drafts), profiles, kept, out)
+    with CatalogWriter(out) as catalog:
+        _write_tables(catalog, reader.drafts, profiles, kept, settings, report)
+        catalog.finish(profiles, kept)
+    return _counted(report, len(reader.drafts), profiles, kept)
+
+
+def _listed(source: TableSource) -> list[Table]:
+    try:
+        return list(source.tables())
+    except OSError as error:
+        raise DeepJoinError(f"Cannot list the tables of the source: {error}.") from None
 
 
 def _titled(table: Table, titles: Titles) -> Table:
@@ -246,10 +268,10 @@ def _build_corpus(
     report = BuildReport()
     for column in np.flatnonzero(~kept).tolist():
         report.left_out[_why_left_out(column, profiles, settings).split(" (")[0]] += 1
-    catalog = CatalogWriter(out)
-    tables = _write_corpus_catalog(catalog, corpus, kept)
-    catalog.finish(profiles, kept)
-    return _reported(report, tables, profiles, kept, out)
+    with CatalogWriter(out) as catalog:
+        tables = _write_corpus_catalog(catalog, corpus, kept)
+        catalog.finish(profiles, kept)
+    return _counted(report, tables, profiles, kept)
 
 
 def _write_corpus_catalog(catalog: CatalogWriter, corpus: CorpusSource, kept: Kept) -> int:
@@ -275,12 +297,8 @@ def _write_corpus_catalog(catalog: CatalogWriter, corpus: CorpusSource, kept: Ke
     return len(numbers)
 
 
-def _reported(
-    report: BuildReport, tables: int, profiles: ColumnProfiles, kept: Kept, out: Path
-) -> BuildReport:
+def _counted(report: BuildReport, tables: int, profiles: ColumnProfiles, kept: Kept) -> BuildReport:
     report.tables = tables
     report.columns = int(kept.sum())
     report.cells = int(profiles.present[kept].sum())
-    report.values = len(np.load(out / "value_hashes.npy", mmap_mode="r"))
-    report.save(out)
     return report

@@ -14,7 +14,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lake.build import Progress, Titles, build_segment
 from deepjoin.lake.lake import Lake
 from deepjoin.lake.origin import FRAMES, describe
-from deepjoin.lake.storage import commit, is_index, writing
+from deepjoin.lake.storage import MANIFEST, commit, is_index, may_write, writing
 from deepjoin.settings import Settings
 from deepjoin.sources import TableSource, open_source
 from deepjoin.sources.corpus import CorpusSource
@@ -82,7 +82,7 @@ def open_lake(path: str | os.PathLike[str]) -> Lake:
     """
     folder = Path(path)
     inside = folder / DEFAULT
-    return Lake(inside if not is_index(folder) and is_index(inside) else folder)
+    return Lake(inside if not is_index(folder) and (inside / MANIFEST).exists() else folder)
 
 
 def default_folder(source: TableSource | CorpusSource) -> Path:
@@ -97,13 +97,11 @@ def _refuse_foreign(folder: Path) -> None:
     """Never write into a folder that holds something else."""
     if folder.is_file():
         raise DeepJoinError(f"{folder} is a file; an index is a folder. Choose another with -o.")
-    if folder.is_dir() and not is_index(folder):
-        strangers = {p.name for p in folder.iterdir()} - {"segments", "lock", "manifest.new"}
-        if strangers:
-            raise DeepJoinError(
-                f"{folder} holds {sorted(strangers)[0]} and is no index; "
-                f"choose an empty folder, for example: -o {folder / DEFAULT}"
-            )
+    if folder.is_dir() and not may_write(folder):
+        raise DeepJoinError(
+            f"{folder} holds something else than an index; "
+            f"choose an empty folder, for example: -o {folder / DEFAULT}"
+        )
 
 
 def _keep_frames(source: TableSource | CorpusSource, built: Path) -> None:
@@ -121,7 +119,8 @@ def _keep_frames(source: TableSource | CorpusSource, built: Path) -> None:
 
 
 def _disk_error(folder: Path, error: OSError) -> DeepJoinError:
-    if error.errno == errno.ENOSPC:
+    # NumPy reports a short write without an error number.
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, None):
         return DeepJoinError(
             f"No space left on the disk of {folder}; the index is as it was before. "
             "Free some space, or choose another disk with -o."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,11 @@ import numpy as np
 
 from deepjoin.catalog import Catalog, TableEntry
 from deepjoin.columns import Column
-from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.grouping import by_table
 from deepjoin.lake.origin import Origin
 from deepjoin.lake.report import BuildReport
-from deepjoin.lake.storage import SEGMENTS, Manifest, read_manifest
+from deepjoin.lake.storage import SEGMENTS, Manifest, damaged, read_manifest
 from deepjoin.search import method_named
 from deepjoin.search.exact_equi import SHOWN, ExactEqui
 from deepjoin.search.results import Hit, Results
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from deepjoin.join import JoinPlan
 
 JOINS = ("any", "equi")
+#: How often opening is tried while other processes commit.
+_ATTEMPTS = 5
 
 
 class Lake:
@@ -40,13 +41,30 @@ Make one with: deepjoin index SOURCE -o no such folder
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._manifest: Manifest = read_manifest(self.path)
-        segment = self.path / SEGMENTS / self._manifest.segment
-        self._segment = segment
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._open(read_manifest(self.path))
+                return
+            except (OSError, ValueError, TypeError, KeyError, IndexUnusable) as error:
+                # A commit between reading the manifest and mapping the segment removes it.
+                if attempt + 1 < _ATTEMPTS and self._has_moved_on():
+                    continue
+                if isinstance(error, IndexUnusable):
+                    raise
+                raise damaged(self.path, f"a file is not what was written ({error})") from None
+
+    def _open(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        segment = self.path / SEGMENTS / manifest.segment
+        self.report = BuildReport.from_json((segment / "report.json").read_bytes())
         self.values = ValueIndex(segment)
         self.catalog = Catalog(segment)
-        self.settings = self._manifest.settings
-        self.origin = Origin(self.path, self._manifest.source, segment, self.settings)
+        self.settings = manifest.settings
+        self.origin = Origin(self.path, manifest.source, segment, self.settings)
+
+    def _has_moved_on(self) -> bool:
+        opened: Manifest | None = getattr(self, "_manifest", None)
+        return opened is not None and read_manifest(self.path) != opened
 
     def search(
         self,
@@ -185,11 +203,6 @@ Make one with: deepjoin index SOURCE -o no such folder
         plan = self.plan_join(left, on, hit, how=how, many=many)
         warn(plan.warnings)
         return frame_like(left, plan.to_arrow())
-
-    @cached_property
-    def report(self) -> BuildReport:
-        """What the last build indexed, left out and passed over."""
-        return BuildReport.load(self._segment)
 
     def info(self) -> dict[str, Any]:
         """Describe the index: its size, its settings, what was left out and why."""

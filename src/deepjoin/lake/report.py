@@ -32,9 +32,9 @@ class BuildReport:
         (folder / "report.json").write_text(json.dumps(fields, ensure_ascii=False), "utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> BuildReport:
+    def from_json(cls, text: bytes) -> BuildReport:
         """Read a stored report."""
-        fields = json.loads((folder / "report.json").read_text("utf-8"))
+        fields = json.loads(text)
         fields["left_out"] = Counter(fields["left_out"])
         fields["skipped"] = [Skipped(**one) for one in fields["skipped"]]
         fields["notes"] = [(table, note) for table, note in fields["notes"]]

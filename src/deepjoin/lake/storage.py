@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from typing import Any
 
 import xxhash
 
-from deepjoin.errors import IndexUnusable
+from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.settings import Settings
 
 FORMAT = 1
@@ -47,8 +48,20 @@ class Manifest:
 
 
 def is_index(folder: Path) -> bool:
-    """Tell whether a folder claims to be an index."""
-    return (folder / MANIFEST).is_file() and (folder / SEGMENTS).is_dir()
+    """Tell whether a folder claims to be an index, whole or not."""
+    return (folder / MANIFEST).is_file() or (folder / SEGMENTS).is_dir()
+
+
+def may_write(folder: Path) -> bool:
+    """Tell whether an index may go into a folder: new, empty, or an index of ours."""
+    try:
+        ours = json.loads((folder / MANIFEST).read_text("utf-8")).get("product") == _PRODUCT
+    except FileNotFoundError:
+        ours = True
+    except (ValueError, AttributeError):  # a manifest cut short may be ours
+        ours = (folder / SEGMENTS).is_dir()
+    known = {SEGMENTS, "lock", MANIFEST, "manifest.new"}
+    return ours and not {path.name for path in folder.iterdir()} - known
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -64,27 +77,46 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise IndexUnusable(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError:
-        raise _damaged(folder, f"{MANIFEST} is not valid JSON") from None
-    if not isinstance(fields, dict) or fields.pop("product", None) != _PRODUCT:
-        raise IndexUnusable(f"{path} belongs to another program; it is not a deepjoin index.")
-    if fields.get("format", 0) > FORMAT:
+        raise damaged(folder, f"{MANIFEST} is not valid JSON") from None
+    if not isinstance(fields, dict):
+        raise damaged(folder, f"{MANIFEST} is not what was written")
+    if fields.pop("product", None) != _PRODUCT:
+        raise IndexUnusable(
+            f"{path} belongs to another program. Make an index elsewhere: deepjoin index SOURCE -o "
+            "INDEX"
+        )
+    if isinstance(fields.get("format"), int) and fields["format"] > FORMAT:
         raise IndexUnusable(
             f"{folder} was written by deepjoin {fields.get('version')} in format "
             f"{fields['format']}; this version reads up to format {FORMAT}. "
             f"Upgrade with: pip install 'deepjoin>={fields.get('version')}'"
         )
     try:
-        fields["settings"] = _settings(fields["settings"])
-        manifest = Manifest(**fields)
-    except (TypeError, KeyError, AttributeError):
-        raise _damaged(folder, f"{MANIFEST} lacks what format {FORMAT} has") from None
+        manifest = _parsed(fields)
+    except (TypeError, KeyError, AttributeError, ValueError, DeepJoinError):
+        raise damaged(folder, f"{MANIFEST} is not what was written") from None
     _check_sizes(folder, manifest)
     return manifest
 
 
-def _settings(fields: dict[str, Any]) -> Settings:
-    plain: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
-    return Settings(**plain)
+def _parsed(fields: dict[str, Any]) -> Manifest:
+    """Make a manifest of its fields, each checked to be what it must be."""
+    plain: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in fields["settings"].items()
+    }
+    files = {
+        str(name): (int(size), str(digest)) for name, (size, digest) in fields["files"].items()
+    }
+    checked: dict[str, Any] = fields | {"settings": Settings(**plain), "files": files}
+    manifest = Manifest(**checked)
+    if not files or not isinstance(manifest.format, int):
+        raise ValueError("no files")
+    if not re.fullmatch(r"[\w-]+", manifest.segment):
+        raise ValueError("no segment")
+    if manifest.source["kind"] != "memory" and not isinstance(manifest.source["root"], str):
+        raise ValueError("no source")
+    return manifest
 
 
 def _check_sizes(folder: Path, manifest: Manifest) -> None:
@@ -93,14 +125,15 @@ def _check_sizes(folder: Path, manifest: Manifest) -> None:
         try:
             found = (segment / name).stat().st_size
         except OSError:
-            raise _damaged(folder, f"{segment.name}/{name} is missing") from None
+            raise damaged(folder, f"{segment.name}/{name} is missing") from None
         if found != size:
-            raise _damaged(
+            raise damaged(
                 folder, f"{segment.name}/{name} has {found} bytes where {size} were written"
             )
 
 
-def _damaged(folder: Path, what: str) -> IndexUnusable:
+def damaged(folder: Path, what: str) -> IndexUnusable:
+    """Build the error for an index that was ours and is no longer whole."""
     return IndexUnusable(
         f"{folder} is damaged: {what}. Build it again with: deepjoin index SOURCE -o {folder}"
     )
@@ -141,18 +174,45 @@ def commit(
     folder: Path, built: Path, version: str, settings: Settings, source: dict[str, Any]
 ) -> None:
     """Make a finished segment the lake's state; the segment it replaces is removed."""
-    files = {path.name: _fingerprint(path) for path in sorted(built.iterdir()) if path.is_file()}
-    name = xxhash.xxh3_64_hexdigest(json.dumps(files).encode())
+    files = fingerprints(built)
     segments = folder / SEGMENTS
-    if (segments / name).exists():
-        shutil.rmtree(segments / name)
-    _sync(built)
-    built.rename(segments / name)
+    name = _place(segments, files)
+    if not (segments / name).exists():
+        _sync(built)
+        built.rename(segments / name)
+        _sync(segments)
     manifest = Manifest(FORMAT, version, settings, source, name, files)
     _replace(folder / MANIFEST, manifest.to_json())
     for old in segments.iterdir():
         if old.name != name and not old.name.startswith("writing-"):
-            shutil.rmtree(old, ignore_errors=True)
+            _discard(old)
+
+
+def _place(segments: Path, files: dict[str, tuple[int, str]]) -> str:
+    """Name a segment after its content; one that is there already, and whole, is kept.
+
+    The live segment is never touched before the manifest has been replaced.
+    """
+    digest = xxhash.xxh3_64_hexdigest(json.dumps(files).encode())
+    for number in range(1000):
+        name = digest if number == 0 else f"{digest}-{number}"
+        there = segments / name
+        if not there.exists() or (there.is_dir() and fingerprints(there) == files):
+            return name
+    raise IndexUnusable(f"{segments} is full of damaged segments; remove it and index again.")
+
+
+def fingerprints(segment: Path) -> dict[str, tuple[int, str]]:
+    """Return size and checksum of every file of a segment, synced to disk."""
+    paths = sorted(path for path in segment.rglob("*") if path.is_file())
+    return {path.relative_to(segment).as_posix(): _fingerprint(path) for path in paths}
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _fingerprint(path: Path) -> tuple[int, str]:

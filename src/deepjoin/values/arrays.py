@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, overload
 
 import numpy as np
@@ -34,12 +33,11 @@ class ArrayWriter:
     def __enter__(self) -> ArrayWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write the length into the header and close the file."""
         self._file.seek(0)
         self._file.write(_header(self.dtype, self.length))
         self._file.close()
@@ -120,11 +118,10 @@ class StringsWriter:
     def __enter__(self) -> StringsWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bytes.__exit__(kind, error, trace)
-        self._offsets.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close both files."""
+        self._bytes.close()
+        self._offsets.close()

@@ -91,8 +91,14 @@ class ValueIndexBuilder:
             renumbered = np.cumsum(kept) - 1
             for fetch in merged:
                 writer.append(fetch().keep(kept), renumbered)
-        self._pool.shutdown()
         return profiles
+
+    def __enter__(self) -> ValueIndexBuilder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._spill.close()
 
     def _reduce_pieces(self) -> None:
         if not self._pieces:

@@ -43,8 +43,12 @@ class Spill:
         """Say that no more rows will come; partitions may then be taken from any thread."""
         if self._writers:
             self._flush()
-            for writer in self._writers:
-                writer.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close all files; what they hold is of no more use."""
+        for writer in self._writers:
+            writer.close()
 
     def take(self, number: int) -> list[pa.RecordBatch]:
         """Hand over the rows of one partition in order of arrival, once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -77,18 +76,14 @@ class ValueIndexWriter:
     def __enter__(self) -> ValueIndexWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for array in self._forward.values():
             if isinstance(array, np.memmap):
                 array.flush()
-        for writer in (self._hashes, self._values, self._posting_offsets, self._posting_columns):
-            writer.__exit__(kind, error, trace)
-        self._spellings.__exit__(kind, error, trace)
+        self._values.close()
+        self._spellings.close()
+        for writer in (self._hashes, self._posting_offsets, self._posting_columns):
+            writer.close()
 
 
 def _created(folder: Path, name: str, length: int) -> npt.NDArray[np.uint32]:
