@@ -174,13 +174,43 @@ def test_an_index_never_lands_among_other_things(
     run: Run, lake_folder: Path, tmp_path: Path
 ) -> None:
     before = files(tmp_path)
-    run("index", lake_folder, "-o", tmp_path).refused(str(tmp_path), "is no index", "empty folder")
+    run("index", lake_folder, "-o", tmp_path).refused(str(tmp_path), "empty folder")
     run("index", lake_folder, "-o", lake_folder / "numbers.csv").refused("is a file", "-o")
     run("index", lake_folder, "-o", tmp_path / "orders.csv" / "ix").refused("orders.csv", "-o")
     assert files(tmp_path) == before
     (tmp_path / "empty").mkdir()
     assert run("index", lake_folder, "-o", tmp_path / "empty").status == 0
     assert run("index", lake_folder, "-o", tmp_path / "new" / "deep").status == 0
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "segments", "lock"])
+def test_a_folder_of_tables_may_have_the_names_of_an_index(
+    run: Run, lake_folder: Path, name: str
+) -> None:
+    if name == "segments":
+        (lake_folder / name).mkdir()
+        (lake_folder / "numbers.csv").rename(lake_folder / name / "numbers.csv")
+    else:
+        (lake_folder / name).write_text('{"name": "a web extension"}')
+    wide = ("search", lake_folder, "--values", "Peru,Japan", "--format", "json")
+    for _ in range(2):
+        answer = run(*wide)
+        assert answer.status == 0, answer.err
+        assert answer.hits[0] == (COUNTRIES, "country")
+    assert len(deepjoin.open(lake_folder).tables) == 3
+
+
+@pytest.mark.parametrize("name", ["none.csv", "empty.csv", "book.xlsx"])
+def test_titles_that_cannot_be_read(run: Run, lake_folder: Path, tmp_path: Path, name: str) -> None:
+    import openpyxl
+
+    (tmp_path / "empty.csv").write_text("")
+    book = openpyxl.Workbook()
+    for sheet in (book.active, book.create_sheet("two")):
+        sheet.append(["table", "title", "context"])
+        sheet.append(["numbers.csv", "Numbers", ""])
+    book.save(tmp_path / "book.xlsx")
+    run("index", lake_folder, "--titles", tmp_path / name).refused(name)
 
 
 def test_an_index_is_no_source(run: Run, lake_folder: Path) -> None:

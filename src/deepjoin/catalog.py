@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.canonical import CellType
-from deepjoin.errors import unknown_name
+from deepjoin.errors import UnknownName, unknown_name
 from deepjoin.values.arrays import Strings, StringsWriter, load_array
 from deepjoin.values.hashing import hash_array, hash_value
 from deepjoin.values.profile import ColumnProfiles, Generic
@@ -119,6 +119,11 @@ class Catalog:
             raise unknown_name("table", table, "the index", self.table_names)
         names = {self.column_names[i]: i for i in self.columns_of(number)}
         if column not in names:
+            for one in self.table(number).columns:
+                if one.name == column:
+                    raise UnknownName(
+                        f"Column '{column}' of {table} is not indexed: {one.left_out}."
+                    )
             raise unknown_name("indexed column", column, table, names)
         return names[column]
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
 
 from deepjoin.cli.parser import make_parser
+from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0 fine, 1 our error, 2 usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a poor terminal shows ? for what it lacks
+            stream.reconfigure(errors="replace")
     options = make_parser().parse_args(arguments)
     try:
         status: int = options.run(options) or 0
         sys.stdout.flush()
     except DeepJoinError as error:
-        print(f"deepjoin: {error}", file=sys.stderr)
+        print(f"deepjoin: {printable(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("deepjoin: stopped; whatever existed before is unchanged.", file=sys.stderr)

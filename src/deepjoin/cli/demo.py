@@ -9,6 +9,7 @@ from deepjoin.cli.opening import index_with_progress
 from deepjoin.demo import write_demo_lake
 from deepjoin.search.render import aligned, render_table
 from deepjoin.settings import Settings
+from deepjoin.sources.reading import file_tables, read_columns
 
 
 def run(options: argparse.Namespace) -> None:
@@ -21,10 +22,7 @@ def run(options: argparse.Namespace) -> None:
     lake = index_with_progress(demo.folder, None, Settings())
 
     _step(f"deepjoin search {demo.folder} {demo.query} -c {demo.query_column}")
-    from deepjoin.sources.files import FileSource
-    from deepjoin.sources.reading import read_columns
-
-    (table,) = FileSource([demo.query]).tables()
+    (table,) = file_tables(demo.query)
     (column,) = read_columns(table, demo.query_column)
     results = lake.search(column, 8)
     print(render_table(results))
@@ -36,11 +34,12 @@ def run(options: argparse.Namespace) -> None:
     out = folder / "orders-with-countries.csv"
     command = f"deepjoin join {demo.folder} {demo.query} -c {demo.query_column} --with {target}"
     _step(f"{command} -o {out}")
-    plan = lake.plan_join(demo.query, demo.query_column, best)
-    preview = plan.preview(5)
+    with lake.plan_join(demo.query, demo.query_column, best) as plan:
+        preview = plan.preview(5)
+        written = plan.write(out)
     cells = [["" if v is None else str(v) for v in row.values()] for row in preview.to_pylist()]
     print(aligned([preview.column_names, *cells], widest=18))
-    print(f"\n{plan.write(out):,} rows in {out}")
+    print(f"\n{written:,} rows in {out}")
 
 
 def _step(command: str) -> None:

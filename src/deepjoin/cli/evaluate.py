@@ -9,6 +9,7 @@ from pathlib import Path
 from deepjoin.cli.opening import say
 from deepjoin.errors import DeepJoinError
 from deepjoin.evaluation import evaluate
+from deepjoin.evaluation.run import Row
 from deepjoin.search.render import aligned
 
 _SHOWN = ("method", "k", "precision", "precision_ties", "ndcg", "total_ms_p50", "total_ms_p99")
@@ -16,14 +17,10 @@ _SHOWN = ("method", "k", "precision", "precision_ties", "ndcg", "total_ms_p50", 
 
 def run(options: argparse.Namespace) -> None:
     """Evaluate and print one JSON object a line, or a table."""
-    try:
-        depths = [int(k) for k in options.k.split(",")]
-    except ValueError:
-        raise DeepJoinError(f"-k is '{options.k}'; write numbers like 10,20.") from None
     rows = []
     methods = options.methods.split(",")
     for row in evaluate(
-        options.corpus, methods, k=depths, queries=options.queries, cache=options.cache, tell=say
+        options.corpus, methods, k=options.k, queries=options.queries, cache=options.cache, tell=say
     ):
         rows.append(row)
         if options.format == "json":
@@ -32,9 +29,15 @@ def run(options: argparse.Namespace) -> None:
         shown = [[_cell(row[name]) for name in _SHOWN] for row in rows]
         print(aligned([_SHOWN, *shown]))
     if options.out:
-        folder = Path(options.out)
+        _write(Path(options.out), rows)
+
+
+def _write(folder: Path, rows: list[Row]) -> None:
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    except OSError as error:
+        raise DeepJoinError(f"Cannot write the rows to {folder}: {error.strerror}.") from None
 
 
 def _cell(value: object) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
-from deepjoin.cli.opening import human_size, index_with_progress, parse_size
+from deepjoin.cli.opening import human_size, index_with_progress
+from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake.build import Titles
 from deepjoin.settings import Settings
-from deepjoin.sources.files import FileSource
-from deepjoin.sources.reading import read_columns
+from deepjoin.sources.reading import file_tables, read_columns
 
 
 def run(options: argparse.Namespace) -> None:
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
         source,
         options.out,
         settings,
-        memory=parse_size(options.memory),
+        memory=options.memory,
         titles=_titles(options.titles) if options.titles else None,
     )
     if options.format == "json":
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _titles(path: str) -> Titles:
     """Read titles and contexts from a CSV file with the columns table, title and context."""
-    (table,) = FileSource([path]).tables()
+    (table,) = file_tables(Path(path))
     columns = {column.name: column.cells for column in read_columns(table)}
     if "table" not in columns or not columns.keys() & {"title", "context"}:
         raise DeepJoinError(
@@ -65,4 +66,4 @@ def _dry_run(source: object, settings: Settings, form: str) -> None:
     print(f"about {expected.seconds:,.0f} s and {human_size(expected.disk)} of disk")
     print(f"(from {expected.tried:,} tables tried; nothing was written)")
     for one in expected.skipped:
-        print(f"not read: {one.name}: {one.reason}")
+        print(printable(f"not read: {one.name}: {one.reason}"))

@@ -6,6 +6,7 @@ import argparse
 import json
 
 from deepjoin.cli.opening import human_size, left_out_lines, open_or_index
+from deepjoin.cli.texts import printable
 from deepjoin.lake import Lake
 from deepjoin.search.render import aligned
 
@@ -29,9 +30,9 @@ def _print_lake(lake: Lake) -> None:
         f"{human_size(info['bytes'])} on disk, format {info['format']}, deepjoin {info['version']}"
     )
     for line in left_out_lines(lake, shown=1000):
-        print(line)
+        print(printable(line))
     for note in info["notes"]:
-        print(f"mended: {note['table']}: {note['note']}")
+        print(printable(f"mended: {note['table']}: {note['note']}"))
 
 
 def _print_table(lake: Lake, name: str, form: str) -> None:
@@ -40,11 +41,11 @@ def _print_table(lake: Lake, name: str, form: str) -> None:
         columns = [vars(column) for column in entry.columns]
         print(json.dumps(vars(entry) | {"columns": columns}, ensure_ascii=False))
         return
-    print(f"{entry.name}: {entry.title}, {entry.rows:,} rows")
+    print(printable(f"{entry.name}: {entry.title}, {entry.rows:,} rows"))
     rows = [
         (c.name, c.type, f"{c.distinct:,}", f"left out: {c.left_out}" if c.left_out else "indexed")
         for c in entry.columns
     ]
     print(aligned([("column", "type", "distinct", ""), *rows]))
     for note in entry.notes:
-        print(f"mended: {note}")
+        print(printable(f"mended: {note}"))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from deepjoin.cli.opening import open_or_index, say
 from deepjoin.errors import DeepJoinError
-from deepjoin.join import JoinFacts
+from deepjoin.join import JoinFacts, JoinPlan
 from deepjoin.search.render import aligned
 
 _PREVIEW = 10
@@ -21,14 +21,17 @@ _PREVIEW = 10
 def run(options: argparse.Namespace) -> None:
     """Join, preview, or print the SQL."""
     if options.join == "semantic":
-        raise DeepJoinError("This index has no cell vectors, which semantic joins need.")
-    table, colon, column = options.target.rpartition(":")
-    if not colon:
-        raise DeepJoinError(f"--with is '{options.target}'; write it as TABLE:COLUMN.")
+        raise DeepJoinError(
+            "This index has no cell vectors, which semantic joins need. Use --join equi."
+        )
     lake = open_or_index(options.index)
-    plan = lake.plan_join(
-        options.file, options.column, (table, column), how=options.how, many=options.many
-    )
+    with lake.plan_join(
+        options.file, options.column, options.target, how=options.how, many=options.many
+    ) as plan:
+        _run(plan, options)
+
+
+def _run(plan: JoinPlan, options: argparse.Namespace) -> None:
     for warning in plan.warnings:
         say(f"warning: {warning}")
     if options.sql or options.pandas:
@@ -37,20 +40,22 @@ def run(options: argparse.Namespace) -> None:
     rows = plan.unmatched() if options.unmatched else plan
     if options.out:
         count = rows.write(Path(options.out))
-        _say_facts(plan.facts, table)
+        _say_facts(plan.facts, options)
         say(f"{count:,} rows in {options.out}")
     else:
         _show(
             rows.preview(_PREVIEW if options.preview is None else options.preview), options.format
         )
-        _say_facts(plan.facts, table)
+        _say_facts(plan.facts, options)
 
 
-def _say_facts(facts: JoinFacts, table: str) -> None:
-    say(
-        f"{facts.matched_left_rows:,} of {facts.left_rows:,} rows match ({facts.cardinality}); "
-        f"{facts.result_rows:,} rows result"
-    )
+def _say_facts(facts: JoinFacts, options: argparse.Namespace) -> None:
+    table = options.target[0]
+    matched = f"{facts.matched_left_rows:,} of {facts.left_rows:,} rows match ({facts.cardinality})"
+    if options.unmatched:
+        say(matched)
+        return
+    say(f"{matched}; {facts.result_rows:,} rows result")
     for old, new in facts.renamed.items():
         say(f"renamed: {old} of {table} is {new}, because your table has {old} too")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake import Lake, index, open_lake
 from deepjoin.lake.build import Progress, Titles
@@ -16,14 +16,14 @@ from deepjoin.lake.indexing import DEFAULT, MEMORY
 from deepjoin.lake.storage import MANIFEST, is_index
 from deepjoin.settings import Settings
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
 
 def open_or_index(path: str) -> Lake:
     """Open an index; a plain folder of tables is indexed first."""
     folder = Path(path)
     if is_index(folder) or (folder / DEFAULT / MANIFEST).exists():
         return open_lake(folder)
+    if _is_index_of(Path(DEFAULT), folder):
+        return open_lake(DEFAULT)
     if not folder.exists():
         near = difflib.get_close_matches(folder.name, _folders(folder.parent), n=1)
         hint = f" Did you mean '{folder.parent / near[0]}'?" if near else ""
@@ -36,6 +36,14 @@ def open_or_index(path: str) -> Lake:
         )
     say(f"No index in {path} yet: indexing it.")
     return index_with_progress(folder, None, Settings())
+
+
+def _is_index_of(index: Path, folder: Path) -> bool:
+    """Tell whether an index here is of a folder that could not be written to."""
+    if not (index / MANIFEST).exists():
+        return False
+    root = Lake(index).origin.root
+    return root is not None and root.resolve() == folder.resolve()
 
 
 def _folders(parent: Path) -> list[str]:
@@ -59,6 +67,8 @@ def index_with_progress(
             source, out, settings=settings, titles=titles, memory=memory, progress=progress
         )
     report = lake.report
+    if not report.tables:
+        say(f"No tables found in {source}: nothing to search or join yet.")
     say(
         f"Indexed {report.tables:,} tables: {report.columns:,} columns, {report.values:,} distinct "
         f"values, {human_size(lake.info()['bytes'])} in {lake.path}."
@@ -101,7 +111,7 @@ def progress_bar() -> Iterator[Progress]:
 
 def say(text: str) -> None:
     """Tell the person, not the pipe."""
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
 def human_size(size: float) -> str:
@@ -115,15 +125,3 @@ def human_size(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TB"
-
-
-def parse_size(text: str) -> int:
-    """Read a size such as 500M.
-
-    >>> parse_size("2G") == 2 << 30
-    True
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise DeepJoinError(f"'{text}' is no size. Write it like 500M or 2G.")
-    return int(float(match[1]) * _UNITS[match[2].upper()])

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TypeAlias
 
 from deepjoin._version import __version__
+from deepjoin.cli.values import depths, share, size, target, whole
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -67,8 +68,10 @@ def _index_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _format_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+def _format_argument(parser: argparse.ArgumentParser, *more: str) -> None:
+    parser.add_argument(
+        "--format", choices=("table", "json", *more), default="table", help="form of the result"
+    )
 
 
 def _index(commands: Commands) -> None:
@@ -90,8 +93,12 @@ def _index(commands: Commands) -> None:
         help="how cells compare: default (case, white space, Unicode forms, 7 = 7.0, ISO dates) "
         "or basic (case and outer white space only)",
     )
-    parser.add_argument("--include", metavar="GLOB", action="append", default=[])
-    parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
+    parser.add_argument(
+        "--include", metavar="GLOB", action="append", default=[], help="only these files"
+    )
+    parser.add_argument(
+        "--exclude", metavar="GLOB", action="append", default=[], help="not these files"
+    )
     parser.add_argument(
         "--deny-column",
         metavar="NAME",
@@ -102,7 +109,7 @@ def _index(commands: Commands) -> None:
     parser.add_argument(
         "--min-distinct",
         metavar="N",
-        type=int,
+        type=whole(1),
         default=5,
         help="leave out columns with fewer distinct values (default 5)",
     )
@@ -114,6 +121,7 @@ def _index(commands: Commands) -> None:
     parser.add_argument(
         "--memory",
         metavar="SIZE",
+        type=size,
         default="1G",
         help="cells held in memory before they go to disk, such as 500M or 2G (default 1G)",
     )
@@ -139,17 +147,23 @@ def _search(commands: Commands) -> None:
     parser.add_argument("query", metavar="FILE|-|TABLE", nargs="?", help="where your column is")
     parser.add_argument("-c", "--column", metavar="COLUMN", help="default: try every column")
     parser.add_argument("--values", metavar="a,b,c", help="search for these values instead")
-    parser.add_argument("-k", type=int, metavar="K", help="how many hits (default 10)")
-    parser.add_argument("--join", choices=("any", "equi", "semantic"), default="any")
+    parser.add_argument("-k", type=whole(0), metavar="K", help="how many hits (default 10)")
+    parser.add_argument(
+        "--join", choices=("any", "equi", "semantic"), default="any", help="kind of join"
+    )
     parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
     parser.add_argument(
-        "--min-joinability", metavar="T", type=_share, help="only hits covering this share (0 to 1)"
+        "--min-joinability", metavar="T", type=share, help="only hits covering this share (0 to 1)"
     )
     parser.add_argument("--group", choices=("tables",), help="one hit a table")
     parser.add_argument(
-        "--matches", metavar="N", type=int, default=20, help="cells listed per hit (default 20)"
+        "--matches",
+        metavar="N",
+        type=whole(0),
+        default=20,
+        help="cells listed per hit (default 20)",
     )
-    _format_argument(parser)
+    _format_argument(parser, "csv")
 
 
 def _join(commands: Commands) -> None:
@@ -165,7 +179,14 @@ def _join(commands: Commands) -> None:
     _index_argument(parser)
     parser.add_argument("file", metavar="FILE", help="your table")
     parser.add_argument("-c", "--column", metavar="COLUMN", required=True, help="its key column")
-    parser.add_argument("--with", dest="target", metavar="TABLE:COLUMN", required=True)
+    parser.add_argument(
+        "--with",
+        dest="target",
+        metavar="TABLE:COLUMN",
+        type=target,
+        required=True,
+        help="the table of the lake and its key column, as a search names them",
+    )
     parser.add_argument("--join", choices=("equi", "semantic"), default="equi")
     parser.add_argument("--how", choices=("left", "inner"), default="left")
     parser.add_argument(
@@ -174,12 +195,12 @@ def _join(commands: Commands) -> None:
         default="expand",
         help="when several rows match: all of them, the first, or one row of means and lists",
     )
-    parser.add_argument("--preview", metavar="N", type=int, help="show the first N rows only")
+    parser.add_argument("--preview", metavar="N", type=whole(0), help="show the first N rows only")
     parser.add_argument("--sql", action="store_true", help="print the SQL and run nothing")
     parser.add_argument("--pandas", action="store_true", help="print the pandas equivalent")
     parser.add_argument("--unmatched", action="store_true", help="your rows that match nothing")
     parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
-    _format_argument(parser)
+    _format_argument(parser, "csv")
 
 
 def _info(commands: Commands) -> None:
@@ -203,25 +224,23 @@ def _evaluate(commands: Commands) -> None:
     parser.add_argument(
         "corpus", metavar="CORPUS", help="folder of columns.parquet, queries.parquet"
     )
-    parser.add_argument("--methods", metavar="a,b", default="exact-equi")
+    parser.add_argument(
+        "--methods", metavar="a,b", default="exact-equi", help="see: deepjoin methods"
+    )
     parser.add_argument("--join", choices=("equi",), default="equi")
-    parser.add_argument("-k", metavar="K,K", default="10,20,30,40,50")
-    parser.add_argument("--queries", metavar="N", type=int, help="only the first N queries")
+    parser.add_argument(
+        "-k", metavar="K,K", type=depths, default="10,20,30,40,50", help="depths to measure at"
+    )
+    parser.add_argument("--queries", metavar="N", type=whole(1), help="only the first N queries")
     parser.add_argument("--cache", metavar="DIR", help="keep built indexes and truth here")
-    parser.add_argument("--format", choices=("table", "json"), default="json")
+    parser.add_argument(
+        "--format", choices=("table", "json"), default="json", help="form of the result"
+    )
     parser.add_argument("-o", "--out", metavar="DIR", help="also write the rows to DIR/rows.jsonl")
 
 
 def _demo(commands: Commands) -> None:
     parser = _command(commands, "demo", "write a small lake, index it, search it, join it")
-    parser.add_argument("folder", metavar="DIR", nargs="?", default="deepjoin-demo")
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a share between 0 and 1")
-    return share
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", default="deepjoin-demo", help="where to"
+    )

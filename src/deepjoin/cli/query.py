@@ -12,14 +12,15 @@ from pathlib import Path
 from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake import Lake
-from deepjoin.sources.files import FileSource
-from deepjoin.sources.reading import read_columns
+from deepjoin.sources.encoding import encoding_of
+from deepjoin.sources.reading import file_tables, read_columns
 
 
 def query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
     """Find the columns to search with; at least one, or an error that says how."""
     if options.values is not None:
-        return [Column(next(csv.reader([options.values], skipinitialspace=True), []), "values")]
+        rows = csv.reader(options.values.splitlines(), skipinitialspace=True)
+        return [Column([cell for row in rows for cell in row], "values")]
     if options.query is None:
         raise DeepJoinError(
             "Nothing to search with: name a file, a table of the lake, - for stdin, "
@@ -31,32 +32,38 @@ def query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
         return _from_file(lake, Path(options.query), options.column)
     if lake.catalog.find_table(options.query) is not None:
         return _from_lake(lake, options.query, options.column)
-    raise unknown_name(
-        "file or table", options.query, f"this directory or {lake.path}", lake.tables
-    )
+    if Path(options.query).is_dir():
+        raise DeepJoinError(f"'{options.query}' is a folder; name a file or a table of the lake.")
+    parent = Path(options.query).parent
+    beside = [str(path) for path in parent.iterdir() if path.is_file()] if parent.is_dir() else []
+    where = f"this directory or {lake.path}"
+    raise unknown_name("file or table", options.query, where, [*sorted(beside), *lake.tables])
 
 
 def _from_stdin(column: str | None) -> list[Column]:
     """Take one value a line; with -c, take a table."""
+    content = sys.stdin.buffer.read()
     if column is None:
-        return [Column(sys.stdin.read().splitlines(), "stdin")]
+        text = content.decode(encoding_of(content), "replace")
+        return [Column(text.splitlines(), "stdin")]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stdin.csv"
-        path.write_bytes(sys.stdin.buffer.read())
-        (table,) = FileSource([path]).tables()
-        return read_columns(table, column)
+        path.write_bytes(content)
+        (table,) = file_tables(path)
+        return [replace(one, table=None) for one in read_columns(table, column)]
 
 
 def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:
-    found = [one for table in FileSource([path]).tables() for one in read_columns(table, column)]
+    found = [one for table in file_tables(path) for one in read_columns(table, column)]
     # A file that is itself part of the lake must not find itself.
     name = lake.origin.name_of(path)
-    sheet = "#" if name and "#" in (found[0].table or "" if found else "") else ""
-    return [replace(one, table=_lake_name(name, one.table, sheet)) for one in found]
+    return [replace(one, table=_lake_name(name, one.table or "")) for one in found]
 
 
-def _lake_name(name: str | None, table: str | None, sheet: str) -> str | None:
-    return name + sheet + (table or "").partition("#")[2] if name and sheet else name
+def _lake_name(name: str | None, table: str) -> str | None:
+    """Give a sheet of a workbook the name it has in the lake."""
+    file, sharp, sheet = table.rpartition("#")
+    return f"{name}#{sheet}" if name and sharp and name.endswith(file) else name
 
 
 def _from_lake(lake: Lake, table: str, column: str | None) -> list[Column]:

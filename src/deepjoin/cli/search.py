@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
 import json
 import sys
 from collections.abc import Iterable
@@ -12,10 +11,11 @@ from typing import Any
 
 from deepjoin.cli.opening import open_or_index
 from deepjoin.cli.query import query_columns
+from deepjoin.cli.texts import printable
 from deepjoin.columns import Column
 from deepjoin.lake import Lake
 from deepjoin.search.render import aligned, one_line, render_table
-from deepjoin.search.results import Hit, Results, flat_row
+from deepjoin.search.results import FLAT, Hit, Results, flat_row
 
 
 def run(options: argparse.Namespace) -> None:
@@ -25,8 +25,21 @@ def run(options: argparse.Namespace) -> None:
     results = [_search(lake, column, options) for column in columns]
     if len(results) > 1:
         results.sort(key=_key_quality, reverse=True)
-    printed = {"json": _print_json, "csv": _print_csv, "table": _print_tables}[options.format]
-    printed(results)
+    if options.format == "json":
+        _print_json(results)
+    elif options.format == "csv":
+        _print_csv(results)
+    else:
+        _print_tables(results, _nothing(options))
+
+
+def _nothing(options: argparse.Namespace) -> str:
+    """Say why there may be no hit."""
+    if options.k == 0:
+        return "0 hits were asked for"
+    if options.min_joinability:
+        return f"no column covers {options.min_joinability:.0%} of it"
+    return "no joinable column found"
 
 
 def _search(lake: Lake, column: Column, options: argparse.Namespace) -> Results:
@@ -57,22 +70,17 @@ def _print_json(results: list[Results]) -> None:
 
 
 def _print_csv(results: Iterable[Results]) -> None:
-    rows = [
-        {"query_column": one.query["column"]} | flat_row(hit) for one in results for hit in one.hits
-    ]
-    out = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(out, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    sys.stdout.write(out.getvalue())
+    writer = csv.DictWriter(sys.stdout, ["query_column", *FLAT], lineterminator="\n")
+    writer.writeheader()
+    for one in results:
+        writer.writerows({"query_column": one.query["column"]} | flat_row(hit) for hit in one.hits)
 
 
-def _print_tables(results: list[Results]) -> None:
+def _print_tables(results: list[Results], nothing: str) -> None:
     best = results[0]
     name = one_line(best.query["column"] or "values")
     print(f"{name}: {best.query['size']:,} distinct values")
-    print(render_table(best))
+    print(render_table(best) if best.hits else nothing)
     if best.hits:
         _print_reasons(best.hits[0])
     if len(results) > 1:
@@ -85,12 +93,14 @@ def _print_reasons(hit: Hit) -> None:
     if hit.unmatched:
         more = hit.query_size - hit.equi.matched - len(hit.unmatched[:5])
         shown = ", ".join(one_line(cell) for cell in hit.unmatched[:5])
-        print(f"\nnot in {hit.table}: {shown}" + (f" and {more:,} more" if more else ""))
+        more_text = f" and {more:,} more" if more else ""
+        print("\n" + printable(f"not in {hit.table}: {shown}{more_text}"))
     brings = hit.brings
     if brings.columns:
         more = len(brings.columns) - 12
         shown = ", ".join(one_line(column) for column in brings.columns[:12])
-        print(f"{hit.table} would bring: {shown}" + (f" and {more:,} more" if more > 0 else ""))
+        more_text = f" and {more:,} more" if more > 0 else ""
+        print(printable(f"{hit.table} would bring: {shown}{more_text}"))
 
 
 def _summary(results: Results) -> tuple[str, str, str]:

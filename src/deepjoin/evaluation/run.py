@@ -48,6 +48,8 @@ def evaluate(
         raise DeepJoinError(f"k is {','.join(map(str, k))}; give numbers from 1 on.")
     source = CorpusSource(corpus)
     asked = source.queries()[:queries]
+    if not asked:
+        raise DeepJoinError(f"The corpus '{source.folder}' has no queries to evaluate with.")
     with _folder(cache) as folder:
         tell("truth by brute force")
         truth = _truth(source, asked, folder)
@@ -69,18 +71,24 @@ def _folder(cache: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 def _truth(source: CorpusSource, queries: list[Column], folder: Path) -> list[Truth]:
     path = folder / f"truth-{_content(source, queries)}.json"
-    if not path.exists():
-        truth = brute_force(source.columns(), queries, SETTINGS.profile)
+    try:
+        return [Truth(one) for one in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError):
+        pass  # not there yet, or cut short: made anew
+    truth = brute_force(source.columns(), queries, SETTINGS.profile)
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(".new")
         aside.write_text(json.dumps([one.joinability for one in truth]), "utf-8")
         aside.replace(path)
-    return [Truth(one) for one in json.loads(path.read_text("utf-8"))]
+    except OSError as error:
+        raise DeepJoinError(f"Cannot keep the truth in {folder}: {error.strerror}.") from None
+    return truth
 
 
 def _lake(source: CorpusSource, folder: Path) -> tuple[Lake, float]:
     path = folder / f"index-{_content(source, [])}"
-    timing = path / "build_seconds"
+    timing = folder / f"{path.name}.seconds"
     if is_index(path) and timing.exists():
         return Lake(path), float(timing.read_text())
     started = perf_counter()

@@ -73,13 +73,18 @@ def _held(session: Session, cursor: object, reader: pa.RecordBatchReader) -> Ite
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C be what it is; DuckDB turns it into an error of its own."""
+    """Let Ctrl-C be what it is, which DuckDB makes an error of its own; tell others in a line."""
+    import duckdb
+
     try:
         yield
     except RuntimeError as error:
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from None
         raise
+    except duckdb.Error as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DeepJoinError(f"The join cannot be made: {said}") from None
 
 
 def _connect(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:

@@ -146,8 +146,8 @@ class _TableReader:
             if converted is None:
                 draft.refused.setdefault(name, left_out(cells.type) or "")
                 continue
-            strings[name] = converted
             if name not in draft.refused:
+                strings[name] = converted
                 self._builder.add(known[name], draft.rows, converted)
         if draft.rows == 0:
             draft.sample = _sample(strings)

@@ -37,7 +37,7 @@ def forecast(source: object, settings: Settings) -> Forecast:
     if isinstance(opened, CorpusSource):
         return _corpus_forecast(opened)
     tables = list(opened.tables())
-    sizes = [_size(opened, table.name) for table in tables]
+    sizes = _sizes(opened, [table.name for table in tables])
     chosen = _chosen(sizes)
     with tempfile.TemporaryDirectory() as scratch:
         started = perf_counter()
@@ -51,12 +51,21 @@ def forecast(source: object, settings: Settings) -> Forecast:
     scale = sum(sizes) / max(1, sum(sizes[i] for i in chosen))
     return Forecast(
         *(len(tables), sum(sizes), round(report.columns * scale), seconds * scale),
-        *(round(disk * scale), len(chosen), tuple(opened.skipped)),
+        *(round(disk * scale), len(chosen), (*opened.skipped, *report.skipped)),
     )
 
 
-def _size(source: TableSource, name: str) -> int:
-    return source.paths(name).stat().st_size if isinstance(source, FileSource) else 1
+def _sizes(source: TableSource, names: list[str]) -> list[int]:
+    """Return bytes of file for each table; a workbook's first sheet stands for all of it."""
+    if not isinstance(source, FileSource):
+        return [1] * len(names)
+    counted: set[Path] = set()
+    sizes = []
+    for name in names:
+        path = source.paths(name)
+        sizes.append(0 if path in counted else path.stat().st_size)
+        counted.add(path)
+    return sizes
 
 
 def _chosen(sizes: list[int]) -> list[int]:

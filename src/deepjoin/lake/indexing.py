@@ -5,16 +5,17 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deepjoin._version import __version__
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake.build import Progress, Titles, build_segment
 from deepjoin.lake.lake import Lake
 from deepjoin.lake.origin import FRAMES, describe
-from deepjoin.lake.storage import MANIFEST, commit, is_index, may_write, writing
+from deepjoin.lake.storage import MANIFEST, commit, is_index, may_write, read_manifest, writing
 from deepjoin.settings import Settings
 from deepjoin.sources import TableSource, open_source
 from deepjoin.sources.corpus import CorpusSource
@@ -60,6 +61,8 @@ def index(
     opened = open_source(source, chosen)
     folder = Path(out) if out is not None else default_folder(opened)
     _refuse_foreign(folder)
+    if out is None:
+        _refuse_other_source(folder, describe(opened, folder))
     try:
         with writing(folder) as scratch:
             built = scratch / "segment"
@@ -87,7 +90,9 @@ def open_lake(path: str | os.PathLike[str]) -> Lake:
 
 def default_folder(source: TableSource | CorpusSource) -> Path:
     """Choose where the index of a source goes when the user does not say."""
-    root = source.root if isinstance(source, FileSource | CorpusSource) else None
+    root = source.folder if isinstance(source, CorpusSource) else None
+    if isinstance(source, FileSource) and source.roots[0].file is None:
+        root = source.root
     if root is not None and os.access(root, os.W_OK):
         return Path(root) / DEFAULT
     return Path(DEFAULT)
@@ -101,6 +106,19 @@ def _refuse_foreign(folder: Path) -> None:
         raise DeepJoinError(
             f"{folder} holds something else than an index; "
             f"choose an empty folder, for example: -o {folder / DEFAULT}"
+        )
+
+
+def _refuse_other_source(folder: Path, source: dict[str, Any]) -> None:
+    """Replace an index nobody pointed at only when it is of the same tables."""
+    try:
+        there = read_manifest(folder).source
+    except IndexUnusable:
+        return
+    if there != source:
+        of = (folder / there.get("root", "memory")).resolve()
+        raise DeepJoinError(
+            f"{folder} is the index of other tables ({of}). Say where this one goes with -o."
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from deepjoin.catalog import Catalog, TableEntry
 from deepjoin.columns import Column
-from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
+from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName, unknown_name
 from deepjoin.lake.grouping import by_table
 from deepjoin.lake.origin import Origin
 from deepjoin.lake.report import BuildReport
@@ -176,13 +176,19 @@ Make one with: deepjoin index SOURCE -o no such folder
         search, or (table, column) of the lake.
         """
         from deepjoin.join import plan_join
-        from deepjoin.lake.sides import left_side, right_side
+        from deepjoin.lake.sides import check_key, left_side, right_side
 
         table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
-        right = right_side(self.origin, table, self._table_number(table), column)
-        return plan_join(
-            left_side(left, on), right, how=how, many=many, profile=self.settings.profile
-        )
+        number = self._table_number(table)
+        known = {one.name for one in self.catalog.table(number).columns}
+        mine = left_side(left, on)
+        try:
+            right = right_side(self.origin, table, number, column)
+            check_key(right)
+        except UnknownName as error:
+            hint = " It has changed since it was indexed: run deepjoin index again."
+            raise UnknownName(f"{error}{hint if column in known else ''}") from None
+        return plan_join(mine, right, how=how, many=many, profile=self.settings.profile)
 
     def join(
         self,
@@ -200,9 +206,9 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.lake.sides import frame_like, warn
 
-        plan = self.plan_join(left, on, hit, how=how, many=many)
-        warn(plan.warnings)
-        return frame_like(left, plan.to_arrow())
+        with self.plan_join(left, on, hit, how=how, many=many) as plan:
+            warn(plan.warnings)
+            return frame_like(left, plan.to_arrow())
 
     def info(self) -> dict[str, Any]:
         """Describe the index: its size, its settings, what was left out and why."""

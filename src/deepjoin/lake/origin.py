@@ -23,7 +23,9 @@ def describe(source: TableSource | CorpusSource, index: Path) -> dict[str, Any]:
     if isinstance(source, CorpusSource):
         return {"kind": "corpus", "root": _relative(source.folder, index)}
     if isinstance(source, FileSource):
-        return {"kind": "files", "root": _relative(source.root, index)}
+        given = [str(root.file or root.folder.joinpath(*root.patterns)) for root in source.roots]
+        paths = [Path(os.path.relpath(path, index.resolve())).as_posix() for path in given]
+        return {"kind": "files", "root": _relative(source.root, index), "paths": paths}
     return {"kind": "memory"}
 
 
@@ -40,20 +42,16 @@ class Origin:
         self._source = source
         self._segment = segment
         self._settings = settings
-        self.root = Path(os.path.normpath(index / source["root"])) if "root" in source else None
+        self._index = index.resolve()
+        self.root = self._found(source["root"]) if "root" in source else None
 
     def table(self, name: str, number: int) -> Table:
         """Open a table by its name and its number in the lake."""
         if self.root is None:
             path = self._segment / FRAMES / f"{number}.parquet"
             return Table(name, lambda: read_parquet(path))
-        if not self.root.exists():
-            raise DeepJoinError(
-                f"The tables of this index were in {self.root}, which is gone. "
-                "Searches still work; to join, put the folder back or index it again."
-            )
         if self._source["kind"] == "corpus":
-            return CorpusSource(self.root).table(name)
+            return CorpusSource(self._root()).table(name)
         return self._files().table(name)
 
     def path(self, name: str) -> Path | None:
@@ -64,9 +62,25 @@ class Origin:
         """Return the name a file would have as a table of this lake, or None."""
         if self.root is None or self._source["kind"] != "files":
             return None
-        resolved, root = path.resolve(), self.root.resolve()
-        return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else None
+        # A link inside the lake goes by its own name; one from outside by what it leads to.
+        root = self.root.resolve()
+        for there in (path.parent.resolve() / path.name, path.resolve()):
+            if there.is_relative_to(root):
+                return there.relative_to(root).as_posix()
+        return None
+
+    def _found(self, relative: str) -> Path:
+        return Path(os.path.normpath(self._index / relative))
+
+    def _root(self) -> Path:
+        if self.root is None or not self.root.exists():
+            raise DeepJoinError(
+                f"The tables of this index were in {self.root}, which is gone. "
+                "Searches still work; to join, put the folder back or index it again."
+            )
+        return self.root
 
     def _files(self) -> FileSource:
-        assert self.root is not None
-        return FileSource([self.root], self._settings.include, self._settings.exclude)
+        self._root()
+        paths = [self._found(path) for path in self._source["paths"]]
+        return FileSource(paths, self._settings.include, self._settings.exclude)

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from deepjoin.columns import Table
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.join import Side
 from deepjoin.lake.origin import Origin
-from deepjoin.sources.files import FileSource
 from deepjoin.sources.frames import frame_table
+from deepjoin.sources.reading import file_tables
 from deepjoin.sources.scan import duckdb_scan
 
 
@@ -30,7 +30,7 @@ def left_side(left: object, on: str) -> Side:
     if not isinstance(left, str | os.PathLike):
         return Side(frame_table(left, "query"), on)
     path = Path(left).expanduser()
-    tables = list(FileSource([path]).tables())
+    tables = file_tables(path)
     if len(tables) != 1:
         names = ", ".join(table.name for table in tables) or "none"
         raise DeepJoinError(f"{path} holds {len(tables)} tables ({names}); give one of them.")
@@ -41,6 +41,16 @@ def right_side(origin: Origin, table: str, number: int, column: str) -> Side:
     """Open a table of the lake where it was found."""
     path = origin.path(table)
     return Side(origin.table(table, number), column, duckdb_scan(path) if path else None)
+
+
+def check_key(side: Side) -> None:
+    """See that a table still has its key column, before anything is planned."""
+    names: dict[str, None] = {}
+    for batch in side.table.open():
+        names |= dict.fromkeys(batch.schema.names)
+        if side.key in names:
+            return
+    raise unknown_name("column", side.key, side.table.name, names)
 
 
 def frame_like(given: object, joined: pa.Table) -> Any:

@@ -24,6 +24,8 @@ from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.settings import Settings
 
 FORMAT = 1
+#: What an index can be made of.
+KINDS = ("files", "corpus", "memory")
 MANIFEST = "manifest.json"
 SEGMENTS = "segments"
 _PRODUCT = "deepjoin index"
@@ -114,7 +116,11 @@ def _parsed(fields: dict[str, Any]) -> Manifest:
         raise ValueError("no files")
     if not re.fullmatch(r"[\w-]+", manifest.segment):
         raise ValueError("no segment")
-    if manifest.source["kind"] != "memory" and not isinstance(manifest.source["root"], str):
+    source = manifest.source
+    texts = [source["root"]] if source["kind"] == "corpus" else []
+    if source["kind"] == "files":
+        texts = [source["root"], *source["paths"]]
+    if source["kind"] not in KINDS or not all(isinstance(text, str) for text in texts):
         raise ValueError("no source")
     return manifest
 

@@ -49,7 +49,11 @@ def one_line(text: str, width: int = 40) -> str:
     """Make any text safe for a terminal line: no control characters, not too long."""
     plain = "".join(c if c.isprintable() else " " for c in text)
     plain = " ".join(plain.split())
-    return plain if len(plain) <= width else plain[: width - 1] + "…"
+    if len(plain) <= width:
+        return plain
+    # The end of a path tells most.
+    head = width // 3
+    return f"{plain[:head]}…{plain[head + 1 - width :]}"
 
 
 def aligned(rows: Sequence[Sequence[str]], widest: int = 44) -> str:

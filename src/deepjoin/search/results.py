@@ -161,13 +161,16 @@ _TEXT = ("table", "column", "column_id", "type", "generic", "join", "cardinality
 _REAL = ("score", "joinability", "reverse", "multiset")
 
 
+#: The fields of a flat row, in order.
+FLAT = (
+    *("rank", "table", "column", "column_id", "type", "generic", "join", "score"),
+    *("joinability", "query_size", "target_size", "cardinality"),
+    *("reverse", "matched", "join_size", "multiset"),
+)
+
+
 def _flat_schema() -> pa.Schema:
     import pyarrow as pa
 
-    order = (
-        *("rank", "table", "column", "column_id", "type", "generic", "join", "score"),
-        *("joinability", "query_size", "target_size", "cardinality"),
-        *("reverse", "matched", "join_size", "multiset"),
-    )
     kinds = dict.fromkeys(_TEXT, pa.string()) | dict.fromkeys(_REAL, pa.float64())
-    return pa.schema([(name, kinds.get(name, pa.int64())) for name in order])
+    return pa.schema([(name, kinds.get(name, pa.int64())) for name in FLAT])

@@ -67,7 +67,8 @@ class Root:
 def _folder_of_tables(folder: Path) -> Path:
     if all(os.path.exists(folder / mark) for mark in INDEX_MARKS):
         raise DeepJoinError(
-            f"'{folder}' is a deepjoin index, not a folder of tables: open it with deepjoin.open."
+            f"'{folder}' is a deepjoin index, not a folder of tables: open it with deepjoin.open, "
+            "or ask it with: deepjoin search INDEX FILE"
         )
     return folder
 

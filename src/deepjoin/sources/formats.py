@@ -50,12 +50,20 @@ def format_of(name: str) -> str | None:
 def read_file(path: Path, expected: str) -> Reading:
     """Read a file as what its first bytes say it is, else as its name promises."""
     check_file(path)
+    return _read_as(_by_first_bytes(path, _head(path)) or expected, path)
+
+
+def true_format(path: Path) -> str | None:
+    """Name the format of a file by its first bytes, else by its ending."""
+    return _by_first_bytes(path, _head(path)) or format_of(path.name)
+
+
+def _head(path: Path) -> bytes:
     try:
         with open(path, "rb") as file:
-            head = file.read(8)
+            return file.read(8)
     except OSError as error:
         raise unreadable(path, error) from None
-    return _read_as(_by_first_bytes(path, head) or expected, path)
 
 
 def _read_as(kind: str, path: Path) -> Reading:

@@ -1,10 +1,29 @@
-"""Whole columns of one table, for a query."""
+"""Tables of one file and whole columns of one table, for queries and joins."""
 
 from __future__ import annotations
 
+import os
+from functools import partial
+from pathlib import Path
+
 from deepjoin.columns import Column, Table
-from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.errors import UnreadableTable, unknown_name
 from deepjoin.sources.cells import as_strings
+from deepjoin.sources.files import FileSource
+from deepjoin.sources.formats import format_of, read_file
+
+
+def file_tables(path: Path) -> list[Table]:
+    """List the tables of a file the user named: one, or the sheets of a workbook."""
+    source = FileSource([path])
+    tables = list(source.tables())
+    if tables:
+        return tables
+    name = os.fsencode(path.name).decode("utf-8", "backslashreplace")
+    if format_of(path.name) == "excel":
+        raise UnreadableTable(f"{name}: {source.skipped[0].reason}.")
+    # A name that no index could store is no hindrance to a query.
+    return [Table(name, partial(read_file, path, format_of(path.name) or "delimited"))]
 
 
 def read_columns(table: Table, only: str | None = None) -> list[Column]:
@@ -29,5 +48,5 @@ def read_columns(table: Table, only: str | None = None) -> list[Column]:
     if only is not None and only not in names:
         raise unknown_name("column", only, table.name, names)
     if not cells:
-        raise DeepJoinError(f"{table.name} has no column that could be searched with.")
+        raise UnreadableTable(f"{table.name} has no column that could be searched with.")
     return [Column(c, name, table.name, table.title, table.context) for name, c in cells.items()]

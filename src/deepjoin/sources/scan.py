@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepjoin.sources.formats import format_of
+from deepjoin.sources.formats import true_format
 
 
 def duckdb_scan(path: Path) -> str | None:
     """Return a table expression with the very rows our reader gives, or None if there is none."""
     from deepjoin.sources.delimited import duckdb_scan as scan_delimited
 
-    kind = format_of(path.name)
+    kind = true_format(path)
     if kind == "delimited":
         return scan_delimited(path)
     if kind == "parquet":
