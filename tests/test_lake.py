@@ -360,7 +360,7 @@ def test_an_empty_folder_is_explained(run: Run, tmp_path: Path) -> None:
     answer = run("index", tmp_path / "empty")
     assert "no tables" in answer.err.lower()
     answer = run("search", tmp_path / "empty", "--values", "a,b")
-    assert "no tables" in answer.err.lower()
+    assert "no tables" in (answer.out + answer.err).lower()
 
 
 def test_a_table_is_described(lake_folder: Path) -> None:

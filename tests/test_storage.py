@@ -115,6 +115,8 @@ DAMAGES: dict[str, Damage] = {
     "source is text": rewritten(lambda fields: fields.update(source="data")),
     "source is empty": rewritten(lambda fields: fields.update(source={})),
     "root is a number": rewritten(lambda fields: fields["source"].update(root=3)),
+    "paths are a number": rewritten(lambda fields: fields["source"].update(paths=3)),
+    "no paths": rewritten(lambda fields: fields["source"].pop("paths")),
     "array missing": on_file("posting_columns.npy", Path.unlink),
     "array cut": on_file("cell_values.npy", shorten),
     "array longer": on_file("value_hashes.npy", lengthen),

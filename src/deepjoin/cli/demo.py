@@ -9,7 +9,7 @@ from deepjoin.cli.opening import index_with_progress
 from deepjoin.demo import write_demo_lake
 from deepjoin.search.render import aligned, render_table
 from deepjoin.settings import Settings
-from deepjoin.sources.reading import file_tables, read_columns
+from deepjoin.sources.reading import file_table, read_columns
 
 
 def run(options: argparse.Namespace) -> None:
@@ -22,8 +22,7 @@ def run(options: argparse.Namespace) -> None:
     lake = index_with_progress(demo.folder, None, Settings())
 
     _step(f"deepjoin search {demo.folder} {demo.query} -c {demo.query_column}")
-    (table,) = file_tables(demo.query)
-    (column,) = read_columns(table, demo.query_column)
+    (column,) = read_columns(file_table(demo.query), demo.query_column)
     results = lake.search(column, 8)
     print(render_table(results))
     best = results[0]

@@ -11,7 +11,7 @@ from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake.build import Titles
 from deepjoin.settings import Settings
-from deepjoin.sources.reading import file_tables, read_columns
+from deepjoin.sources.reading import file_table, read_columns
 
 
 def run(options: argparse.Namespace) -> None:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _titles(path: str) -> Titles:
     """Read titles and contexts from a CSV file with the columns table, title and context."""
-    (table,) = file_tables(Path(path))
+    table = file_table(Path(path))
     columns = {column.name: column.cells for column in read_columns(table)}
     if "table" not in columns or not columns.keys() & {"title", "context"}:
         raise DeepJoinError(

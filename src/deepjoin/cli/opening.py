@@ -20,10 +20,13 @@ from deepjoin.settings import Settings
 def open_or_index(path: str) -> Lake:
     """Open an index; a plain folder of tables is indexed first."""
     folder = Path(path)
-    if is_index(folder) or (folder / DEFAULT / MANIFEST).exists():
-        return open_lake(folder)
-    if _is_index_of(Path(DEFAULT), folder):
-        return open_lake(DEFAULT)
+    inside = folder / DEFAULT
+    for place in (folder, inside, Path(DEFAULT)):
+        if _is_index_of(place, folder):
+            lake = open_lake(place)
+            if not lake.report.tables:
+                say(f"{lake.path} holds no tables.")
+            return lake
     if not folder.exists():
         near = difflib.get_close_matches(folder.name, _folders(folder.parent), n=1)
         hint = f" Did you mean '{folder.parent / near[0]}'?" if near else ""
@@ -39,9 +42,12 @@ def open_or_index(path: str) -> Lake:
 
 
 def _is_index_of(index: Path, folder: Path) -> bool:
-    """Tell whether an index here is of a folder that could not be written to."""
-    if not (index / MANIFEST).exists():
-        return False
+    """Tell whether an index is the one meant by a folder: itself, inside it, or here."""
+    if index == folder:
+        return is_index(folder)
+    if index == folder / DEFAULT or not (index / MANIFEST).exists():
+        return (index / MANIFEST).exists()
+    # A folder that cannot be written to has its index in the working directory.
     root = Lake(index).origin.root
     return root is not None and root.resolve() == folder.resolve()
 

@@ -13,7 +13,7 @@ from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake import Lake
 from deepjoin.sources.encoding import encoding_of
-from deepjoin.sources.reading import file_tables, read_columns
+from deepjoin.sources.reading import file_table, file_tables, read_columns
 
 
 def query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
@@ -49,8 +49,7 @@ def _from_stdin(column: str | None) -> list[Column]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stdin.csv"
         path.write_bytes(content)
-        (table,) = file_tables(path)
-        return [replace(one, table=None) for one in read_columns(table, column)]
+        return [replace(one, table=None) for one in read_columns(file_table(path), column)]
 
 
 def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Replace whatever would break, colour or turn round a line.
+    r"""Replace whatever would break, colour or turn round a line.
 
-    >>> printable("new\\nline \\x1b[31m")
+    >>> printable("new\nline \x1b[31m")
     'new line  [31m'
     """
     return "".join(character if character.isprintable() else " " for character in text)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.join.quote import literal
-from deepjoin.join.session import Session
+from deepjoin.join.session import Session, explained
 from deepjoin.join.sql import ReadSpelling
 
 #: Endings of files that can be written, and how DuckDB writes them.
@@ -46,15 +46,18 @@ class Rows:
 
     def preview(self, rows: int = 10) -> pa.Table:
         """Return the first rows."""
-        return self._session.table(f"{self._query(True)}\nLIMIT {int(rows)}")
+        with explained():
+            return self._session.table(f"{self._query(True)}\nLIMIT {int(rows)}")
 
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
-        return self._session.table(self._query(True))
+        with explained():
+            return self._session.table(self._query(True))
 
     def batches(self) -> pa.RecordBatchReader:
         """Return all rows, a batch at a time."""
-        return self._session.reader(self._query(True))
+        with explained():
+            return self._session.reader(self._query(True))
 
     def write(self, path: str | os.PathLike[str]) -> int:
         """Write all rows to a .parquet, .csv or .tsv file (also .gz) and return their number.

@@ -12,7 +12,7 @@ from deepjoin.join.keys import collect_keys, match_keys
 from deepjoin.join.output import Rows
 from deepjoin.join.pandas_code import pandas_code
 from deepjoin.join.select import MATCHES, left_columns, right_columns
-from deepjoin.join.session import Session
+from deepjoin.join.session import Session, explained
 from deepjoin.join.side import Side
 from deepjoin.join.sql import HOWS, JoinSql, Part
 from deepjoin.join.store import bring
@@ -88,7 +88,8 @@ def plan_join(
     _check("profile", profile, PROFILES)
     session = Session(memory_limit)
     try:
-        return _plan(session, left, right, how, many, profile)
+        with explained():
+            return _plan(session, left, right, how, many, profile)
     except BaseException:
         session.close()
         raise

@@ -65,6 +65,18 @@ class Session:
         return pa.RecordBatchReader.from_batches(reader.schema, _held(self, cursor, reader))
 
 
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what DuckDB says of a query into one line of ours."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DeepJoinError(f"The join cannot be made: {said}") from None
+
+
 def _held(session: Session, cursor: object, reader: pa.RecordBatchReader) -> Iterator[Any]:
     """Yield the batches while holding on to what they come from."""
     with _interruptible():
@@ -73,18 +85,13 @@ def _held(session: Session, cursor: object, reader: pa.RecordBatchReader) -> Ite
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C be what it is, which DuckDB makes an error of its own; tell others in a line."""
-    import duckdb
-
+    """Let Ctrl-C be what it is; DuckDB turns it into an error of its own."""
     try:
         yield
     except RuntimeError as error:
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from None
         raise
-    except duckdb.Error as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DeepJoinError(f"The join cannot be made: {said}") from None
 
 
 def _connect(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from deepjoin.columns import Table
-from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.errors import unknown_name
 from deepjoin.join import Side
 from deepjoin.lake.origin import Origin
 from deepjoin.sources.frames import frame_table
-from deepjoin.sources.reading import file_tables
+from deepjoin.sources.reading import file_table
 from deepjoin.sources.scan import duckdb_scan
 
 
@@ -30,11 +30,7 @@ def left_side(left: object, on: str) -> Side:
     if not isinstance(left, str | os.PathLike):
         return Side(frame_table(left, "query"), on)
     path = Path(left).expanduser()
-    tables = file_tables(path)
-    if len(tables) != 1:
-        names = ", ".join(table.name for table in tables) or "none"
-        raise DeepJoinError(f"{path} holds {len(tables)} tables ({names}); give one of them.")
-    return Side(tables[0], on, duckdb_scan(path))
+    return Side(file_table(path), on, duckdb_scan(path))
 
 
 def right_side(origin: Origin, table: str, number: int, column: str) -> Side:

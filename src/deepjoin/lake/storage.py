@@ -50,8 +50,17 @@ class Manifest:
 
 
 def is_index(folder: Path) -> bool:
-    """Tell whether a folder claims to be an index, whole or not."""
-    return (folder / MANIFEST).is_file() or (folder / SEGMENTS).is_dir()
+    """Tell whether a folder claims to be an index, whole or not.
+
+    Other programs write manifests too, and tables may lie in a folder called segments.
+    """
+    if (folder / "lock").is_file() and (folder / SEGMENTS).is_dir():
+        return True
+    try:
+        fields = json.loads((folder / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(fields, dict) and fields.get("product") == _PRODUCT
 
 
 def may_write(folder: Path) -> bool:

@@ -45,21 +45,24 @@ def _pair(query: str, target: str) -> str:
     return one_line(query) if query == target else f"{one_line(query)} = {one_line(target)}"
 
 
-def one_line(text: str, width: int = 40) -> str:
+def one_line(text: str, width: int = 40, *, keep_end: bool = False) -> str:
     """Make any text safe for a terminal line: no control characters, not too long."""
     plain = "".join(c if c.isprintable() else " " for c in text)
     plain = " ".join(plain.split())
     if len(plain) <= width:
         return plain
-    # The end of a path tells most.
+    if not keep_end:
+        return plain[: width - 1] + "…"
     head = width // 3
     return f"{plain[:head]}…{plain[head + 1 - width :]}"
 
 
 def aligned(rows: Sequence[Sequence[str]], widest: int = 44) -> str:
     """Lay out rows in columns of their own width; the last column may run on."""
+    # Cells are cut in the middle, since the end of a path tells most; the last at its end.
     cells = [
-        [one_line(cell, widest) for cell in row[:-1]] + [one_line(row[-1], 160)] for row in rows
+        [one_line(cell, widest, keep_end=True) for cell in row[:-1]] + [one_line(row[-1], 160)]
+        for row in rows
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(_line(row, widths) for row in cells)

@@ -26,6 +26,15 @@ def file_tables(path: Path) -> list[Table]:
     return [Table(name, partial(read_file, path, format_of(path.name) or "delimited"))]
 
 
+def file_table(path: Path) -> Table:
+    """Return the one table of a file."""
+    tables = file_tables(path)
+    if len(tables) > 1:
+        names = ", ".join(table.name for table in tables)
+        raise UnreadableTable(f"{path} holds {len(tables)} tables ({names}); give a file with one.")
+    return tables[0]
+
+
 def read_columns(table: Table, only: str | None = None) -> list[Column]:
     """Read the columns of a table, or the one that is named.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -91,4 +92,8 @@ def _created(folder: Path, name: str, length: int) -> npt.NDArray[np.uint32]:
     if length == 0:  # nothing can be mapped
         np.save(path, np.zeros(0, np.uint32))
         return np.zeros(0, np.uint32)
-    return np.lib.format.open_memmap(path, "w+", np.uint32, (length,))
+    array = np.lib.format.open_memmap(path, "w+", np.uint32, (length,))
+    # Without room of its own, a mapped file ends the process when the disk is full.
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
