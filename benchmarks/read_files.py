@@ -76,7 +76,7 @@ def read_duckdb(source: FileSource, names: list[str]) -> Read:
         for name in names:
             path = {"path": str(source.root / name)}
             try:
-                done.shapes[name] = connection.execute(_STRICT, path).to_arrow_table().shape
+                done.shapes[name] = connection.sql(_STRICT, params=path).to_arrow_table().shape
             except duckdb.Error as error:
                 _read_leniently(connection, path, name, done, str(error))
     done.seconds = perf_counter() - started
@@ -87,7 +87,7 @@ def _read_leniently(
     connection: duckdb.DuckDBPyConnection, path: dict[str, str], name: str, done: Read, why: str
 ) -> None:
     try:
-        done.shapes[name] = connection.execute(_LENIENT, path).to_arrow_table().shape
+        done.shapes[name] = connection.sql(_LENIENT, params=path).to_arrow_table().shape
         done.errors[name] = why
     except duckdb.Error as error:
         done.refused[name] = str(error)
@@ -115,8 +115,10 @@ def compare(ours: Read, theirs: Read) -> Row:
     return {"both_read": len(both), "same_shape": len(both) - len(differ), "differ": differ}
 
 
-def _first_lines(reasons: dict[str, str]) -> dict[str, str]:
-    return {name: reason.strip().splitlines()[0][:200] for name, reason in reasons.items()}
+def _reasons(errors: dict[str, str]) -> dict[str, str]:
+    """Cut errors to their reasons; DuckDB gives it last, before its proposals."""
+    reasons = (error.strip().partition("\n\nPossible")[0] for error in errors.values())
+    return {n: r.splitlines()[-1][:200] for n, r in zip(errors, reasons, strict=True)}
 
 
 def main() -> None:
@@ -149,7 +151,7 @@ def report(times: dict[str, list[float]], built: Row, ours: Read, theirs: Read, 
     emit("read_files", what="index", seconds=seconds["index"], **built)
     for name, read in (("ours", ours), ("duckdb", theirs)):
         speed = {"seconds": seconds[name], "mb_a_second": size / 1e6 / seconds[name]}
-        reasons = {"refusals": _first_lines(read.refused), "failures": _first_lines(read.errors)}
+        reasons = {"refusals": _reasons(read.refused), "failures": _reasons(read.errors)}
         emit("read_files", what="read", reader=name, **speed, **read.row(), **reasons)
     ratios = {
         "index_to_duckdb": seconds["index"] / seconds["duckdb"],
@@ -169,7 +171,7 @@ def report(times: dict[str, list[float]], built: Row, ours: Read, theirs: Read, 
 
 
 def _common(reasons: dict[str, str]) -> str:
-    counts = Counter(line.partition(":")[0] for line in _first_lines(reasons).values())
+    counts = Counter(_reasons(reasons).values())
     return ", ".join(f"{count} {reason}" for reason, count in counts.most_common(3)) or "none"
 
 

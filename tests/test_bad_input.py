@@ -246,7 +246,7 @@ def test_no_permission(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     else:
         monkeypatch.setattr(builtins, "open", opened)
     answer = run("index", tmp_path)
-    assert "Indexed 1 tables" in answer.err
+    assert "Indexed 1 table:" in answer.err
     (line,) = (line for line in answer.err.splitlines() if "closed.csv" in line)
     assert "no permission" in line
 
@@ -267,7 +267,7 @@ def test_a_file_that_changes_while_it_is_read(
 
     monkeypatch.setattr(delimited, "_batches", batches)
     answer = run("index", tmp_path)
-    assert "Indexed 1 tables" in answer.err
+    assert "Indexed 1 table:" in answer.err
     assert "growing.csv: changed while it was being read" in answer.err
     assert [hit.table for hit in deepjoin.open(tmp_path).search(CITIES)] == ["good.csv"]
 

@@ -36,7 +36,7 @@ def columns_of(drawn: list[tuple[list[str | None], str]]) -> list[Column]:
 
 
 @given(drawn=COLUMN_LISTS, query=st.lists(CELL, max_size=10), name=NAMES, k=st.integers(0, 14))
-@pytest.mark.parametrize("scan", [0, 1 << 16])
+@pytest.mark.parametrize(("scan", "few"), [(0, 0), (1 << 16, 0), (1 << 16, 1 << 9)])
 def test_top_k_equals_brute_force(
     make_lake: MakeLake,
     drawn: list[tuple[list[str | None], str]],
@@ -44,6 +44,7 @@ def test_top_k_equals_brute_force(
     name: str,
     k: int,
     scan: int,
+    few: int,
 ) -> None:
     columns = columns_of(drawn)
     asked = Column(query, name, table="t0")
@@ -51,6 +52,7 @@ def test_top_k_equals_brute_force(
     with pytest.MonkeyPatch.context() as patch:
         # A scan limit of 0 sends every query through the prefix filter.
         patch.setattr(overlap, "_SCAN", scan)
+        patch.setattr(overlap, "_FEW", few)
         results = make_lake(columns).search(asked, k, method="exact-equi")
     assert [hit.column_id for hit in results] == truth.ranked[:k]
     assert [hit.rank for hit in results] == list(range(1, len(results) + 1))

@@ -69,7 +69,7 @@ def test_a_corpus_keeps_its_ids(tmp_path: Path) -> None:
 
     columns = [
         deepjoin.Column(CITIES, "city", "t1", column_id="t1#4"),
-        deepjoin.Column(CITIES[:4] + ["Paris"], "town", "t2", title="Towns", column_id="t2#0"),
+        deepjoin.Column([*CITIES[:4], "Paris"], "town", "t2", title="Towns", column_id="t2#0"),
         deepjoin.Column(["x"] * 9, "few", "t2", column_id="t2#1"),
         deepjoin.Column([c.upper() for c in CITIES], "stadt", "t1", column_id="t1#5"),
     ]

@@ -38,7 +38,7 @@ def unknown_name(kind: str, got: str, where: str, known: Iterable[str]) -> Unkno
     text = f"No {kind} '{got}' in {where}."
     if names:
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        text += f" {kind.capitalize()}s: {shown}."
+        text += f" {f'{kind.capitalize()}s' if kind.isalpha() else 'Known'}: {shown}."
     lowered = {name.lower(): name for name in reversed(names)}
     if len(lowered) > _MANY:  # comparing letter by letter takes seconds: keep likely ones
         lowered = {n: name for n, name in lowered.items() if n[:2] == got[:2].lower()}

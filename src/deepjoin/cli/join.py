@@ -13,6 +13,7 @@ import pyarrow as pa
 from deepjoin.cli.opening import open_or_index, say
 from deepjoin.errors import DeepJoinError
 from deepjoin.join import JoinFacts, JoinPlan
+from deepjoin.join.output import writing_options
 from deepjoin.search.render import aligned
 
 _PREVIEW = 10
@@ -24,6 +25,8 @@ def run(options: argparse.Namespace) -> None:
         raise DeepJoinError(
             "This index has no cell vectors, which semantic joins need. Use --join equi."
         )
+    if options.out:
+        writing_options(Path(options.out))
     lake = open_or_index(options.index)
     with lake.plan_join(
         options.file, options.column, options.target, how=options.how, many=options.many
@@ -51,7 +54,9 @@ def _run(plan: JoinPlan, options: argparse.Namespace) -> None:
 
 def _say_facts(facts: JoinFacts, options: argparse.Namespace) -> None:
     table = options.target[0]
-    matched = f"{facts.matched_left_rows:,} of {facts.left_rows:,} rows match ({facts.cardinality})"
+    matched = f"{facts.matched_left_rows:,} of {facts.left_rows:,} rows match"
+    if facts.matched_left_rows:
+        matched += f" ({facts.cardinality})"
     if options.unmatched:
         say(matched)
         return

@@ -76,7 +76,8 @@ def index_with_progress(
     if not report.tables:
         say(f"No tables found in {source}: nothing to search or join yet.")
     say(
-        f"Indexed {report.tables:,} tables: {report.columns:,} columns, {report.values:,} distinct "
+        f"Indexed {report.tables:,} {'table' if report.tables == 1 else 'tables'}: "
+        f"{report.columns:,} columns, {report.values:,} distinct "
         f"values, {human_size(lake.info()['bytes'])} in {lake.path}."
     )
     for text in left_out_lines(lake):
@@ -92,6 +93,9 @@ def left_out_lines(lake: Lake, shown: int = 5) -> Iterator[str]:
             f"{count:,} {reason}" for reason, count in report.left_out.most_common()
         )
         yield f"Columns left out: {reasons}."
+    if report.notes:
+        mended = len({table for table, _ in report.notes})
+        yield f"Mended while being read: {mended:,}; see: deepjoin info {lake.path}"
     if report.skipped:
         yield f"Not read: {len(report.skipped):,}."
         for one in report.skipped[:shown]:

@@ -17,6 +17,8 @@ from deepjoin.lake import Lake
 from deepjoin.search.render import aligned, one_line, render_table
 from deepjoin.search.results import FLAT, Hit, Results, flat_row
 
+_COINCIDENCE = 0.1
+
 
 def run(options: argparse.Namespace) -> None:
     """Search with one column, or with every column of a table and the best key first."""
@@ -55,11 +57,15 @@ def _search(lake: Lake, column: Column, options: argparse.Namespace) -> Results:
 
 
 def _key_quality(results: Results) -> tuple[bool, float, int]:
-    """Order query columns: a key that says something, covers most, and has most values."""
+    """Order query columns: a key that says something, covers most, and has most values.
+
+    Numbers found here and there in a much longer column of numbers are a coincidence.
+    """
     if not results.hits:
         return (False, 0.0, 0)
     best: Hit = results.hits[0]
-    return (not best.generic, best.joinability, best.equi.matched)
+    coincidence = best.type in ("integer", "decimal") and best.equi.reverse < _COINCIDENCE
+    return (not (best.generic or coincidence), best.joinability, best.equi.matched)
 
 
 def _print_json(results: list[Results]) -> None:

@@ -68,7 +68,7 @@ class Rows:
         import duckdb
 
         target = Path(os.path.realpath(path))
-        options = _options(target)
+        options = writing_options(target)
         try:
             return self._write(target, self._query(typed="parquet" in options), options)
         except (OSError, duckdb.IOException) as error:
@@ -88,7 +88,8 @@ class Rows:
         return self._session.run(f"SELECT cell, key FROM {stored} ORDER BY cell")
 
 
-def _options(path: Path) -> str:
+def writing_options(path: Path) -> str:
+    """Return how DuckDB writes a file with this ending; any other ending is refused."""
     for ending, options in ENDINGS.items():
         if path.name.lower().endswith(ending):
             return options

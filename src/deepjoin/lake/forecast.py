@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+import pyarrow as pa
+
+from deepjoin.columns import Reading, Table
 from deepjoin.lake.build import build_segment
 from deepjoin.settings import Settings
 from deepjoin.sources import Skipped, TableSource, open_source
@@ -14,7 +18,7 @@ from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.frames import MemorySource
 
-_SAMPLE = 20
+_SAMPLE = 100
 _SAMPLE_BYTES = 32 << 20
 
 
@@ -41,18 +45,38 @@ def forecast(source: object, settings: Settings) -> Forecast:
     chosen = _chosen(sizes)
     with tempfile.TemporaryDirectory() as scratch:
         started = perf_counter()
-        sample = MemorySource.of_items([tables[i] for i in chosen])
+        sample = MemorySource.of_items([_beginning(tables[i]) for i in chosen])
         out = Path(scratch) / "segment"
         report = build_segment(
             *(sample, settings, out, Path(scratch) / "spill", 1 << 30), lambda *_: None
         )
         seconds = perf_counter() - started
         disk = sum(path.stat().st_size for path in out.iterdir())
-    scale = sum(sizes) / max(1, sum(sizes[i] for i in chosen))
+    by_size = sum(sizes) / max(1, sum(min(sizes[i], _SAMPLE_BYTES) for i in chosen))
+    by_number = len(tables) / max(1, len(chosen))
     return Forecast(
-        *(len(tables), sum(sizes), round(report.columns * scale), seconds * scale),
-        *(round(disk * scale), len(chosen), (*opened.skipped, *report.skipped)),
+        *(len(tables), sum(sizes), round(report.columns * by_number), seconds * by_size),
+        *(round(disk * by_size), len(chosen), (*opened.skipped, *report.skipped)),
     )
+
+
+def _beginning(table: Table) -> Table:
+    """Limit a table to about the first 32 MB: what follows is taken to be like it."""
+
+    def opened() -> Reading:
+        reading = table.open()
+        return replace(reading, batches=_first(reading))
+
+    return replace(table, open=opened)
+
+
+def _first(reading: Reading) -> Iterator[pa.RecordBatch]:
+    seen = 0
+    for batch in reading:
+        yield batch
+        seen += batch.nbytes
+        if seen > _SAMPLE_BYTES:
+            return
 
 
 def _sizes(source: TableSource, names: list[str]) -> list[int]:

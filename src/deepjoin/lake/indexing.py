@@ -137,8 +137,8 @@ def _keep_frames(source: TableSource | CorpusSource, built: Path) -> None:
 
 
 def _disk_error(folder: Path, error: OSError) -> DeepJoinError:
-    # NumPy reports a short write without an error number.
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, None):
+    short_write = error.errno is None and "requested and" in str(error)  # NumPy's words
+    if short_write or error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DeepJoinError(
             f"No space left on the disk of {folder}; the index is as it was before. "
             "Free some space, or choose another disk with -o."

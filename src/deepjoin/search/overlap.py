@@ -20,6 +20,8 @@ Columns = npt.NDArray[np.int32]
 
 #: Below this many postings, sorting them all is faster than being clever.
 _SCAN = 1 << 16
+#: Below this many, plain Python is faster than a dozen array calls.
+_FEW = 1 << 9
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,15 @@ class Overlap:
         Whole millibits, so that sums do not depend on the order of addition.
         """
         bits = np.log2((self._columns + 1) / self._frequency)
-        return weigh(self._lists, np.rint(1000 * bits).astype(np.int64), columns)
+        weights = np.rint(1000 * bits).astype(np.int64)
+        if self._frequency.sum() > _FEW:
+            return weigh(self._lists, weights, columns)
+        sums = dict.fromkeys(columns.tolist(), 0)
+        for one, weight in zip(self._lists, weights.tolist(), strict=True):
+            for column in one.tolist():
+                if column in sums:
+                    sums[column] += weight
+        return np.array(list(sums.values()), np.int64)
 
     def _count(self, lists: Sequence[Columns]) -> Candidates:
         if not lists:

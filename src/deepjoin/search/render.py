@@ -59,9 +59,10 @@ def one_line(text: str, width: int = 40, *, keep_end: bool = False) -> str:
 
 def aligned(rows: Sequence[Sequence[str]], widest: int = 44) -> str:
     """Lay out rows in columns of their own width; the last column may run on."""
-    # Cells are cut in the middle, since the end of a path tells most; the last at its end.
+    # A path is cut in the middle: its end tells most.
     cells = [
-        [one_line(cell, widest, keep_end=True) for cell in row[:-1]] + [one_line(row[-1], 160)]
+        [one_line(cell, widest, keep_end="/" in cell) for cell in row[:-1]]
+        + [one_line(row[-1], 160)]
         for row in rows
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -18,7 +18,6 @@ from deepjoin.values.merge import Postings
 Int = npt.NDArray[np.int64]
 
 _FLAG_SET = frozenset(("0", "1", "true", "false", "yes", "no", "y", "n", "t", "f", "x"))
-_FLAGS = pa.array(sorted(_FLAG_SET))
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,17}")
 _YEARS = (1800, 2100)
 #: A run from 0 or 1 may have gaps, but holds at least every second number.
@@ -85,7 +84,7 @@ class ColumnTallies:
         value, column = postings.value, postings.column
         np.add.at(self._distinct, column, 1)
         np.add.at(self._length, column, np.asarray(pc.utf8_length(postings.values))[value])
-        is_flag = np.asarray(pc.is_in(postings.values, _FLAGS))
+        is_flag = np.asarray(pc.is_in(postings.values, pa.array(sorted(_FLAG_SET))))
         np.add.at(self._flags, column[is_flag[value]], 1)
         types = np.asarray(cell_types(postings.values))
         np.add.at(self._by_type, (types[value], column), 1)
