@@ -53,6 +53,7 @@ def test_top_k_equals_brute_force(
         # A scan limit of 0 sends every query through the prefix filter.
         patch.setattr(overlap, "_SCAN", scan)
         patch.setattr(overlap, "_FEW", few)
+        patch.setattr(overlap, "_MANY", few)
         results = make_lake(columns).search(asked, k, method="exact-equi")
     assert [hit.column_id for hit in results] == truth.ranked[:k]
     assert [hit.rank for hit in results] == list(range(1, len(results) + 1))

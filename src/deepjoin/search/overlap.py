@@ -20,6 +20,8 @@ Columns = npt.NDArray[np.int32]
 
 #: Below this many postings, sorting them all is faster than being clever.
 _SCAN = 1 << 16
+#: From this many candidates on, those that cannot be among the best are dropped first.
+_MANY = 1 << 11
 #: Below this many, plain Python is faster than a dozen array calls.
 _FEW = 1 << 9
 
@@ -58,17 +60,18 @@ class Overlap:
         """
         rare = int(np.searchsorted(np.cumsum(self._frequency), _SCAN))
         left = len(self._lists) - rare
-        if left <= 0:
-            return self._count(self._lists)
-        seen = self._count(self._lists[:rare])
-        counted = seen.overlaps
-        if second_class is not None:
-            counted = counted[second_class[seen.columns] == 0]
-        if len(counted) < k or np.partition(counted, -k)[-k] <= left:
-            return self._count(self._lists)
-        possible = seen.where(seen.overlaps + left >= np.partition(counted, -k)[-k])
-        more = weigh(self._lists[rare:], np.ones(left, np.int64), possible.columns)
-        return Candidates(possible.columns, possible.overlaps + more)
+        if left > 0:
+            seen = self._count(self._lists[:rare])
+            least = _least_of_best(seen, k, second_class)
+            if least > left:  # a column not seen yet has at most `left`
+                possible = seen.where(seen.overlaps + left >= least)
+                more = weigh(self._lists[rare:], np.ones(left, np.int64), possible.columns)
+                return Candidates(possible.columns, possible.overlaps + more)
+        found = self._count(self._lists)
+        if len(found.columns) <= _MANY:
+            return found
+        least = _least_of_best(found, k, second_class)
+        return found.where(found.overlaps >= least)
 
     def rarity(self, columns: Columns) -> Int:
         """Sum the inverse document frequency of what each of these columns shares.
@@ -97,6 +100,20 @@ class Overlap:
         merged.sort()
         starts = np.flatnonzero(np.append(True, merged[1:] != merged[:-1]))
         return Candidates(merged[starts], np.diff(np.append(starts, len(merged))))
+
+
+def _least_of_best(
+    found: Candidates, k: int, second_class: npt.NDArray[np.uint8] | None
+) -> int:
+    """Return the overlap of the k-th best first-class candidate, 0 when there are fewer."""
+    overlaps = found.overlaps
+    if second_class is not None:
+        overlaps = overlaps[second_class[found.columns] == 0]
+    if len(overlaps) < k or k == 0:
+        return 0
+    # Overlaps are small numbers: counting them is faster than a partial sort.
+    from_the_top = np.cumsum(np.bincount(overlaps)[::-1])
+    return len(from_the_top) - 1 - int(np.searchsorted(from_the_top, k))
 
 
 def weigh(lists: Sequence[Columns], weights: Int, columns: Columns) -> Int:
