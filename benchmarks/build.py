@@ -8,13 +8,16 @@ time of an empty Python process is given beside them.
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 
+import deepjoin
 from common import (
     RUNS,
     Row,
@@ -22,42 +25,22 @@ from common import (
     folder_bytes,
     in_child,
     machine,
+    memory,
     process_seconds,
     say,
     show,
 )
-
-_BUILD = """
-import json, sys, time
-from common import memory
-import deepjoin
 from deepjoin.evaluation.run import SETTINGS
 from deepjoin.sources.corpus import is_corpus
-from pathlib import Path
-settings = SETTINGS if is_corpus(Path(sys.argv[1])) else deepjoin.Settings()
-started = time.perf_counter()
-lake = deepjoin.index(sys.argv[1], sys.argv[2], settings=settings, memory=int(sys.argv[3]))
-seconds = time.perf_counter() - started
-report = lake.report
-counts = {name: getattr(report, name) for name in ("tables", "columns", "values", "cells")}
-print(json.dumps(counts | {"build_s": seconds, "profile": settings.profile} | memory()))
-"""
-_OPEN = """
-import json, sys, time
-import deepjoin
-opens = deepjoin.open
-started = time.perf_counter()
-lake = opens(sys.argv[1])
-print(json.dumps({"open_ms": 1e3 * (time.perf_counter() - started)}))
-"""
+
 #: In a new virtual environment before anything is installed.
-_TOOLS = ("pip", "setuptools", "wheel", "_distutils_hack", "distutils-precedence.pth")
+_TOOLS = ("pip", "setuptools", "wheel", "pkg_resources", "_distutils_hack", "distutils")
 
 
-def build(corpus: Path, index: Path, memory: int) -> Row:
-    """Build an index and measure it."""
+def measure(corpus: Path, index: Path, memory_bytes: int) -> Row:
+    """Build an index in a process of its own and measure it."""
     shutil.rmtree(index, ignore_errors=True)
-    row = in_child(_BUILD, corpus, index, memory)
+    row = in_child("build.build", corpus, index, memory_bytes)
     size = folder_bytes(index)
     return row | {
         "columns_a_second": row["columns"] / row["build_s"],
@@ -67,6 +50,25 @@ def build(corpus: Path, index: Path, memory: int) -> Row:
         "bytes_a_cell": size / row["cells"],
         "corpus_mb": _corpus_bytes(corpus) / 1e6,
     }
+
+
+def build(corpus: str, index: str, memory_bytes: str) -> None:
+    """Build an index and print what it took; a corpus is compared as evaluations compare it."""
+    settings = SETTINGS if is_corpus(Path(corpus)) else deepjoin.Settings()
+    started = perf_counter()
+    lake = deepjoin.index(corpus, index, settings=settings, memory=int(memory_bytes))
+    seconds = perf_counter() - started
+    report = lake.report
+    counts = {name: getattr(report, name) for name in ("tables", "columns", "values", "cells")}
+    print(json.dumps(counts | {"build_s": seconds, "profile": settings.profile} | memory()))
+
+
+def opening(index: str) -> None:
+    """Open an index and print how long that took, imports not counted."""
+    opener = deepjoin.open
+    started = perf_counter()
+    opener(index)
+    print(json.dumps({"open_ms": 1e3 * (perf_counter() - started)}))
 
 
 def _corpus_bytes(corpus: Path) -> int:
@@ -83,7 +85,7 @@ def start(index: Path) -> Row:
         "import_ms": 1e3 * process_seconds([python, "-c", "import deepjoin"]),
         "help_ms": 1e3 * process_seconds([python, "-m", "deepjoin", "--help"]),
         "info_ms": 1e3 * process_seconds([python, "-m", "deepjoin", "info", str(index)]),
-        "open_ms": median(in_child(_OPEN, index)["open_ms"] for _ in range(RUNS)),
+        "open_ms": median(in_child("build.opening", index)["open_ms"] for _ in range(RUNS)),
     }
 
 
@@ -129,7 +131,7 @@ def main() -> None:
     rows = []
     for number in range(given.repeats):
         say(f"build {number + 1} of {given.repeats}")
-        rows.append(build(corpus, index, given.memory))
+        rows.append(measure(corpus, index, given.memory))
         emit("build", what="one build", **rows[-1])
     middle = sorted(rows, key=lambda row: row["build_s"])[len(rows) // 2]
     started = start(index)

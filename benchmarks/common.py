@@ -16,8 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from deepjoin import Column
+from deepjoin.sources.corpus import CorpusSource
+
 Row = dict[str, Any]
+QuerySets = dict[str, list[Column]]
+#: Processes timed for a median, and hits asked for.
 RUNS = 7
+K = 10
+_SETS = ("queries", "queries-1000")
 _STATUS = Path("/proc/self/status")
 _MEMORY = {"peak_mb": "VmHWM", "resident_mb": "VmRSS", "anonymous_mb": "RssAnon"}
 
@@ -104,13 +111,15 @@ def memory() -> Row:
     return {ours: int(lines[theirs].split()[0]) * 1024 / 1e6 for ours, theirs in _MEMORY.items()}
 
 
-def in_child(code: str, *arguments: object) -> Row:
-    """Run Python code in a fresh process, and read the JSON it prints last."""
+def in_child(function: str, *arguments: object) -> Row:
+    """Call ``module.function`` in a fresh process, with texts, and read the JSON it prints last."""
+    module, _, name = function.partition(".")
+    code = f"import sys, {module}; {module}.{name}(*sys.argv[1:])"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment)
     if done.returncode:
-        sys.exit(f"A child process failed with status {done.returncode}; its error is above.")
+        sys.exit(f"{function} failed with status {done.returncode}; its error is above.")
     row: Row = json.loads(done.stdout.splitlines()[-1])
     return row
 
@@ -129,3 +138,9 @@ def _process_seconds(command: Sequence[str]) -> float:
 def folder_bytes(folder: Path) -> int:
     """Add up the sizes of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def query_sets(corpus: CorpusSource, limit: int | None = None) -> QuerySets:
+    """Read the queries of a corpus, by the file they are in."""
+    there = [name for name in _SETS if (corpus.folder / f"{name}.parquet").exists()]
+    return {name: list(corpus.columns(f"{name}.parquet"))[:limit] for name in there}

@@ -12,11 +12,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from common import Row, memory, percentiles, say
+from common import Row, memory, percentiles, query_sets, say
 from deepjoin import Column
 from deepjoin.distinct import distinct_cells
 from deepjoin.sources.corpus import CorpusSource
-from equi_search import query_sets
 from frequencies import distinct_in_columns
 
 Connection = duckdb.DuckDBPyConnection

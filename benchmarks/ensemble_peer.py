@@ -8,12 +8,11 @@ from time import perf_counter
 import numpy as np
 from datasketch import MinHash, MinHashLSHEnsemble
 
-from common import Row, memory, percentiles, say
+from common import K, Row, memory, percentiles, query_sets, say
 from deepjoin import Column
 from deepjoin.distinct import distinct_cells
 from deepjoin.evaluation.truth import brute_force
 from deepjoin.sources.corpus import CorpusSource
-from equi_search import K, query_sets
 
 _PERMUTATIONS = 128
 _PARTITIONS = 16
@@ -51,7 +50,8 @@ def _values(column: Column) -> Values:
 
 def _sketches(sets: list[Values]) -> list[MinHash]:
     encoded = ([value.encode() for value in sorted(values)] for values in sets)
-    return MinHash.bulk(encoded, num_perm=_PERMUTATIONS)
+    sketches: list[MinHash] = MinHash.bulk(encoded, num_perm=_PERMUTATIONS)
+    return sketches
 
 
 def main(subset: str, queries_of: str, threshold: str, queries: str) -> None:

@@ -15,6 +15,7 @@ from deepjoin.sources.corpus import CorpusSource
 from deepjoin.values.hashing import hash_array
 
 Int = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.generic]
 
 #: Lower ends of the buckets: columns a value is in, and the same as a share of all columns.
 ABSOLUTE = (1, 2, 3, 4, 10, 32, 100, 316, 1000, 10_000)
@@ -86,7 +87,7 @@ def histogram(measured: Measured) -> list[Row]:
     ]
 
 
-def _buckets(kind: str, keys: npt.NDArray, edges: npt.NDArray, cells: Int) -> list[Row]:
+def _buckets(kind: str, keys: Numbers, edges: Numbers, cells: Int) -> list[Row]:
     which = np.searchsorted(edges, keys, side="right") - 1
     values = np.bincount(which, minlength=len(edges)) / len(keys)
     held = np.bincount(which, cells, len(edges)) / cells.sum()

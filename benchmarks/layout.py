@@ -19,6 +19,7 @@ from frequencies import Measured, scaled
 
 Int = npt.NDArray[np.int64]
 Short = npt.NDArray[np.int32]
+Real = npt.NDArray[np.float64]
 
 FAMILY = 16
 _FAMILIES_MIXED = 64
@@ -89,7 +90,7 @@ def _placed(
             yield _places(here, mass, random), value
 
 
-def _appetites(sizes: Int, random: np.random.Generator) -> tuple[npt.NDArray, npt.NDArray]:
+def _appetites(sizes: Int, random: np.random.Generator) -> tuple[Real, Real]:
     """Sum up, along the line taken twice, how much columns take of either kind of value."""
     families = len(sizes) // FAMILY + 1
     many = random.random(families) ** 5
@@ -99,7 +100,7 @@ def _appetites(sizes: Int, random: np.random.Generator) -> tuple[npt.NDArray, np
     return by_many, by_few
 
 
-def _places(frequencies: Int, mass: npt.NDArray, random: np.random.Generator) -> Short:
+def _places(frequencies: Int, mass: Real, random: np.random.Generator) -> Short:
     """Give each value a stretch of the line, and one column in each equal part of it."""
     columns = (len(mass) - 1) // 2
     reach = np.int64(2) ** np.ceil(np.log2(frequencies)).astype(np.int64)
@@ -113,4 +114,4 @@ def _places(frequencies: Int, mass: npt.NDArray, random: np.random.Generator) ->
     first, after = home + turn * reach // parts, home + (turn + 1) * reach // parts
     point = mass[first] + random.random(len(first)) * (mass[after] - mass[first])
     place = np.clip(np.searchsorted(mass, point, "right") - 1, first, after - 1)
-    return (place % columns).astype(np.int32)
+    return np.asarray(place % columns, np.int32)

@@ -8,11 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import deepjoin
-from common import Row, emit, in_child, say, show, versions
+from common import K, QuerySets, Row, emit, in_child, say, show, versions
 from deepjoin.sources.corpus import SCHEMA, CorpusSource
-from equi_search import K, QuerySets, built, measure_search
-
-_CHILD = "import sys, {0}; {0}.main(*sys.argv[1:])"
+from equi_search import built, search_in_child
 
 
 def run(
@@ -23,8 +21,8 @@ def run(
     few = {name: queries[:limit] for name, queries in sets.items()}
     if limit is not None:
         say("ours on the queries of the peers")
-        ours = measure_search(index, few, given.passes)
-    rows = [*_duckdb(corpus, index, few, ours, given), *_ensemble(corpus, few, given)]
+        ours = search_in_child(index, corpus.folder, limit, given.passes)
+    rows = [*_duckdb(corpus, index, few, ours, given), *_ensemble(corpus, given)]
     keys = ("peer", "set", "p50_ms", "p99_ms", "times_ours")
     show([keys, *([row[key] for key in keys] for row in rows)])
 
@@ -33,8 +31,7 @@ def _duckdb(
     corpus: CorpusSource, index: Path, sets: QuerySets, ours: list[Row], given: argparse.Namespace
 ) -> list[Row]:
     database = given.workdir / f"{corpus.folder.name}.duckdb"
-    code = _CHILD.format("duckdb_peer")
-    found = in_child(code, corpus.folder, database, given.peer_queries or 0)
+    found = in_child("duckdb_peer.main", corpus.folder, database, given.peer_queries or 0)
     lake = deepjoin.open(index)
     right = {name: [_overlaps(lake, query) for query in sets[name]] for name in sets}
     rows = []
@@ -49,14 +46,14 @@ def _overlaps(lake: deepjoin.Lake, query: deepjoin.Column) -> list[int]:
     return [hit.equi.matched for hit in lake.search(query, K, method="exact-equi", join="equi")]
 
 
-def _ensemble(corpus: CorpusSource, sets: QuerySets, given: argparse.Namespace) -> list[Row]:
+def _ensemble(corpus: CorpusSource, given: argparse.Namespace) -> list[Row]:
     subset = _first_columns(corpus, given.workdir, given.peer_columns)
     index = built(subset, given.workdir / f"{subset.name}.index")
     say(f"ours on {given.peer_columns:,} columns")
-    ours = measure_search(index, sets, given.passes)
+    ours = search_in_child(index, corpus.folder, given.peer_queries, given.passes)
     say("datasketch's LSH Ensemble: indexing")
     arguments = (subset, corpus.folder, given.threshold, given.peer_queries or 0)
-    found = in_child(_CHILD.format("ensemble_peer"), *arguments)
+    found = in_child("ensemble_peer.main", *arguments)
     named = {"peer": "datasketch LSH Ensemble"} | versions("datasketch", "scipy")
     return [_peer(named | row, ours) for row in found["rows"]]
 

@@ -18,6 +18,7 @@ from statistics import median
 from time import perf_counter
 
 import duckdb
+import pyarrow as pa
 
 import deepjoin
 from common import Row, emit, machine, say, show
@@ -28,7 +29,7 @@ from deepjoin.sources.formats import format_of
 _STRICT = "SELECT * FROM read_csv($path, all_varchar=true)"
 _LENIENT = (
     "SELECT * FROM read_csv($path, all_varchar=true, ignore_errors=true, null_padding=true, "
-    "strict_mode=false)"
+    "strict_mode=false, parallel=false)"
 )
 
 _REASON = re.compile(r"\s*\n+(?:Possible|\s+file = )")
@@ -92,7 +93,8 @@ def _shape(
 ) -> tuple[int, int]:
     """Fetch everything; a relation would spare DuckDB a copy, but it sniffs every file twice."""
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        return connection.execute(query, path).to_arrow_table().shape
+        table: pa.Table = connection.execute(query, path).to_arrow_table()
+    return table.num_rows, table.num_columns
 
 
 def _read_leniently(

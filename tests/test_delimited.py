@@ -340,10 +340,6 @@ def test_duckdb_reads_the_same(tmp_path: Path, content: str, name: str) -> None:
     assert (found.columns, found.fetchall()) == (names, rows)
 
 
-def test_duckdb_globs_are_not_paths(tmp_path: Path) -> None:
-    assert duckdb_scan(written(tmp_path, "a,b\n1,2\n", "t[1].csv")) is None
-
-
 def mutated(content: bytes, seed: int) -> bytes:
     """Change, drop, repeat or insert some bytes, the dangerous ones more often."""
     dice = random.Random(seed)

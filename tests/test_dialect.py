@@ -12,7 +12,7 @@ import pytest
 from deepjoin.errors import UnreadableTable
 from deepjoin.sources.dialect import Dialect, sniff
 from deepjoin.sources.encoding import encoding_of
-from deepjoin.sources.header import first_row, is_header, unique_names, widened
+from deepjoin.sources.header import first_row, header_names, is_header, widened
 
 CYRILLIC = "имя,город\nИван,Москва\nОльга,Санкт-Петербург\nПётр,Новосибирск\n"
 
@@ -107,10 +107,10 @@ def test_first_row_is_zero_without_rows_of_full_width() -> None:
 
 
 def test_names_never_collide() -> None:
-    assert unique_names(["x", "x", "x_2", "", "column_4"]) == (
+    assert header_names(["x", "x", "x_2", "", "column_4"]) == (
         *("x", "x_3", "x_2", "column_4_2", "column_4"),
     )
-    names = unique_names(["same"] * 5000 + [""] * 5000)
+    names = header_names(["same"] * 5000 + [""] * 5000)
     assert len(set(names)) == 10_000
     assert widened(("column_3", "a"), 4) == ("column_3", "a", "column_3_2", "column_4")
 

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,10 +20,11 @@ from hypothesis import strategies as st
 from deepjoin.columns import Reading
 from deepjoin.errors import UnreadableTable
 from deepjoin.settings import Settings
-from deepjoin.sources import jsonlines, open_source
+from deepjoin.sources import jsonlines, open_source, parquet
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.formats import read_file
 from deepjoin.sources.jsonlines import read_jsonlines
+from deepjoin.sources.scan import duckdb_scan
 
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]
@@ -39,6 +41,11 @@ def rows(reading: Reading) -> list[dict[str, object]]:
     return [row for batch in reading for row in batch.to_pylist()]
 
 
+def gzipped(data: bytes) -> bytes:
+    # Without the time of day, so that every worker of a test run sees the same parameters.
+    return gzip.compress(data, mtime=0)
+
+
 def zstd(data: bytes) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:
@@ -50,17 +57,17 @@ def zstd(data: bytes) -> bytes:
     ("name", "content"),
     [
         ("t.csv", CSV.encode()),
-        ("t.csv.gz", gzip.compress(CSV.encode())),
-        ("t.csv", gzip.compress(CSV.encode())),
+        ("t.csv.gz", gzipped(CSV.encode())),
+        ("t.csv", gzipped(CSV.encode())),
         ("t.jsonl", LINES.encode()),
-        ("t.ndjson.gz", gzip.compress(LINES.encode())),
+        ("t.ndjson.gz", gzipped(LINES.encode())),
         ("t.jsonl.zst", zstd(LINES.encode())),
         ("t.jsonl.bz2", bz2.compress(LINES.encode())),
-        ("t.jsonl", gzip.compress(LINES.encode())),
+        ("t.jsonl", gzipped(LINES.encode())),
         ("t.json", LINES.encode()),
         ("t.json", json.dumps(ROWS).encode()),
         ("t.json", json.dumps(ROWS, indent=2).encode()),
-        ("t.json.gz", gzip.compress(json.dumps(ROWS).encode())),
+        ("t.json.gz", gzipped(json.dumps(ROWS).encode())),
         ("t.jsonl", LINES.encode("utf-16")),
         ("t.jsonl", b"\xef\xbb\xbf\r\n" + LINES.replace("\n", "\r\n").encode()),
     ],
@@ -244,7 +251,7 @@ def test_keys_that_are_data_are_bounded(tmp_path: Path, monkeypatch: pytest.Monk
         (b"\n\n  \n", "t.jsonl is empty: it holds no rows"),
         (b"[]", "t.jsonl is empty: it holds no rows"),
         (b'[{"a": 1}, {"a": ', "t.jsonl breaks off: its JSON array is damaged"),
-        (gzip.compress(LINES.encode() * 99)[:-9], "t.jsonl cannot be read: "),
+        (gzipped(LINES.encode() * 99)[:-9], "t.jsonl cannot be read: "),
         (bz2.compress(LINES.encode() * 99)[:-9], "t.jsonl cannot be read: "),
         (zstd(LINES.encode() * 99)[:-9], "t.jsonl cannot be read: "),
         (b"\x1f\x8b" + b"junk" * 9, "t.jsonl cannot be read: "),
@@ -304,3 +311,88 @@ def test_json_array_and_lines_agree(
     finally:
         jsonlines._PEEK, jsonlines._CHUNK = sizes
     assert lines == array == values
+
+
+def latin_text(*cells: bytes) -> pa.Array:
+    """Make a column of text whose bytes are not all UTF-8, as careless writers do."""
+    return pa.Array.from_buffers(pa.string(), len(cells), pa.array(cells).buffers())
+
+
+def test_parquet_text_that_is_not_utf8_is_mended(tmp_path: Path) -> None:
+    cells = latin_text(b"K\xf6ln", b"Rome")
+    json_cells = pa.ExtensionArray.from_storage(pa.json_(), cells)
+    columns = {"a": cells, "b": cells.dictionary_encode(), "c": json_cells, "n": [1, 2]}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    reading = read_file(tmp_path / "t.parquet", "parquet")
+    (batch,) = reading
+    assert [column[0].as_py() for column in batch.columns] == [*["K�ln"] * 3, 1]
+    assert batch.column("a").to_pylist() == ["K�ln", "Rome"]
+    assert reading.notes == ["Characters that are not valid text were replaced by �."]
+    assert duckdb_scan(tmp_path / "t.parquet") is None
+
+
+def test_parquet_batches_are_bounded_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_BYTES", 10_000)
+    cells = [f"{number}" * 500 for number in range(100, 200)]
+    pq.write_table(pa.table({"c": cells}), tmp_path / "t.parquet")
+    batches = list(read_file(tmp_path / "t.parquet", "parquet"))
+    assert [cell for batch in batches for cell in batch["c"].to_pylist()] == cells
+    assert max(batch.num_rows for batch in batches) <= 7
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a*", "a?", "a{1,2}"])
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_duckdb_is_not_offered_a_pattern(tmp_path: Path, name: str, ending: str) -> None:
+    path = tmp_path / (name + ending)
+    if ending == ".csv":
+        write(path)
+    else:
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    assert duckdb_scan(path) is None
+
+
+def test_duckdb_is_not_offered_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("~t.csv"))
+    assert duckdb_scan(Path("~t.csv")) is None
+
+
+@pytest.mark.parametrize("folder", ["region=eu", "city=Oslo", "it's"])
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_duckdb_sees_no_columns_in_a_path(tmp_path: Path, folder: str, ending: str) -> None:
+    path = write(tmp_path / folder / f"t{ending}")
+    if ending == ".parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    found = duckdb.sql(f"SELECT * FROM {duckdb_scan(path)}")
+    assert found.to_arrow_table().to_pylist() == ROWS
+
+
+@pytest.mark.parametrize(
+    ("names", "cells"),
+    [
+        (["ID", "id"], pa.array([1])),
+        (["a", "a"], pa.array([1])),
+        (["", "b"], pa.array([1])),
+        (["a", "b"], pa.array([1], pa.duration("ms"))),
+        (["a", "b"], pa.array([[1]], pa.list_(pa.duration("ms")))),
+        (["a", "b"], pa.array([1], pa.decimal256(60, 2))),
+    ],
+)
+def test_duckdb_is_not_offered_parquet_it_reads_otherwise(
+    tmp_path: Path, names: list[str], cells: pa.Array
+) -> None:
+    pq.write_table(pa.Table.from_arrays([cells, cells], names=names), tmp_path / "t.parquet")
+    assert duckdb_scan(tmp_path / "t.parquet") is None
+
+
+def test_duckdb_is_not_offered_damaged_parquet(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", b"PAR1 and no more")
+    with pytest.raises(UnreadableTable, match="is not a readable Parquet file"):
+        duckdb_scan(path)
+    pq.write_table(pa.table({"c": [str(number) for number in range(5000)]}), path)
+    data = bytearray(path.read_bytes())
+    data[4:2000] = bytes(1996)
+    with pytest.raises(UnreadableTable, match="is not a readable Parquet file"):
+        duckdb_scan(write(path, bytes(data)))

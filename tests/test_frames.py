@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import sys
 import uuid
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.canonical import canonical
 from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.settings import Settings
 from deepjoin.sources import open_source
 from deepjoin.sources.cells import as_strings, cell_text, left_out, text_array, unique_names
+from deepjoin.sources.formats import read_file
 from deepjoin.sources.frames import as_column, frame_table
 
 pd = pytest.importorskip("pandas")
@@ -239,6 +241,7 @@ def test_what_is_no_column(query: object, text: str) -> None:
         (pa.array([1e-7, 1e20, 1e300]), ["0.0000001", "1" + "0" * 20, "1e+300"]),
         (pa.array([float("inf"), 1.5]), ["inf", "1.5"]),
         (pa.array([0.1, 3e10], pa.float32()), ["0.1", "30000000000"]),
+        (pa.array([3e10, None], pa.float32()), ["30000000000", None]),
         (pa.array([2.5, None], pa.float16()), ["2.5", None]),
         (pa.array([True, False, None]), ["true", "false", None]),
         (pa.array([decimal.Decimal("7.10"), None]), ["7.10", None]),
@@ -308,6 +311,26 @@ def test_floats_come_back(numbers: list[float]) -> None:
     assert [float(text) for text in strings.to_pylist()] == numbers
 
 
+@given(st.lists(st.floats() | st.sampled_from([1e16, 1e-5, 7.0, -0.0, 1e40, 1e-41]), min_size=1))
+def test_floats_are_the_same_cells_wherever_they_come_from(
+    tmp_path: Path, numbers: list[float]
+) -> None:
+    strings = as_strings(pa.array(numbers, pa.float64()))
+    assert strings is not None
+    assert as_column(numbers).cells == strings.to_pylist()
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps({"n": number}) + "\n" for number in numbers))
+    cells = [cell for batch in read_file(path, "jsonlines") for cell in batch["n"].to_pylist()]
+    assert cells == strings.to_pylist()
+
+
+@given(st.sampled_from([16, 32]), st.data())
+def test_short_floats_are_the_same_cells(width: Literal[16, 32], data: st.DataObject) -> None:
+    numbers = data.draw(st.lists(st.floats(width=width)))
+    array = np.array(numbers, f"float{width}")
+    assert as_column(list(array)).cells == as_column(array).cells
+
+
 @given(st.lists(st.integers(-(2**53) + 1, 2**53 - 1)))
 def test_whole_numbers_are_the_same_as_floats(numbers: list[int]) -> None:
     strings = as_strings(pa.array([float(number) for number in numbers], pa.float64()))
@@ -319,7 +342,24 @@ def test_whole_numbers_are_the_same_as_floats(numbers: list[int]) -> None:
 def test_moments_agree_with_python(moment: datetime.datetime) -> None:
     strings = as_strings(pa.array([moment], pa.timestamp("us")))
     assert strings is not None
-    assert canonical(strings[0].as_py()) == canonical(cell_text(moment) or "")
+    assert strings[0].as_py() == cell_text(moment)
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_moments_with_a_zone_agree_with_python(moment: datetime.datetime) -> None:
+    strings = as_strings(pa.array([moment], pa.timestamp("us", "UTC")))
+    assert strings is not None
+    assert strings[0].as_py() == cell_text(moment)
+
+
+def test_moments_that_have_no_utc_keep_their_offset() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    assert cell_text(datetime.datetime(1, 1, 1, tzinfo=zone)) == "0001-01-01 00:00:00+02:00"
+
+
+@given(st.timedeltas(datetime.timedelta(-(10**5)), datetime.timedelta(10**5)))
+def test_durations_agree_with_python(length: datetime.timedelta) -> None:
+    assert as_column(pa.array([length])).cells == as_column([length]).cells
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=())) | st.none()))

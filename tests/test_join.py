@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from deepjoin.canonical import canonical
 from deepjoin.join import JoinPlan, Side, plan_join
-from deepjoin.join.quote import identifier, literal
+from deepjoin.sources.quote import identifier, literal
 from tests.join_tables import Cell, Columns, both, table, text_batch
 
 UGLY: list[Cell] = [
@@ -292,6 +292,8 @@ DAY = datetime.date(2020, 1, 5)
         (pa.array([7, 8], pa.decimal256(50, 2)), ["7", "8"]),
         (pa.array(["x"], pa.large_string()), ["X"]),
         (pa.array([datetime.time(10, 30)]), ["10:30:00"]),
+        (pa.array([1, 1500], pa.duration("ms")), ["0.001", "1.5"]),
+        (pa.array([1, 90_000], pa.duration("s")), ["1", "90000"]),
     ],
 )  # fmt: skip
 def test_typed_keys_match_their_text(cells: pa.Array, texts: list[str]) -> None:

@@ -7,7 +7,9 @@ import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -107,6 +109,15 @@ def test_hostile_names(at: int, key: str) -> None:
 def test_names_that_had_to_be_mended_are_told() -> None:
     plan = both({"k": ["a"], "": ["x"]}, {"k": ["a"]})
     assert plan.warnings == ("Column '' of orders.csv is called 'column' in the result.",)
+
+
+@pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
+def test_pandas_code_overwrites_no_column(many: str) -> None:
+    left, right = {"k": ["a"], "_key": ["x"]}, {"k": ["a"], "_KEY": ["y"], "_key_2": ["z"]}
+    plan = both(left, right, many=many)
+    scope: dict[str, Any] = {"yours": pd.DataFrame(left), "theirs": pd.DataFrame(right)}
+    exec(plan.pandas_code, scope)
+    assert scope["joined"].to_dict("list") == plan.to_arrow().to_pydict()
 
 
 def test_repeated_names_are_kept_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +145,20 @@ def test_hidden_files_and_indexes_are_passed_over_in_silence(lake: Path) -> None
     expected = [*names(lake / "*.*"), *BELOW]
     assert [table.name for table in source.tables()] == expected
     assert source.skipped == []
+
+
+def test_a_folder_that_does_not_exist_yet_is_skipped(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = names(lake)
+    monkeypatch.setenv("HOME", str(lake))
+    monkeypatch.chdir(lake)
+    for given_as in (lake / "geo" / "index", "geo/index", "~/geo/index"):
+        source = open_source(lake, Settings(), skip_dirs=[given_as])
+        write(lake / "geo" / "index" / "values" / "x.csv")
+        assert [table.name for table in source.tables()] == expected
+        assert source.skipped == []
+        shutil.rmtree(lake / "geo" / "index")
 
 
 def test_unknown_endings_are_skipped_unless_named(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ def build(
             part = cells[start : start + piece]
             if part:
                 builder.add(number, start, pa.array(part, pa.string()))
-    profiles = builder.finish(folder / "index", len(columns), lambda p: np.ones(len(columns), bool))
+    everything = np.ones(len(columns), bool)
+    profiles, _ = builder.finish(folder / "index", len(columns), lambda p: everything)
     return ValueIndex(folder / "index"), profiles
 
 

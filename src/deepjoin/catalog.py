@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,9 @@ class TableEntry:
     rows: int = 0
     columns: tuple[ColumnEntry, ...] = ()
     sample: Sample = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    #: Size and modification time of its file when it was read.
+    stamp: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         """Give everything but the name, which is stored apart."""
@@ -58,7 +60,7 @@ class TableEntry:
         """Read what `to_json` gave."""
         fields: dict[str, Any] = json.loads(text)
         fields["columns"] = tuple(ColumnEntry(**c) for c in fields.get("columns", ()))
-        for key in ("sample", "notes"):
+        for key in ("sample", "notes", "stamp"):
             fields[key] = tuple(fields.get(key, ()))
         return cls(name, **fields)
 
@@ -100,13 +102,16 @@ class Catalog:
         """Return what is known of a table."""
         return TableEntry.from_json(self.table_names[number], self._entries[number])
 
-    def columns_and_sample(self, number: int) -> tuple[list[str], Sample]:
-        """Return the names of all columns of a table, indexed or not, and its first rows."""
-        fields = json.loads(self._entries[number])
-        names = [column["name"] for column in fields.get("columns", ())]
-        # A corpus says nothing of columns beyond those it holds.
-        names = names or [self.column_names[column] for column in self.columns_of(number)]
-        return names, tuple(fields.get("sample", ()))
+    def others_and_sample(self, column: int) -> tuple[tuple[str, ...], Sample]:
+        """Return the names of a table's other columns, indexed or not, and its first rows."""
+        table = int(self.column_tables[column])
+        fields = json.loads(self._entries[table])
+        if "columns" in fields:
+            own = self.column_names[column]
+            names = [one["name"] for one in fields["columns"] if one["name"] != own]
+        else:  # a corpus says nothing of columns beyond those it holds
+            names = [self.column_names[i] for i in self.columns_of(table) if i != column]
+        return tuple(names), tuple(fields.get("sample", ()))
 
     def tables(self) -> Iterable[TableEntry]:
         """Walk all tables in order."""
@@ -117,7 +122,8 @@ class Catalog:
         number = self.find_table(table)
         if number is None:
             raise unknown_name("table", table, "the index", self.table_names)
-        names = {self.column_names[i]: i for i in self.columns_of(number)}
+        # The first of several columns of one name, which only a corpus may have.
+        names = {self.column_names[i]: i for i in reversed(self.columns_of(number))}
         if column not in names:
             for one in self.table(number).columns:
                 if one.name == column:
@@ -156,10 +162,10 @@ class CatalogWriter:
         self._hashes.append(hash_array(names))
         self._entries.extend([table.to_json() for table in tables])
 
-    def add_columns(self, ids: pa.Array, names: pa.Array, tables: npt.ArrayLike) -> None:
+    def add_columns(self, ids: Iterable[str], names: Iterable[str], tables: npt.ArrayLike) -> None:
         """Write the next indexed columns: their ids, names, and the numbers of their tables."""
-        self._column_ids.append(ids)
-        self._column_names.append(names)
+        self._column_ids.extend(ids)
+        self._column_names.extend(names)
         self._column_tables.append(np.asarray(tables, np.int32))
 
     def finish(self, profiles: ColumnProfiles, kept: npt.NDArray[np.bool_]) -> None:

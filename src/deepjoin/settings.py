@@ -1,4 +1,4 @@
-"""Choices that change what is indexed; stored with the index so that a refresh repeats them."""
+"""Choices that change what is indexed; stored with the index, and repeated by the next build."""
 
 from __future__ import annotations
 

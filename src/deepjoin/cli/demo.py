@@ -8,7 +8,6 @@ from pathlib import Path
 from deepjoin.cli.opening import index_with_progress
 from deepjoin.demo import write_demo_lake
 from deepjoin.search.render import aligned, render_table
-from deepjoin.settings import Settings
 from deepjoin.sources.reading import file_table, read_columns
 
 
@@ -19,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"A lake of {len(demo.tables)} tables is in {demo.folder}, your orders in {demo.query}.")
 
     _step(f"deepjoin index {demo.folder}")
-    lake = index_with_progress(demo.folder, None, Settings())
+    lake = index_with_progress(demo.folder)
 
     _step(f"deepjoin search {demo.folder} {demo.query} -c {demo.query_column}")
     (column,) = read_columns(file_table(demo.query), demo.query_column)

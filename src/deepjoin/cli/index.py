@@ -16,24 +16,20 @@ from deepjoin.sources.reading import file_table, read_columns
 
 def run(options: argparse.Namespace) -> None:
     """Index the sources, or say what that would take."""
-    settings = Settings(
-        profile=options.profile,
-        min_distinct=options.min_distinct,
-        deny_columns=tuple(options.deny_column),
-        include=tuple(options.include),
-        exclude=tuple(options.exclude),
-    )
+    given = {
+        "profile": options.profile,
+        "min_distinct": options.min_distinct,
+        "deny_columns": options.deny_column and tuple(options.deny_column),
+        "include": options.include and tuple(options.include),
+        "exclude": options.exclude and tuple(options.exclude),
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
     source = options.source if len(options.source) > 1 else options.source[0]
     if options.dry_run:
-        _dry_run(source, settings, options.format)
+        _dry_run(source, Settings(**changes), options.format)
         return
-    lake = index_with_progress(
-        source,
-        options.out,
-        settings,
-        memory=options.memory,
-        titles=_titles(options.titles) if options.titles else None,
-    )
+    titles = _titles(options.titles) if options.titles else None
+    lake = index_with_progress(source, options.out, options.memory, titles, **changes)
     if options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))
     else:

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from deepjoin.cli.texts import printable
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import Lake, index, open_lake
 from deepjoin.lake.build import Progress, Titles
 from deepjoin.lake.indexing import DEFAULT, MEMORY
 from deepjoin.lake.storage import MANIFEST, is_index
-from deepjoin.settings import Settings
 
 
 def open_or_index(path: str) -> Lake:
@@ -38,7 +38,7 @@ def open_or_index(path: str) -> Lake:
             f"'{path}' is a file, not an index. The index comes first: deepjoin search INDEX FILE"
         )
     say(f"No index in {path} yet: indexing it.")
-    return index_with_progress(folder, None, Settings())
+    return index_with_progress(folder)
 
 
 def _is_index_of(index: Path, folder: Path) -> bool:
@@ -48,7 +48,10 @@ def _is_index_of(index: Path, folder: Path) -> bool:
     if index == folder / DEFAULT or not (index / MANIFEST).exists():
         return (index / MANIFEST).exists()
     # A folder that cannot be written to has its index in the working directory.
-    root = Lake(index).origin.root
+    try:
+        root = Lake(index).origin.root
+    except IndexUnusable:
+        return False
     return root is not None and root.resolve() == folder.resolve()
 
 
@@ -61,17 +64,14 @@ def _folders(parent: Path) -> list[str]:
 
 def index_with_progress(
     source: object,
-    out: str | None,
-    settings: Settings,
-    *,
+    out: str | None = None,
     memory: int = MEMORY,
     titles: Titles | None = None,
+    **options: Any,
 ) -> Lake:
     """Index a source, a progress bar on stderr when a person is watching."""
     with progress_bar() as progress:
-        lake = index(
-            source, out, settings=settings, titles=titles, memory=memory, progress=progress
-        )
+        lake = index(source, out, titles=titles, memory=memory, progress=progress, **options)
     report = lake.report
     if not report.tables:
         say(f"No tables found in {source}: nothing to search or join yet.")

@@ -82,35 +82,29 @@ def _index(commands: Commands) -> None:
         "examples:\n"
         "  deepjoin index data/\n"
         "  deepjoin index 'data/**/*.csv' -o my.index --exclude 'tmp/*'\n"
-        "  deepjoin index data/ --dry-run        how many files, how long, how much disk",
+        "  deepjoin index data/ --dry-run        how many files, how long, how much disk\n\n"
+        "Indexing again repeats the options of the first time, except those given anew.",
     )
     parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder, file or 'glob'")
     parser.add_argument("-o", "--out", metavar="INDEX", help="default: SOURCE/.deepjoin")
     parser.add_argument(
         "--profile",
         choices=("default", "basic"),
-        default="default",
         help="how cells compare: default (case, white space, Unicode forms, 7 = 7.0, ISO dates) "
         "or basic (case and outer white space only)",
     )
-    parser.add_argument(
-        "--include", metavar="GLOB", action="append", default=[], help="only these files"
-    )
-    parser.add_argument(
-        "--exclude", metavar="GLOB", action="append", default=[], help="not these files"
-    )
+    parser.add_argument("--include", metavar="GLOB", action="append", help="only these files")
+    parser.add_argument("--exclude", metavar="GLOB", action="append", help="not these files")
     parser.add_argument(
         "--deny-column",
         metavar="NAME",
         action="append",
-        default=[],
         help="never index it (pattern)",
     )
     parser.add_argument(
         "--min-distinct",
         metavar="N",
         type=whole(1),
-        default=5,
         help="leave out columns with fewer distinct values (default 5)",
     )
     parser.add_argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import sys
 import tempfile
 from dataclasses import replace
@@ -28,14 +29,14 @@ def query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
         )
     if options.query == "-":
         return _from_stdin(options.column)
-    if Path(options.query).is_file():
+    if os.path.isfile(options.query):
         return _from_file(lake, Path(options.query), options.column)
     if lake.catalog.find_table(options.query) is not None:
         return _from_lake(lake, options.query, options.column)
-    if Path(options.query).is_dir():
+    if os.path.isdir(options.query):
         raise DeepJoinError(f"'{options.query}' is a folder; name a file or a table of the lake.")
     parent = Path(options.query).parent
-    beside = [str(path) for path in parent.iterdir() if path.is_file()] if parent.is_dir() else []
+    beside = [str(p) for p in parent.iterdir() if p.is_file()] if os.path.isdir(parent) else []
     where = f"this directory or {lake.path}"
     raise unknown_name("file or table", options.query, where, [*sorted(beside), *lake.tables])
 
@@ -56,13 +57,10 @@ def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:
     found = [one for table in file_tables(path) for one in read_columns(table, column)]
     # A file that is itself part of the lake must not find itself.
     name = lake.origin.name_of(path)
-    return [replace(one, table=_lake_name(name, one.table or "")) for one in found]
-
-
-def _lake_name(name: str | None, table: str) -> str | None:
-    """Give a sheet of a workbook the name it has in the lake."""
-    file, sharp, sheet = table.rpartition("#")
-    return f"{name}#{sheet}" if name and sharp and name.endswith(file) else name
+    if name is None:
+        return [replace(one, table=None) for one in found]
+    # A sheet keeps what follows the name of its workbook.
+    return [replace(one, table=name + (one.table or "")[len(path.name) :]) for one in found]
 
 
 def _from_lake(lake: Lake, table: str, column: str | None) -> list[Column]:

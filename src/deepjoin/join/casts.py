@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.canonical import CellType, cell_types
-from deepjoin.join.quote import identifier
 from deepjoin.join.session import Session
 from deepjoin.join.side import SourceColumn
+from deepjoin.sources.quote import identifier
 
 #: In order of preference; blank cells pass. A double keeps 15 digits; longer text must survive
 #: the way there and back.

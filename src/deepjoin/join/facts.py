@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from deepjoin.join.session import Session
 from deepjoin.join.side import Source
+from deepjoin.joinability import cardinality_of
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,6 @@ class KeyCounts:
     pairs: int
     max_left: int
     max_right: int
-
-    @property
-    def cardinality(self) -> str:
-        """Whether a key has one row or several, on the left and on the right."""
-        if self.max_left > 1:
-            return "n:m" if self.max_right > 1 else "n:1"
-        return "1:n" if self.max_right > 1 else "1:1"
 
 
 def count_keys(session: Session, left_keys: str, right_keys: str) -> KeyCounts:
@@ -81,7 +75,7 @@ def join_facts(
         matched_keys=counts.matched_keys,
         matched_left_rows=counts.matched_left_rows,
         result_rows=matched + unmatched,
-        cardinality=counts.cardinality,
+        cardinality=cardinality_of(counts.max_left, counts.max_right),
         max_fan_out=counts.max_right,
         renamed=renamed,
     )

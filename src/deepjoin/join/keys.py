@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.canonical import canonical_array
-from deepjoin.join.quote import identifier
 from deepjoin.join.session import Session
 from deepjoin.join.side import Source
 from deepjoin.sources.cells import as_strings
+from deepjoin.sources.quote import identifier
 
 #: From simple to clumsy; ties go to the first.
 _EXPRESSIONS = (

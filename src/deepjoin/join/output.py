@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.join.quote import literal
 from deepjoin.join.session import Session, explained
 from deepjoin.join.sql import ReadSpelling
+from deepjoin.sources.quote import literal
 
 #: Endings of files that can be written, and how DuckDB writes them.
 ENDINGS = {

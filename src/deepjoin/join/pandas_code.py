@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepjoin.join.names import free_name
 from deepjoin.join.select import MAX_VALUES, aggregates
 from deepjoin.join.sql import JoinSql
 
@@ -26,15 +27,16 @@ def values(cells):
 """
 _MERGE = """\
 keys = theirs[{right_key}].map(key)
-matches = theirs{columns}.assign(_key=keys).dropna(subset="_key"){once}
-joined = yours.assign(_key=yours[{left_key}].map(key)).merge(matches, how="{how}", on="_key")
-joined = joined.drop(columns="_key"){counted}
+matches = theirs{columns}.assign({name}=keys).dropna(subset="{name}"){once}
+joined = yours.assign({name}=yours[{left_key}].map(key)).merge(matches, how="{how}", on="{name}")
+joined = joined.drop(columns="{name}"){counted}
 """
 
 
 def pandas_code(join: JoinSql, profile: str) -> str:
     """Write the join over the data frames `yours` and `theirs`."""
     left, right = join.left.source, join.right.source
+    name = _key_name(join)
     code = _KEY.format(left=repr(left.table), right=repr(right.table), profile=repr(profile))
     if join.many == "aggregate":
         code += _AGGREGATES
@@ -42,10 +44,18 @@ def pandas_code(join: JoinSql, profile: str) -> str:
         left_key=repr(left.key.original),
         right_key=repr(right.key.original),
         how=join.how,
+        name=name,
         columns=_renamed(join),
-        once=_once(join),
+        once=_once(join, name),
         counted=_counted(join),
     )
+
+
+def _key_name(join: JoinSql) -> str:
+    """Name the column that the code adds so that no column of a table is overwritten."""
+    columns = (*join.left.source.columns, *join.right.source.columns)
+    outputs = {column.name.lower() for column in (*join.left_columns, *join.right_columns)}
+    return free_name("_key", outputs | {column.original.lower() for column in columns})
 
 
 def _renamed(join: JoinSql) -> str:
@@ -58,10 +68,10 @@ def _renamed(join: JoinSql) -> str:
     return f".rename(columns={changed!r})" if changed else ""
 
 
-def _once(join: JoinSql) -> str:
+def _once(join: JoinSql, name: str) -> str:
     """Bring the right table to one row a key, if that is asked for."""
     if join.many == "first":
-        return '.drop_duplicates("_key")'
+        return f'.drop_duplicates("{name}")'
     if join.many == "expand":
         return ""
     key = repr(join.right.source.key.original)
@@ -69,9 +79,9 @@ def _once(join: JoinSql) -> str:
     for each, output in zip(aggregates(join.right.source), join.right_columns[1:], strict=True):
         columns[output.name] = (repr(each.column.original), "mean" if each.is_mean else "values")
     listed = ",\n    ".join(
-        f"{name!r}: ({column}, {how})" for name, (column, how) in columns.items()
+        f"{output!r}: ({column}, {how})" for output, (column, how) in columns.items()
     )
-    return f'.groupby("_key").agg(**{{\n    {listed},\n}})'
+    return f'.groupby("{name}").agg(**{{\n    {listed},\n}})'
 
 
 def _counted(join: JoinSql) -> str:

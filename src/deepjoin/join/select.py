@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from deepjoin.join.names import joined_names
-from deepjoin.join.quote import identifier
 from deepjoin.join.side import Source, SourceColumn
+from deepjoin.sources.quote import identifier
 
 #: What to do with several matching rows, and the table of the query that has done it.
 MATCHES = {"expand": "theirs", "first": "first_match", "aggregate": "per_key"}

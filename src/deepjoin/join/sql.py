@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from deepjoin.join.keys import KeySql, cell_text
 from deepjoin.join.names import free_name
-from deepjoin.join.quote import identifier, literal
 from deepjoin.join.select import MATCHES, OutputColumn, aggregates
 from deepjoin.join.side import Source
+from deepjoin.sources.quote import identifier, literal
 
 #: How to treat left rows without a match.
 HOWS = {"left": "LEFT JOIN", "inner": "JOIN"}

@@ -16,9 +16,10 @@ from deepjoin.columns import Table
 from deepjoin.errors import UnreadableTable, unknown_name
 from deepjoin.join.casts import learn_casts
 from deepjoin.join.names import free_name
-from deepjoin.join.quote import identifier
 from deepjoin.join.session import Session
 from deepjoin.join.side import Side, Source, SourceColumn
+from deepjoin.sources.cells import seconds
+from deepjoin.sources.quote import identifier
 
 #: Small batches are gathered to this size, so that each is not a statement of its own.
 _CHUNK_BYTES = 32 << 20
@@ -152,10 +153,12 @@ class _StoredColumns:
 
 
 def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turn the few Arrow types that DuckDB does not store into those that it does."""
+    """Turn the few Arrow types that DuckDB does not store, or compares otherwise, into others."""
     kind = column.type
     if pa.types.is_null(kind) or pa.types.is_decimal256(kind):
         return column.cast(pa.string())
     if pa.types.is_dictionary(kind):
         return column.cast(kind.value_type)
+    if pa.types.is_duration(kind):
+        return seconds(column)
     return column.cast(pa.float32()) if pa.types.is_float16(kind) else column

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from deepjoin._version import __version__
-from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.build import Progress, Titles, build_segment
 from deepjoin.lake.lake import Lake
-from deepjoin.lake.origin import FRAMES, describe
+from deepjoin.lake.origin import describe
 from deepjoin.lake.storage import MANIFEST, commit, is_index, may_write, read_manifest, writing
 from deepjoin.settings import Settings
 from deepjoin.sources import TableSource, open_source
@@ -22,7 +20,7 @@ from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
 
 DEFAULT = ".deepjoin"
-#: Distinct cells held in memory before they go to disk; a build needs about three times this.
+#: Bytes of distinct cells held in memory before they go to disk; a build takes 1 to 2 GB beside.
 MEMORY = 1 << 30
 
 
@@ -30,11 +28,11 @@ def index(
     source: object,
     out: str | os.PathLike[str] | None = None,
     *,
-    profile: str = "default",
     settings: Settings | None = None,
     titles: Titles | None = None,
     memory: int = MEMORY,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Lake:
     """Index tables and open the lake.
 
@@ -46,20 +44,23 @@ def index(
     out
         Where the index goes: ``.deepjoin`` inside the source folder unless told otherwise,
         or in the working directory when there is no folder to write to.
-    profile
-        How cells are compared: "default", or "basic" for strip and lower-case only.
     settings
-        Everything else that decides what is indexed; overrides ``profile``.
+        What is indexed and how cells compare; unless given, those of the index that is
+        there already, or the defaults.
     titles
         For names of tables, the (title, context) to use instead of file and folder names.
     memory
         Bytes of distinct cells to hold before they go to disk.
     progress
         Called after each table with (done, of how many, name).
+    **options
+        Single fields of `Settings`, such as ``profile="basic"`` or ``min_distinct=2``.
     """
-    chosen = settings or Settings(profile=profile)
+    folder = Path(out) if out is not None else default_folder(open_source(source, Settings()))
+    chosen = _chosen(folder, settings, options)
     opened = open_source(source, chosen)
-    folder = Path(out) if out is not None else default_folder(opened)
+    if isinstance(opened, FileSource):
+        opened.skip_dirs |= {folder.resolve()}
     _refuse_foreign(folder)
     if out is None:
         _refuse_other_source(folder, describe(opened, folder))
@@ -71,11 +72,24 @@ def index(
                 progress or (lambda done, of, name: None),
                 titles,
             )
-            _keep_frames(opened, built)
             commit(folder, built, __version__, chosen, describe(opened, folder))
     except OSError as error:
         raise _disk_error(folder, error) from None
     return Lake(folder)
+
+
+def _chosen(folder: Path, settings: Settings | None, options: dict[str, Any]) -> Settings:
+    """Change what is asked to be changed; the rest stays as it was indexed before."""
+    unknown = options.keys() - {field.name for field in fields(Settings)}
+    if unknown:
+        names = [field.name for field in fields(Settings)]
+        raise unknown_name("option", unknown.pop(), "deepjoin.index", names)
+    if settings is None:
+        try:
+            settings = read_manifest(folder).settings
+        except IndexUnusable:
+            settings = Settings()
+    return replace(settings, **options)
 
 
 def open_lake(path: str | os.PathLike[str]) -> Lake:
@@ -120,20 +134,6 @@ def _refuse_other_source(folder: Path, source: dict[str, Any]) -> None:
         raise DeepJoinError(
             f"{folder} is the index of other tables ({of}). Say where this one goes with -o."
         )
-
-
-def _keep_frames(source: TableSource | CorpusSource, built: Path) -> None:
-    """Store tables that live in memory only, so that hits can be joined after a restart."""
-    if isinstance(source, FileSource | CorpusSource):
-        return
-    (built / FRAMES).mkdir()
-    for number, table in enumerate(source.tables()):
-        batches = list(table.open())
-        whole = pa.concat_tables(
-            [pa.Table.from_batches([batch]) for batch in batches] or [pa.table({})],
-            promote_options="default",
-        )
-        pq.write_table(whole, built / FRAMES / f"{number}.parquet")
 
 
 def _disk_error(folder: Path, error: OSError) -> DeepJoinError:

@@ -11,10 +11,9 @@ import numpy as np
 from deepjoin.catalog import Catalog, TableEntry
 from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName, unknown_name
-from deepjoin.lake.grouping import by_table
 from deepjoin.lake.origin import Origin
 from deepjoin.lake.report import BuildReport
-from deepjoin.lake.storage import SEGMENTS, Manifest, damaged, read_manifest
+from deepjoin.lake.storage import MANIFEST, SEGMENTS, Manifest, damaged, read_manifest
 from deepjoin.search import method_named
 from deepjoin.search.exact_equi import SHOWN, ExactEqui
 from deepjoin.search.results import Hit, Results
@@ -42,12 +41,13 @@ Make one with: deepjoin index SOURCE -o no such folder
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         for attempt in range(_ATTEMPTS):
+            before = self._manifest_bytes()
             try:
                 self._open(read_manifest(self.path))
                 return
             except (OSError, ValueError, TypeError, KeyError, IndexUnusable) as error:
                 # A commit between reading the manifest and mapping the segment removes it.
-                if attempt + 1 < _ATTEMPTS and self._has_moved_on():
+                if attempt + 1 < _ATTEMPTS and self._manifest_bytes() != before:
                     continue
                 if isinstance(error, IndexUnusable):
                     raise
@@ -62,9 +62,11 @@ Make one with: deepjoin index SOURCE -o no such folder
         self.settings = manifest.settings
         self.origin = Origin(self.path, manifest.source, segment, self.settings)
 
-    def _has_moved_on(self) -> bool:
-        opened: Manifest | None = getattr(self, "_manifest", None)
-        return opened is not None and read_manifest(self.path) != opened
+    def _manifest_bytes(self) -> bytes:
+        try:
+            return (self.path / MANIFEST).read_bytes()
+        except OSError:
+            return b""
 
     def search(
         self,
@@ -105,16 +107,14 @@ Make one with: deepjoin index SOURCE -o no such folder
         exclude = exclude_table if exclude_table is not None else column.table
         if k is None:
             k = 10 if min_joinability is None else None
-        elif k < 0:
-            raise DeepJoinError(f"k is {k}; ask for at least 1 hit.")
+        least = min_joinability or 0.0
+        _check(k, least, group)
         if group is not None:
-            return by_table(searcher, column, k, exclude, min_joinability or 0.0, matches, group)
+            return searcher.search_tables(column, k, exclude, least, matches)
         if k is None:
-            return searcher.search_above(
-                column, min_joinability or 0.0, exclude_table=exclude, show=matches
-            )
+            return searcher.search_above(column, least, exclude_table=exclude, show=matches)
         return searcher.search(
-            column, k, exclude_table=exclude, min_joinability=min_joinability or 0.0, show=matches
+            column, k, exclude_table=exclude, min_joinability=least, show=matches
         )
 
     def _searcher(self, method: str, join: str) -> ExactEqui:
@@ -178,7 +178,10 @@ Make one with: deepjoin index SOURCE -o no such folder
         from deepjoin.join import plan_join
         from deepjoin.lake.sides import check_key, left_side, right_side
 
-        table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
+        if isinstance(hit, Hit):
+            table, column = hit.table, self.origin.key(hit.table, hit.column, hit.column_id)
+        else:
+            table, column = hit
         number = self._table_number(table)
         known = {one.name for one in self.catalog.table(number).columns}
         mine = left_side(left, on)
@@ -188,7 +191,11 @@ Make one with: deepjoin index SOURCE -o no such folder
         except UnknownName as error:
             hint = " It has changed since it was indexed: run deepjoin index again."
             raise UnknownName(f"{error}{hint if column in known else ''}") from None
-        return plan_join(mine, right, how=how, many=many, profile=self.settings.profile)
+        plan = plan_join(mine, right, how=how, many=many, profile=self.settings.profile)
+        if self.origin.has_changed(self.catalog.table(number)):
+            changed = f"{table} has changed since it was indexed: run deepjoin index again."
+            plan.warnings = (*plan.warnings, changed)
+        return plan
 
     def join(
         self,
@@ -233,3 +240,12 @@ Make one with: deepjoin index SOURCE -o no such folder
 
     def __repr__(self) -> str:
         return f"Lake('{self.path}', {len(self.tables)} tables, {self.values.columns} columns)"
+
+
+def _check(k: int | None, least: float, group: str | None) -> None:
+    if k is not None and k < 0:
+        raise DeepJoinError(f"k is {k}; ask for at least 1 hit.")
+    if not 0 <= least <= 1:
+        raise DeepJoinError(f"min_joinability is {least}; it is a share between 0 and 1.")
+    if group not in (None, "tables"):
+        raise unknown_name("grouping", str(group), "deepjoin", ["tables"])

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from xxhash import xxh3_64_hexdigest
+
+from deepjoin.catalog import TableEntry
 from deepjoin.columns import Table
 from deepjoin.errors import DeepJoinError
+from deepjoin.lake.build import FRAMES
 from deepjoin.settings import Settings
 from deepjoin.sources import TableSource
 from deepjoin.sources.corpus import CorpusSource
-from deepjoin.sources.files import FileSource
+from deepjoin.sources.files import FileSource, Root
 from deepjoin.sources.parquet import read_parquet
-
-#: Folder, inside the index, of the tables that came from memory.
-FRAMES = "frames"
+from deepjoin.sources.walk import is_glob
 
 
 def describe(source: TableSource | CorpusSource, index: Path) -> dict[str, Any]:
@@ -23,10 +25,16 @@ def describe(source: TableSource | CorpusSource, index: Path) -> dict[str, Any]:
     if isinstance(source, CorpusSource):
         return {"kind": "corpus", "root": _relative(source.folder, index)}
     if isinstance(source, FileSource):
-        given = [str(root.file or root.folder.joinpath(*root.patterns)) for root in source.roots]
-        paths = [Path(os.path.relpath(path, index.resolve())).as_posix() for path in given]
+        paths = [_given(root, index) for root in source.roots]
         return {"kind": "files", "root": _relative(source.root, index), "paths": paths}
-    return {"kind": "memory"}
+    names = "\n".join(table.name for table in source.tables())
+    return {"kind": "memory", "tables": xxh3_64_hexdigest(names.encode("utf-8", "replace"))}
+
+
+def _given(root: Root, index: Path) -> str:
+    """Write down one place the user named, a pattern or a file's own name unresolved."""
+    tail = (root.file.name,) if root.file else root.patterns
+    return PurePosixPath(_relative(root.folder, index), *tail).as_posix()
 
 
 def _relative(path: Path, index: Path) -> str:
@@ -54,9 +62,27 @@ class Origin:
             return CorpusSource(self._root()).table(name)
         return self._files().table(name)
 
+    def key(self, table: str, column: str, column_id: str) -> str:
+        """Return the name a hit's column has in its table when that is opened.
+
+        The columns of a corpus may be nameless, or of one name; then only the id tells.
+        """
+        if self._source["kind"] != "corpus":
+            return column
+        names = CorpusSource(self._root()).column_names(table)
+        return names.get(column_id, column)
+
     def path(self, name: str) -> Path | None:
         """Return the file that holds a table, if files are what the lake was made of."""
         return self._files().paths(name) if self._source["kind"] == "files" else None
+
+    def has_changed(self, entry: TableEntry) -> bool:
+        """Tell whether the file of a table is no longer the one that was indexed."""
+        path = self.path(entry.name)
+        if path is None or not entry.stamp:
+            return False
+        status = path.stat()
+        return (status.st_size, status.st_mtime_ns) != entry.stamp
 
     def name_of(self, path: Path) -> str | None:
         """Return the name a file would have as a table of this lake, or None."""
@@ -81,6 +107,10 @@ class Origin:
         return self.root
 
     def _files(self) -> FileSource:
-        self._root()
+        root = self._root()
         paths = [self._found(path) for path in self._source["paths"]]
-        return FileSource(paths, self._settings.include, self._settings.exclude)
+        # Of several places, those that are left still serve their tables, by the old names.
+        there = [path for path in paths if path.exists() or is_glob(str(path))]
+        source = FileSource(there or paths, self._settings.include, self._settings.exclude)
+        source.root = root
+        return source

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from deepjoin.sources import Skipped
+from deepjoin.values.profile import ColumnProfiles
 
 
 @dataclass
@@ -25,6 +29,10 @@ class BuildReport:
     skipped: list[Skipped] = field(default_factory=list)
     #: Tables that were mended while being read: (table, note).
     notes: list[tuple[str, str]] = field(default_factory=list)
+
+    def with_columns(self, profiles: ColumnProfiles, kept: npt.NDArray[np.bool_]) -> BuildReport:
+        """Add what the value index counted."""
+        return replace(self, columns=int(kept.sum()), cells=int(profiles.present[kept].sum()))
 
     def save(self, folder: Path) -> None:
         """Store the report beside what it reports on."""

@@ -77,6 +77,23 @@ def may_write(folder: Path) -> bool:
 
 def read_manifest(folder: Path) -> Manifest:
     """Read and check a manifest; anything but a whole index of ours is refused by name."""
+    fields = _fields(folder)
+    if isinstance(fields.get("format"), int) and fields["format"] > FORMAT:
+        raise IndexUnusable(
+            f"{folder} was written by deepjoin {fields.get('version')} in format "
+            f"{fields['format']}; this version reads up to format {FORMAT}. "
+            f"Upgrade with: pip install 'deepjoin>={fields.get('version')}'"
+        )
+    try:
+        manifest = _parsed(fields)
+    except (TypeError, KeyError, AttributeError, ValueError, DeepJoinError):
+        raise damaged(folder, f"{MANIFEST} is not what was written") from None
+    _check_sizes(folder, manifest)
+    return manifest
+
+
+def _fields(folder: Path) -> dict[str, Any]:
+    """Read a manifest as it is, if it is one of ours."""
     path = folder / MANIFEST
     try:
         fields = json.loads(path.read_text("utf-8"))
@@ -96,18 +113,7 @@ def read_manifest(folder: Path) -> Manifest:
             f"{path} belongs to another program. Make an index elsewhere: deepjoin index SOURCE -o "
             "INDEX"
         )
-    if isinstance(fields.get("format"), int) and fields["format"] > FORMAT:
-        raise IndexUnusable(
-            f"{folder} was written by deepjoin {fields.get('version')} in format "
-            f"{fields['format']}; this version reads up to format {FORMAT}. "
-            f"Upgrade with: pip install 'deepjoin>={fields.get('version')}'"
-        )
-    try:
-        manifest = _parsed(fields)
-    except (TypeError, KeyError, AttributeError, ValueError, DeepJoinError):
-        raise damaged(folder, f"{MANIFEST} is not what was written") from None
-    _check_sizes(folder, manifest)
-    return manifest
+    return fields
 
 
 def _parsed(fields: dict[str, Any]) -> Manifest:

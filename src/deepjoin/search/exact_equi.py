@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +58,28 @@ class ExactEqui:
         """Return every column whose joinability reaches the threshold, best first."""
         return self._search(query, None, exclude_table, threshold, show)
 
+    def search_tables(
+        self,
+        query: Column,
+        k: int | None,
+        exclude_table: str | None,
+        min_joinability: float,
+        show: int | None,
+    ) -> Results:
+        """Return the best column of each of the best k tables, the table's others beside it."""
+        values = QueryValues.of(distinct_cells(query.cells, self._profile), self._values)
+        columns = self._ranked(query, values, None, exclude_table, min_joinability)
+        tables: dict[int, list[int]] = {}
+        owners = self._catalog.column_tables[columns].tolist()
+        for column, table in zip(columns.tolist(), owners, strict=True):
+            if table in tables or k is None or len(tables) < k:
+                tables.setdefault(table, []).append(column)
+        chosen = np.array([c for of in tables.values() for c in of], np.int32)
+        hits = iter(self._hits(chosen, values, show))
+        grouped = [[next(hits) for _ in of] for of in tables.values()]
+        best = [replace(of[0], rank=n, also=tuple(of[1:])) for n, of in enumerate(grouped, 1)]
+        return Results(self._described(query, values), tuple(best))
+
     def _search(
         self, query: Column, k: int | None, exclude: str | None, threshold: float, show: int | None
     ) -> Results:
@@ -72,13 +96,16 @@ class ExactEqui:
             "verify": done - ranked,
             "total": done - started,
         }
-        described = {
+        return Results(self._described(query, values), hits, seconds)
+
+    @staticmethod
+    def _described(query: Column, values: QueryValues) -> dict[str, Any]:
+        return {
             "table": query.table,
             "column": query.name,
             "cells": len(query.cells),
             "size": len(values.distinct),
         }
-        return Results(described, hits, seconds)
 
     def _ranked(
         self,
@@ -150,11 +177,9 @@ class ExactEqui:
             matches=evidence.matches,
             unmatched=evidence.unmatched,
             found_by=(self.name,),
-            bring=partial(_brings, catalog, table, column),
+            bring=partial(_brings, catalog, column),
         )
 
 
-def _brings(catalog: Catalog, table: int, column: int) -> Brings:
-    every, sample = catalog.columns_and_sample(table)
-    name = catalog.column_names[column]
-    return Brings(tuple(other for other in every if other != name), sample)
+def _brings(catalog: Catalog, column: int) -> Brings:
+    return Brings(*catalog.others_and_sample(column))

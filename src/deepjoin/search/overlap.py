@@ -102,9 +102,7 @@ class Overlap:
         return Candidates(merged[starts], np.diff(np.append(starts, len(merged))))
 
 
-def _least_of_best(
-    found: Candidates, k: int, second_class: npt.NDArray[np.uint8] | None
-) -> int:
+def _least_of_best(found: Candidates, k: int, second_class: npt.NDArray[np.uint8] | None) -> int:
     """Return the overlap of the k-th best first-class candidate, 0 when there are fewer."""
     overlaps = found.overlaps
     if second_class is not None:

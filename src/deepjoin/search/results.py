@@ -148,25 +148,22 @@ class Results(Sequence[Hit]):
         return render_table(self)
 
 
-def flat_row(hit: Hit) -> dict[str, Any]:
-    """Flatten a hit to one level, as CSV and Arrow want it."""
-    row = hit.to_dict()
-    equi = row.pop("equi")
-    for name in ("semantic", "matches", "unmatched", "found_by", "brings", "also"):
-        row.pop(name, None)
-    return row | {name: equi[name] for name in ("reverse", "matched", "join_size", "multiset")}
-
-
-_TEXT = ("table", "column", "column_id", "type", "generic", "join", "cardinality")
-_REAL = ("score", "joinability", "reverse", "multiset")
-
-
 #: The fields of a flat row, in order.
 FLAT = (
     *("rank", "table", "column", "column_id", "type", "generic", "join", "score"),
     *("joinability", "query_size", "target_size", "cardinality"),
     *("reverse", "matched", "join_size", "multiset"),
 )
+
+
+def flat_row(hit: Hit) -> dict[str, Any]:
+    """Flatten a hit to one level, as CSV and Arrow want it."""
+    found = {name: getattr(hit, name, None) for name in FLAT} | hit.equi._asdict()
+    return found | {"generic": hit.generic or None}
+
+
+_TEXT = ("table", "column", "column_id", "type", "generic", "join", "cardinality")
+_REAL = ("score", "joinability", "reverse", "multiset")
 
 
 def _flat_schema() -> pa.Schema:

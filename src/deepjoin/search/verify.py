@@ -96,7 +96,8 @@ def _matched(query: QueryValues, index: ValueIndex, columns: Columns) -> tuple[I
         if stop - start <= _LARGE:
             small.append((i, start, stop))
             continue
-        at = np.searchsorted(index.cell_values[start:stop], wanted)
+        # Of the same type, or the whole column would be copied to be searched.
+        at = np.searchsorted(index.cell_values[start:stop], wanted.astype(np.uint32))
         here = index.cell_values[start + np.minimum(at, stop - start - 1)] == wanted
         hits.append(np.full(int(here.sum()), i))
         whos.append(query.known[here])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from deepjoin.sources.corpus import CorpusSource
 
 __all__ = ["Skipped", "TableSource", "open_source", "title_of"]
+
+Location = str | os.PathLike[str]
 
 ALLOWED = (
     "a folder, a file, a pattern such as 'data/**/*.csv' or a list of these; a pandas, polars "
@@ -48,8 +50,10 @@ class TableSource(Protocol):
         """Yield every table, unread."""
 
 
-def open_source(source: object, settings: Settings) -> TableSource | CorpusSource:
-    """Find out what kind of source came and open it.
+def open_source(
+    source: object, settings: Settings, skip_dirs: Iterable[Location] = ()
+) -> TableSource | CorpusSource:
+    """Find out what kind of source came and open it; ``skip_dirs`` are folders not to look in.
 
     >>> [table.name for table in open_source({"cities": {"id": [1, 2]}}, Settings()).tables()]
     ['cities']
@@ -57,25 +61,27 @@ def open_source(source: object, settings: Settings) -> TableSource | CorpusSourc
     from deepjoin.sources.frames import MemorySource, is_frame
 
     if isinstance(source, (str, os.PathLike)):
-        return _open_paths([source], settings)
+        return _open_paths([source], settings, skip_dirs)
     if isinstance(source, (Table, Column)):
         return MemorySource.of_items([source])
     if isinstance(source, Mapping) or is_frame(source):
         return MemorySource.of_frames(source)
     if isinstance(source, (list, tuple)):
-        return _open_list(source, settings)
+        return _open_list(source, settings, skip_dirs)
     if isinstance(source, TableSource):
         return source
     raise DeepJoinError(f"Cannot take tables from {_type_name(source)}. Allowed: {ALLOWED}.")
 
 
-def _open_list(items: Sequence[object], settings: Settings) -> TableSource | CorpusSource:
+def _open_list(
+    items: Sequence[object], settings: Settings, skip_dirs: Iterable[Location]
+) -> TableSource | CorpusSource:
     from deepjoin.sources.frames import MemorySource, is_frame
 
     paths = [item for item in items if isinstance(item, (str, os.PathLike))]
     given = [item for item in items if isinstance(item, (Table, Column))]
     if items and len(paths) == len(items):
-        return _open_paths(paths, settings)
+        return _open_paths(paths, settings, skip_dirs)
     if items and len(given) == len(items):
         return MemorySource.of_items(given)
     if any(is_frame(item) for item in items):
@@ -85,7 +91,7 @@ def _open_list(items: Sequence[object], settings: Settings) -> TableSource | Cor
 
 
 def _open_paths(
-    paths: Sequence[str | os.PathLike[str]], settings: Settings
+    paths: Sequence[Location], settings: Settings, skip_dirs: Iterable[Location]
 ) -> TableSource | CorpusSource:
     from deepjoin.sources.corpus import CorpusSource, is_corpus
     from deepjoin.sources.files import FileSource
@@ -101,7 +107,7 @@ def _open_paths(
         raise DeepJoinError(f"'{os.fspath(corpora[0])}' is a column corpus; give it on its own.")
     if corpora:
         return CorpusSource(corpora[0])
-    return FileSource(paths, settings.include, settings.exclude)
+    return FileSource(paths, settings.include, settings.exclude, skip_dirs)
 
 
 def _type_name(value: object) -> str:

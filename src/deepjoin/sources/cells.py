@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Doubles hold every integer up to here; ids that became floats are written as digits.
-_EXACT = 2.0**53
+#: What to note of a table with text that had to be mended.
+MENDED_NOTE = "Characters that are not valid text were replaced by �."
+
+# Floats hold every integer up to here; ids that became floats are written as digits.
+_EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 
 
 def left_out(kind: pa.DataType) -> str | None:
@@ -53,7 +57,7 @@ def as_strings(array: pa.Array | pa.ChunkedArray) -> pa.Array | None:
     if types.is_time(kind):
         return _without_zeros(array.cast(pa.string()))
     if types.is_duration(kind):
-        return _durations(array)
+        return _floats(seconds(array))
     if types.is_decimal(kind):
         return _plain_digits(array.cast(pa.string()))
     if types.is_interval(kind):
@@ -80,7 +84,8 @@ def _floats(array: pa.Array) -> pa.Array:
     if pa.types.is_float16(array.type):
         array = array.cast(pa.float32())
     array = pc.if_else(pc.is_nan(array), None, array)
-    whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), _EXACT))
+    array = pc.if_else(pc.equal(array, 0), pa.scalar(0, array.type), array)
+    whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), _EXACT[array.type]))
     if pc.all(whole, min_count=0).as_py():
         return array.cast(pa.int64()).cast(pa.string())
     return _plain_digits(array.cast(pa.string()))
@@ -116,10 +121,14 @@ def _without_zeros(times: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(trimmed, r"\.(Z?)$", r"\1")
 
 
-def _durations(array: pa.Array) -> pa.Array:
-    """Durations are their seconds, as a number."""
-    ticks = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[array.type.unit]
-    return _floats(pc.divide(array.cast(pa.int64()).cast(pa.float64(), safe=False), ticks))
+def seconds(durations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Turn durations into their seconds, the number by which they are compared.
+
+    >>> seconds(pa.array([1500], pa.duration("ms"))).to_pylist()
+    [1.5]
+    """
+    ticks = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[durations.type.unit]
+    return pc.divide(durations.cast(pa.int64()).cast(pa.float64(), safe=False), ticks)
 
 
 def cell_text(value: object) -> str | None:
@@ -134,15 +143,46 @@ def cell_text(value: object) -> str | None:
         return None
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else str(value)
+    if isinstance(value, (float, np.floating)):
+        return float_text(value)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
-        return None if value != value else repr(value)
     if isinstance(value, Decimal):
-        return None if value.is_nan() else f"{value:f}"
-    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
+        return None if value.is_nan() else _written_out(str(value))
+    if isinstance(value, datetime.timedelta):
+        return float_text(value.total_seconds())
+    return _moment_text(value) if isinstance(value, datetime.datetime) else str(value)
+
+
+def float_text(number: float | np.floating[Any]) -> str | None:
+    """Write one float as `as_strings` writes a column of them.
+
+    >>> [float_text(number) for number in (7.0, 1e16, 1e-5, -0.0, float("nan"))]
+    ['7', '10000000000000000', '0.00001', '0', None]
+    """
+    if number != number:
+        return None
+    text = str(np.float32(number) if isinstance(number, np.float16) else number)
+    if "e" in text:
+        return _written_out(text)
+    return text.removesuffix(".0") if number else "0"
+
+
+def _moment_text(moment: datetime.datetime) -> str:
+    if moment.tzinfo is None:
+        return _trimmed(moment.isoformat(" "))
+    try:
+        moment = moment.astimezone(datetime.UTC)
+    except OverflowError:
+        # In UTC it lies before the year 1 or after 9999.
+        return moment.isoformat(" ")
+    return _trimmed(moment.replace(tzinfo=None).isoformat(" ")) + "Z"
+
+
+def _trimmed(time: str) -> str:
+    return time.rstrip("0").rstrip(".") if "." in time else time
 
 
 def text_array(cells: Iterable[str | None]) -> pa.Array:
@@ -162,22 +202,22 @@ def _mended(cell: str) -> str:
     return cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def unique_names(names: Iterable[object]) -> list[str]:
-    """Name every column, each differently: blanks by position, repeats by a number.
+def unique_names(names: Iterable[object], taken: Sequence[str] = ()) -> list[str]:
+    """Name the columns after those taken, each differently: blanks by position, repeats numbered.
 
     >>> unique_names(["id", "id", None, 2020, "id_2"])
     ['id', 'id_3', 'column_3', '2020', 'id_2']
     """
     written = [_name_text(name) for name in names]
-    known, unique = set(written), dict[str, None]()
+    known, unique = {*taken, *written}, dict.fromkeys(taken)
     counts: Counter[str] = Counter()
-    for position, text in enumerate(written, start=1):
+    for position, text in enumerate(written, len(taken) + 1):
         name = plain = text or f"column_{position}"
         while name in unique or (name != text and name in known):
             counts[plain] += 1
             name = f"{plain}_{counts[plain] + 1}"
         unique[name] = None
-    return list(unique)
+    return list(unique)[len(taken) :]
 
 
 def _name_text(given: object) -> str:

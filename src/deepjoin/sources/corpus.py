@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.sources import Skipped
-from deepjoin.sources.cells import text_array
+from deepjoin.sources.cells import text_array, unique_names
 from deepjoin.sources.formats import unreadable
 from deepjoin.sources.frames import table_of_columns
 
@@ -88,6 +88,15 @@ class CorpusSource:
 
     def table(self, name: str) -> Table:
         """Put one table together from its columns."""
+        return table_of_columns(name, self._columns_of_table(name))
+
+    def column_names(self, name: str) -> dict[str, str]:
+        """Give the names the columns of a table get when it is put together, by their ids."""
+        columns = self._columns_of_table(name)
+        names = unique_names([column.name for column in columns])
+        return {column.column_id or "": name for column, name in zip(columns, names, strict=True)}
+
+    def _columns_of_table(self, name: str) -> list[Column]:
         with self._open("columns.parquet") as file:
             columns: list[Column] = []
             for group in range(file.num_row_groups):
@@ -101,7 +110,7 @@ class CorpusSource:
         if not columns:
             known = pc.unique(self._table_ids()).to_pylist()
             raise unknown_name("table", name, str(self.folder), known)
-        return table_of_columns(name, columns)
+        return columns
 
     def _table_ids(self) -> pa.ChunkedArray:
         with self._open("columns.parquet") as file:

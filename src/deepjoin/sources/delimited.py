@@ -21,6 +21,7 @@ from deepjoin.errors import UnreadableTable
 from deepjoin.sources.dialect import Dialect, check_width, sniff, unescaped
 from deepjoin.sources.encoding import Mended, check_file, utf8_blocks
 from deepjoin.sources.header import widened
+from deepjoin.sources.quote import literal
 from deepjoin.sources.records import (
     LONGEST_CELL,
     Form,
@@ -269,34 +270,31 @@ def _batch(rows: list[list[str]], width: int, names: tuple[str, ...]) -> pa.Reco
 def duckdb_scan(path: Path) -> str | None:
     """Return DuckDB's table expression for a file, or None where it would read other rows.
 
-    The whole file is looked through, as the last row may be the odd one.
+    The whole file is looked through, as the last row may be the odd one. Hive partitioning
+    would put a folder's name, as in `region=eu`, in the place of a column.
     """
     state = _Pass(path, sniff(path), Mended())
-    if not _known_to_duckdb(state.dialect, str(path)) or not _plain_throughout(state):
+    if not _known_to_duckdb(state.dialect) or not _plain_throughout(state):
         return None
     dialect = state.dialect
-    columns = ", ".join(f"{_sql(name)}: 'VARCHAR'" for name in dialect.names)
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in dialect.names)
+    quote = literal(dialect.quote)
     return (
-        f"read_csv({_sql(str(path))}, auto_detect=false, header=false, skip={dialect.first_line},"
-        f" delim={_sql(dialect.delimiter)}, quote={_sql(dialect.quote)},"
-        f" escape={_sql(dialect.quote)}, nullstr='', compression='none',"
+        f"read_csv({literal(str(path))}, auto_detect=false, header=false,"
+        f" skip={dialect.first_line}, delim={literal(dialect.delimiter)}, quote={quote},"
+        f" escape={quote}, nullstr='', compression='none', hive_partitioning=false,"
         f" columns={{{columns}}})"
     )
 
 
-def _sql(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _known_to_duckdb(dialect: Dialect, path: str) -> bool:
-    """Whether DuckDB has a word for all of a dialect; its names ignore case, its paths glob."""
+def _known_to_duckdb(dialect: Dialect) -> bool:
+    """Whether DuckDB has a word for all of a dialect; its names ignore case."""
     lines = dialect.first_line - dialect.skip_lines
     return (
         dialect.encoding.startswith("utf-8")
         and not (dialect.compression or dialect.padded or dialect.escape)
         and lines == dialect.header
         and len({name.lower() for name in dialect.names}) == len(dialect.names)
-        and not any(character in path for character in "*?[{")
     )
 
 

@@ -23,9 +23,9 @@ from deepjoin.sources.encoding import (
 from deepjoin.sources.header import (
     WIDEST,
     first_row,
+    header_names,
     is_header,
     kind,
-    unique_names,
     widened,
 )
 from deepjoin.sources.records import Form, Records, lines_of
@@ -333,4 +333,4 @@ def _names(first: list[str], body: list[list[str]], width: int) -> tuple[str, ..
     full = bool(body) and all(len(row) == width and row[-1].strip() for row in body)
     if len(first) == width - 1 and full and len(labels) == len(body):
         first = ["", *first]
-    return widened(unique_names(first), max(width, len(first)))
+    return widened(header_names(first), max(width, len(first)))

@@ -12,11 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from deepjoin.columns import Table
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
-from deepjoin.sources import Skipped, title_of, words
+from deepjoin.sources import Location, Skipped, title_of, words
 from deepjoin.sources.formats import format_of, read_file, suffixes
 from deepjoin.sources.walk import INDEX_MARKS, Walk, covers, is_glob, matches, reaches
-
-Location = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class FileSource:
     """The tables in files and folders.
 
     A table's name is its path relative to ``root``, the folder that holds all locations;
-    a sheet's is ``file.xlsx#Sheet``.
+    a sheet's is ``file.xlsx#Sheet``. ``skip_dirs``, which need not exist yet, are not entered.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class FileSource:
         self.roots = tuple(Root.at(location) for location in roots)
         self.root = Path(os.path.commonpath([root.folder for root in self.roots]))
         self.include, self.exclude = tuple(include), tuple(exclude)
-        self.skip_dirs = frozenset(Path(folder).resolve() for folder in skip_dirs)
+        self.skip_dirs = frozenset(Path(folder).expanduser().resolve() for folder in skip_dirs)
         self.skipped: list[Skipped] = []
         for root, location in zip(self.roots, roots, strict=True):
             if root.patterns and next(self._files_of(root), None) is None:

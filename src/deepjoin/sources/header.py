@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, takewhile
 
+from deepjoin.sources.cells import unique_names
+
 Row = Sequence[str]
 
 _NUMBER = re.compile(
@@ -135,8 +137,8 @@ def _text_evidence(name: str, found: str, column: list[str], cells: list[str]) -
     if name in column:
         return -2
     lengths = {len(cell) for cell in cells}
-    if len(cells) < 5 or len(lengths) > 1 or len(set(cells)) < 3:
-        return 0
+    if len(cells) < 5 or len(lengths) > 1 or len(set(cells)) < 3 or lengths == {1}:
+        return 0  # single letters are as likely names as codes
     # Codes: all of one length, in capitals and digits or with a mark at one place.
     shapes = {_shape(cell) for cell in cells}
     alike = len(name) in lengths and (_shape(name) in shapes or not _small((name, *cells)))
@@ -175,32 +177,14 @@ def _has_twins(row: Row) -> bool:
     return 3 * len(set(cells)) < 2 * len(cells)
 
 
-def unique_names(cells: Row, taken: Row = ()) -> tuple[str, ...]:
-    """Name columns: blanks by their number, repeated names with a number after them.
+def header_names(cells: Row) -> tuple[str, ...]:
+    """Name columns by the cells of a header, without the white space that lays it out.
 
-    >>> unique_names([" id ", "", "id", "id_2"])
+    >>> header_names([" id ", "", "id", "id_2"])
     ('id', 'column_2', 'id_3', 'id_2')
     """
-    written = [" ".join(cell.replace("\ufeff", "").split())[:_LONGEST_NAME] for cell in cells]
-    known, given = {*taken, *written}, set(taken)
-    numbers: Counter[str] = Counter()
-    names = []
-    for number, name in enumerate(written, len(taken) + 1):
-        wanted = name or f"column_{number}"
-        if wanted in (given if name else known):
-            wanted = _numbered(wanted, known, numbers)
-        known.add(wanted)
-        given.add(wanted)
-        names.append(wanted)
-    return tuple(names)
-
-
-def _numbered(name: str, known: set[str], numbers: Counter[str]) -> str:
-    number = max(numbers[name], 1) + 1
-    while f"{name}_{number}" in known:
-        number += 1
-    numbers[name] = number
-    return f"{name}_{number}"
+    clean = (" ".join(cell.replace("\ufeff", "").split())[:_LONGEST_NAME] for cell in cells)
+    return tuple(unique_names(clean))
 
 
 def widened(names: tuple[str, ...], width: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deepjoin.columns import Reading
 from deepjoin.errors import UnreadableTable
-from deepjoin.sources.cells import text_array
+from deepjoin.sources.cells import MENDED_NOTE, float_text, text_array
 from deepjoin.sources.encoding import check_file, compression_of, open_bytes
 from deepjoin.sources.formats import unreadable
 
@@ -164,7 +164,7 @@ def _cell(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return None if value != value else repr(value)
+        return float_text(value)
     return _ENCODER.encode(value) if isinstance(value, list) else str(value)
 
 
@@ -235,4 +235,4 @@ class _Block:
         if self.crowded:
             self.notes.append(f"Only the first {MAX_COLUMNS} different keys became columns.")
         if self.mended:
-            self.notes.append("Characters that are not valid text were replaced by �.")
+            self.notes.append(MENDED_NOTE)

@@ -9,12 +9,16 @@ from deepjoin.sources.formats import true_format
 
 def duckdb_scan(path: Path) -> str | None:
     """Return a table expression with the very rows our reader gives, or None if there is none."""
-    from deepjoin.sources.delimited import duckdb_scan as scan_delimited
+    from deepjoin.sources import delimited, parquet
 
     kind = true_format(path)
+    if _means_other_files(str(path)):
+        return None
     if kind == "delimited":
-        return scan_delimited(path)
-    if kind == "parquet":
-        quoted = str(path).replace("'", "''")
-        return f"read_parquet('{quoted}')"
-    return None
+        return delimited.duckdb_scan(path)
+    return parquet.duckdb_scan(path) if kind == "parquet" else None
+
+
+def _means_other_files(path: str) -> bool:
+    """Whether DuckDB takes a path for a pattern, or for one in the user's home."""
+    return path.startswith("~") or any(character in path for character in "*?[{")

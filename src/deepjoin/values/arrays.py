@@ -107,8 +107,10 @@ class StringsWriter:
             self._bytes.append(np.frombuffer(data, np.uint8)[starts[0] : starts[-1]])
 
     def extend(self, strings: Iterable[str]) -> None:
-        """Write Python strings behind the last."""
-        self.append(pa.array(strings, pa.large_string()))
+        """Write strings behind the last: an Arrow array, or any others."""
+        if not isinstance(strings, pa.Array):
+            strings = pa.array(list(strings), pa.large_string())
+        self.append(strings)
 
     @property
     def length(self) -> int:

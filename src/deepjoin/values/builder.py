@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deepjoin.errors import UnreadableTable
 from deepjoin.settings import Settings
 from deepjoin.values.chunk import MAX_CHUNK, Chunk, Reduced, reduce_chunk
 from deepjoin.values.merge import Postings, merge_rows
@@ -23,8 +24,12 @@ from deepjoin.values.spill import PARTITIONS, Spill
 from deepjoin.values.writer import ValueIndexWriter
 
 Int = npt.NDArray[np.int64]
+Kept = npt.NDArray[np.bool_]
 #: Which columns to keep, given what is known of all.
-Choose = Callable[[ColumnProfiles], npt.NDArray[np.bool_]]
+Choose = Callable[[ColumnProfiles], Kept]
+
+#: Row numbers are stored in 32 bits.
+_MAX_ROWS = (1 << 32) - 1
 
 _CHUNK_CELLS = 1 << 19
 _CHUNK_BYTES = 32 << 20
@@ -48,6 +53,8 @@ class ValueIndexBuilder:
 
     def add(self, column: int, first_row: int, cells: pa.Array) -> None:
         """Add consecutive cells of one column, starting at a row."""
+        if first_row + len(cells) > _MAX_ROWS:
+            raise UnreadableTable(f"it has more than {_MAX_ROWS:,} rows; split it into parts")
         for start in range(0, len(cells), _CHUNK_CELLS):
             piece = cells.slice(start, _CHUNK_CELLS)
             self._pieces.append((column, first_row + start, piece))
@@ -73,8 +80,11 @@ class ValueIndexBuilder:
                 self._submit(Chunk(columns, rows, _strings(cells)))
             start = stop
 
-    def finish(self, out: Path, columns: int, choose: Choose) -> ColumnProfiles:
-        """Write the index of the chosen columns, renumbered without gaps; return all profiles."""
+    def finish(self, out: Path, columns: int, choose: Choose) -> tuple[ColumnProfiles, Kept]:
+        """Write the index of the chosen columns, renumbered without gaps.
+
+        Returns what is known of all columns, and which were chosen.
+        """
         self._reduce_pieces()
         self._collect(0)
         self._spill.seal()
@@ -91,7 +101,7 @@ class ValueIndexBuilder:
             renumbered = np.cumsum(kept) - 1
             for fetch in merged:
                 writer.append(fetch().keep(kept), renumbered)
-        return profiles
+        return profiles, kept
 
     def __enter__(self) -> ValueIndexBuilder:
         return self

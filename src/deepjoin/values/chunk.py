@@ -26,8 +26,9 @@ ROWS = pa.schema(
         "column": pa.uint32(),
         "row": pa.uint32(),
         "count": pa.uint32(),
-        "value": pa.string(),
-        "spelling": pa.string(),
+        # Large offsets: a partition may hold more than 2 GiB of text.
+        "value": pa.large_string(),
+        "spelling": pa.large_string(),
     }
 )
 
@@ -73,26 +74,41 @@ def reduce_chunk(chunk: Chunk, profile: str, max_cell: int) -> Reduced:
     too_long = np.bincount(local[is_long], minlength=span)
 
     positions, counts = _group(local[here], value_of[here], here)
-    hashes = hash_array(values.dictionary)[value_of[positions]]
+    rows = _rows(chunk, positions, counts, (values.dictionary, value_of), (spelled, spelling_of))
+    return Reduced(rows, first, present, too_long)
+
+
+def _rows(
+    chunk: Chunk,
+    positions: Int,
+    counts: Int,
+    values: tuple[pa.Array, Int],
+    spellings: tuple[pa.Array, Int],
+) -> pa.RecordBatch:
+    """Put the groups into rows, by partition; strings come with the number each cell has."""
+    hashes = hash_array(values[0])[values[1][positions]]
     order = np.argsort(partition_of(hashes), kind="stable")
     positions, counts, hashes = positions[order], counts[order], hashes[order]
-    rows = pa.record_batch(
+    return pa.record_batch(
         {
             "hash": hashes,
             "column": chunk.columns[positions].astype(np.uint32),
             "row": chunk.rows[positions].astype(np.uint32),
             "count": counts.astype(np.uint32),
-            "value": values.dictionary.take(pa.array(value_of[positions])),
-            "spelling": spelled.take(pa.array(spelling_of[positions])),
+            "value": _picked(*values, positions),
+            "spelling": _picked(*spellings, positions),
         },
         schema=ROWS,
     )
-    return Reduced(rows, first, present, too_long)
 
 
 def partition_of(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     """Return the hash partition of each row; ascending partitions hold ascending hashes."""
     return (hashes >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
+
+
+def _picked(strings: pa.Array, numbers: Int, positions: Int) -> pa.Array:
+    return strings.take(pa.array(numbers[positions])).cast(pa.large_string())
 
 
 def _codes(encoded: pa.DictionaryArray) -> Int:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.canonical import CellType, cell_types
+from deepjoin.settings import Settings
 from deepjoin.values.merge import Postings
 
 Int = npt.NDArray[np.int64]
@@ -47,6 +48,17 @@ class ColumnProfiles:
     mean_length: npt.NDArray[np.float64]
     types: npt.NDArray[np.uint8]
     generic: npt.NDArray[np.uint8]
+
+    def why_left_out(self, column: int, settings: Settings) -> str:
+        """Say why a column that was read is not indexed."""
+        distinct = int(self.distinct[column])
+        if distinct == 0 and self.too_long[column]:
+            return f"cells longer than {settings.max_cell} characters"
+        if distinct == 0:
+            return "no values"
+        if distinct < settings.min_distinct:
+            return f"fewer than {settings.min_distinct} distinct values ({distinct})"
+        return f"long text (mean {self.mean_length[column]:.0f} characters)"
 
 
 def generic_of(values: Sequence[str]) -> Generic:

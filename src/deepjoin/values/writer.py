@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.errors import DeepJoinError
 from deepjoin.values.arrays import ArrayWriter, StringsWriter
 from deepjoin.values.merge import Postings
 
@@ -42,6 +43,10 @@ class ValueIndexWriter:
     def append(self, postings: Postings, column_numbers: Int) -> None:
         """Write one partition; its columns get the numbers they are to have in the index."""
         first_value = self._hashes.length
+        if first_value + len(postings.hashes) >= AS_VALUE:
+            raise DeepJoinError(
+                f"More than {AS_VALUE:,} distinct values; index the folders one by one."
+            )
         columns = column_numbers[postings.column]
         frequency = np.bincount(postings.value, minlength=len(postings.hashes))
         self._posting_offsets.append(np.cumsum(frequency) + self._posting_columns.length)
@@ -94,6 +99,7 @@ def _created(folder: Path, name: str, length: int) -> npt.NDArray[np.uint32]:
         return np.zeros(0, np.uint32)
     array = np.lib.format.open_memmap(path, "w+", np.uint32, (length,))
     # Without room of its own, a mapped file ends the process when the disk is full.
-    with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
