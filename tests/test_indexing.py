@@ -81,3 +81,29 @@ def test_a_corpus_keeps_its_ids(tmp_path: Path) -> None:
     assert [hit.column_id for hit in lake.search(own)] == ["t2#0"]
     joined = lake.join({"city": CITIES}, on="city", hit=("t1", "city"))
     assert joined.column("stadt").to_pylist() == [c.upper() for c in CITIES]
+
+
+def test_indexing_again_works_only_when_something_changed(
+    lake_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["index", str(lake_folder)]
+    assert main(command) == 0
+    seen: list[str] = []
+
+    def tell(done: int, total: int, name: str) -> None:
+        seen.append(name)
+
+    assert len(deepjoin.index(lake_folder, progress=tell).tables) == 3
+    assert seen == []
+    assert main(command) == 0
+    assert "Nothing has changed" in capsys.readouterr().err
+    deepjoin.index(lake_folder, progress=tell, rebuild=True)
+    assert len(seen) == 3
+    deepjoin.index(lake_folder, progress=tell, min_distinct=2)
+    assert len(seen) == 6, "other settings"
+    (lake_folder / "new.csv").write_text("city\n" + "\n".join(CITIES))
+    assert len(deepjoin.index(lake_folder, progress=tell).tables) == 4
+    (lake_folder / "new.csv").unlink()
+    assert len(deepjoin.index(lake_folder, progress=tell).tables) == 3
+    deepjoin.index(lake_folder, titles={"numbers.csv": ("Numbers", None)}, progress=tell)
+    assert deepjoin.open(lake_folder).table("numbers.csv").title == "Numbers"

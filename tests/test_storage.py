@@ -209,7 +209,9 @@ def test_one_writer_at_a_time(run: Run, built: Path, lake_folder: Path) -> None:
     expected = answers(built)
     with (built / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        run("index", lake_folder).refused(str(built), "being written by another process")
+        run("index", lake_folder, "--rebuild").refused(
+            str(built), "being written by another process"
+        )
         assert answers(built) == expected, "readers never wait"
     assert run("index", lake_folder).status == 0
 
@@ -260,7 +262,7 @@ def test_a_full_disk_leaves_the_old_index(
         (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
     with monkeypatch.context() as patch:
         patch.setattr(step, full)
-        run("index", lake_folder).refused("No space left", str(built), "-o")
+        run("index", lake_folder, "--rebuild").refused("No space left", str(built), "-o")
     gc.collect()  # a file that was left open becomes a warning here, and so an error
     assert answers(built) == expected
     assert not list(built.glob("segments/writing-*"))
@@ -275,7 +277,7 @@ def test_a_short_write_is_a_full_disk(
     expected = answers(built)
     with monkeypatch.context() as patch:
         patch.setattr("numpy.save", short_write)
-        run("index", lake_folder).refused("space", str(built))
+        run("index", lake_folder, "--rebuild").refused("space", str(built))
     gc.collect()
     assert answers(built) == expected
 
@@ -294,7 +296,7 @@ def test_a_source_that_fails_is_not_called_a_full_index(
     def broken(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("deepjoin.sources.files.FileSource._files", broken)
+    monkeypatch.setattr("deepjoin.sources.files.FileSource.files", broken)
     with pytest.raises(DeepJoinError) as caught:
         deepjoin.index(lake_folder, lake_folder.parent / "ix")
     assert "Cannot write" not in str(caught.value)

@@ -29,7 +29,9 @@ def run(options: argparse.Namespace) -> None:
         _dry_run(source, Settings(**changes), options.format)
         return
     titles = _titles(options.titles) if options.titles else None
-    lake = index_with_progress(source, options.out, options.memory, titles, **changes)
+    lake = index_with_progress(
+        source, options.out, options.memory, titles, options.rebuild, **changes
+    )
     if options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))
     else:

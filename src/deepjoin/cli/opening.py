@@ -67,11 +67,30 @@ def index_with_progress(
     out: str | None = None,
     memory: int = MEMORY,
     titles: Titles | None = None,
+    rebuild: bool = False,
     **options: Any,
 ) -> Lake:
     """Index a source, a progress bar on stderr when a person is watching."""
-    with progress_bar() as progress:
-        lake = index(source, out, titles=titles, memory=memory, progress=progress, **options)
+    worked = False
+    with progress_bar() as show:
+
+        def progress(done: int, total: int, name: str) -> None:
+            nonlocal worked
+            worked = True
+            show(done, total, name)
+
+        lake = index(
+            source,
+            out,
+            titles=titles,
+            memory=memory,
+            progress=progress,
+            rebuild=rebuild,
+            **options,
+        )
+    if lake.report.tables and not worked:
+        say(f"Nothing has changed since {lake.path} was made (--rebuild makes it anew).")
+        return lake
     report = lake.report
     if not report.tables:
         say(f"No tables found in {source}: nothing to search or join yet.")

@@ -120,6 +120,9 @@ def _index(commands: Commands) -> None:
         help="cells held in memory before they go to disk, such as 500M or 2G (default 1G)",
     )
     parser.add_argument(
+        "--rebuild", action="store_true", help="index again even if no file has changed"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="say what would happen, write nothing"
     )
     _format_argument(parser)

@@ -12,7 +12,7 @@ from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.build import Progress, Titles, build_segment
 from deepjoin.lake.lake import Lake
-from deepjoin.lake.origin import describe
+from deepjoin.lake.origin import describe, state
 from deepjoin.lake.storage import MANIFEST, commit, is_index, may_write, read_manifest, writing
 from deepjoin.settings import Settings
 from deepjoin.sources import TableSource, open_source
@@ -32,9 +32,10 @@ def index(
     titles: Titles | None = None,
     memory: int = MEMORY,
     progress: Progress | None = None,
+    rebuild: bool = False,
     **options: Any,
 ) -> Lake:
-    """Index tables and open the lake.
+    """Index tables and open the lake; an index of files that have not changed is kept.
 
     Parameters
     ----------
@@ -53,6 +54,8 @@ def index(
         Bytes of distinct cells to hold before they go to disk.
     progress
         Called after each table with (done, of how many, name).
+    rebuild
+        Index again even if no file of the source has another size or time than before.
     **options
         Single fields of `Settings`, such as ``profile="basic"`` or ``min_distinct=2``.
     """
@@ -64,6 +67,9 @@ def index(
     _refuse_foreign(folder)
     if out is None:
         _refuse_other_source(folder, describe(opened, folder))
+    now = _state(opened, chosen, titles)
+    if not rebuild and now and (unchanged := _unchanged(folder, now)):
+        return unchanged
     try:
         with writing(folder) as scratch:
             built = scratch / "segment"
@@ -72,10 +78,25 @@ def index(
                 progress or (lambda done, of, name: None),
                 titles,
             )
-            commit(folder, built, __version__, chosen, describe(opened, folder))
+            commit(folder, built, __version__, chosen, describe(opened, folder), now)
     except OSError as error:
         raise _disk_error(folder, error) from None
     return Lake(folder)
+
+
+def _state(source: TableSource | CorpusSource, settings: Settings, titles: Titles | None) -> str:
+    try:
+        return state(source, (__version__, settings, sorted((titles or {}).items())))
+    except OSError as error:
+        raise DeepJoinError(f"Cannot list the files of the source: {error}.") from None
+
+
+def _unchanged(folder: Path, now: str) -> Lake | None:
+    """Open the index that is there if it is whole and of the source as it is now."""
+    try:
+        return Lake(folder) if read_manifest(folder).state == now else None
+    except IndexUnusable:
+        return None
 
 
 def _chosen(folder: Path, settings: Settings | None, options: dict[str, Any]) -> Settings:

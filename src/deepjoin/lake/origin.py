@@ -6,7 +6,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from xxhash import xxh3_64_hexdigest
+from xxhash import xxh3_64, xxh3_64_hexdigest
 
 from deepjoin.catalog import TableEntry
 from deepjoin.columns import Table
@@ -29,6 +29,25 @@ def describe(source: TableSource | CorpusSource, index: Path) -> dict[str, Any]:
         return {"kind": "files", "root": _relative(source.root, index), "paths": paths}
     names = "\n".join(table.name for table in source.tables())
     return {"kind": "memory", "tables": xxh3_64_hexdigest(names.encode("utf-8", "replace"))}
+
+
+def state(source: TableSource | CorpusSource, words: object) -> str:
+    """Sum up the files of a source, and other words, so that any change shows; '' if it cannot.
+
+    Names, sizes and times are compared, not contents: a look at a folder must be quick.
+    """
+    if isinstance(source, CorpusSource):
+        files = {"columns.parquet": source.folder / "columns.parquet"}
+    elif isinstance(source, FileSource):
+        files = source.files()
+    else:
+        return ""
+    digest = xxh3_64(repr(words).encode("utf-8", "replace"))
+    for name, path in sorted(files.items()):
+        status = path.stat()
+        stamp = (name, status.st_size, status.st_mtime_ns)
+        digest.update(repr(stamp).encode("utf-8", "replace"))
+    return digest.hexdigest()
 
 
 def _given(root: Root, index: Path) -> str:

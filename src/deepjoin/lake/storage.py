@@ -43,6 +43,8 @@ class Manifest:
     segment: str
     #: Size and checksum of each file of the segment.
     files: dict[str, tuple[int, str]]
+    #: Sums up the source as it was; '' when it cannot be summed up.
+    state: str
 
     def to_json(self) -> str:
         """Give the manifest as text."""
@@ -127,7 +129,7 @@ def _parsed(fields: dict[str, Any]) -> Manifest:
     }
     checked: dict[str, Any] = fields | {"settings": Settings(**plain), "files": files}
     manifest = Manifest(**checked)
-    if not files or not isinstance(manifest.format, int):
+    if not files or not isinstance(manifest.format, int) or not isinstance(manifest.state, str):
         raise ValueError("no files")
     if not re.fullmatch(r"[\w-]+", manifest.segment):
         raise ValueError("no segment")
@@ -192,7 +194,12 @@ def writing(folder: Path) -> Iterator[Path]:
 
 
 def commit(
-    folder: Path, built: Path, version: str, settings: Settings, source: dict[str, Any]
+    folder: Path,
+    built: Path,
+    version: str,
+    settings: Settings,
+    source: dict[str, Any],
+    state: str,
 ) -> None:
     """Make a finished segment the lake's state; the segment it replaces is removed."""
     files = fingerprints(built)
@@ -202,7 +209,7 @@ def commit(
         _sync(built)
         built.rename(segments / name)
         _sync(segments)
-    manifest = Manifest(FORMAT, version, settings, source, name, files)
+    manifest = Manifest(FORMAT, version, settings, source, name, files, state)
     _replace(folder / MANIFEST, manifest.to_json())
     for old in segments.iterdir():
         if old.name != name and not old.name.startswith("writing-"):

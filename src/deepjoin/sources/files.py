@@ -108,7 +108,7 @@ class FileSource:
     def tables(self) -> Iterator[Table]:
         """List the tables in the order of their file names."""
         self.skipped = []
-        for name, path in sorted(self._files().items()):
+        for name, path in sorted(self.files().items()):
             yield from self._tables_in(name, path)
 
     def table(self, name: str) -> Table:
@@ -127,7 +127,7 @@ class FileSource:
             path = self._inside(name[:end])
             if path is not None:
                 return path
-        known = self._aside()._files()
+        known = self._aside().files()
         raise unknown_name("table", name, str(self.root), filter(format_of, sorted(known)))
 
     def _aside(self) -> FileSource:
@@ -144,7 +144,8 @@ class FileSource:
         belongs = any(root.covers(path) for root in self.roots) and self._is_wanted(path)
         return path if belongs and os.path.isfile(path) else None
 
-    def _files(self) -> dict[str, Path]:
+    def files(self) -> dict[str, Path]:
+        """Find every file that belongs to the source, table or not, by its name."""
         files: dict[str, Path] = {}
         for root in self.roots:
             for path in self._files_of(root):
