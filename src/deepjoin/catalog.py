@@ -105,12 +105,13 @@ class Catalog:
     def others_and_sample(self, column: int) -> tuple[tuple[str, ...], Sample]:
         """Return the names of a table's other columns, indexed or not, and its first rows."""
         table = int(self.column_tables[column])
-        fields = json.loads(self._entries[table])
-        if "columns" in fields:
-            own = self.column_names[column]
-            names = [one["name"] for one in fields["columns"] if one["name"] != own]
-        else:  # a corpus says nothing of columns beyond those it holds
-            names = [self.column_names[i] for i in self.columns_of(table) if i != column]
+        text = self._entries[table]
+        if '"columns": [' not in text:  # a corpus says nothing of columns beyond those it holds
+            others = (self.column_names[i] for i in self.columns_of(table) if i != column)
+            return tuple(others), ()
+        fields = json.loads(text)
+        own = self.column_names[column]
+        names = (one["name"] for one in fields["columns"] if one["name"] != own)
         return tuple(names), tuple(fields.get("sample", ()))
 
     def tables(self) -> Iterable[TableEntry]:

@@ -153,14 +153,15 @@ class ExactEqui:
     def _hits(self, columns: Columns, values: QueryValues, show: int | None) -> tuple[Hit, ...]:
         if len(columns) == 0:
             return ()
-        target_cells = self._catalog.column_cells[columns].tolist()
-        verified = verify(values, self._values, columns, target_cells, show)
-        numbered = enumerate(zip(columns.tolist(), verified, strict=True), 1)
-        return tuple(self._hit(rank, *pair, len(values.distinct)) for rank, pair in numbered)
-
-    def _hit(self, rank: int, column: int, evidence: Verified, query_size: int) -> Hit:
         catalog = self._catalog
-        table = int(catalog.column_tables[column])
+        target_cells = catalog.column_cells[columns].tolist()
+        verified = verify(values, self._values, columns, target_cells, show)
+        tables = catalog.column_tables[columns].tolist()
+        numbered = enumerate(zip(columns.tolist(), tables, verified, strict=True), 1)
+        return tuple([self._hit(rank, *of, len(values.distinct)) for rank, of in numbered])
+
+    def _hit(self, rank: int, column: int, table: int, evidence: Verified, query_size: int) -> Hit:
+        catalog = self._catalog
         return Hit(
             rank=rank,
             table=catalog.table_names[table],

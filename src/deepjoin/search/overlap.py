@@ -98,8 +98,11 @@ class Overlap:
             columns = np.flatnonzero(counts).astype(np.int32)
             return Candidates(columns, counts[columns])
         merged.sort()
-        starts = np.flatnonzero(np.append(True, merged[1:] != merged[:-1]))
-        return Candidates(merged[starts], np.diff(np.append(starts, len(merged))))
+        changes = np.empty(len(merged) + 1, bool)
+        changes[0] = changes[-1] = True
+        np.not_equal(merged[1:], merged[:-1], out=changes[1:-1])
+        bounds = np.flatnonzero(changes)
+        return Candidates(merged[bounds[:-1]], np.diff(bounds))
 
 
 def _least_of_best(found: Candidates, k: int, second_class: npt.NDArray[np.uint8] | None) -> int:

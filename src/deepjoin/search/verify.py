@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, pairwise
+from itertools import pairwise
 from operator import mul
 from typing import NamedTuple
 
@@ -130,5 +130,4 @@ def _matcher(distinct: DistinctCells, index: ValueIndex) -> Callable[[int, int],
 
 def _unmatched(distinct: DistinctCells, who: list[int], show: int | None) -> tuple[str, ...]:
     matched = set(who)
-    missing = (s for q, s in enumerate(distinct.spellings) if q not in matched)
-    return tuple(islice(missing, show))
+    return tuple([s for q, s in enumerate(distinct.spellings) if q not in matched][:show])

@@ -6,6 +6,8 @@ strings themselves, so a collision costs time and never an answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,8 +16,13 @@ from xxhash import xxh3_64_intdigest as hash_bytes
 
 def hash_value(value: str) -> int:
     """Hash one canonical string, the same on every machine and version."""
+    return int(hash_values([value])[0])
+
+
+def hash_values(values: Iterable[str]) -> npt.NDArray[np.uint64]:
+    """Hash canonical strings."""
     # Lone surrogates cannot be stored in a lake, but a query may bring them.
-    return hash_bytes(value.encode("utf-8", "surrogatepass"))
+    return np.array([hash_bytes(v.encode("utf-8", "surrogatepass")) for v in values], np.uint64)
 
 
 def hash_array(values: pa.Array) -> npt.NDArray[np.uint64]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.values.arrays import Strings, load_array
-from deepjoin.values.hashing import hash_value
+from deepjoin.values.hashing import hash_values
 from deepjoin.values.writer import AS_VALUE, FORWARD
 
 Int = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class ValueIndex:
         """Give each canonical string its value number, or -1 where no column holds it."""
         if len(self.hashes) == 0:
             return np.full(len(values), -1)
-        hashes = np.array([hash_value(value) for value in values], np.uint64)
+        hashes = hash_values(values)
         places = np.searchsorted(self.hashes, hashes)
         numbers = np.full(len(values), -1)
         same = self.hashes[np.minimum(places, len(self.hashes) - 1)] == hashes
