@@ -36,21 +36,27 @@ from common import (
     show,
 )
 from correctness import check
+from deepjoin.errors import IndexUnusable
 from deepjoin.evaluation.run import SETTINGS
-from deepjoin.lake.storage import is_index
 from deepjoin.sources.corpus import CorpusSource
 
 
 def built(corpus: Path, folder: Path, rebuild: bool = False) -> Path:
-    """Build the index of a corpus in a process of its own, unless it is there and newer."""
-    manifest, columns = folder / "manifest.json", corpus / "columns.parquet"
-    fresh = is_index(folder) and manifest.stat().st_mtime > columns.stat().st_mtime
-    if fresh and not rebuild and deepjoin.open(folder).settings == SETTINGS:
+    """Build the index of a corpus in a process of its own, unless a good one is there."""
+    if not rebuild and _is_current(folder, corpus / "columns.parquet"):
         return folder
     say(f"indexing {corpus}")
     row = in_child("equi_search.build", corpus, folder)
     emit("equi_search", corpus=corpus.name, what="build", **row)
     return folder
+
+
+def _is_current(folder: Path, columns: Path) -> bool:
+    try:
+        same = deepjoin.open(folder).settings == SETTINGS
+    except IndexUnusable:
+        return False
+    return same and (folder / "manifest.json").stat().st_mtime > columns.stat().st_mtime
 
 
 def build(corpus: str, folder: str) -> None:
