@@ -68,6 +68,7 @@ def index_with_progress(
     memory: int = MEMORY,
     titles: Titles | None = None,
     rebuild: bool = False,
+    threads: int | None = None,
     **options: Any,
 ) -> Lake:
     """Index a source, a progress bar on stderr when a person is watching."""
@@ -86,6 +87,7 @@ def index_with_progress(
             memory=memory,
             progress=progress,
             rebuild=rebuild,
+            threads=threads,
             **options,
         )
     if lake.report.tables and not worked:

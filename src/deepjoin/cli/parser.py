@@ -120,6 +120,15 @@ def _index(commands: Commands) -> None:
         help="cells held in memory before they go to disk, such as 500M or 2G (default 1G)",
     )
     parser.add_argument(
+        "--threads", metavar="N", type=whole(1), help="default: one for each processor"
+    )
+    parser.add_argument(
+        "--encoder",
+        choices=("none",),
+        default="none",
+        help="column encoder; none: values alone, which is all that equi-joins need",
+    )
+    parser.add_argument(
         "--rebuild", action="store_true", help="index again even if no file has changed"
     )
     parser.add_argument(

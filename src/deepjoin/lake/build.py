@@ -40,10 +40,11 @@ def build_segment(
     memory: int,
     progress: Progress,
     titles: Titles | None = None,
+    threads: int = 2,
 ) -> BuildReport:
     """Index every table of a source into the folder ``out``; ``titles`` override the source's."""
     out.mkdir(parents=True)
-    with ValueIndexBuilder(scratch, settings, memory) as builder:
+    with ValueIndexBuilder(scratch, settings, memory, threads) as builder:
         if isinstance(source, CorpusSource):
             if titles:
                 raise DeepJoinError("A corpus has titles of its own; leave the others out.")

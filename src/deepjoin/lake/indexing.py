@@ -31,6 +31,7 @@ def index(
     settings: Settings | None = None,
     titles: Titles | None = None,
     memory: int = MEMORY,
+    threads: int | None = None,
     progress: Progress | None = None,
     rebuild: bool = False,
     **options: Any,
@@ -52,6 +53,8 @@ def index(
         For names of tables, the (title, context) to use instead of file and folder names.
     memory
         Bytes of distinct cells to hold before they go to disk.
+    threads
+        How many chunks of cells are worked on at a time; as many as there are processors.
     progress
         Called after each table with (done, of how many, name).
     rebuild
@@ -77,6 +80,7 @@ def index(
                 *(opened, chosen, built, scratch / "spill", memory),
                 progress or (lambda done, of, name: None),
                 titles,
+                threads or os.cpu_count() or 1,
             )
             commit(folder, built, __version__, chosen, describe(opened, folder), now)
     except OSError as error:

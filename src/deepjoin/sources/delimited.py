@@ -223,7 +223,10 @@ def _arrow(data: bytes, dialect: Dialect) -> pa.Table | None:
     try:
         return arrow_csv.read_csv(
             pa.BufferReader(data),
-            arrow_csv.ReadOptions(column_names=list(dialect.names), block_size=len(data) + 1),
+            # Threads of Arrow's own have been seen to abort a process at its exit.
+            arrow_csv.ReadOptions(
+                use_threads=False, column_names=list(dialect.names), block_size=len(data) + 1
+            ),
             arrow_csv.ParseOptions(
                 delimiter=dialect.delimiter,
                 quote_char=dialect.quote or False,

@@ -33,14 +33,14 @@ _MAX_ROWS = (1 << 32) - 1
 
 _CHUNK_CELLS = 1 << 19
 _CHUNK_BYTES = 32 << 20
-_WORKERS = 2
 
 
 class ValueIndexBuilder:
     """Takes the cells of numbered columns in any order of columns, each column's in row order."""
 
-    def __init__(self, scratch: Path, settings: Settings, memory: int) -> None:
+    def __init__(self, scratch: Path, settings: Settings, memory: int, threads: int = 2) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
+        self._threads = threads
         self._scratch = scratch
         self._settings = settings
         self._spill = Spill(scratch, memory)
@@ -48,7 +48,7 @@ class ValueIndexBuilder:
         self._cells = self._bytes = 0
         self._present = np.zeros(0, np.int64)
         self._too_long = np.zeros(0, np.int64)
-        self._pool = ThreadPoolExecutor(_WORKERS)
+        self._pool = ThreadPoolExecutor(threads)
         self._reducing: deque[Future[Reduced]] = deque()
 
     def add(self, column: int, first_row: int, cells: pa.Array) -> None:
@@ -125,7 +125,7 @@ class ValueIndexBuilder:
         settings = self._settings
         job = self._pool.submit(reduce_chunk, chunk, settings.profile, settings.max_cell)
         self._reducing.append(job)
-        self._collect(_WORKERS)
+        self._collect(self._threads)
 
     def _collect(self, waiting: int) -> None:
         """Take finished chunks in order until no more than this many are under way."""
@@ -146,7 +146,7 @@ class ValueIndexBuilder:
         under_way: deque[Future[Postings]] = deque()
         for number in range(PARTITIONS):
             under_way.append(self._pool.submit(work, number))
-            if len(under_way) > _WORKERS:
+            if len(under_way) > self._threads:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
