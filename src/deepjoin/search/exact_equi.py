@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,14 @@ from deepjoin.distinct import distinct_cells
 from deepjoin.search.overlap import Overlap
 from deepjoin.search.ranking import Key, best_rows, name_similarity
 from deepjoin.search.results import Brings, Hit, Results
+from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.verify import QueryValues, Verified, verify
 from deepjoin.values.index import ValueIndex
 
 Columns = npt.NDArray[np.int32]
+
+#: Candidates come from the postings, whichever way they are ranked.
+FOUND_BY = ("exact-equi",)
 
 #: How many matched and unmatched cells a hit lists unless told otherwise.
 SHOWN = 20
@@ -27,8 +30,6 @@ SHOWN = 20
 
 class ExactEqui:
     """Ranks by equi-joinability alone; ties by reverse coverage, rarity, name, column number."""
-
-    name = "exact-equi"
 
     def __init__(self, values: ValueIndex, catalog: Catalog, profile: str) -> None:
         self._values = values
@@ -67,8 +68,11 @@ class ExactEqui:
         show: int | None,
     ) -> Results:
         """Return the best column of each of the best k tables, the table's others beside it."""
+        watch = Stopwatch()
         values = QueryValues.of(distinct_cells(query.cells, self._profile), self._values)
+        watch.lap("encode")
         columns = self._ranked(query, values, None, exclude_table, min_joinability)
+        watch.lap("candidates")
         tables: dict[int, list[int]] = {}
         owners = self._catalog.column_tables[columns].tolist()
         for column, table in zip(columns.tolist(), owners, strict=True):
@@ -78,25 +82,18 @@ class ExactEqui:
         hits = iter(self._hits(chosen, values, show))
         grouped = [[next(hits) for _ in of] for of in tables.values()]
         best = [replace(of[0], rank=n, also=tuple(of[1:])) for n, of in enumerate(grouped, 1)]
-        return Results(self._described(query, values), tuple(best))
+        return Results(self._described(query, values), tuple(best), watch.stop("verify"))
 
     def _search(
         self, query: Column, k: int | None, exclude: str | None, threshold: float, show: int | None
     ) -> Results:
-        started = perf_counter()
+        watch = Stopwatch()
         values = QueryValues.of(distinct_cells(query.cells, self._profile), self._values)
-        encoded = perf_counter()
+        watch.lap("encode")
         columns = self._ranked(query, values, k, exclude, threshold)
-        ranked = perf_counter()
+        watch.lap("candidates")
         hits = self._hits(columns, values, show)
-        done = perf_counter()
-        seconds = {
-            "encode": encoded - started,
-            "candidates": ranked - encoded,
-            "verify": done - ranked,
-            "total": done - started,
-        }
-        return Results(self._described(query, values), hits, seconds)
+        return Results(self._described(query, values), hits, watch.stop("verify"))
 
     @staticmethod
     def _described(query: Column, values: QueryValues) -> dict[str, Any]:
@@ -177,7 +174,7 @@ class ExactEqui:
             cardinality=evidence.cardinality,
             matches=evidence.matches,
             unmatched=evidence.unmatched,
-            found_by=(self.name,),
+            found_by=FOUND_BY,
             bring=partial(_brings, catalog, column),
         )
 

@@ -16,8 +16,6 @@ class Hybrid(ExactEqui):
     A query that is itself such a key asks for them: then nothing is moved.
     """
 
-    name = "hybrid"
-
     def _demoted(self, values: QueryValues) -> npt.NDArray[np.uint8] | None:
         if generic_of(values.distinct.values) is not Generic.NO:
             return None
