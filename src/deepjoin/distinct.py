@@ -33,8 +33,7 @@ def distinct_cells(cells: Iterable[str | None], profile: str = "default") -> Dis
     DistinctCells(values=['ge', 'apple'], spellings=['GE', 'Apple'], counts=[2, 1])
     """
     raw = Counter(cells)
-    raw.pop(None, None)
-    spelled: list[str] = list(raw)  # type: ignore[arg-type]  # None has just been removed
+    spelled = [cell for cell in raw if cell is not None]
     first: dict[str, int] = {}
     spellings: list[str] = []
     counts: list[int] = []
