@@ -69,10 +69,7 @@ class ExactEqui:
     ) -> Results:
         """Return the best column of each of the best k tables, the table's others beside it."""
         watch = Stopwatch()
-        values = QueryValues.of(distinct_cells(query.cells, self._profile), self._values)
-        watch.lap("encode")
-        columns = self._ranked(query, values, None, exclude_table, min_joinability)
-        watch.lap("candidates")
+        values, columns = self._found(watch, query, None, exclude_table, min_joinability)
         tables: dict[int, list[int]] = {}
         owners = self._catalog.column_tables[columns].tolist()
         for column, table in zip(columns.tolist(), owners, strict=True):
@@ -88,12 +85,24 @@ class ExactEqui:
         self, query: Column, k: int | None, exclude: str | None, threshold: float, show: int | None
     ) -> Results:
         watch = Stopwatch()
+        values, columns = self._found(watch, query, k, exclude, threshold)
+        hits = self._hits(columns, values, show)
+        return Results(self._described(query, values), hits, watch.stop("verify"))
+
+    def _found(
+        self,
+        watch: Stopwatch,
+        query: Column,
+        k: int | None,
+        exclude: str | None,
+        threshold: float,
+    ) -> tuple[QueryValues, Columns]:
+        """Look the query's values up and rank the columns that hold them."""
         values = QueryValues.of(distinct_cells(query.cells, self._profile), self._values)
         watch.lap("encode")
         columns = self._ranked(query, values, k, exclude, threshold)
         watch.lap("candidates")
-        hits = self._hits(columns, values, show)
-        return Results(self._described(query, values), hits, watch.stop("verify"))
+        return values, columns
 
     @staticmethod
     def _described(query: Column, values: QueryValues) -> dict[str, Any]:
