@@ -28,11 +28,24 @@ class Settings:
     #: File patterns relative to the source folder.
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    #: Whether folders of part files count as one table where they are recognised.
+    parts: str = "auto"
+    #: Folders whose files always count as one table; patterns relative to the source folder.
+    one_table: tuple[str, ...] = ()
+    #: Read at most so many rows of each database table; 0 for all.
+    sample_rows: int = 0
+    #: Store salted hashes instead of values and cells; the salt is made by the first build.
+    hash_only: bool = False
+    salt: str = ""
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise DeepJoinError(
                 f"Unknown profile '{self.profile}'. Profiles: {', '.join(PROFILES)}."
             )
+        if self.parts not in ("auto", "never"):
+            raise DeepJoinError(f"parts is '{self.parts}'; it is auto or never.")
+        if self.sample_rows < 0:
+            raise DeepJoinError(f"sample_rows is {self.sample_rows}; it is 0, for all, or more.")
         if self.min_distinct < 1:
             raise DeepJoinError(f"min_distinct is {self.min_distinct}; it must be at least 1.")

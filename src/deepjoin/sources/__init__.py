@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError
 from deepjoin.settings import Settings
 from deepjoin.sources.formats import format_of, suffixes
+from deepjoin.sources.items import Item, Skipped
 
 if TYPE_CHECKING:
     from deepjoin.sources.corpus import CorpusSource
 
-__all__ = ["Skipped", "TableSource", "open_source", "title_of"]
+__all__ = ["LastingSource", "Skipped", "TableSource", "open_source", "title_of"]
 
 Location = str | os.PathLike[str]
 
@@ -27,14 +27,6 @@ ALLOWED = (
 )
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Something a source passed over, and why."""
-
-    name: str
-    reason: str
 
 
 @runtime_checkable
@@ -48,6 +40,20 @@ class TableSource(Protocol):
 
     def tables(self) -> Iterator[Table]:
         """Yield every table, unread."""
+
+
+@runtime_checkable
+class LastingSource(TableSource, Protocol):
+    """A source that outlives the process: it can be listed again, and its tables reopened."""
+
+    def items(self) -> Iterator[Item]:
+        """Yield everything that may hold tables, unread, in the same order each time."""
+
+    def table(self, name: str) -> Table:
+        """Open one table by its name, without listing the others."""
+
+    def describe(self, index: Path) -> dict[str, Any]:
+        """Say where the source is, for the manifest of an index folder: its kind, no secrets."""
 
 
 def open_source(

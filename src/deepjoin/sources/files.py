@@ -14,6 +14,7 @@ from deepjoin.columns import Table
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
 from deepjoin.sources import Location, Skipped, title_of, words
 from deepjoin.sources.formats import format_of, read_file, suffixes
+from deepjoin.sources.items import Item, Listing, file_digest, file_stamp, unfold
 from deepjoin.sources.walk import INDEX_MARKS, Walk, covers, is_glob, matches, reaches
 
 
@@ -108,8 +109,19 @@ class FileSource:
     def tables(self) -> Iterator[Table]:
         """List the tables in the order of their file names."""
         self.skipped = []
+        return unfold(self.items(), self.skipped)
+
+    def items(self) -> Iterator[Item]:
+        """List the files, tables or not, in the order of their names."""
         for name, path in sorted(self.files().items()):
-            yield from self._tables_in(name, path)
+            yield Item(
+                *(name, _stamp(path), partial(self._listing, name, path)),
+                partial(file_digest, path),
+            )
+
+    def _listing(self, name: str, path: Path) -> Listing:
+        aside = self._aside()
+        return Listing(tuple(aside._tables_in(name, path)), tuple(aside.skipped))
 
     def table(self, name: str) -> Table:
         """Find one table by its name, without listing the others."""
@@ -242,3 +254,11 @@ class FileSource:
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
+
+
+def _stamp(path: Path) -> str:
+    """Give the stamp of a file; one that has just vanished has none."""
+    try:
+        return file_stamp(path.stat())
+    except OSError:
+        return ""
