@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, UnknownName, UnreadableTable
 from deepjoin.settings import Settings
-from deepjoin.sources import corpus, open_source
+from deepjoin.sources import corpus
 from deepjoin.sources.corpus import SCHEMA, CorpusSource, is_corpus, write_corpus
 from deepjoin.sources.files import FileSource
+
+from .opening import open_source
 
 COLUMNS = [
     Column(["Paris", None, "Rome"], "city", "t1", "Cities", "of Europe", "t1#0"),

@@ -12,9 +12,11 @@ import pytest
 from deepjoin.columns import Reading
 from deepjoin.errors import MissingExtra, UnknownName, UnreadableTable
 from deepjoin.settings import Settings
-from deepjoin.sources import Skipped, open_source
+from deepjoin.sources import Skipped
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.formats import read_file
+
+from .opening import open_source
 
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]

@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 from deepjoin.columns import Reading
 from deepjoin.errors import UnreadableTable
 from deepjoin.settings import Settings
-from deepjoin.sources import jsonlines, open_source, parquet
+from deepjoin.sources import jsonlines, parquet
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.formats import read_file
 from deepjoin.sources.jsonlines import read_jsonlines
 from deepjoin.sources.scan import duckdb_scan
+
+from .opening import open_source
 
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]

@@ -343,7 +343,7 @@ def test_several_sources_make_one_lake(run: Run, lake_folder: Path, tmp_path: Pa
     ("source", "texts"),
     [
         ("dta", ["No file or folder 'dta'", "Did you mean"]),
-        ("s3://bucket/tables", ["is a URL", "folder"]),
+        ("nosuch://bucket/tables", ["nosuch"]),
         ("data/*.parquet", ["No file matches 'data/*.parquet'"]),
     ],
 )

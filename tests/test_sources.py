@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from deepjoin.columns import Reading, Table
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.settings import Settings
-from deepjoin.sources import Skipped, TableSource, open_source, title_of
+from deepjoin.sources import Skipped, TableSource, open_sources, title_of
 from deepjoin.sources.files import FileSource
 
 CSV = "city,people\nParis,2\nRome,3\n"
@@ -36,7 +36,7 @@ def rows(reading: Reading) -> list[dict[str, object]]:
 
 
 def names(source: object, **settings: tuple[str, ...]) -> list[str]:
-    opened = open_source(source, Settings(**settings))
+    (opened,) = open_sources(source, Settings(**settings))  # type: ignore[arg-type]
     return [table.name for table in opened.tables()]
 
 
@@ -154,7 +154,7 @@ def test_a_folder_that_does_not_exist_yet_is_skipped(
     monkeypatch.setenv("HOME", str(lake))
     monkeypatch.chdir(lake)
     for given_as in (lake / "geo" / "index", "geo/index", "~/geo/index"):
-        source = open_source(lake, Settings(), skip_dirs=[given_as])
+        (source,) = open_sources(lake, Settings(), skip_dirs=[given_as])
         write(lake / "geo" / "index" / "values" / "x.csv")
         assert [table.name for table in source.tables()] == expected
         assert source.skipped == []
@@ -285,35 +285,33 @@ def test_tables_can_be_sent_to_another_process(lake: Path) -> None:
         ({}, "The dict is empty: pass name to frame"),
         ({"a": 1}, "'a' is a int, not a frame: pass a pandas"),
         ([pa.table({"a": [1]})], "A list of frames has no table names: pass a dict"),
-        ("postgresql://host/db", r"'postgresql://host/db' is a URL; this version reads files and"),
-        (["s3://bucket/key"], "'s3://bucket/key' is a URL; this version reads files and folders"),
     ],
 )
 def test_what_is_no_source(source: object, text: str) -> None:
     with pytest.raises(DeepJoinError, match=text):
-        open_source(source, Settings())
+        open_sources(source, Settings())
 
 
 def test_paths_that_do_not_exist(lake: Path) -> None:
     with pytest.raises(DeepJoinError, match=r"No file or folder '.*gro/us.txt'.* mean '.*geo'\?"):
-        open_source(lake / "gro" / "us.txt", Settings())
+        open_sources(lake / "gro" / "us.txt", Settings())
     with pytest.raises(DeepJoinError, match=r"No file or folder '.*zzzz/q/\*.csv'\. '.*' exists\."):
-        open_source(str(lake / "zzzz" / "q" / "*.csv"), Settings())
+        open_sources(str(lake / "zzzz" / "q" / "*.csv"), Settings())
     with pytest.raises(DeepJoinError, match=r"No file matches '.*geo/\*.cvs'\."):
-        open_source(str(lake / "geo" / "*.cvs"), Settings())
+        open_sources(str(lake / "geo" / "*.cvs"), Settings())
 
 
 def test_a_path_in_a_closed_folder(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(DeepJoinError, match=r"Cannot look for '.*x.csv': no permission to read"):
-        open_source(lake / "x.csv", Settings())
+        open_sources(lake / "x.csv", Settings())
 
 
 def test_an_index_is_no_folder_of_tables(tmp_path: Path) -> None:
     write(tmp_path / "manifest.json", "{}")
     (tmp_path / "segments").mkdir()
     with pytest.raises(DeepJoinError, match=r"is a deepjoin index.*open it with deepjoin\.open"):
-        open_source(tmp_path, Settings())
+        open_sources(tmp_path, Settings())
 
 
 def test_home_folder_is_understood(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,4 +322,4 @@ def test_home_folder_is_understood(lake: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_source_of_ones_own_is_taken_as_it_is(lake: Path) -> None:
     source = FileSource([lake])
     assert isinstance(source, TableSource)
-    assert open_source(source, Settings()) is source
+    assert open_sources(source, Settings()) == [source]

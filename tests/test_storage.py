@@ -22,7 +22,7 @@ import pytest
 import deepjoin
 from deepjoin import Lake
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.lake import indexing, storage
+from deepjoin.lake import manifest
 from deepjoin.values.writer import FORWARD, ValueIndexWriter
 
 from .test_cli import Answer, Run, call
@@ -66,6 +66,10 @@ def rewritten(change: Callable[[dict[str, Any]], object]) -> Damage:
     return damage
 
 
+def in_segment(change: Callable[[dict[str, Any]], object]) -> Damage:
+    return rewritten(lambda fields: change(fields["segments"][0]))
+
+
 def segment(index: Path) -> Path:
     (path,) = (index / "segments").iterdir()
     return path
@@ -97,7 +101,7 @@ DAMAGES: dict[str, Damage] = {
     "no segments": lambda index: shutil.rmtree(index / "segments"),
     "empty segments": lambda index: shutil.rmtree(segment(index)),
     "segment is a file": lambda index: (shutil.rmtree(segment(index)), segment_file(index)),
-    "fields missing": rewritten(lambda fields: fields.pop("files")),
+    "fields missing": rewritten(lambda fields: fields.pop("segments")),
     "no settings": rewritten(lambda fields: fields.pop("settings")),
     "no format": rewritten(lambda fields: fields.pop("format")),
     "unknown field": rewritten(lambda fields: fields.update(surprise=1)),
@@ -106,17 +110,17 @@ DAMAGES: dict[str, Damage] = {
     "settings are a list": rewritten(lambda fields: fields.update(settings=[1])),
     "unknown profile": rewritten(lambda fields: fields["settings"].update(profile="fancy")),
     "min_distinct is text": rewritten(lambda fields: fields["settings"].update(min_distinct="5")),
-    "files are a list": rewritten(lambda fields: fields.update(files=["report.json"])),
-    "files are empty": rewritten(lambda fields: fields.update(files={})),
-    "file without size": rewritten(lambda fields: fields["files"].update({"report.json": 5})),
-    "segment is null": rewritten(lambda fields: fields.update(segment=None)),
-    "segment is a number": rewritten(lambda fields: fields.update(segment=7)),
-    "segment is elsewhere": rewritten(lambda fields: fields.update(segment="../../..")),
-    "source is text": rewritten(lambda fields: fields.update(source="data")),
-    "source is empty": rewritten(lambda fields: fields.update(source={})),
-    "root is a number": rewritten(lambda fields: fields["source"].update(root=3)),
-    "paths are a number": rewritten(lambda fields: fields["source"].update(paths=3)),
-    "no paths": rewritten(lambda fields: fields["source"].pop("paths")),
+    "files are a list": in_segment(lambda one: one.update(files=["report.json"])),
+    "files are empty": in_segment(lambda one: one.update(files={})),
+    "file without size": in_segment(lambda one: one["files"].update({"report.json": 5})),
+    "segment is null": in_segment(lambda one: one.update(name=None)),
+    "segment is a number": in_segment(lambda one: one.update(name=7)),
+    "segment is elsewhere": in_segment(lambda one: one.update(name="../../..")),
+    "source is text": rewritten(lambda fields: fields.update(sources=["data"])),
+    "source is empty": rewritten(lambda fields: fields.update(sources=[{}])),
+    "root is a number": rewritten(lambda fields: fields["sources"][0].update(root=3)),
+    "paths are a number": rewritten(lambda fields: fields["sources"][0].update(paths=3)),
+    "no paths": rewritten(lambda fields: fields["sources"][0].pop("paths")),
     "array missing": on_file("posting_columns.npy", Path.unlink),
     "array cut": on_file("cell_values.npy", shorten),
     "array longer": on_file("value_hashes.npy", lengthen),
@@ -135,7 +139,7 @@ FOREIGN: dict[str, Damage] = {
 
 
 def segment_file(index: Path) -> None:
-    name = json.loads((index / "manifest.json").read_text())["segment"]
+    name = json.loads((index / "manifest.json").read_text())["segments"][0]["name"]
     (index / "segments" / name).write_text("")
 
 
@@ -240,7 +244,7 @@ def short_write(*_: object, **__: object) -> None:
 STEPS = [
     "deepjoin.values.arrays.ArrayWriter.append",
     "deepjoin.catalog.CatalogWriter.finish",
-    "deepjoin.lake.report.BuildReport.save",
+    "deepjoin.lake.report.BuildReport.saved",
     "deepjoin.lake.storage._fingerprint",
     "deepjoin.lake.storage._sync",
     "deepjoin.lake.storage._replace",
@@ -296,7 +300,7 @@ def test_a_source_that_fails_is_not_called_a_full_index(
     def broken(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("deepjoin.sources.files.FileSource.files", broken)
+    monkeypatch.setattr("deepjoin.sources.files.FileSource.items", broken)
     with pytest.raises(DeepJoinError) as caught:
         deepjoin.index(lake_folder, lake_folder.parent / "ix")
     assert "Cannot write" not in str(caught.value)
@@ -317,14 +321,13 @@ def test_a_reader_that_meets_a_commit_gets_the_new_lake(
     (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
     commits = iter([partial(deepjoin.index, lake_folder)])
 
-    def read_manifest(folder: Path) -> storage.Manifest:
-        manifest = storage.read_manifest(folder)
+    def read_manifest(folder: Path) -> manifest.Manifest:
+        found = manifest.read_manifest(folder)
         for commit in commits:
             commit()
-        return manifest
+        return found
 
     monkeypatch.setattr("deepjoin.lake.lake.read_manifest", read_manifest)
-    monkeypatch.setattr(indexing, "Lake", lambda path: None)
     assert len(Lake(built).tables) == 4
 
 
@@ -369,9 +372,9 @@ def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool
     index = lake_folder / ".deepjoin"
     expected = answers(index) if exists else None
     (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
-    answer = stopped_at("deepjoin.lake.report.BuildReport.save", lake_folder, signal.SIGINT)
+    answer = stopped_at("deepjoin.lake.report.BuildReport.saved", lake_folder, signal.SIGINT)
     assert answer.status == 130
-    assert answer.err == "deepjoin: stopped; whatever existed before is unchanged.\n"
+    assert answer.err.startswith("deepjoin: Interrupted; the index is as it was before;")
     assert not list(index.glob("segments/writing-*"))
     if exists:
         assert answers(index) == expected
@@ -379,7 +382,7 @@ def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool
         assert "indexing it" in run("search", lake_folder, "--values", "Peru,Chad").err
 
 
-@pytest.mark.parametrize("step", ["report.BuildReport.save", "storage._replace"])
+@pytest.mark.parametrize("step", ["report.BuildReport.saved", "storage._replace"])
 def test_a_killed_writer_leaves_the_old_index(
     run: Run, built: Path, lake_folder: Path, step: str
 ) -> None:

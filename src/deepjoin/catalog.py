@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deepjoin.canonical import CellType
 from deepjoin.errors import UnknownName, unknown_name
-from deepjoin.values.arrays import Strings, StringsWriter, load_array
+from deepjoin.values.arrays import Strings, StringsWriter, load_array, load_strings
 from deepjoin.values.hashing import hash_array, hash_value
-from deepjoin.values.profile import ColumnProfiles, Generic
+from deepjoin.values.profile import Generic
 
 _TYPE_NAMES = tuple(kind.name.lower() for kind in CellType)
 _GENERIC_NAMES = ("", *(kind.name.lower() for kind in Generic if kind))
 
+Numbers = npt.NDArray[np.integer[Any]]
 Sample = tuple[dict[str, str | None], ...]
 
 
@@ -45,8 +47,8 @@ class TableEntry:
     columns: tuple[ColumnEntry, ...] = ()
     sample: Sample = ()
     notes: tuple[str, ...] = ()
-    #: Size and modification time of its file when it was read.
-    stamp: tuple[int, ...] = ()
+    #: Whether title and context were given by the user, not by the source.
+    titled: bool = False
 
     def to_json(self) -> str:
         """Give everything but the name, which is stored apart."""
@@ -60,7 +62,7 @@ class TableEntry:
         """Read what `to_json` gave."""
         fields: dict[str, Any] = json.loads(text)
         fields["columns"] = tuple(ColumnEntry(**c) for c in fields.get("columns", ()))
-        for key in ("sample", "notes", "stamp"):
+        for key in ("sample", "notes"):
             fields[key] = tuple(fields.get(key, ()))
         return cls(name, **fields)
 
@@ -75,7 +77,11 @@ class Catalog:
         self.column_types = load_array(folder / "column_types.npy")
         self.column_generic = load_array(folder / "column_generic.npy")
         self.column_cells = load_array(folder / "column_cells.npy")
+        #: Ranks the columns by the names of their tables, then by their place in the table.
+        self.column_order = load_array(folder / "column_order.npy")
         self.table_names = Strings.load(folder, "table_names")
+        #: Which item of the segment's ledger each table came from.
+        self.table_items = load_array(folder / "table_items.npy")
         self._column_offsets = load_array(folder / "table_column_offsets.npy")
         self._columns = load_array(folder / "table_columns.npy")
         self._entries = Strings.load(folder, "table_entries")
@@ -155,13 +161,20 @@ class CatalogWriter:
         self._column_names = StringsWriter(folder, "column_names")
         self._column_tables: list[npt.NDArray[np.int32]] = []
         self._hashes: list[npt.NDArray[np.uint64]] = []
+        self._items: list[npt.NDArray[np.int32]] = []
 
-    def add_tables(self, tables: Sequence[TableEntry]) -> None:
-        """Write the next tables."""
+    def add_tables(self, tables: Sequence[TableEntry], items: npt.ArrayLike) -> None:
+        """Write the next tables, and which item of the source each came from."""
         names = pa.array([table.name for table in tables], pa.string())
+        entries = pa.array([table.to_json() for table in tables], pa.large_string())
+        self.append_tables(names, entries, items)
+
+    def append_tables(self, names: pa.Array, entries: pa.Array, items: npt.ArrayLike) -> None:
+        """Write the next tables as another catalog stores them."""
         self._table_names.append(names)
+        self._entries.append(entries)
         self._hashes.append(hash_array(names))
-        self._entries.extend([table.to_json() for table in tables])
+        self._items.append(np.asarray(items, np.int32))
 
     def add_columns(self, ids: Iterable[str], names: Iterable[str], tables: npt.ArrayLike) -> None:
         """Write the next indexed columns: their ids, names, and the numbers of their tables."""
@@ -169,17 +182,20 @@ class CatalogWriter:
         self._column_names.extend(names)
         self._column_tables.append(np.asarray(tables, np.int32))
 
-    def finish(self, profiles: ColumnProfiles, kept: npt.NDArray[np.bool_]) -> None:
-        """Write what the value index learned of the kept columns."""
+    def finish(self, types: Numbers, generic: Numbers, cells: Numbers) -> None:
+        """Write what is known of each column: its type, why it says little, how many cells."""
         tables = np.concatenate([np.zeros(0, np.int32), *self._column_tables])
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         by_name = np.argsort(hashes, kind="stable")
         sizes = np.bincount(tables, minlength=len(hashes))
+        self._table_names.close()
         arrays: dict[str, npt.NDArray[Any]] = {
-            "column_types": profiles.types[kept],
-            "column_generic": profiles.generic[kept],
-            "column_cells": profiles.present[kept],
+            "column_types": types,
+            "column_generic": generic,
+            "column_cells": cells,
             "column_tables": tables,
+            "column_order": _column_order(load_strings(self._folder, "table_names"), tables),
+            "table_items": np.concatenate([np.zeros(0, np.int32), *self._items]),
             "table_column_offsets": np.append(0, np.cumsum(sizes)),
             "table_columns": np.argsort(tables, kind="stable").astype(np.int32),
             "table_name_hashes": hashes[by_name],
@@ -194,3 +210,12 @@ class CatalogWriter:
     def __exit__(self, *error: object) -> None:
         for writer in (self._table_names, self._entries, self._column_ids, self._column_names):
             writer.close()
+
+
+def _column_order(names: pa.Array, tables: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Rank columns by table name, then number: the same order however the lake is cut."""
+    table_rank = np.empty(len(names), np.int32)
+    table_rank[np.asarray(pc.array_sort_indices(names))] = np.arange(len(names))
+    rank = np.empty(len(tables), np.int32)
+    rank[np.argsort(table_rank[tables], kind="stable")] = np.arange(len(tables))
+    return rank

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from deepjoin.canonical import canonical, canonical_array
+from deepjoin.values.private import hidden
 
 #: From here on the array form of `canonical` is faster than the plain one.
 _MANY = 512
@@ -16,18 +17,24 @@ _MANY = 512
 
 @dataclass(frozen=True)
 class DistinctCells:
-    """Distinct canonical values in order of first appearance; all three lists run in parallel."""
+    """Distinct canonical values in order of first appearance; all lists run in parallel."""
 
     values: list[str]
     spellings: list[str]
     counts: list[int]
+    #: What a lake of hashes holds in place of the values; None where it holds these.
+    hidden: list[str] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.values)
 
 
-def distinct_cells(cells: Iterable[str | None], profile: str = "default") -> DistinctCells:
+def distinct_cells(
+    cells: Iterable[str | None], profile: str = "default", key: bytes = b""
+) -> DistinctCells:
     """Reduce cells to distinct values; missing and blank cells vanish.
+
+    With the key of a lake of hashes, what stands for the values there is given beside them.
 
     >>> distinct_cells(["GE", "Apple", " ge", None, ""])
     DistinctCells(values=['ge', 'apple'], spellings=['GE', 'Apple'], counts=[2, 1])
@@ -46,7 +53,8 @@ def distinct_cells(cells: Iterable[str | None], profile: str = "default") -> Dis
             counts.append(raw[cell])
         else:
             del first[value]
-    return DistinctCells(list(first), spellings, counts)
+    values = list(first)
+    return DistinctCells(values, spellings, counts, hidden(values, key) if key else None)
 
 
 def _canonical_all(cells: list[str], profile: str) -> list[str]:

@@ -1,20 +1,20 @@
-"""What several commands need: opening an index by path, progress on stderr, sizes in words."""
+"""What several commands need: opening an index by path, indexing with a bar, sizes in words."""
 
 from __future__ import annotations
 
 import difflib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from deepjoin.cli.progress import progress_bar
 from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import Lake, index, open_lake
-from deepjoin.lake.build import Progress, Titles
-from deepjoin.lake.indexing import DEFAULT, MEMORY
-from deepjoin.lake.storage import MANIFEST, is_index
+from deepjoin.lake.build import Titles
+from deepjoin.lake.indexing import DEFAULT
+from deepjoin.lake.manifest import MANIFEST, is_index
 
 
 def open_or_index(path: str) -> Lake:
@@ -49,7 +49,7 @@ def _is_index_of(index: Path, folder: Path) -> bool:
         return (index / MANIFEST).exists()
     # A folder that cannot be written to has its index in the working directory.
     try:
-        root = Lake(index).origin.root
+        root = Lake(index).root
     except IndexUnusable:
         return False
     return root is not None and root.resolve() == folder.resolve()
@@ -65,7 +65,7 @@ def _folders(parent: Path) -> list[str]:
 def index_with_progress(
     source: object,
     out: str | None = None,
-    memory: int = MEMORY,
+    memory: int | None = None,
     titles: Titles | None = None,
     rebuild: bool = False,
     threads: int | None = None,
@@ -123,21 +123,6 @@ def left_out_lines(lake: Lake, shown: int = 5) -> Iterator[str]:
             yield f"  {one.name}: {one.reason}"
         if len(report.skipped) > shown:
             yield f"  and {len(report.skipped) - shown:,} more; see: deepjoin info {lake.path}"
-
-
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Show tables done, rate and time left; nothing when stderr is not a terminal."""
-    from tqdm import tqdm
-
-    with tqdm(disable=not sys.stderr.isatty(), unit="table", leave=False) as bar:
-
-        def progress(done: int, total: int, name: str) -> None:
-            bar.total = total
-            bar.set_postfix_str(name[-40:], refresh=False)
-            bar.update(done - bar.n)
-
-        yield progress
 
 
 def say(text: str) -> None:

@@ -24,13 +24,27 @@ Find the tables of a data lake you can join with a column of yours, see why, and
   deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name -o enriched.parquet
 """
 
+_CONFIGURED = """\
+Options used again and again can be kept in a file deepjoin.toml, in this folder or above it:
+a table for each command, as in [index] source = "data/", and [defaults] index = "data/" so
+that INDEX can be left out. The command line goes before the file.
+"""
+
 
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     parser = argparse.ArgumentParser(
-        "deepjoin", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+        "deepjoin",
+        description=_ABOUT,
+        epilog=_CONFIGURED,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"deepjoin {__version__}")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="options from FILE; default: $DEEPJOIN_CONFIG, or the nearest deepjoin.toml",
+    )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add in (_index, _search, _join, _info, _methods, _evaluate, _demo):
         add(commands)
@@ -170,6 +184,8 @@ def _search(commands: Commands) -> None:
         help="cells listed per hit (default 20)",
     )
     _format_argument(parser, "csv")
+    # An index alone is nothing to search with: what stands there must be the query.
+    parser.set_defaults(incomplete=lambda given: given.query is None and given.values is None)
 
 
 def _join(commands: Commands) -> None:

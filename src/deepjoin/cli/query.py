@@ -31,7 +31,7 @@ def query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
         return _from_stdin(options.column)
     if os.path.isfile(options.query):
         return _from_file(lake, Path(options.query), options.column)
-    if lake.catalog.find_table(options.query) is not None:
+    if options.query in lake:
         return _from_lake(lake, options.query, options.column)
     if os.path.isdir(options.query):
         raise DeepJoinError(f"'{options.query}' is a folder; name a file or a table of the lake.")
@@ -56,7 +56,7 @@ def _from_stdin(column: str | None) -> list[Column]:
 def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:
     found = [one for table in file_tables(path) for one in read_columns(table, column)]
     # A file that is itself part of the lake must not find itself.
-    name = lake.origin.name_of(path)
+    name = lake.name_of(path)
     if name is None:
         return [replace(one, table=None) for one in found]
     # A sheet keeps what follows the name of its workbook.
@@ -66,9 +66,7 @@ def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:
 def _from_lake(lake: Lake, table: str, column: str | None) -> list[Column]:
     if column is not None:
         return [lake.column(table, column)]
-    number = lake.catalog.find_table(table)
-    assert number is not None
-    names = [lake.catalog.column_names[i] for i in lake.catalog.columns_of(number)]
+    names = lake.indexed_columns(table)
     if not names:
         raise DeepJoinError(f"No column of {table} is indexed; see: deepjoin info INDEX {table}")
     return [lake.column(table, name) for name in names]

@@ -21,7 +21,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.evaluation.metrics import interval, mean, ndcg, precision, precision_ties
 from deepjoin.evaluation.truth import Truth, brute_force
 from deepjoin.lake import Lake, index
-from deepjoin.lake.storage import is_index
+from deepjoin.lake.manifest import is_index
 from deepjoin.search import method_named
 from deepjoin.settings import Settings
 from deepjoin.sources.corpus import CorpusSource

@@ -35,7 +35,8 @@ class Truth:
 @dataclass(frozen=True)
 class _Found:
     column_id: str
-    number: int
+    #: Where the column stands: its table's name, then the order of the corpus.
+    place: tuple[str, int]
     name: str
     size: int
     shared: tuple[str, ...]
@@ -66,7 +67,10 @@ def brute_force(
         for query, shared in meets.items():
             if queries[query].table is None or queries[query].table != column.table:
                 found[query].append(
-                    _Found(column.column_id or "", kept, column.name, len(values), tuple(shared))
+                    _Found(
+                        *(column.column_id or "", (column.table or "", kept), column.name),
+                        *(len(values), tuple(shared)),
+                    )
                 )
         kept += 1
     return [
@@ -78,10 +82,10 @@ def brute_force(
 def _ranked(
     found: list[_Found], name: str, size: int, frequency: Counter[str], columns: int
 ) -> Truth:
-    def key(one: _Found) -> tuple[int, int, int, float, int]:
+    def key(one: _Found) -> tuple[int, int, int, float, tuple[str, int]]:
         rarity = sum(_millibits(columns, frequency[value]) for value in one.shared)
         similarity = name_similarity(name, one.name)
-        return (-len(one.shared), one.size, -rarity, -similarity, one.number)
+        return (-len(one.shared), one.size, -rarity, -similarity, one.place)
 
     return Truth({one.column_id: len(one.shared) / size for one in sorted(found, key=key)})
 

@@ -1,10 +1,12 @@
-"""From a source of tables to one segment of the index: read, reduce, merge, write."""
+"""From items of a source to one segment of the index: read, reduce, merge, write."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,124 +14,174 @@ import numpy as np
 from deepjoin.canonical import CellType
 from deepjoin.catalog import CatalogWriter, ColumnEntry, TableEntry
 from deepjoin.columns import Table
-from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.lake.build_corpus import build_corpus
-from deepjoin.lake.reader import Draft, TableReader
+from deepjoin.errors import UnreadableTable
+from deepjoin.lake.reader import Draft, TableReader, short_reason
 from deepjoin.lake.report import BuildReport
+from deepjoin.ledger import Entry, Key, write_ledger
 from deepjoin.settings import Settings
-from deepjoin.sources import TableSource
-from deepjoin.sources.corpus import CorpusSource
-from deepjoin.sources.files import FileSource
+from deepjoin.sources.items import Item, Listing, Skipped, digest_of
 from deepjoin.values.builder import Kept, ValueIndexBuilder
 from deepjoin.values.profile import ColumnProfiles
 
-#: Told after each table (or block of a corpus): how many are done, of how many, the last name.
+#: Told after each item (or block of a corpus): how many are done, of how many, the last name.
 Progress = Callable[[int, int, str], None]
-#: For a table's name, the title and context it is to have; None leaves the source's.
-Titles = Mapping[str, tuple[str | None, str | None]]
+#: The title and context a table is to have; None leaves the source's.
+Words = tuple[str | None, str | None]
+Titles = Mapping[str, Words]
+TitleOf = Callable[[str], Words | None]
 
 #: Folder, inside a segment, of the tables that came from memory.
 FRAMES = "frames"
 
 
-def build_segment(
-    source: TableSource | CorpusSource,
-    settings: Settings,
-    out: Path,
-    scratch: Path,
-    memory: int,
-    progress: Progress,
-    titles: Titles | None = None,
-    threads: int = 2,
-) -> BuildReport:
-    """Index every table of a source into the folder ``out``; ``titles`` override the source's."""
-    out.mkdir(parents=True)
-    with ValueIndexBuilder(scratch, settings, memory, threads) as builder:
-        if isinstance(source, CorpusSource):
-            if titles:
-                raise DeepJoinError("A corpus has titles of its own; leave the others out.")
-            report = build_corpus(source, settings, builder, out, progress)
-        else:
-            tables = _listed(source, titles or {})
-            keep = None if isinstance(source, FileSource) else out / FRAMES
-            with TableReader(builder, settings, scratch, keep) as reader:
-                for done, table in enumerate(tables, 1):
-                    reader.read(table, _stamp(source, table.name))
-                    progress(done, len(tables), table.name)
-                report = _write(builder, reader, settings, out)
-            report.skipped = [*source.skipped, *reader.skipped]
-    report.values = len(np.load(out / "value_hashes.npy", mmap_mode="r"))
-    report.save(out)
-    return report
+def no_progress(done: int, total: int, name: str) -> None:
+    """Tell nobody."""
 
 
-def _listed(source: TableSource, titles: Titles) -> list[Table]:
+@dataclass(frozen=True)
+class Means:
+    """What a build may use, and whom it tells how far it is."""
+
+    #: Bytes of distinct cells to hold before they go to disk.
+    memory: int
+    threads: int
+    progress: Progress = no_progress
+
+
+#: Bytes of distinct cells held in memory before they go to disk; a build takes 1 to 2 GB beside.
+MEMORY = 1 << 30
+
+
+def usual_means(
+    threads: int | None = None, memory: int | None = None, progress: Progress | None = None
+) -> Means:
+    """Use one thread a processor and a gigabyte, unless told otherwise."""
+    held = MEMORY if memory is None else memory
+    return Means(held, threads or os.cpu_count() or 1, progress or no_progress)
+
+
+class SegmentBuilder:
+    """Reads items one after the other into a segment that `finish` writes.
+
+    ``keep`` stores the tables themselves as well, for those that live in memory only.
+    """
+
+    def __init__(
+        self, out: Path, scratch: Path, settings: Settings, means: Means, keep: bool = False
+    ) -> None:
+        out.mkdir(parents=True)
+        self._out, self._settings = out, settings
+        self._entries: list[Entry] = []
+        self._items: list[int] = []
+        self._titled: set[str] = set()
+        self._touched: set[Key] = set()
+        with ExitStack() as stack:
+            builder = ValueIndexBuilder(scratch, settings, means.memory, means.threads)
+            self._values = stack.enter_context(builder)
+            reader = TableReader(builder, settings, scratch, out / FRAMES if keep else None)
+            self._reader = stack.enter_context(reader)
+            self._open = stack.pop_all()
+
+    def __enter__(self) -> SegmentBuilder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tables read so far."""
+        return [draft.name for draft in self._reader.drafts]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What the ledger will say of the items noted so far."""
+        return self._entries
+
+    @property
+    def read_keys(self) -> list[Key]:
+        """The items whose earlier tables this segment replaces."""
+        return [entry.key for entry in self._entries if entry.key not in self._touched]
+
+    def read(self, key: Key, item: Item, title_of: TitleOf, left_out: Collection[str]) -> None:
+        """Read the tables of an item, but those left out."""
+        # Before the tables are read: then a change in between shows at the next refresh.
+        digest = digest_of(item)
+        listing = _listing(item)
+        before = len(self._reader.skipped)
+        for table in listing.tables:
+            if table.name not in left_out:
+                self._reader.read(self._titled_as(table, title_of(table.name)))
+        self._items += [len(self._entries)] * (len(self._reader.drafts) - len(self._items))
+        skipped = (*listing.skipped, *self._reader.skipped[before:])
+        self._entries.append(Entry(key, item.stamp, digest, skipped))
+
+    def touch(self, entry: Entry) -> None:
+        """Remember another stamp of an item that is as it was."""
+        self._entries.append(entry)
+        self._touched.add(entry.key)
+
+    def forget(self, key: Key) -> None:
+        """Remember that an item has left its source."""
+        self._entries.append(Entry(key, gone=True))
+
+    def _titled_as(self, table: Table, words: Words | None) -> Table:
+        if words is None:
+            return table
+        title, context = words
+        self._titled.add(table.name)
+        return replace(
+            table,
+            title=table.title if title is None else title,
+            context=table.context if context is None else context,
+        )
+
+    def finish(self) -> BuildReport:
+        """Write the segment."""
+        settings, reader = self._settings, self._reader
+        usable = reader.usable()
+
+        def choose(profiles: ColumnProfiles) -> Kept:
+            kept = usable & (profiles.distinct >= settings.min_distinct)
+            return kept & (profiles.mean_length <= settings.max_mean_length)
+
+        profiles, kept = self._values.finish(self._out, reader.columns, choose)
+        report = BuildReport(tables=len(reader.drafts))
+        with CatalogWriter(self._out) as catalog:
+            for number, (draft, sample) in enumerate(reader.finished()):
+                entries = tuple(_column_entries(draft, profiles, kept, settings))
+                self._add_table(catalog, number, draft, entries, sample)
+                _count(report, draft, entries)
+            catalog.finish(profiles.types[kept], profiles.generic[kept], profiles.present[kept])
+        write_ledger(self._out, self._entries)
+        return report.with_columns(profiles, kept).saved(self._out)
+
+    def _add_table(
+        self,
+        catalog: CatalogWriter,
+        number: int,
+        draft: Draft,
+        entries: tuple[ColumnEntry, ...],
+        sample: str,
+    ) -> None:
+        entry = TableEntry(
+            *(draft.name, draft.title, draft.context, draft.rows, entries),
+            *(tuple(json.loads(sample)), draft.notes, draft.name in self._titled),
+        )
+        here = [i for i, column in enumerate(entries) if not column.left_out]
+        catalog.add_tables([entry], [self._items[number]])
+        catalog.add_columns(
+            [f"{draft.name}#{i}" for i in here],
+            [draft.names[i] for i in here],
+            np.full(len(here), number),
+        )
+
+
+def _listing(item: Item) -> Listing:
     try:
-        tables = list(source.tables())
-    except OSError as error:
-        raise DeepJoinError(f"Cannot list the tables of the source: {error}.") from None
-    names = {table.name for table in tables}
-    for name in titles:
-        if name not in names:
-            raise unknown_name("table", name, "the source, though it has a title", sorted(names))
-    return [_titled(table, *titles.get(table.name, (None, None))) for table in tables]
-
-
-def _titled(table: Table, title: str | None, context: str | None) -> Table:
-    return replace(
-        table,
-        title=table.title if title is None else title,
-        context=table.context if context is None else context,
-    )
-
-
-def _stamp(source: TableSource, name: str) -> tuple[int, int] | None:
-    """Return size and time of the file behind a table, by which a change is noticed."""
-    if not isinstance(source, FileSource):
-        return None
-    try:
-        status = source.paths(name).stat()
-    except (OSError, DeepJoinError):
-        return None
-    return status.st_size, status.st_mtime_ns
-
-
-def _write(
-    builder: ValueIndexBuilder, reader: TableReader, settings: Settings, out: Path
-) -> BuildReport:
-    usable = reader.usable()
-
-    def choose(profiles: ColumnProfiles) -> Kept:
-        kept = usable & (profiles.distinct >= settings.min_distinct)
-        return kept & (profiles.mean_length <= settings.max_mean_length)
-
-    profiles, kept = builder.finish(out, reader.columns, choose)
-    report = BuildReport(tables=len(reader.drafts))
-    with CatalogWriter(out) as catalog:
-        for number, (draft, sample) in enumerate(reader.finished()):
-            entries = tuple(_column_entries(draft, profiles, kept, settings))
-            _add_table(catalog, number, draft, entries, sample)
-            _count(report, draft, entries)
-        catalog.finish(profiles, kept)
-    return report.with_columns(profiles, kept)
-
-
-def _add_table(
-    catalog: CatalogWriter,
-    number: int,
-    draft: Draft,
-    entries: tuple[ColumnEntry, ...],
-    sample: str,
-) -> None:
-    entry = TableEntry(
-        *(draft.name, draft.title, draft.context, draft.rows),
-        *(entries, tuple(json.loads(sample)), draft.notes, draft.stamp or ()),
-    )
-    here = [i for i, column in enumerate(entries) if not column.left_out]
-    catalog.add_tables([entry])
-    catalog.add_columns(
-        [f"{draft.name}#{i}" for i in here], [draft.names[i] for i in here], [number] * len(here)
-    )
+        return item.listing()
+    except UnreadableTable as error:
+        return Listing(skipped=(Skipped(item.name, short_reason(item.name, str(error))),))
 
 
 def _count(report: BuildReport, draft: Draft, entries: tuple[ColumnEntry, ...]) -> None:

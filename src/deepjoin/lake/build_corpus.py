@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from deepjoin.catalog import CatalogWriter, TableEntry
+from deepjoin.lake.build import Means
+from deepjoin.lake.reader import hidden_item
 from deepjoin.lake.report import BuildReport
+from deepjoin.ledger import Entry, Key, write_ledger
 from deepjoin.settings import Settings
 from deepjoin.sources.corpus import CorpusSource
+from deepjoin.sources.items import digest_of
+from deepjoin.values import private
 from deepjoin.values.builder import Kept, ValueIndexBuilder
 from deepjoin.values.profile import ColumnProfiles
 
@@ -20,34 +24,36 @@ _WORDS = ("column_id", "table_id", "title", "column_name", "context")
 
 
 def build_corpus(
-    corpus: CorpusSource,
-    settings: Settings,
-    builder: ValueIndexBuilder,
-    out: Path,
-    progress: Callable[[int, int, str], None],
+    corpus: CorpusSource, key: Key, settings: Settings, out: Path, scratch: Path, means: Means
 ) -> BuildReport:
-    """Index every column of a corpus.
+    """Index every column of a corpus, which is one item.
 
     Whoever made the corpus chose its columns as keys: none is taken for free text.
     """
+    out.mkdir(parents=True)
+    (item,) = corpus.items()
+    item = hidden_item(item, private.key(settings))
+    entry = Entry(key, item.stamp, digest_of(item))
     columns = 0
-    for block in corpus.blocks():
-        builder.add_lists(columns, block["cells"])
-        columns += block.num_rows
-        progress(columns, corpus.count, corpus.folder.name)
+    with ValueIndexBuilder(scratch, settings, means.memory, means.threads) as builder:
+        for block in corpus.blocks():
+            builder.add_lists(columns, block["cells"])
+            columns += block.num_rows
+            means.progress(columns, corpus.count, corpus.folder.name)
 
-    def choose(profiles: ColumnProfiles) -> Kept:
-        return profiles.distinct >= settings.min_distinct
+        def choose(profiles: ColumnProfiles) -> Kept:
+            return profiles.distinct >= settings.min_distinct
 
-    profiles, kept = builder.finish(out, columns, choose)
+        profiles, kept = builder.finish(out, columns, choose)
     report = BuildReport()
     settings = replace(settings, max_mean_length=settings.max_cell)
     for column in np.flatnonzero(~kept).tolist():
         report.left_out[profiles.why_left_out(column, settings).split(" (")[0]] += 1
     with CatalogWriter(out) as catalog:
         report.tables = _write_catalog(catalog, corpus, kept)
-        catalog.finish(profiles, kept)
-    return report.with_columns(profiles, kept)
+        catalog.finish(profiles.types[kept], profiles.generic[kept], profiles.present[kept])
+    write_ledger(out, [entry])
+    return report.with_columns(profiles, kept).saved(out)
 
 
 def _write_catalog(catalog: CatalogWriter, corpus: CorpusSource, kept: Kept) -> int:
@@ -61,7 +67,7 @@ def _write_catalog(catalog: CatalogWriter, corpus: CorpusSource, kept: Kept) -> 
             if name not in numbers:
                 numbers[name] = len(numbers)
                 tables.append(TableEntry(name, title, context))
-        catalog.add_tables(tables)
+        catalog.add_tables(tables, np.zeros(len(tables)))
         here = kept[start : start + block.num_rows]
         mask = pa.array(here)
         catalog.add_columns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -11,12 +11,15 @@ from time import perf_counter
 import pyarrow as pa
 
 from deepjoin.columns import Reading, Table
-from deepjoin.lake.build import build_segment
+from deepjoin.lake.build import Means, SegmentBuilder
+from deepjoin.lake.report import BuildReport
+from deepjoin.ledger import Key
 from deepjoin.settings import Settings
-from deepjoin.sources import Skipped, TableSource, open_source
+from deepjoin.sources import LastingSource, Skipped, open_sources
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.frames import MemorySource
+from deepjoin.values.private import salted
 
 _SAMPLE = 100
 _SAMPLE_BYTES = 32 << 20
@@ -37,27 +40,35 @@ class Forecast:
 
 def forecast(source: object, settings: Settings) -> Forecast:
     """List everything, index an even sample, and scale by size."""
-    opened = open_source(source, settings)
-    if isinstance(opened, CorpusSource):
-        return _corpus_forecast(opened)
-    tables = list(opened.tables())
-    sizes = _sizes(opened, [table.name for table in tables])
+    settings = salted(settings)
+    opened = open_sources(source, settings)
+    if isinstance(opened[0], CorpusSource):
+        return _corpus_forecast(opened[0])
+    tables = [table for one in opened for table in one.tables()]
+    sizes = _sizes(opened, tables)
     chosen = _chosen(sizes)
     with tempfile.TemporaryDirectory() as scratch:
         started = perf_counter()
-        sample = MemorySource.of_items([_beginning(tables[i]) for i in chosen])
         out = Path(scratch) / "segment"
-        report = build_segment(
-            *(sample, settings, out, Path(scratch) / "spill", 1 << 30), lambda *_: None
-        )
+        report, skipped = _tried([tables[i] for i in chosen], settings, out)
         seconds = perf_counter() - started
         disk = sum(path.stat().st_size for path in out.iterdir())
     by_size = sum(sizes) / max(1, sum(min(sizes[i], _SAMPLE_BYTES) for i in chosen))
     by_number = len(tables) / max(1, len(chosen))
     return Forecast(
         *(len(tables), sum(sizes), round(report.columns * by_number), seconds * by_size),
-        *(round(disk * by_size), len(chosen), (*opened.skipped, *report.skipped)),
+        *(round(disk * by_size), len(chosen)),
+        (*(skip for one in opened for skip in one.skipped), *skipped),
     )
+
+
+def _tried(tables: list[Table], settings: Settings, out: Path) -> tuple[BuildReport, list[Skipped]]:
+    """Index the beginnings of some tables for real."""
+    with SegmentBuilder(out, out.parent / "spill", settings, Means(1 << 30, 2)) as build:
+        for number, item in enumerate(MemorySource(list(map(_beginning, tables))).items()):
+            build.read(Key(0, str(number)), item, lambda name: None, ())
+        report = build.finish()
+    return report, [skip for entry in build.entries for skip in entry.skipped]
 
 
 def _beginning(table: Table) -> Table:
@@ -79,15 +90,16 @@ def _first(reading: Reading) -> Iterator[pa.RecordBatch]:
             return
 
 
-def _sizes(source: TableSource, names: list[str]) -> list[int]:
+def _sizes(sources: Sequence[LastingSource], tables: list[Table]) -> list[int]:
     """Return bytes of file for each table; a workbook's first sheet stands for all of it."""
-    if not isinstance(source, FileSource):
-        return [1] * len(names)
-    counted: set[Path] = set()
+    source = sources[0]
+    if len(sources) > 1 or not isinstance(source, FileSource):
+        return [1] * len(tables)
+    counted: set[Path | None] = {None}
     sizes = []
-    for name in names:
-        path = source.paths(name)
-        sizes.append(0 if path in counted else path.stat().st_size)
+    for table in tables:
+        path = source.path(table.name)
+        sizes.append(path.stat().st_size if path and path not in counted else 0)
         counted.add(path)
     return sizes
 

@@ -8,24 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deepjoin.catalog import Catalog, TableEntry
+from deepjoin.catalog import TableEntry
 from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName, unknown_name
-from deepjoin.lake.origin import Origin
-from deepjoin.lake.report import BuildReport
-from deepjoin.lake.storage import MANIFEST, SEGMENTS, Manifest, damaged, read_manifest
+from deepjoin.lake.build import usual_means
+from deepjoin.lake.manifest import (
+    MANIFEST,
+    SEGMENTS,
+    Described,
+    Manifest,
+    damaged,
+    read_manifest,
+)
+from deepjoin.lake.origin import TableOrigin, name_of, root_of
+from deepjoin.lake.reader import read_again
+from deepjoin.lake.report import BuildReport, lake_report
 from deepjoin.search import method_named
 from deepjoin.search.exact_equi import SHOWN, ExactEqui
 from deepjoin.search.results import Hit, Results
+from deepjoin.segment import Segment
 from deepjoin.sources.frames import as_column
-from deepjoin.values.index import ValueIndex
+from deepjoin.values.private import key
 
 if TYPE_CHECKING:
     from deepjoin.join import JoinPlan
 
 JOINS = ("any", "equi")
 #: How often opening is tried while other processes commit.
-_ATTEMPTS = 5
+_ATTEMPTS = 50
 
 
 class Lake:
@@ -40,27 +50,58 @@ Make one with: deepjoin index SOURCE -o no such folder
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.reopen()
+
+    def reopen(self) -> bool:
+        """Move to the lake as it is now; until then an open lake answers as it did when opened.
+
+        Returns whether there was anything newer.
+        """
         for attempt in range(_ATTEMPTS):
             before = self._manifest_bytes()
+            if before and before == getattr(self, "_read", None):
+                return False
             try:
                 self._open(read_manifest(self.path))
-                return
+                self._read = before
+                return True
             except (OSError, ValueError, TypeError, KeyError, IndexUnusable) as error:
-                # A commit between reading the manifest and mapping the segment removes it.
+                # A commit between reading the manifest and mapping a segment may remove it.
                 if attempt + 1 < _ATTEMPTS and self._manifest_bytes() != before:
                     continue
                 if isinstance(error, IndexUnusable):
                     raise
                 raise damaged(self.path, f"a file is not what was written ({error})") from None
+        raise AssertionError("the last attempt returns or raises")
 
     def _open(self, manifest: Manifest) -> None:
-        self._manifest = manifest
-        segment = self.path / SEGMENTS / manifest.segment
-        self.report = BuildReport.from_json((segment / "report.json").read_bytes())
-        self.values = ValueIndex(segment)
-        self.catalog = Catalog(segment)
+        folder = self.path / SEGMENTS
+        segments = [Segment(folder / one.name, one.removed) for one in manifest.segments]
+        self.segments: Sequence[Segment] = segments
+        #: What was indexed, what was left out, and why.
+        self.report: BuildReport = lake_report(segments)
         self.settings = manifest.settings
-        self.origin = Origin(self.path, manifest.source, segment, self.settings)
+        self._manifest = manifest
+
+    @property
+    def sources(self) -> Sequence[Described]:
+        """Where the tables came from, without secrets."""
+        return self._manifest.sources
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of the tables the index was made of, if they are in one."""
+        return root_of(self.sources[0], self.path)
+
+    @property
+    def excluded(self) -> Sequence[str]:
+        """The tables that were taken out, and do not come back by themselves."""
+        return self._manifest.excluded
+
+    @property
+    def reads(self) -> int:
+        """The version of what is stored for a table."""
+        return self._manifest.reads
 
     def _manifest_bytes(self) -> bytes:
         try:
@@ -125,41 +166,83 @@ Make one with: deepjoin index SOURCE -o no such folder
             )
         if join not in JOINS:
             raise unknown_name("join kind", join, "deepjoin", JOINS)
-        return chosen.searcher(self.values, self.catalog, self.settings.profile)
+        return chosen.searcher(self.segments, self.settings.profile, key(self.settings))
 
     def column(self, table: str, column: str) -> Column:
         """Fetch a column of the lake, to search with it."""
-        number = self.catalog.find_column(table, column)
-        start, stop = self.values.cells_of(number)
-        order = np.argsort(self.values.cell_rows[start:stop], kind="stable") + start
+        segment, table_number = self._found(table)
+        catalog, values = segment.catalog, segment.values
+        number = catalog.find_column(table, column)
+        if self.settings.hash_only:
+            return self._column_again(segment, table_number, number)
+        start, stop = values.cells_of(number)
+        order = np.argsort(values.cell_rows[start:stop], kind="stable") + start
         spelled = [
-            self.values.spelling(self.values.values[int(value)], spelling)
+            values.spelling(values.values[int(value)], spelling)
             for value, spelling in zip(
-                self.values.cell_values[order].tolist(),
-                self.values.cell_spellings[order].tolist(),
+                values.cell_values[order].tolist(),
+                values.cell_spellings[order].tolist(),
                 strict=True,
             )
         ]
-        counts = self.values.cell_counts[order].tolist()
+        counts = values.cell_counts[order].tolist()
         cells = [cell for cell, count in zip(spelled, counts, strict=True) for _ in range(count)]
-        entry = self.catalog.table(int(self.catalog.column_tables[number]))
-        words = (self.catalog.column_names[number], table, entry.title, entry.context)
-        return Column(cells, *words, self.catalog.column_ids[number])
+        entry = catalog.table(table_number)
+        words = (catalog.column_names[number], table, entry.title, entry.context)
+        return Column(cells, *words, catalog.column_ids[number])
+
+    def _column_again(self, segment: Segment, table: int, number: int) -> Column:
+        """Read a column from its table, since a lake of hashes holds no cells."""
+        catalog, origin = segment.catalog, TableOrigin(self, segment, table)
+        entry, name = catalog.table(table), catalog.column_names[number]
+        column_id = catalog.column_ids[number]
+        cells = read_again(origin.table(), origin.key(name, column_id), self.settings.max_cell)
+        return Column(cells, name, entry.name, entry.title, entry.context, column_id)
 
     def table(self, name: str) -> TableEntry:
         """Return what is known of a table: its columns, types, what was left out, first rows."""
-        return self.catalog.table(self._table_number(name))
+        segment, number = self._found(name)
+        return segment.catalog.table(number)
+
+    def indexed_columns(self, table: str) -> list[str]:
+        """Return the names of a table's columns that can be searched with."""
+        segment, number = self._found(table)
+        names = segment.catalog.column_names
+        return [names[column] for column in segment.catalog.columns_of(number)]
 
     @property
     def tables(self) -> Sequence[str]:
         """The names of all tables."""
-        return self.catalog.table_names
+        first = self.segments[0]
+        if len(self.segments) == 1 and not first.removed:
+            return first.catalog.table_names
+        every = ((one.catalog.table_names, one.live_tables) for one in self.segments)
+        return sorted(names[number] for names, live in every for number in live)
 
-    def _table_number(self, name: str) -> int:
-        number = self.catalog.find_table(name)
-        if number is None:
-            raise unknown_name("table", name, str(self.path), self.catalog.table_names)
-        return number
+    def __contains__(self, table: str) -> bool:
+        return self._find(table) is not None
+
+    def _find(self, table: str) -> tuple[Segment, int] | None:
+        for segment in self.segments:
+            number = segment.find_table(table)
+            if number is not None:
+                return segment, number
+        return None
+
+    def _found(self, table: str) -> tuple[Segment, int]:
+        found = self._find(table)
+        if found is None:
+            raise unknown_name("table", table, str(self.path), self.tables)
+        return found
+
+    def origin(self, table: str) -> TableOrigin:
+        """Return where a table came from, to open it again."""
+        return TableOrigin(self, *self._found(table))
+
+    def name_of(self, path: Path) -> str | None:
+        """Return the name a file has as a table of this lake, or None if it is none."""
+        names = (name_of(path, source, self.path) for source in self.sources)
+        return next((name for name in names if name is not None), None)
 
     def plan_join(
         self,
@@ -178,21 +261,20 @@ Make one with: deepjoin index SOURCE -o no such folder
         from deepjoin.join import plan_join
         from deepjoin.lake.sides import check_key, left_side, right_side
 
-        if isinstance(hit, Hit):
-            table, column = hit.table, self.origin.key(hit.table, hit.column, hit.column_id)
-        else:
-            table, column = hit
-        number = self._table_number(table)
-        known = {one.name for one in self.catalog.table(number).columns}
+        table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
+        known = {one.name for one in self.table(table).columns}
         mine = left_side(left, on)
+        origin = self.origin(table)
+        if isinstance(hit, Hit):
+            column = origin.key(column, hit.column_id)
         try:
-            right = right_side(self.origin, table, number, column)
+            right = right_side(origin, column)
             check_key(right)
         except UnknownName as error:
             hint = " It has changed since it was indexed: run deepjoin index again."
             raise UnknownName(f"{error}{hint if column in known else ''}") from None
         plan = plan_join(mine, right, how=how, many=many, profile=self.settings.profile)
-        if self.origin.has_changed(self.catalog.table(number)):
+        if origin.has_changed:
             changed = f"{table} has changed since it was indexed: run deepjoin index again."
             plan.warnings = (*plan.warnings, changed)
         return plan
@@ -217,10 +299,41 @@ Make one with: deepjoin index SOURCE -o no such folder
             warn(plan.warnings)
             return frame_like(left, plan.to_arrow())
 
+    def add(self, source: object, *, threads: int | None = None) -> list[str]:
+        """Index more tables into this lake and move to it; returns their names.
+
+        ``source`` is anything `deepjoin.index` takes. Tables that came from the same files,
+        or frames of the same names, are replaced.
+        """
+        from deepjoin.lake.updating import add_tables
+
+        names = add_tables(self.path, source, usual_means(threads))
+        self.reopen()
+        return names
+
+    def remove(self, *tables: str) -> list[str]:
+        """Take tables out by name or pattern, and move to the lake without them.
+
+        Their files stay as they are, and a refresh does not bring them back; `add` does.
+        """
+        from deepjoin.lake.updating import remove_tables
+
+        names = remove_tables(self.path, tables, usual_means())
+        self.reopen()
+        return names
+
+    def compact(self, *, threads: int | None = None) -> bool:
+        """Merge all segments into one; False if they were one already."""
+        from deepjoin.lake.updating import compact
+
+        merged = compact(self.path, usual_means(threads))
+        self.reopen()
+        return merged
+
     def info(self) -> dict[str, Any]:
         """Describe the index: its size, its settings, what was left out and why."""
         report = self.report
-        size = sum(size for size, _ in self._manifest.files.values())
+        size = sum(record.bytes for record in self._manifest.segments)
         return {
             "index": str(self.path),
             "format": self._manifest.format,
@@ -231,15 +344,17 @@ Make one with: deepjoin index SOURCE -o no such folder
             "rows": report.rows,
             "cells": report.cells,
             "bytes": size,
-            "settings": vars(self.settings),
-            "source": self._manifest.source,
+            "settings": {n: v for n, v in vars(self.settings).items() if n != "salt"},
+            "sources": list(self._manifest.sources),
+            "segments": len(self.segments),
+            "excluded": list(self._manifest.excluded),
             "left_out": dict(report.left_out.most_common()),
             "skipped": [vars(one) for one in report.skipped],
             "notes": [{"table": table, "note": note} for table, note in report.notes],
         }
 
     def __repr__(self) -> str:
-        return f"Lake('{self.path}', {len(self.tables)} tables, {self.values.columns} columns)"
+        return f"Lake('{self.path}', {self.report.tables} tables, {self.report.columns} columns)"
 
 
 def _check(k: int | None, least: float, group: str | None) -> None:

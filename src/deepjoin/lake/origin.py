@@ -1,135 +1,163 @@
-"""Where a lake's tables are kept, so that a hit can be joined long after the index was built."""
+"""Where a lake's tables are kept, so that they can be listed and joined again later."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from xxhash import xxh3_64, xxh3_64_hexdigest
-
-from deepjoin.catalog import TableEntry
 from deepjoin.columns import Table
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.lake.build import FRAMES
+from deepjoin.lake.changes import Found
+from deepjoin.lake.manifest import Described
+from deepjoin.ledger import Key, entries_of
+from deepjoin.segment import Segment
 from deepjoin.settings import Settings
-from deepjoin.sources import TableSource
+from deepjoin.sources import LastingSource
 from deepjoin.sources.corpus import CorpusSource
-from deepjoin.sources.files import FileSource, Root
+from deepjoin.sources.files import FileSource
+from deepjoin.sources.files import reopen as reopen_files
+from deepjoin.sources.frames import MemorySource
+from deepjoin.sources.items import file_digest, file_stamp
 from deepjoin.sources.parquet import read_parquet
-from deepjoin.sources.walk import is_glob
+from deepjoin.values.private import hidden_text, key
+
+if TYPE_CHECKING:
+    from deepjoin.lake.lake import Lake
 
 
-def describe(source: TableSource | CorpusSource, index: Path) -> dict[str, Any]:
-    """Say where a source is, as the manifest stores it: relative to the index folder."""
-    if isinstance(source, CorpusSource):
-        return {"kind": "corpus", "root": _relative(source.folder, index)}
-    if isinstance(source, FileSource):
-        paths = [_given(root, index) for root in source.roots]
-        return {"kind": "files", "root": _relative(source.root, index), "paths": paths}
-    names = "\n".join(table.name for table in source.tables())
-    return {"kind": "memory", "tables": xxh3_64_hexdigest(names.encode("utf-8", "replace"))}
+def reopen(described: Described, index: Path, settings: Settings) -> LastingSource | None:
+    """Open a source again as the manifest describes it; None for what was in memory only."""
+    kind = described["kind"]
+    if kind == "memory":
+        return None
+    if kind == "files":
+        return reopen_files(described, index, settings)
+    if kind == "corpus":
+        return CorpusSource(_folder(described, index))
+    if kind == "bucket":
+        from deepjoin.sources import bucket
+
+        return bucket.reopen(described, index, settings)
+    if kind == "database":
+        from deepjoin.sources import database
+
+        return database.reopen(described, index, settings)
+    raise DeepJoinError(f"{index} has tables of a kind this version does not know: '{kind}'.")
 
 
-def state(source: TableSource | CorpusSource, words: object) -> str:
-    """Sum up the files of a source, and other words, so that any change shows; '' if it cannot.
-
-    Names, sizes and times are compared, not contents: a look at a folder must be quick.
-    """
-    if isinstance(source, CorpusSource):
-        files = {"columns.parquet": source.folder / "columns.parquet"}
-    elif isinstance(source, FileSource):
-        files = source.files()
-    else:
-        return ""
-    digest = xxh3_64(repr(words).encode("utf-8", "replace"))
-    for name, path in sorted(files.items()):
-        status = path.stat()
-        stamp = (name, status.st_size, status.st_mtime_ns)
-        digest.update(repr(stamp).encode("utf-8", "replace"))
-    return digest.hexdigest()
+def root_of(described: Described, index: Path) -> Path | None:
+    """Return the folder of a source of files, there or not."""
+    if "root" not in described:
+        return None
+    return Path(os.path.normpath(index.resolve() / described["root"]))
 
 
-def _given(root: Root, index: Path) -> str:
-    """Write down one place the user named, a pattern or a file's own name unresolved."""
-    tail = (root.file.name,) if root.file else root.patterns
-    return PurePosixPath(_relative(root.folder, index), *tail).as_posix()
+def _folder(described: Described, index: Path) -> Path:
+    root = root_of(described, index)
+    if root is None or not root.exists():
+        raise gone(root)
+    return root
 
 
-def _relative(path: Path, index: Path) -> str:
-    return Path(os.path.relpath(path.resolve(), index.resolve())).as_posix()
+def gone(root: Path | None) -> DeepJoinError:
+    """Say that the tables are not where they were."""
+    return DeepJoinError(
+        f"The tables of this index were in {root}, which is gone. "
+        "Searches still work; to join, put the folder back or index it again."
+    )
 
 
-class Origin:
-    """Opens the tables of an index again."""
+class TableOrigin:
+    """One table of the lake, where it came from."""
 
-    def __init__(
-        self, index: Path, source: dict[str, Any], segment: Path, settings: Settings
-    ) -> None:
-        self._source = source
-        self._segment = segment
-        self._settings = settings
-        self._index = index.resolve()
-        self.root = self._found(source["root"]) if "root" in source else None
+    def __init__(self, lake: Lake, segment: Segment, number: int) -> None:
+        self._lake, self._segment, self._number = lake, segment, number
+        self.name = segment.catalog.table_names[number]
+        row = int(segment.catalog.table_items[number])
+        self._entry = entries_of(segment.ledger.slice(row, 1))[0]
+        self._described = lake.sources[self._entry.key.source]
+        self._root_is_there()
+        self._source = reopen(self._described, lake.path, lake.settings)
 
-    def table(self, name: str, number: int) -> Table:
-        """Open a table by its name and its number in the lake."""
-        if self.root is None:
-            path = self._segment / FRAMES / f"{number}.parquet"
-            return Table(name, lambda: read_parquet(path))
-        if self._source["kind"] == "corpus":
-            return CorpusSource(self._root()).table(name)
-        return self._files().table(name)
+    def _root_is_there(self) -> None:
+        if self._described["kind"] in ("files", "corpus"):
+            _folder(self._described, self._lake.path)
 
-    def key(self, table: str, column: str, column_id: str) -> str:
+    def table(self) -> Table:
+        """Open the table."""
+        if self._source is not None:
+            return self._source.table(self.name)
+        path = self._segment.folder / FRAMES / f"{self._number}.parquet"
+        if not path.exists():
+            raise UnreadableTable(
+                f"{self.name} was in memory when it was indexed, and this index keeps no copy. "
+                "Search finds it; to join, index its file."
+            )
+        return Table(self.name, lambda: read_parquet(path))
+
+    def key(self, column: str, column_id: str) -> str:
         """Return the name a hit's column has in its table when that is opened.
 
         The columns of a corpus may be nameless, or of one name; then only the id tells.
         """
-        if self._source["kind"] != "corpus":
+        if not isinstance(self._source, CorpusSource):
             return column
-        names = CorpusSource(self._root()).column_names(table)
-        return names.get(column_id, column)
+        return self._source.column_names(self.name).get(column_id, column)
 
-    def path(self, name: str) -> Path | None:
-        """Return the file that holds a table, if files are what the lake was made of."""
-        return self._files().paths(name) if self._source["kind"] == "files" else None
+    def path(self) -> Path | None:
+        """Return the file that holds the table, if one local file does."""
+        return self._source.path(self.name) if isinstance(self._source, FileSource) else None
 
-    def has_changed(self, entry: TableEntry) -> bool:
-        """Tell whether the file of a table is no longer the one that was indexed."""
-        path = self.path(entry.name)
-        if path is None or not entry.stamp:
+    @property
+    def has_changed(self) -> bool:
+        """Whether the file of the table is no longer the one that was indexed."""
+        path = self.path()
+        if path is None:
             return False
-        status = path.stat()
-        return (status.st_size, status.st_mtime_ns) != entry.stamp
+        of, entry = key(self._lake.settings), self._entry
+        if hidden_text(file_stamp(path.stat()), of) == entry.stamp != "":
+            return False
+        return not entry.digest or hidden_text(file_digest(path), of) != entry.digest
 
-    def name_of(self, path: Path) -> str | None:
-        """Return the name a file would have as a table of this lake, or None."""
-        if self.root is None or self._source["kind"] != "files":
-            return None
-        # A link inside the lake goes by its own name; one from outside by what it leads to.
-        root = self.root.resolve()
-        for there in (path.parent.resolve() / path.name, path.resolve()):
-            if there.is_relative_to(root):
-                return there.relative_to(root).as_posix()
+    @property
+    def described(self) -> dict[str, Any]:
+        """The source of the table, as the manifest describes it."""
+        return self._described
+
+
+def name_of(path: Path, described: Described, index: Path) -> str | None:
+    """Return the name a file would have as a table of a source of files, or None."""
+    root = root_of(described, index)
+    if root is None or described["kind"] != "files":
         return None
+    # A link inside the lake goes by its own name; one from outside by what it leads to.
+    root = root.resolve()
+    for there in (path.parent.resolve() / path.name, path.resolve()):
+        if there.is_relative_to(root):
+            return there.relative_to(root).as_posix()
+    return None
 
-    def _found(self, relative: str) -> Path:
-        return Path(os.path.normpath(self._index / relative))
 
-    def _root(self) -> Path:
-        if self.root is None or not self.root.exists():
-            raise DeepJoinError(
-                f"The tables of this index were in {self.root}, which is gone. "
-                "Searches still work; to join, put the folder back or index it again."
-            )
-        return self.root
+def frames_of(lake: Lake) -> list[Found]:
+    """Find the tables that only the index itself has, to read them into another."""
+    found = []
+    for segment in lake.segments:
+        entries = entries_of(segment.ledger)
+        for number in segment.live_tables:
+            key = entries[segment.catalog.table_items[number]].key
+            if lake.sources[key.source]["kind"] == "memory":
+                found.append(_kept_frame(lake, segment, number, key))
+    return found
 
-    def _files(self) -> FileSource:
-        root = self._root()
-        paths = [self._found(path) for path in self._source["paths"]]
-        # Of several places, those that are left still serve their tables, by the old names.
-        there = [path for path in paths if path.exists() or is_glob(str(path))]
-        source = FileSource(there or paths, self._settings.include, self._settings.exclude)
-        source.root = root
-        return source
+
+def _kept_frame(lake: Lake, segment: Segment, number: int, key: Key) -> Found:
+    entry = segment.catalog.table(number)
+    table = replace(
+        TableOrigin(lake, segment, number).table(), title=entry.title, context=entry.context
+    )
+    source = MemorySource([table])
+    (item,) = source.items()
+    return Found(key, item, source)

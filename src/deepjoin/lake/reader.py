@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -17,7 +17,10 @@ from deepjoin.errors import UnreadableTable
 from deepjoin.settings import Settings
 from deepjoin.sources import Skipped
 from deepjoin.sources.cells import as_strings, left_out
+from deepjoin.sources.items import Item
+from deepjoin.sources.reading import read_columns
 from deepjoin.values.builder import Kept, ValueIndexBuilder
+from deepjoin.values.private import hidden_text
 
 _SAMPLE_ROWS = 3
 _SAMPLE_COLUMNS = 50
@@ -32,7 +35,6 @@ class Draft:
     title: str
     context: str
     first: int
-    stamp: tuple[int, int] | None
     names: list[str] = field(default_factory=list)
     #: Columns that cannot be keys, whatever their values: name to reason.
     refused: dict[str, str] = field(default_factory=dict)
@@ -44,7 +46,8 @@ class TableReader:
     """Reads tables one after the other; one that cannot be read is noted and passed over.
 
     The first rows of each table go to a file, since those of a million tables fill a memory.
-    Tables that live in memory only are kept in the folder ``keep``, to be joined later.
+    Tables that live in memory only are kept in the folder ``keep``, to be joined later. Of a
+    lake of hashes, neither is written.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class TableReader:
     ) -> None:
         self._builder = builder
         self._settings = settings
-        self._keep = keep
+        self._keep = None if settings.hash_only else keep
         self._samples = (scratch / "samples").open("w+", encoding="utf-8")
         self._abandoned: list[range] = []
         self.columns = 0
@@ -65,23 +68,24 @@ class TableReader:
     def __exit__(self, *error: object) -> None:
         self._samples.close()
 
-    def read(self, table: Table, stamp: tuple[int, int] | None) -> None:
+    def read(self, table: Table) -> None:
         """Read one table to its end."""
-        draft = Draft(table.name, table.title, table.context, self.columns, stamp)
+        draft = Draft(table.name, table.title, table.context, self.columns)
         sample = "[]"
         held: list[pa.RecordBatch] = []
         try:
             reading = table.open()
             for batch in reading:
                 strings = self._read_batch(draft, batch)
-                if draft.rows == 0:
+                if draft.rows == 0 and not self._settings.hash_only:
                     sample = json.dumps(_sample(strings))
                 draft.rows += batch.num_rows
                 if self._keep is not None:
                     held.append(batch)
-            draft.notes = tuple(reading.notes)
+            draft.notes = tuple(map(self._told, reading.notes))
         except UnreadableTable as error:
-            self.skipped.append(Skipped(table.name, _reason(table.name, str(error))))
+            text = _own_words(error) if self._settings.hash_only else str(error)
+            self.skipped.append(Skipped(table.name, short_reason(table.name, text)))
             self._abandoned.append(range(draft.first, self.columns))
             return
         if self._keep is not None:
@@ -106,6 +110,11 @@ class TableReader:
                 strings[name] = converted
                 self._builder.add(known[name], draft.rows, converted)
         return strings
+
+    def _told(self, note: str) -> str:
+        """Leave out of a note what it quotes of the table, if that is not to be stored."""
+        said, quotes, _ = note.partition(";")
+        return f"{said}." if quotes and self._settings.hash_only else note
 
     def _is_denied(self, name: str) -> bool:
         denied = self._settings.deny_columns
@@ -136,7 +145,17 @@ def _shortened(cell: str | None) -> str | None:
     return cell[: _SAMPLE_LENGTH - 1] + "…"
 
 
-def _reason(name: str, text: str) -> str:
+def _own_words(error: UnreadableTable) -> str:
+    """Return an error's text unless another library's words are in it: those may quote cells."""
+    cause = error.__context__
+    while isinstance(cause, UnreadableTable):  # part files put their table's name before
+        cause = cause.__context__
+    if cause is None or (isinstance(cause, OSError) and cause.strerror):
+        return str(error)
+    return f"it cannot be read ({type(cause).__name__}); what was said of it may quote cells"
+
+
+def short_reason(name: str, text: str) -> str:
     """Drop the file's name from the front of an error that is listed under that name."""
     before, found, after = text.partition(PurePosixPath(name.partition("#")[0]).name)
     return after.lstrip("' :") if found and " " not in before else text
@@ -150,6 +169,25 @@ def _keep(batches: list[pa.RecordBatch], path: Path) -> None:
         if not _storable(column.type):
             whole = whole.set_column(i, column.name, as_strings(whole.column(i)))
     pq.write_table(whole, path)
+
+
+def hidden_item(item: Item, key: bytes) -> Item:
+    """Hide what is remembered of an item: a version or a small file's digest may tell a cell."""
+    digest = item.digest
+    if not key:
+        return item
+    return replace(
+        item,
+        stamp=hidden_text(item.stamp, key),
+        digest=None if digest is None else lambda: hidden_text(digest(), key),
+    )
+
+
+def read_again(table: Table, column: str, max_cell: int) -> list[str]:
+    """Read from its table what a lake of hashes does not hold: the cells of a column."""
+    (found,) = read_columns(table, column)
+    present = (cell for cell in found.cells if cell is not None and cell.strip())
+    return [cell for cell in present if len(cell) <= max_cell]
 
 
 def _storable(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from deepjoin.columns import Table
 from deepjoin.errors import unknown_name
 from deepjoin.join import Side
-from deepjoin.lake.origin import Origin
+from deepjoin.lake.origin import TableOrigin
 from deepjoin.sources.frames import frame_table
 from deepjoin.sources.reading import file_table
 from deepjoin.sources.scan import duckdb_scan
@@ -33,10 +33,10 @@ def left_side(left: object, on: str) -> Side:
     return Side(file_table(path), on, duckdb_scan(path))
 
 
-def right_side(origin: Origin, table: str, number: int, column: str) -> Side:
+def right_side(origin: TableOrigin, column: str) -> Side:
     """Open a table of the lake where it was found."""
-    path = origin.path(table)
-    return Side(origin.table(table, number), column, duckdb_scan(path) if path else None)
+    path = origin.path()
+    return Side(origin.table(), column, duckdb_scan(path) if path else None)
 
 
 def check_key(side: Side) -> None:

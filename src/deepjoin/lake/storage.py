@@ -1,7 +1,7 @@
 """The index folder: immutable segments, one manifest, one writer at a time.
 
-A commit writes the segment aside, renames it, and replaces the manifest: a reader sees the
-old lake or the new one, never a mixture.
+A commit writes segments aside, renames them, and replaces the manifest: a reader sees the
+old lake or the new one, never a mixture. What no manifest names is removed by the next writer.
 """
 
 from __future__ import annotations
@@ -9,162 +9,86 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.settings import Settings
+from deepjoin.lake.manifest import (
+    MANIFEST,
+    SEGMENTS,
+    Files,
+    Manifest,
+    SegmentRecord,
+    check_sizes,
+    segment_record,
+)
 
-FORMAT = 1
-#: What an index can be made of.
-KINDS = ("files", "corpus", "memory")
-MANIFEST = "manifest.json"
-SEGMENTS = "segments"
-_PRODUCT = "deepjoin index"
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What an index folder holds: the one file that makes it an index."""
-
-    format: int
-    version: str
-    settings: Settings
-    #: Where the tables are, relative to the index folder, so that both can move together.
-    source: dict[str, Any]
-    segment: str
-    #: Size and checksum of each file of the segment.
-    files: dict[str, tuple[int, str]]
-    #: Sums up the source as it was; '' when it cannot be summed up.
-    state: str
-
-    def to_json(self) -> str:
-        """Give the manifest as text."""
-        return json.dumps({"product": _PRODUCT} | asdict(self), indent=1, ensure_ascii=False)
+#: Segments of a build that has not come to its end; the next run goes on from them.
+PENDING = "pending.json"
+#: Syncing files together lets the disk put their writes into one.
+_SYNCS = 8
 
 
-def is_index(folder: Path) -> bool:
-    """Tell whether a folder claims to be an index, whole or not.
+class IndexWriter:
+    """The one process that may change an index folder, while it may."""
 
-    Other programs write manifests too, and tables may lie in a folder called segments.
-    """
-    if (folder / "lock").is_file() and (folder / SEGMENTS).is_dir():
-        return True
-    try:
-        fields = json.loads((folder / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(fields, dict) and fields.get("product") == _PRODUCT
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self.folder = folder
+        self.scratch = scratch
 
+    def place(self, built: Path) -> SegmentRecord:
+        """Put a finished segment, synced, among the others; no manifest names it yet."""
+        files = fingerprints(built)
+        segments = self.folder / SEGMENTS
+        name = _free_name(segments, files)
+        if not (segments / name).exists():
+            for folder in (*(path for path in built.rglob("*") if path.is_dir()), built):
+                _sync(folder)
+            built.rename(segments / name)
+            _sync(segments)
+        return SegmentRecord(name, files)
 
-def may_write(folder: Path) -> bool:
-    """Tell whether an index may go into a folder: new, empty, or an index of ours."""
-    try:
-        ours = json.loads((folder / MANIFEST).read_text("utf-8")).get("product") == _PRODUCT
-    except FileNotFoundError:
-        ours = True
-    except (ValueError, AttributeError):  # a manifest cut short may be ours
-        ours = (folder / SEGMENTS).is_dir()
-    known = {SEGMENTS, "lock", MANIFEST, "manifest.new"}
-    return ours and not {path.name for path in folder.iterdir()} - known
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Read and check a manifest; anything but a whole index of ours is refused by name."""
-    fields = _fields(folder)
-    if isinstance(fields.get("format"), int) and fields["format"] > FORMAT:
-        raise IndexUnusable(
-            f"{folder} was written by deepjoin {fields.get('version')} in format "
-            f"{fields['format']}; this version reads up to format {FORMAT}. "
-            f"Upgrade with: pip install 'deepjoin>={fields.get('version')}'"
-        )
-    try:
-        manifest = _parsed(fields)
-    except (TypeError, KeyError, AttributeError, ValueError, DeepJoinError):
-        raise damaged(folder, f"{MANIFEST} is not what was written") from None
-    _check_sizes(folder, manifest)
-    return manifest
-
-
-def _fields(folder: Path) -> dict[str, Any]:
-    """Read a manifest as it is, if it is one of ours."""
-    path = folder / MANIFEST
-    try:
-        fields = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise IndexUnusable(
-            f"{folder} is not a deepjoin index (no {MANIFEST}). "
-            f"Make one with: deepjoin index SOURCE -o {folder}"
-        ) from None
-    except OSError as error:
-        raise IndexUnusable(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        raise damaged(folder, f"{MANIFEST} is not valid JSON") from None
-    if not isinstance(fields, dict):
-        raise damaged(folder, f"{MANIFEST} is not what was written")
-    if fields.pop("product", None) != _PRODUCT:
-        raise IndexUnusable(
-            f"{path} belongs to another program. Make an index elsewhere: deepjoin index SOURCE -o "
-            "INDEX"
-        )
-    return fields
-
-
-def _parsed(fields: dict[str, Any]) -> Manifest:
-    """Make a manifest of its fields, each checked to be what it must be."""
-    plain: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in fields["settings"].items()
-    }
-    files = {
-        str(name): (int(size), str(digest)) for name, (size, digest) in fields["files"].items()
-    }
-    checked: dict[str, Any] = fields | {"settings": Settings(**plain), "files": files}
-    manifest = Manifest(**checked)
-    if not files or not isinstance(manifest.format, int) or not isinstance(manifest.state, str):
-        raise ValueError("no files")
-    if not re.fullmatch(r"[\w-]+", manifest.segment):
-        raise ValueError("no segment")
-    source = manifest.source
-    texts = [source["root"]] if source["kind"] == "corpus" else []
-    if source["kind"] == "files":
-        texts = [source["root"], *source["paths"]]
-    if source["kind"] not in KINDS or not all(isinstance(text, str) for text in texts):
-        raise ValueError("no source")
-    return manifest
-
-
-def _check_sizes(folder: Path, manifest: Manifest) -> None:
-    segment = folder / SEGMENTS / manifest.segment
-    for name, (size, _) in manifest.files.items():
+    def pending(self, key: str) -> list[SegmentRecord]:
+        """Fetch the whole segments that an interrupted build with this key left."""
         try:
-            found = (segment / name).stat().st_size
-        except OSError:
-            raise damaged(folder, f"{segment.name}/{name} is missing") from None
-        if found != size:
-            raise damaged(
-                folder, f"{segment.name}/{name} has {found} bytes where {size} were written"
-            )
+            fields = json.loads((self.folder / PENDING).read_text("utf-8"))
+            if fields["key"] != key:
+                return []
+            records = [segment_record(one) for one in fields["segments"]]
+            for record in records:
+                check_sizes(self.folder, record)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, DeepJoinError):
+            return []
+        return records
 
+    def set_pending(self, key: str, records: Sequence[SegmentRecord]) -> None:
+        """Remember segments that are whole but not yet part of the lake."""
+        fields = {"key": key, "segments": [asdict(record) for record in records]}
+        _replace(self.folder / PENDING, json.dumps(fields))
 
-def damaged(folder: Path, what: str) -> IndexUnusable:
-    """Build the error for an index that was ours and is no longer whole."""
-    return IndexUnusable(
-        f"{folder} is damaged: {what}. Build it again with: deepjoin index SOURCE -o {folder}"
-    )
+    def commit(self, manifest: Manifest) -> None:
+        """Make a manifest the lake's state, and remove what it does not name."""
+        _replace(self.folder / MANIFEST, manifest.to_json())
+        (self.folder / PENDING).unlink(missing_ok=True)
+        self.clean({record.name for record in manifest.segments})
+
+    def clean(self, named: set[str]) -> None:
+        """Remove every segment but these and the writer's own scratch."""
+        for old in (self.folder / SEGMENTS).iterdir():
+            if old.name not in named and old != self.scratch:
+                _discard(old)
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[Path]:
-    """Be the only writer of an index; yields a scratch folder beside its segments.
+def writing(folder: Path) -> Iterator[IndexWriter]:
+    """Be the only writer of an index.
 
     The lock is the operating system's, so it vanishes with the process that holds it, and
     so does, at the next write, whatever a killed writer left in its scratch folder.
@@ -188,38 +112,15 @@ def writing(folder: Path) -> Iterator[Path]:
             shutil.rmtree(left, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix="writing-", dir=segments))
         try:
-            yield scratch
+            yield IndexWriter(folder, scratch)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def commit(
-    folder: Path,
-    built: Path,
-    version: str,
-    settings: Settings,
-    source: dict[str, Any],
-    state: str,
-) -> None:
-    """Make a finished segment the lake's state; the segment it replaces is removed."""
-    files = fingerprints(built)
-    segments = folder / SEGMENTS
-    name = _place(segments, files)
-    if not (segments / name).exists():
-        _sync(built)
-        built.rename(segments / name)
-        _sync(segments)
-    manifest = Manifest(FORMAT, version, settings, source, name, files, state)
-    _replace(folder / MANIFEST, manifest.to_json())
-    for old in segments.iterdir():
-        if old.name != name and not old.name.startswith("writing-"):
-            _discard(old)
-
-
-def _place(segments: Path, files: dict[str, tuple[int, str]]) -> str:
+def _free_name(segments: Path, files: Files) -> str:
     """Name a segment after its content; one that is there already, and whole, is kept.
 
-    The live segment is never touched before the manifest has been replaced.
+    A segment of the lake is never touched before the manifest has been replaced.
     """
     digest = xxhash.xxh3_64_hexdigest(json.dumps(files).encode())
     for number in range(1000):
@@ -230,10 +131,13 @@ def _place(segments: Path, files: dict[str, tuple[int, str]]) -> str:
     raise IndexUnusable(f"{segments} is full of damaged segments; remove it and index again.")
 
 
-def fingerprints(segment: Path) -> dict[str, tuple[int, str]]:
+def fingerprints(segment: Path) -> Files:
     """Return size and checksum of every file of a segment, synced to disk."""
     paths = sorted(path for path in segment.rglob("*") if path.is_file())
-    return {path.relative_to(segment).as_posix(): _fingerprint(path) for path in paths}
+    with ThreadPoolExecutor(_SYNCS) as pool:
+        found = list(pool.map(_fingerprint, paths))
+    names = [path.relative_to(segment).as_posix() for path in paths]
+    return dict(zip(names, found, strict=True))
 
 
 def _discard(path: Path) -> None:

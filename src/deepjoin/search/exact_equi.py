@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, NamedTuple
 
 from deepjoin.catalog import Catalog
 from deepjoin.columns import Column
-from deepjoin.distinct import distinct_cells
-from deepjoin.search.overlap import Overlap
-from deepjoin.search.ranking import Key, best_rows, name_similarity
+from deepjoin.distinct import DistinctCells, distinct_cells
+from deepjoin.search.overlap import Marks
+from deepjoin.search.probe import Best, Probe, Rarity, Wanted, merged
 from deepjoin.search.results import Brings, Hit, Results
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.verify import QueryValues, Verified, verify
-from deepjoin.values.index import ValueIndex
-
-Columns = npt.NDArray[np.int32]
+from deepjoin.segment import Segment
 
 #: Candidates come from the postings, whichever way they are ranked.
 FOUND_BY = ("exact-equi",)
@@ -28,13 +24,20 @@ FOUND_BY = ("exact-equi",)
 SHOWN = 20
 
 
-class ExactEqui:
-    """Ranks by equi-joinability alone; ties by reverse coverage, rarity, name, column number."""
+class Found(NamedTuple):
+    """Columns of all segments in one order; a pair is (which part, which of its columns)."""
 
-    def __init__(self, values: ValueIndex, catalog: Catalog, profile: str) -> None:
-        self._values = values
-        self._catalog = catalog
-        self._profile = profile
+    distinct: DistinctCells
+    parts: list[Best]
+    pairs: list[tuple[int, int]]
+
+
+class ExactEqui:
+    """Ranks by equi-joinability alone; ties by reverse coverage, rarity, name, then place."""
+
+    def __init__(self, segments: Sequence[Segment], profile: str, key: bytes = b"") -> None:
+        self._segments = [segment for segment in segments if segment.values.columns]
+        self._profile, self._key = profile, key
 
     def search(
         self,
@@ -46,7 +49,7 @@ class ExactEqui:
         show: int | None = SHOWN,
     ) -> Results:
         """Return the best k columns; columns that share nothing are never among them."""
-        return self._search(query, k, exclude_table, min_joinability, show)
+        return self._search(query, Wanted(k, min_joinability, exclude_table, query.name), show)
 
     def search_above(
         self,
@@ -57,7 +60,7 @@ class ExactEqui:
         show: int | None = SHOWN,
     ) -> Results:
         """Return every column whose joinability reaches the threshold, best first."""
-        return self._search(query, None, exclude_table, threshold, show)
+        return self._search(query, Wanted(None, threshold, exclude_table, query.name), show)
 
     def search_tables(
         self,
@@ -69,123 +72,105 @@ class ExactEqui:
     ) -> Results:
         """Return the best column of each of the best k tables, the table's others beside it."""
         watch = Stopwatch()
-        values, columns = self._found(watch, query, None, exclude_table, min_joinability)
-        tables: dict[int, list[int]] = {}
-        owners = self._catalog.column_tables[columns].tolist()
-        for column, table in zip(columns.tolist(), owners, strict=True):
-            if table in tables or k is None or len(tables) < k:
-                tables.setdefault(table, []).append(column)
-        chosen = np.array([c for of in tables.values() for c in of], np.int32)
-        hits = iter(self._hits(chosen, values, show))
+        wanted = Wanted(None, min_joinability, exclude_table, query.name)
+        found = self._found(watch, query, wanted)
+        tables: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for which, row in found.pairs:
+            best = found.parts[which]
+            owner = which, int(best.probe.segment.catalog.column_tables[best.columns[row]])
+            if owner in tables or k is None or len(tables) < k:
+                tables.setdefault(owner, []).append((which, row))
+        chosen = found._replace(pairs=[pair for of in tables.values() for pair in of])
+        hits = iter(self._hits(chosen, show))
         grouped = [[next(hits) for _ in of] for of in tables.values()]
-        best = [replace(of[0], rank=n, also=tuple(of[1:])) for n, of in enumerate(grouped, 1)]
-        return Results(self._described(query, values), tuple(best), watch.stop("verify"))
+        best_of = [replace(of[0], rank=n, also=tuple(of[1:])) for n, of in enumerate(grouped, 1)]
+        return Results(_described(query, found), tuple(best_of), watch.stop("verify"))
 
-    def _search(
-        self, query: Column, k: int | None, exclude: str | None, threshold: float, show: int | None
-    ) -> Results:
+    def _search(self, query: Column, wanted: Wanted, show: int | None) -> Results:
         watch = Stopwatch()
-        values, columns = self._found(watch, query, k, exclude, threshold)
-        hits = self._hits(columns, values, show)
-        return Results(self._described(query, values), hits, watch.stop("verify"))
+        found = self._found(watch, query, wanted)
+        hits = self._hits(found, show)
+        return Results(_described(query, found), hits, watch.stop("verify"))
 
-    def _found(
-        self,
-        watch: Stopwatch,
-        query: Column,
-        k: int | None,
-        exclude: str | None,
-        threshold: float,
-    ) -> tuple[QueryValues, Columns]:
+    def _found(self, watch: Stopwatch, query: Column, wanted: Wanted) -> Found:
         """Look the query's values up and rank the columns that hold them."""
-        values = QueryValues.of(distinct_cells(query.cells, self._profile), self._values)
+        distinct = distinct_cells(query.cells, self._profile, self._key)
+        probes = list(self._probes(distinct))
         watch.lap("encode")
-        columns = self._ranked(query, values, k, exclude, threshold)
+        columns = sum(segment.live_columns for segment in self._segments)
+        rarity = Rarity(probes, len(distinct), columns)
+        parts = [probe.best(wanted, self._demoted(probe), rarity) for probe in probes]
+        parts = [part for part in parts if len(part.columns)]
+        if len(parts) == 1:
+            pairs = [(0, row) for row in range(len(parts[0].columns))]
+        else:
+            pairs = merged(parts, wanted.k) if parts else []
         watch.lap("candidates")
-        return values, columns
+        return Found(distinct, parts, pairs)
 
-    @staticmethod
-    def _described(query: Column, values: QueryValues) -> dict[str, Any]:
-        return {
-            "table": query.table,
-            "column": query.name,
-            "cells": len(query.cells),
-            "size": len(values.distinct),
-        }
+    def _probes(self, distinct: DistinctCells) -> Iterator[Probe]:
+        for segment in self._segments:
+            values = QueryValues.of(distinct, segment.values)
+            if len(values.known):
+                yield Probe(segment, values)
 
-    def _ranked(
-        self,
-        query: Column,
-        values: QueryValues,
-        k: int | None,
-        exclude: str | None,
-        threshold: float,
-    ) -> Columns:
-        overlap = Overlap(self._values, values.numbers[values.known])
-        demoted = self._demoted(values)
-        own, own_columns = self._own_table(exclude)
-        found = overlap.all() if k is None else overlap.best(k + own_columns, demoted)
-        if own is not None:
-            found = found.where(self._catalog.column_tables[found.columns] != own)
-        if threshold > 0:
-            found = found.where(found.overlaps / len(values.distinct) >= threshold)
-        if k == 0 or len(found.columns) == 0:
-            return np.zeros(0, np.int32)
-        sizes = self._values.sizes(found.columns)
-        primary = (len(values.distinct) - found.overlaps << 32) | sizes
-        if demoted is not None:
-            primary |= (demoted[found.columns] != 0).astype(np.int64) << 62
-        keys: list[Key] = [
-            lambda rows: primary[rows],
-            lambda rows: -overlap.rarity(found.columns[rows]),
-            lambda rows: self._name_keys(query.name, found.columns[rows]),
-        ]
-        return found.columns[best_rows(len(found.columns), k, keys)]
-
-    def _demoted(self, values: QueryValues) -> npt.NDArray[np.uint8] | None:
+    def _demoted(self, probe: Probe) -> Marks | None:
         """Mark the columns that rank behind all others: none, by the definition."""
         return None
 
-    def _own_table(self, name: str | None) -> tuple[int | None, int]:
-        number = None if name is None else self._catalog.find_table(name)
-        return number, 0 if number is None else len(self._catalog.columns_of(number))
+    def _hits(self, found: Found, show: int | None) -> tuple[Hit, ...]:
+        size = len(found.distinct)
+        verified = [
+            _verified(part, [row for which, row in found.pairs if which == number], show)
+            for number, part in enumerate(found.parts)
+        ]
+        hits = []
+        for rank, (which, row) in enumerate(found.pairs, 1):
+            part = found.parts[which]
+            catalog = part.probe.segment.catalog
+            hits.append(_hit(rank, catalog, int(part.columns[row]), verified[which][row], size))
+        return tuple(hits)
 
-    def _name_keys(self, name: str, columns: Columns) -> npt.NDArray[np.float64]:
-        names = self._catalog.column_names
-        if not name:
-            return np.zeros(len(columns))
-        return np.array([-name_similarity(name, names[c]) for c in columns.tolist()])
 
-    def _hits(self, columns: Columns, values: QueryValues, show: int | None) -> tuple[Hit, ...]:
-        if len(columns) == 0:
-            return ()
-        catalog = self._catalog
-        target_cells = catalog.column_cells[columns].tolist()
-        verified = verify(values, self._values, columns, target_cells, show)
-        tables = catalog.column_tables[columns].tolist()
-        numbered = enumerate(zip(columns.tolist(), tables, verified, strict=True), 1)
-        return tuple([self._hit(rank, *of, len(values.distinct)) for rank, of in numbered])
+def _verified(part: Best, rows: list[int], show: int | None) -> dict[int, Verified]:
+    """Measure the chosen columns of one segment."""
+    if not rows:
+        return {}
+    columns = part.columns[rows]
+    segment = part.probe.segment
+    cells = segment.catalog.column_cells[columns].tolist()
+    measured = verify(part.probe.values, segment.values, columns, cells, show)
+    return dict(zip(rows, measured, strict=True))
 
-    def _hit(self, rank: int, column: int, table: int, evidence: Verified, query_size: int) -> Hit:
-        catalog = self._catalog
-        return Hit(
-            rank=rank,
-            table=catalog.table_names[table],
-            column=catalog.column_names[column],
-            column_id=catalog.column_ids[column],
-            type=catalog.type_name(column),
-            generic=catalog.generic_name(column),
-            join="equi",
-            score=evidence.equi.joinability,
-            equi=evidence.equi,
-            query_size=query_size,
-            target_size=evidence.target_size,
-            cardinality=evidence.cardinality,
-            matches=evidence.matches,
-            unmatched=evidence.unmatched,
-            found_by=FOUND_BY,
-            bring=partial(_brings, catalog, column),
-        )
+
+def _described(query: Column, found: Found) -> dict[str, Any]:
+    return {
+        "table": query.table,
+        "column": query.name,
+        "cells": len(query.cells),
+        "size": len(found.distinct),
+    }
+
+
+def _hit(rank: int, catalog: Catalog, column: int, evidence: Verified, query_size: int) -> Hit:
+    return Hit(
+        rank=rank,
+        table=catalog.table_names[int(catalog.column_tables[column])],
+        column=catalog.column_names[column],
+        column_id=catalog.column_ids[column],
+        type=catalog.type_name(column),
+        generic=catalog.generic_name(column),
+        join="equi",
+        score=evidence.equi.joinability,
+        equi=evidence.equi,
+        query_size=query_size,
+        target_size=evidence.target_size,
+        cardinality=evidence.cardinality,
+        matches=evidence.matches,
+        unmatched=evidence.unmatched,
+        found_by=FOUND_BY,
+        bring=partial(_brings, catalog, column),
+    )
 
 
 def _brings(catalog: Catalog, column: int) -> Brings:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from deepjoin.search.exact_equi import ExactEqui
-from deepjoin.search.verify import QueryValues
+from deepjoin.search.overlap import Marks
+from deepjoin.search.probe import Probe
 from deepjoin.values.profile import Generic, generic_of
 
 
@@ -16,7 +16,7 @@ class Hybrid(ExactEqui):
     A query that is itself such a key asks for them: then nothing is moved.
     """
 
-    def _demoted(self, values: QueryValues) -> npt.NDArray[np.uint8] | None:
-        if generic_of(values.distinct.values) is not Generic.NO:
+    def _demoted(self, probe: Probe) -> Marks | None:
+        if generic_of(probe.values.distinct.values) is not Generic.NO:
             return None
-        return np.asarray(self._catalog.column_generic)
+        return np.asarray(probe.segment.catalog.column_generic)

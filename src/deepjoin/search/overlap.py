@@ -17,6 +17,8 @@ from deepjoin.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
 Columns = npt.NDArray[np.int32]
+#: One flag a column of a segment; not zero means marked.
+Marks = npt.NDArray[np.uint8] | npt.NDArray[np.bool_]
 
 #: Below this many postings, sorting them all is faster than being clever.
 _SCAN = 1 << 16
@@ -43,20 +45,20 @@ class Overlap:
 
     def __init__(self, index: ValueIndex, values: Int) -> None:
         frequency = index.frequency(values)
-        order = np.argsort(frequency, kind="stable")
-        self._frequency = frequency[order]
-        self._lists = [index.postings(value) for value in values[order].tolist()]
+        self._order = np.argsort(frequency, kind="stable")
+        self._frequency = frequency[self._order]
+        self._lists = [index.postings(value) for value in values[self._order].tolist()]
         self._columns = index.columns
 
     def all(self) -> Candidates:
         """Count the overlap of every column that shares a value."""
         return self._count(self._lists)
 
-    def best(self, k: int, second_class: npt.NDArray[np.uint8] | None) -> Candidates:
+    def best(self, k: int, second_class: Marks | None) -> Candidates:
         """Return at least all columns that can be among the best k, with exact overlaps.
 
-        Columns marked in ``second_class`` rank behind all others, so they do not count
-        towards the k that stop the search.
+        Columns marked in ``second_class`` rank behind all others, or are no part of the lake
+        any more, so they do not count towards the k that stop the search.
         """
         rare = int(np.searchsorted(np.cumsum(self._frequency), _SCAN))
         left = len(self._lists) - rare
@@ -73,13 +75,9 @@ class Overlap:
         least = _least_of_best(found, k, second_class)
         return found.where(found.overlaps >= least)
 
-    def rarity(self, columns: Columns) -> Int:
-        """Sum the inverse document frequency of what each of these columns shares.
-
-        Whole millibits, so that sums do not depend on the order of addition.
-        """
-        bits = np.log2((self._columns + 1) / self._frequency)
-        weights = np.rint(1000 * bits).astype(np.int64)
+    def weigh(self, columns: Columns, weights: Int) -> Int:
+        """Sum, for each of these columns, the weights of the values it shares with the query."""
+        weights = weights[self._order]
         if self._frequency.sum() > _FEW:
             return weigh(self._lists, weights, columns)
         sums = dict.fromkeys(columns.tolist(), 0)
@@ -105,7 +103,7 @@ class Overlap:
         return Candidates(merged[bounds[:-1]], np.diff(bounds))
 
 
-def _least_of_best(found: Candidates, k: int, second_class: npt.NDArray[np.uint8] | None) -> int:
+def _least_of_best(found: Candidates, k: int, second_class: Marks | None) -> int:
     """Return the overlap of the k-th best first-class candidate, 0 when there are fewer."""
     overlaps = found.overlaps
     if second_class is not None:

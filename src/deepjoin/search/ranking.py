@@ -1,4 +1,4 @@
-"""The order of hits, defined: joinability, then reverse coverage, rarity, name, column number."""
+"""The order of hits, defined: joinability, then reverse coverage, rarity, name, place."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import numpy.typing as npt
 Int = npt.NDArray[np.int64]
 #: Gives the rows of some candidates a key; smaller is better.
 Key = Callable[[Int], npt.NDArray[np.generic]]
+Keys = npt.NDArray[np.generic]
 
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
 
 
-def best_rows(count: int, k: int | None, keys: list[Key]) -> Int:
-    """Return the rows of the best k of ``count`` candidates, best first.
+def best_rows(order: Int, k: int | None, keys: list[Key]) -> tuple[Int, list[Keys]]:
+    """Return the rows of the best k candidates, best first, and their keys.
 
-    A later key is asked only for the candidates that the earlier ones leave in the running.
+    A later key is asked only for the candidates that the earlier ones leave in the running;
+    ``order`` decides between those that all keys leave equal.
     """
-    rows = np.arange(count)
-    known: list[npt.NDArray[np.generic]] = []
+    rows = np.arange(len(order))
+    known: list[Keys] = []
     for key in keys:
         known.append(key(rows))
         if k is None or len(rows) <= k:
@@ -30,11 +32,11 @@ def best_rows(count: int, k: int | None, keys: list[Key]) -> Int:
         running = _running(known, k)
         rows = rows[running]
         known = [values[running] for values in known]
-    order = np.lexsort((rows, *reversed(known)))
-    return rows[order[:k]]
+    best = np.lexsort((order[rows], *reversed(known)))[:k]
+    return rows[best], [values[best] for values in known]
 
 
-def _running(known: list[npt.NDArray[np.generic]], k: int) -> Int:
+def _running(known: list[Keys], k: int) -> Int:
     """Return the places not worse than the k-th, ties included."""
     first = known[0]
     if len(known) == 1:

@@ -35,8 +35,9 @@ class QueryValues:
 
     @classmethod
     def of(cls, distinct: DistinctCells, index: ValueIndex) -> QueryValues:
-        """Look the query's values up."""
-        numbers = index.look_up(distinct.values)
+        """Look the query's values up, or what stands for them in a lake of hashes."""
+        held = distinct.values if distinct.hidden is None else distinct.hidden
+        numbers = index.look_up(held)
         order = np.argsort(numbers, kind="stable")
         return cls(distinct, numbers, order[numbers[order] >= 0])
 
@@ -58,7 +59,12 @@ def verify(
     target_cells: list[int],
     show: int | None,
 ) -> Iterator[Verified]:
-    """Measure the equi-join of the query with each column; list up to ``show`` cells a kind."""
+    """Measure the equi-join of the query with each column; list up to ``show`` cells a kind.
+
+    A lake of hashes has no cells to list.
+    """
+    if query.distinct.hidden is not None:
+        show = 0
     hit, who, place = _matched(query, index, columns)
     bounds = np.searchsorted(hit, np.arange(len(columns) + 1)).tolist()
     sizes = index.sizes(columns).tolist()

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError
@@ -14,10 +14,7 @@ from deepjoin.settings import Settings
 from deepjoin.sources.formats import format_of, suffixes
 from deepjoin.sources.items import Item, Skipped
 
-if TYPE_CHECKING:
-    from deepjoin.sources.corpus import CorpusSource
-
-__all__ = ["LastingSource", "Skipped", "TableSource", "open_source", "title_of"]
+__all__ = ["LastingSource", "Skipped", "TableSource", "open_sources", "title_of"]
 
 Location = str | os.PathLike[str]
 
@@ -56,64 +53,97 @@ class LastingSource(TableSource, Protocol):
         """Say where the source is, for the manifest of an index folder: its kind, no secrets."""
 
 
-def open_source(
+def open_sources(
     source: object, settings: Settings, skip_dirs: Iterable[Location] = ()
-) -> TableSource | CorpusSource:
-    """Find out what kind of source came and open it; ``skip_dirs`` are folders not to look in.
+) -> list[LastingSource]:
+    """Find out what came and open it, one source a kind; ``skip_dirs`` are not looked into.
 
-    >>> [table.name for table in open_source({"cities": {"id": [1, 2]}}, Settings()).tables()]
+    >>> (source,) = open_sources({"cities": {"id": [1, 2]}}, Settings())
+    >>> [table.name for table in source.tables()]
     ['cities']
     """
     from deepjoin.sources.frames import MemorySource, is_frame
 
     if isinstance(source, (str, os.PathLike)):
-        return _open_paths([source], settings, skip_dirs)
+        return _open_locations([source], settings, skip_dirs)
     if isinstance(source, (Table, Column)):
-        return MemorySource.of_items([source])
+        return [MemorySource.of_items([source])]
     if isinstance(source, Mapping) or is_frame(source):
-        return MemorySource.of_frames(source)
+        return [MemorySource.of_frames(source)]
     if isinstance(source, (list, tuple)):
         return _open_list(source, settings, skip_dirs)
+    if isinstance(source, LastingSource):
+        return [source]
     if isinstance(source, TableSource):
-        return source
+        return [MemorySource(list(source.tables()))]
     raise DeepJoinError(f"Cannot take tables from {_type_name(source)}. Allowed: {ALLOWED}.")
 
 
 def _open_list(
     items: Sequence[object], settings: Settings, skip_dirs: Iterable[Location]
-) -> TableSource | CorpusSource:
+) -> list[LastingSource]:
     from deepjoin.sources.frames import MemorySource, is_frame
 
     paths = [item for item in items if isinstance(item, (str, os.PathLike))]
     given = [item for item in items if isinstance(item, (Table, Column))]
     if items and len(paths) == len(items):
-        return _open_paths(paths, settings, skip_dirs)
+        return _open_locations(paths, settings, skip_dirs)
     if items and len(given) == len(items):
-        return MemorySource.of_items(given)
+        return [MemorySource.of_items(given)]
     if any(is_frame(item) for item in items):
         raise DeepJoinError("A list of frames has no table names: pass a dict of name to frame.")
     kinds = ", ".join(sorted({_type_name(item) for item in items})) or "nothing"
     raise DeepJoinError(f"Cannot take tables from a list of {kinds}. Allowed: {ALLOWED}.")
 
 
-def _open_paths(
-    paths: Sequence[Location], settings: Settings, skip_dirs: Iterable[Location]
-) -> TableSource | CorpusSource:
+def _open_locations(
+    locations: Sequence[Location], settings: Settings, skip_dirs: Iterable[Location]
+) -> list[LastingSource]:
+    """Open databases and buckets one by one, and all files together."""
     from deepjoin.sources.corpus import CorpusSource, is_corpus
     from deepjoin.sources.files import FileSource
 
-    for path in paths:
-        if _URL.match(os.fspath(path)):
-            raise DeepJoinError(
-                f"'{os.fspath(path)}' is a URL; this version reads files and folders. "
-                "Export or copy the tables to a folder and give its path."
-            )
-    corpora = [path for path in paths if is_corpus(Path(path).expanduser())]
-    if corpora and len(paths) > 1:
-        raise DeepJoinError(f"'{os.fspath(corpora[0])}' is a column corpus; give it on its own.")
+    texts = [os.fspath(location) for location in locations]
+    corpora = [text for text in texts if not _URL.match(text) and is_corpus(_path(text))]
+    if corpora and len(texts) > 1:
+        raise DeepJoinError(f"'{corpora[0]}' is a column corpus; give it on its own.")
     if corpora:
-        return CorpusSource(corpora[0])
-    return FileSource(paths, settings.include, settings.exclude, skip_dirs)
+        return [CorpusSource(corpora[0])]
+    opened = {text: _open_service(text, settings) for text in texts}
+    files = [text for text, source in opened.items() if source is None]
+    sources = [source for source in opened.values() if source is not None]
+    if files:
+        found = FileSource(
+            *(files, settings.include, settings.exclude, skip_dirs),
+            parts=settings.parts,
+            one_table=settings.one_table,
+        )
+        sources.insert(0, found)
+    return sources
+
+
+def _open_service(location: str, settings: Settings) -> LastingSource | None:
+    """Open what is not a file or folder of tables: a database, or a bucket."""
+    is_url = _URL.match(location)
+    if not is_url and not os.path.isfile(_path(location)):
+        return None
+    from deepjoin.sources import database
+
+    if database.is_database(location):
+        return database.open_database(location, settings)
+    if not is_url:
+        return None
+    from deepjoin.sources.bucket import BucketSource
+
+    return BucketSource(
+        *(location, settings.include, settings.exclude),
+        parts=settings.parts,
+        one_table=settings.one_table,
+    )
+
+
+def _path(location: str) -> Path:
+    return Path(location).expanduser()
 
 
 def _type_name(value: object) -> str:

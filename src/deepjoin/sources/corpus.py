@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ import pyarrow.parquet as pq
 
 from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.sources import Skipped
 from deepjoin.sources.cells import text_array, unique_names
 from deepjoin.sources.formats import unreadable
 from deepjoin.sources.frames import table_of_columns
+from deepjoin.sources.items import Item, Listing, Skipped, file_digest, file_stamp, relative
 
 #: Large offsets, because the cells of one block may pass two gibibytes.
 SCHEMA = pa.schema(
@@ -76,6 +77,18 @@ class CorpusSource:
         """Read which columns answer which query, if the corpus says."""
         path = self.folder / "labels.parquet"
         return pq.read_table(path) if os.path.isfile(path) else None
+
+    def items(self) -> Iterator[Item]:
+        """List the corpus as the one item it is."""
+        path = self.folder / "columns.parquet"
+        yield Item(
+            *(path.name, file_stamp(path.stat()), lambda: Listing(tuple(self.tables()))),
+            partial(file_digest, path),
+        )
+
+    def describe(self, index: Path) -> dict[str, Any]:
+        """Say where the corpus is, relative to an index folder."""
+        return {"kind": "corpus", "root": relative(self.folder, index)}
 
     def tables(self) -> Iterator[Table]:
         """Put the columns back into tables, in file order."""

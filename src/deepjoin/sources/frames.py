@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from xxhash import xxh3_64_hexdigest
 
 from deepjoin.columns import Column, Reading, Table
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.sources import Skipped, title_of
+from deepjoin.sources import title_of
 from deepjoin.sources.cells import as_strings, cell_text, left_out, text_array, unique_names
+from deepjoin.sources.items import Item, Listing, Skipped
 from deepjoin.sources.parquet import decoded, no_rows
 
 #: Of pandas, polars or Arrow; the first two are imported only by those who use them.
@@ -140,6 +143,16 @@ class MemorySource:
             if table.name in names:
                 raise DeepJoinError(f"Two tables are named '{table.name}'; names must differ.")
             names.add(table.name)
+
+    def items(self) -> Iterator[Item]:
+        """List each table as an item, which no stamp tells from an earlier one of its name."""
+        for table in self.given:
+            yield Item(table.name, "", partial(Listing, (table,)))
+
+    def describe(self, index: Path) -> dict[str, Any]:
+        """Say that the tables are nowhere but in the index, and which they are."""
+        names = "\n".join(table.name for table in self.given)
+        return {"kind": "memory", "tables": xxh3_64_hexdigest(names.encode("utf-8", "replace"))}
 
     @classmethod
     def of_frames(cls, source: object) -> MemorySource:

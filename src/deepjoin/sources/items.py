@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ import xxhash
 from deepjoin.columns import Table
 
 _BLOCK = 1 << 22
+#: Nanoseconds; some file systems tell times to the second or two only.
+_LATELY = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,21 @@ class Item:
     digest: Callable[[], str] | None = None
 
 
+def digest_of(item: Item) -> str:
+    """Sum up the content of an item; '' where that cannot be done."""
+    try:
+        return item.digest() if item.digest else ""
+    except OSError:  # reading its tables will say why
+        return ""
+
+
 def file_stamp(status: os.stat_result) -> str:
-    """Give the stamp of a file: its size and the time of its last change."""
+    """Give the stamp of a file: its size and the time of its last change.
+
+    A file changed a moment ago has none: it may change again within the same tick of its clock.
+    """
+    if status.st_mtime_ns > time.time_ns() - _LATELY:
+        return ""
     return f"{status.st_size}-{status.st_mtime_ns}"
 
 
@@ -57,6 +73,11 @@ def file_digest(path: Path) -> str:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+def relative(path: Path, index: Path) -> str:
+    """Write a path down as an index folder stores it, so that both can move together."""
+    return Path(os.path.relpath(path.resolve(), index.resolve())).as_posix()
 
 
 def unfold(items: Iterable[Item], skipped: list[Skipped]) -> Iterator[Table]:

@@ -5,22 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
+
+from deepjoin.sources.folders import FolderFormat, folder_format
 
 INDEX_MARKS = {"manifest.json", "segments"}
+
+#: What a walk finds at a path: a file, by its status unless it has just gone, or a table.
+Found = os.stat_result | FolderFormat | None
 
 
 class Walk:
     """One pass over a folder; ``report(path, reason)`` hears of everything that fails."""
 
-    def __init__(self, enter: Callable[[Path], bool], report: Callable[[Path, str], None]) -> None:
+    def __init__(
+        self,
+        enter: Callable[[os.DirEntry[str]], bool],
+        report: Callable[[str, str], None],
+    ) -> None:
         self._enter, self._report = enter, report
         self._seen: set[tuple[int, int]] = set()
-        self._folders: list[Path] = []
-        self._links: list[Path] = []
+        self._folders: list[str] = []
+        self._links: list[str] = []
 
-    def files(self, root: Path) -> Iterator[Path]:
-        """Yield the files below a folder.
+    def files(self, root: str) -> Iterator[tuple[str, Found]]:
+        """Yield the files below a folder, and the folders that are tables, without their files.
 
         Linked folders come last, so that a folder keeps its own name when it is also linked.
         """
@@ -28,11 +37,11 @@ class Walk:
         while self._folders or self._links:
             folder = self._folders.pop() if self._folders else self._links.pop(0)
             if self._is_new(folder):
-                yield from self._files_in(folder)
+                yield from self._found_in(folder)
 
-    def _is_new(self, folder: Path) -> bool:
+    def _is_new(self, folder: str) -> bool:
         try:
-            status = folder.stat()
+            status = os.stat(folder)
         except OSError as error:
             self._report(folder, reason_of(error))
             return False
@@ -43,33 +52,44 @@ class Walk:
         self._seen.add(identity)
         return True
 
-    def _files_in(self, folder: Path) -> Iterator[Path]:
+    def _found_in(self, folder: str) -> Iterator[tuple[str, Found]]:
         try:
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
             self._report(folder, reason_of(error))
             return
-        if {entry.name for entry in entries} >= INDEX_MARKS:
+        names = {entry.name for entry in entries}
+        if names >= INDEX_MARKS:
+            return
+        table = folder_format(folder, names)
+        if table is not None:
+            yield folder, table
             return
         for entry in entries:
             if not is_hidden(entry.name) and self._is_file(entry):
-                yield Path(entry.path)
+                yield entry.path, _status(entry)
 
     def _is_file(self, entry: os.DirEntry[str]) -> bool:
-        path = Path(entry.path)
         try:
             if entry.is_file():
                 return True
             if entry.is_dir():
-                if self._enter(path):
-                    (self._links if entry.is_symlink() else self._folders).append(path)
+                if self._enter(entry):
+                    (self._links if entry.is_symlink() else self._folders).append(entry.path)
             else:
-                broken = entry.is_symlink() and not path.exists()
-                self._report(path, "broken link" if broken else "not a regular file")
+                broken = entry.is_symlink() and not os.path.exists(entry.path)
+                self._report(entry.path, "broken link" if broken else "not a regular file")
         except OSError as error:
-            self._report(path, reason_of(error))
+            self._report(entry.path, reason_of(error))
         return False
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat()
+    except OSError:
+        return None
 
 
 def is_hidden(name: str) -> bool:

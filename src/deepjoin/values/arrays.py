@@ -38,6 +38,8 @@ class ArrayWriter:
 
     def close(self) -> None:
         """Write the length into the header and close the file."""
+        if self._file.closed:
+            return
         self._file.seek(0)
         self._file.write(_header(self.dtype, self.length))
         self._file.close()
@@ -55,6 +57,14 @@ def load_array(path: Path) -> Array:
     array = np.load(path, mmap_mode="r") if path.stat().st_size > _HEADER else np.load(path)
     plain: Array = array.view(np.ndarray)
     return plain
+
+
+def load_strings(folder: Path, name: str) -> pa.LargeStringArray:
+    """Map the strings that a `StringsWriter` wrote under this name as an Arrow array."""
+    offsets, data = (load_array(folder / f"{name}.{of}.npy") for of in ("offsets", "bytes"))
+    return pa.LargeStringArray.from_buffers(
+        len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data)
+    )
 
 
 class Strings(Sequence[str]):

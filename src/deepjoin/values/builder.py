@@ -7,7 +7,7 @@ is on disk. Why not an embedded database: ``docs/decisions/0003-value-index.md``
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,9 +18,11 @@ import pyarrow as pa
 from deepjoin.errors import UnreadableTable
 from deepjoin.settings import Settings
 from deepjoin.values.chunk import MAX_CHUNK, Chunk, Reduced, reduce_chunk
-from deepjoin.values.merge import Postings, merge_rows
-from deepjoin.values.profile import ColumnProfiles, ColumnTallies
-from deepjoin.values.spill import PARTITIONS, Spill
+from deepjoin.values.merge import Postings
+from deepjoin.values.partitions import merged_partitions
+from deepjoin.values.private import key
+from deepjoin.values.profile import ColumnProfiles, ColumnTallies, Traits
+from deepjoin.values.spill import Spill
 from deepjoin.values.writer import ValueIndexWriter
 
 Int = npt.NDArray[np.int64]
@@ -43,6 +45,9 @@ class ValueIndexBuilder:
         self._threads = threads
         self._scratch = scratch
         self._settings = settings
+        self._key = key(settings)
+        #: What is known of columns whose values are hidden; kept in memory, and never written.
+        self._traits = Traits(0) if self._key else None
         self._spill = Spill(scratch, memory)
         self._pieces: list[tuple[int, int, pa.Array]] = []
         self._cells = self._bytes = 0
@@ -88,11 +93,11 @@ class ValueIndexBuilder:
         self._reduce_pieces()
         self._collect(0)
         self._spill.seal()
-        tallies = ColumnTallies(columns)
+        tallies = ColumnTallies(columns, self._traits)
         merged = []
-        for number, postings in enumerate(self._in_order(self._merge)):
-            tallies.add(postings)
-            merged.append(self._park(number, postings))
+        partitions = merged_partitions(self._spill, self._pool, self._threads)
+        for number, postings in enumerate(partitions):
+            merged.append(self._park(number, tallies.add(postings)))
         profiles = tallies.profiles(
             _grown(self._present, columns)[:columns], _grown(self._too_long, columns)[:columns]
         )
@@ -123,7 +128,8 @@ class ValueIndexBuilder:
 
     def _submit(self, chunk: Chunk) -> None:
         settings = self._settings
-        job = self._pool.submit(reduce_chunk, chunk, settings.profile, settings.max_cell)
+        how = settings.profile, settings.max_cell, self._key
+        job = self._pool.submit(reduce_chunk, chunk, *how)
         self._reducing.append(job)
         self._collect(self._threads)
 
@@ -132,24 +138,13 @@ class ValueIndexBuilder:
         while len(self._reducing) > waiting:
             reduced = self._reducing.popleft().result()
             self._spill.append(reduced.rows)
+            if self._traits is not None and reduced.traits is not None:
+                self._traits = self._traits.include(reduced.first, reduced.traits)
             stop = reduced.first + len(reduced.present)
             self._present = _grown(self._present, stop)
             self._too_long = _grown(self._too_long, stop)
             self._present[reduced.first : stop] += reduced.present
             self._too_long[reduced.first : stop] += reduced.too_long
-
-    def _merge(self, number: int) -> Postings:
-        return merge_rows(self._spill.take(number))
-
-    def _in_order(self, work: Callable[[int], Postings]) -> Iterator[Postings]:
-        """Run the partitions on the pool, a few ahead, and yield results in order."""
-        under_way: deque[Future[Postings]] = deque()
-        for number in range(PARTITIONS):
-            under_way.append(self._pool.submit(work, number))
-            if len(under_way) > self._threads:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
 
     def _park(self, number: int, postings: Postings) -> Callable[[], Postings]:
         """Keep merged postings where their rows were: in memory, or on disk."""

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from deepjoin.canonical import canonical_array
 from deepjoin.values.hashing import hash_array
+from deepjoin.values.private import hidden_array
+from deepjoin.values.profile import Traits
 
 Int = npt.NDArray[np.int64]
 
@@ -20,6 +22,7 @@ MAX_CHUNK = 1 << 20
 PARTITION_BITS = 6
 
 #: A row of a chunk: one column holds one value, this often, first at this row in this spelling.
+#: Where values are hidden, the spelling is the number of characters the value had.
 ROWS = pa.schema(
     {
         "hash": pa.uint64(),
@@ -47,17 +50,21 @@ class Reduced:
     """The distinct rows of a chunk, by hash partition, and two counts a column.
 
     ``present`` and ``too_long`` start at column ``first``: cells with a value, cells over the
-    length limit.
+    length limit. ``traits``, from the same column on, are of values that are now hidden.
     """
 
     rows: pa.RecordBatch
     first: int
     present: Int
     too_long: Int
+    traits: Traits | None = None
 
 
-def reduce_chunk(chunk: Chunk, profile: str, max_cell: int) -> Reduced:
-    """Find the distinct values of each column of a chunk, with counts and first spellings."""
+def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") -> Reduced:
+    """Find the distinct values of each column of a chunk, with counts and first spellings.
+
+    Given a key, hashes take the place of values and nothing takes that of spellings.
+    """
     encoded = chunk.cells.dictionary_encode()
     spelled, spelling_of = encoded.dictionary, _codes(encoded)
     long = pc.greater(pc.utf8_length(spelled), max_cell)
@@ -74,8 +81,14 @@ def reduce_chunk(chunk: Chunk, profile: str, max_cell: int) -> Reduced:
     too_long = np.bincount(local[is_long], minlength=span)
 
     positions, counts = _group(local[here], value_of[here], here)
-    rows = _rows(chunk, positions, counts, (values.dictionary, value_of), (spelled, spelling_of))
-    return Reduced(rows, first, present, too_long)
+    texts, traits = values.dictionary, None
+    if key:
+        traits = Traits(span)
+        traits.add(texts, value_of[positions], local[positions])
+        spelled, spelling_of = pc.utf8_length(texts).cast(pa.string()), value_of
+        texts = hidden_array(texts, key)
+    rows = _rows(chunk, positions, counts, (texts, value_of), (spelled, spelling_of))
+    return Reduced(rows, first, present, too_long, traits)
 
 
 def _rows(

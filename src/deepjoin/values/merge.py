@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +65,10 @@ class Postings:
             self.count[here],
             self.spellings.filter(pa.array(here)),
         )
+
+    def unspelled(self) -> Postings:
+        """Forget the spellings: every cell counts as spelled like its value."""
+        return replace(self, spellings=self.values.take(pa.array(self.value)))
 
 
 def merge_rows(batches: Sequence[pa.RecordBatch]) -> Postings:

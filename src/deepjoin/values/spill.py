@@ -20,6 +20,8 @@ class Spill:
         self._memory = memory
         self._held: list[list[pa.RecordBatch]] = [[] for _ in range(PARTITIONS)]
         self._held_bytes = 0
+        #: How many rows each partition has.
+        self.rows = [0] * PARTITIONS
         self._writers: list[pa.RecordBatchFileWriter] = []
 
     @property
@@ -31,9 +33,10 @@ class Spill:
         """Keep rows that are sorted by partition; once memory is used up, all go to disk."""
         ends = np.cumsum(np.bincount(partition_of(np.asarray(rows["hash"])), minlength=PARTITIONS))
         start = 0
-        for held, end in zip(self._held, ends.tolist(), strict=True):
+        for number, end in enumerate(ends.tolist()):
             if end > start:
-                held.append(rows.slice(start, end - start))
+                self._held[number].append(rows.slice(start, end - start))
+                self.rows[number] += end - start
             start = end
         self._held_bytes += rows.nbytes
         if self._held_bytes > self._memory:

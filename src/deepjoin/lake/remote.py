@@ -1,0 +1,376 @@
+"""An index in a bucket: the same manifest and segments, worked on through a copy on this machine.
+
+Segments never change, so a copy fetches each one once. The manifest is replaced only if it is
+still the one that was pulled: of two writers one wins, and the other is told.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import xxhash
+
+from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.lake.manifest import (
+    _PRODUCT,
+    FORMAT,
+    MANIFEST,
+    SEGMENTS,
+    SegmentRecord,
+    check_sizes,
+    segment_record,
+)
+from deepjoin.lake.store import PARALLEL, Object, Store, Vanished
+
+_TRIES = 5
+#: How segments are called; nothing else below an index is ever removed from a bucket.
+_SEGMENT = re.compile(rf"{SEGMENTS}/([0-9a-f]{{16}}(?:-\d+)?)/.+")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+class Pulled(NamedTuple):
+    """A copy of an index, and the ETag of its manifest; None where there is no index yet."""
+
+    folder: Path
+    token: str | None
+
+
+def is_remote(path: object) -> bool:
+    """Tell whether an index is asked for by URL.
+
+    >>> is_remote("s3://bucket/index"), is_remote("data/index")
+    (True, False)
+    """
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def cache_root() -> Path:
+    """Return the folder that holds the copies: DEEPJOIN_CACHE, or one in the user's home."""
+    given = os.environ.get("DEEPJOIN_CACHE")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "deepjoin"
+
+
+def pull(url: str, *, missing_ok: bool = False) -> Pulled:
+    """Bring the copy of an index up to date: one request where it is, new segments where not."""
+    store = Store(url)
+    folder = _cache_folder(store)
+    vanished = ""
+    for _ in range(_TRIES):
+        found = _manifest(store, missing_ok)
+        if found is not None and _is_current(folder, found, _records(found.content, url)):
+            return Pulled(folder, found.etag)
+        with _only_process(folder), _disk_errors(folder):
+            try:
+                return _updated(store, folder, missing_ok)
+            except Vanished as error:  # a newer manifest may have taken the place of ours
+                vanished = str(error)
+    raise _damaged(url, f"{vanished} is missing")
+
+
+def _manifest(store: Store, missing_ok: bool) -> Object | None:
+    found = store.get(MANIFEST)
+    if found is None and not missing_ok:
+        raise IndexUnusable(
+            f"{store.url} is not a deepjoin index (no {MANIFEST}). "
+            f"Make one with: deepjoin index SOURCE -o {store.url}"
+        )
+    return found
+
+
+def _records(content: bytes, where: str) -> list[SegmentRecord]:
+    """Read the part of a manifest that says which files there are, and check every name."""
+    try:
+        fields = json.loads(content)
+        product, version, made_in = map(fields.get, ("product", "version", "format"))
+    except (ValueError, AttributeError):
+        raise _damaged(where, f"{MANIFEST} is not what was written") from None
+    _refuse_product(product, where)
+    if not isinstance(made_in, int) or made_in > FORMAT:
+        raise IndexUnusable(
+            f"{where} was written by deepjoin {version} in format {made_in}; this version reads "
+            f"up to format {FORMAT}. Upgrade with: pip install 'deepjoin>={version}'"
+        )
+    try:
+        records = [segment_record(one) for one in fields["segments"]]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _damaged(where, f"{MANIFEST} is not what was written") from None
+    for record in records:
+        if not all(map(_is_plain, record.files)):
+            raise _damaged(where, f"{MANIFEST} names files elsewhere")
+    return records
+
+
+def _refuse_product(product: object, where: str) -> None:
+    if product != _PRODUCT:
+        raise IndexUnusable(f"{where}/{MANIFEST} belongs to another program; choose another place.")
+
+
+def _is_plain(name: str) -> bool:
+    return not any(part in ("", ".", "..") for part in name.split("/")) and not {*"\\\0"} & {*name}
+
+
+def _damaged(where: str, what: str) -> IndexUnusable:
+    return IndexUnusable(
+        f"{where} is damaged: {what}. "
+        f"Build it again with: deepjoin index SOURCE -o {where} --rebuild"
+    )
+
+
+def _cache_folder(store: Store) -> Path:
+    return cache_root() / xxhash.xxh3_64_hexdigest(store.identity.encode())
+
+
+def _is_current(folder: Path, found: Object, records: Iterable[SegmentRecord]) -> bool:
+    try:
+        same = (folder / MANIFEST).read_bytes() == found.content
+    except OSError:
+        return False
+    return same and all(_is_whole(folder, record) for record in records)
+
+
+def _is_whole(folder: Path, record: SegmentRecord) -> bool:
+    try:
+        check_sizes(folder, record)
+    except IndexUnusable:
+        return False
+    return True
+
+
+@contextmanager
+def _only_process(folder: Path, wait: bool = True) -> Iterator[None]:
+    """Be the only process of this machine at work on a copy."""
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = folder.with_suffix(".lock").open("a")
+    except OSError as error:
+        raise DeepJoinError(
+            f"Cannot keep a copy of the index in {folder.parent}: {error.strerror}. "
+            "Set DEEPJOIN_CACHE to a folder you may write to."
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise IndexUnusable(
+                "The index is being written by another process of this machine. "
+                "Wait for it to end, or stop it."
+            ) from None
+        yield
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        space = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "no space left on its disk" if space else error.strerror or str(error)
+        raise DeepJoinError(
+            f"Cannot keep a copy of the index in {folder}: {what}. "
+            "Set DEEPJOIN_CACHE to a folder elsewhere."
+        ) from None
+
+
+def _updated(store: Store, folder: Path, missing_ok: bool) -> Pulled:
+    """Make a copy what the bucket holds now; nothing of it is used before it is whole."""
+    found = _manifest(store, missing_ok)
+    if found is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / SEGMENTS).mkdir(parents=True)
+        return Pulled(folder, None)
+    records = _records(found.content, str(store.url))
+    (folder / SEGMENTS).mkdir(parents=True, exist_ok=True)
+    _download(store, folder, [record for record in records if not _is_whole(folder, record)])
+    _replace(folder / MANIFEST, found.content)
+    _remove_others(folder / SEGMENTS, records)
+    return Pulled(folder, found.etag)
+
+
+def _download(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> None:
+    with ExitStack() as stack:
+        asides = {record.name: stack.enter_context(_aside(folder)) for record in records}
+        jobs = []
+        for record in records:
+            for name, (size, digest) in record.files.items():
+                path = asides[record.name] / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                key = f"{SEGMENTS}/{record.name}/{name}"
+                jobs.append(partial(store.fetch, key, path, size, digest))
+        _together(jobs)
+        for record in records:
+            place = folder / SEGMENTS / record.name
+            shutil.rmtree(place, ignore_errors=True)
+            asides[record.name].rename(place)
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    """Make a folder to download to; what is left in it is removed."""
+    scratch = Path(tempfile.mkdtemp(prefix="pulling-", dir=folder / SEGMENTS))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _together(jobs: Sequence[Callable[[], None]]) -> None:
+    """Do a few jobs at a time; after the first that fails no other begins."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        futures = [pool.submit(job) for job in jobs]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    aside = path.with_suffix(".new")
+    aside.write_bytes(content)
+    aside.replace(path)
+
+
+def _remove_others(segments: Path, records: Iterable[SegmentRecord]) -> None:
+    named = {record.name for record in records}
+    for old in segments.iterdir():
+        if old.name not in named:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def working_copy(url: str, *, fresh: bool = False) -> Iterator[Pulled]:
+    """Give a copy to build in, apart from the one that readers use; then `push` it.
+
+    It is kept where the work fails, so that the next run can go on from what is finished.
+    A ``fresh`` one has nothing of what is in the bucket, which may be damaged.
+    """
+    store = Store(url)
+    readers = _cache_folder(store)
+    folder = readers.with_name(f"{readers.name}-writing")
+    with _only_process(folder, wait=False):
+        pulled = pull(url, missing_ok=True) if not fresh else Pulled(folder, _token(store))
+        with _disk_errors(folder):
+            _mirror(pulled, folder)
+        yield Pulled(folder, pulled.token)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _token(store: Store) -> str | None:
+    """Give the ETag of a manifest of ours that is to be replaced, whole or not."""
+    found = store.get(MANIFEST)
+    if found is not None:
+        with suppress(ValueError, AttributeError):
+            _refuse_product(json.loads(found.content).get("product"), str(store.url))
+    return found.etag if found else None
+
+
+def _mirror(pulled: Pulled, folder: Path) -> None:
+    """Give a folder the manifest and segments of another, taking no space for them."""
+    (folder / SEGMENTS).mkdir(parents=True, exist_ok=True)
+    if pulled.token is None or pulled.folder == folder:
+        (folder / MANIFEST).unlink(missing_ok=True)
+        return
+    content = (pulled.folder / MANIFEST).read_bytes()
+    _link(_records(content, str(pulled.folder)), pulled.folder, folder)
+    _replace(folder / MANIFEST, content)
+
+
+def _link(records: Iterable[SegmentRecord], source: Path, target: Path) -> None:
+    """Put segments of one folder into another as well; they are the same files."""
+    for record in records:
+        if not _is_whole(target, record):
+            with _aside(target) as scratch:
+                there = target / SEGMENTS / record.name
+                here = source / SEGMENTS / record.name
+                shutil.copytree(here, scratch, copy_function=_linked, dirs_exist_ok=True)
+                shutil.rmtree(there, ignore_errors=True)
+                scratch.rename(there)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # some file systems have no links
+        shutil.copyfile(source, target)
+
+
+def push(folder: Path, url: str, token: str | None, *, fresh: bool = False) -> str:
+    """Make the index in a folder the one at a URL, if nobody else has since it was pulled.
+
+    Returns the new manifest's ETag. Until the manifest is replaced the bucket shows the old
+    index; segments of a push that failed are used, or removed, by the next one. A ``fresh``
+    push trusts nothing of what is in the bucket.
+    """
+    store = Store(url)
+    content = (folder / MANIFEST).read_bytes()
+    records = _records(content, str(folder))
+    current = store.get(MANIFEST)
+    if (current.etag if current else None) != token:
+        raise store.conflict()
+    if current and current.content == content and not fresh:
+        return current.etag
+    if current is None:
+        _refuse_foreign(store)
+    _upload(store, folder, records, {} if fresh else store.sizes(SEGMENTS))
+    etag = store.put(MANIFEST, content, token)
+    _tidy(store, folder, records)
+    _keep(store, folder, records)
+    return etag
+
+
+def _refuse_foreign(store: Store) -> None:
+    """Never write among objects that are something else."""
+    there = store.top() - {SEGMENTS}
+    strange = [name for name in store.sizes(SEGMENTS) if not _SEGMENT.fullmatch(name)]
+    if there or strange:
+        raise DeepJoinError(
+            f"{store.url} holds something else than an index ({min([*there, *strange])}); "
+            f"choose an empty place, for example: -o {store.url}/index"
+        )
+
+
+def _upload(
+    store: Store, folder: Path, records: Iterable[SegmentRecord], there: dict[str, int]
+) -> None:
+    jobs = []
+    for record in records:
+        for name, (size, _) in record.files.items():
+            key = f"{SEGMENTS}/{record.name}/{name}"
+            if there.get(key) != size:
+                path = folder / SEGMENTS / record.name / name
+                jobs.append(partial(store.upload, path, key))
+    _together(jobs)
+
+
+def _tidy(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> None:
+    """Remove the segments that are no longer named; bring back what another writer removed.
+
+    A writer that began with the older manifest may have taken ours for leftovers.
+    """
+    there = store.sizes(SEGMENTS)
+    _upload(store, folder, records, there)
+    named = {record.name for record in records}
+    store.delete(
+        key for key in there if (found := _SEGMENT.fullmatch(key)) and found[1] not in named
+    )
+
+
+def _keep(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> None:
+    """Spare the next pull the download of what was pushed from here."""
+    cache = _cache_folder(store)
+    if cache != folder:
+        with _only_process(cache), _disk_errors(cache):
+            (cache / SEGMENTS).mkdir(parents=True, exist_ok=True)
+            _link(records, folder, cache)

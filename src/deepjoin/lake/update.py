@@ -1,0 +1,155 @@
+"""A change of the lake under way: segments to come and tables to go, until it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from deepjoin._version import __version__
+from deepjoin.errors import DeepJoinError
+from deepjoin.lake.build import Means, SegmentBuilder
+from deepjoin.lake.build_corpus import build_corpus
+from deepjoin.lake.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
+from deepjoin.lake.merging import merge_segments, worth_merging
+from deepjoin.lake.storage import IndexWriter
+from deepjoin.ledger import Key, read_ledger, rows_of
+from deepjoin.segment import Segment
+from deepjoin.settings import Settings
+from deepjoin.sources.corpus import CorpusSource
+from deepjoin.values.arrays import load_array
+
+
+@dataclass
+class Plan:
+    """What the lake is to be, apart from its segments."""
+
+    settings: Settings
+    sources: list[Described]
+    #: Tables the user took out, which are not to come back by themselves.
+    excluded: set[str] = field(default_factory=set)
+
+
+class Update:
+    """Holds the records of the lake as they will be; nothing of it is seen before `commit`."""
+
+    def __init__(
+        self, writer: IndexWriter, plan: Plan, records: Iterable[SegmentRecord], means: Means
+    ) -> None:
+        self._writer = writer
+        self.means = means
+        self.plan = plan
+        self.records = list(records)
+        self._rounds = 0
+
+    @contextmanager
+    def building(self, keep: bool = False) -> Iterator[SegmentBuilder]:
+        """Build another segment; when all went well, it takes the place of what it read again."""
+        out, scratch = self._next_folders()
+        with SegmentBuilder(out, scratch, self.plan.settings, self.means, keep) as build:
+            yield build
+            build.finish()
+        self._join(out, build.read_keys)
+
+    def build_corpus(self, corpus: CorpusSource, key: Key) -> None:
+        """Build a segment of a whole corpus."""
+        out, scratch = self._next_folders()
+        build_corpus(corpus, key, self.plan.settings, out, scratch, self.means)
+        self._join(out, [key])
+        self.drop_tables(self.plan.excluded)
+
+    def _next_folders(self) -> tuple[Path, Path]:
+        self._rounds += 1
+        here = self._writer.scratch
+        return here / f"segment-{self._rounds}", here / f"spill-{self._rounds}"
+
+    def _join(self, built: Path, read: Collection[Key]) -> None:
+        self.drop(read)
+        _refuse_namesakes(Segment(built), self.segments())
+        self.records.append(self._writer.place(built))
+
+    def drop(self, keys: Collection[Key]) -> None:
+        """Take out the tables that the lake has of some items."""
+        for number, folder in enumerate(map(self._folder, self.records)):
+            rows = rows_of(read_ledger(folder), keys)
+            if rows:
+                tables = np.isin(load_array(folder / "table_items.npy"), rows)
+                self._remove(number, set(np.flatnonzero(tables).tolist()))
+
+    def drop_tables(self, names: Iterable[str]) -> set[str]:
+        """Take out tables by name; returns the names that were there."""
+        dropped = set()
+        segments = self.segments()
+        for name in names:
+            for number, segment in enumerate(segments):
+                table = segment.find_table(name)
+                if table is not None:
+                    self._remove(number, {table})
+                    dropped.add(name)
+        return dropped
+
+    def _remove(self, number: int, tables: set[int]) -> None:
+        if tables:
+            self.records[number] = self.records[number].without(tables)
+
+    def _folder(self, record: SegmentRecord) -> Path:
+        return self._writer.folder / SEGMENTS / record.name
+
+    def segments(self) -> list[Segment]:
+        """Open the segments as they are to be."""
+        return [Segment(self._folder(record), record.removed) for record in self.records]
+
+    def tidy(self, whole: bool = False) -> None:
+        """Merge segments that have become too many or too empty, or all of them."""
+        first = 0
+        if not whole:
+            sizes = [record.bytes for record in self.records]
+            first = worth_merging(sizes, [self._share_removed(record) for record in self.records])
+        if first == len(self.records):
+            return
+        segments = self.segments()[first:]
+        out, scratch = self._next_folders()
+        merge_segments(segments, out, scratch, self.means, whole=first == 0)
+        self.records[first:] = [self._writer.place(out)]
+
+    def _share_removed(self, record: SegmentRecord) -> float:
+        if not record.removed:
+            return 0.0
+        return len(record.removed) / len(load_array(self._folder(record) / "table_items.npy"))
+
+    def checkpoint(self, key: str) -> None:
+        """Put what is whole where a later run with the same key finds it."""
+        self._writer.set_pending(key, self.records)
+
+    def resume(self, key: str) -> bool:
+        """Take up what a run with the same key left."""
+        left = self._writer.pending(key)
+        if left:
+            self.records = left
+        return bool(left)
+
+    def commit(self) -> None:
+        """Make this the lake."""
+        plan = self.plan
+        self._writer.commit(
+            Manifest(
+                *(FORMAT, __version__, READS, plan.settings, tuple(plan.sources)),
+                *(tuple(self.records), tuple(sorted(plan.excluded))),
+            )
+        )
+
+
+def _refuse_namesakes(new: Segment, others: Sequence[Segment]) -> None:
+    """Refuse a table whose name another table of the lake has."""
+    for other in others:
+        small, large = sorted((new, other), key=lambda segment: len(segment.catalog.table_names))
+        for number in small.live_tables:
+            name = small.catalog.table_names[number]
+            if large.find_table(name) is not None:
+                raise DeepJoinError(
+                    f"The lake has another table named '{name}' already. Take it out with "
+                    f"deepjoin remove, or rename one of the two."
+                )

@@ -1,0 +1,117 @@
+"""Tables come and go: add, remove and compact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from deepjoin.errors import unknown_name
+from deepjoin.lake.build import Means
+from deepjoin.lake.changes import Changes, Found, list_items
+from deepjoin.lake.lake import Lake
+from deepjoin.lake.manifest import read_manifest
+from deepjoin.lake.origin import reopen
+from deepjoin.lake.reading import ItemReader
+from deepjoin.lake.refresh import disk_errors
+from deepjoin.lake.storage import writing
+from deepjoin.lake.update import Plan, Update
+from deepjoin.ledger import Key, rows_of
+from deepjoin.segment import Segment
+from deepjoin.sources import LastingSource, open_sources
+from deepjoin.sources.files import FileSource
+from deepjoin.sources.walk import is_glob
+
+
+def add_tables(folder: Path, source: object, means: Means) -> list[str]:
+    """Read tables into a lake, in the place of those that came from the same files.
+
+    Returns their names. From then on a refresh looks after them as well.
+    """
+    with _updating(folder, means) as update:
+        found = _found(folder, update.plan, open_sources(source, update.plan.settings, [folder]))
+        lifted, update.plan.excluded = update.plan.excluded, set()
+        reader = ItemReader(update, "", {})
+        reader.apply(Changes(new=found))
+        keys = {one.key for one in found}
+        names = [name for segment in update.segments() for name in _names_of(segment, keys)]
+        update.plan.excluded = lifted - set(names)
+        update.tidy()
+    return sorted(names)
+
+
+def remove_tables(folder: Path, patterns: Iterable[str], means: Means) -> list[str]:
+    """Take tables out of a lake, by name or pattern; a refresh does not bring them back."""
+    lake = Lake(folder)
+    names = sorted({name for pattern in patterns for name in _matching(lake, pattern)})
+    with _updating(folder, means) as update:
+        update.drop_tables(names)
+        update.plan.excluded |= {name for name in names if not _is_kept_frame(lake, name)}
+        update.tidy()
+    return names
+
+
+def compact(folder: Path, means: Means) -> bool:
+    """Merge all segments into one without the tables that left; False if it is so already."""
+    manifest = read_manifest(folder)
+    if len(manifest.segments) == 1 and not manifest.segments[0].removed:
+        return False
+    with _updating(folder, means) as update:
+        update.tidy(whole=True)
+    return True
+
+
+@contextmanager
+def _updating(folder: Path, means: Means) -> Iterator[Update]:
+    """Change the lake as it is now; what went well is committed."""
+    with disk_errors(folder), writing(folder) as writer:
+        manifest = read_manifest(folder)
+        plan = Plan(manifest.settings, list(manifest.sources), set(manifest.excluded))
+        update = Update(writer, plan, manifest.segments, means)
+        yield update
+        update.commit()
+
+
+def _found(folder: Path, plan: Plan, sources: Sequence[LastingSource]) -> list[Found]:
+    """Give the items of sources their keys in the lake."""
+    owners = (_owner(folder, plan, source) for source in sources)
+    return [
+        found for number, owner in owners for found in list_items({number: owner}, plan.settings)
+    ]
+
+
+def _owner(folder: Path, plan: Plan, source: LastingSource) -> tuple[int, LastingSource]:
+    """Find the source of the lake that has these tables already, or make it another one."""
+    described = source.describe(folder)
+    for number, known in enumerate(plan.sources):
+        if known == described or known["kind"] == described["kind"] == "memory":
+            return number, source
+        if isinstance(source, FileSource) and known["kind"] == "files":
+            owner = reopen(known, folder, plan.settings)
+            if isinstance(owner, FileSource) and owner.includes(source):
+                return number, source.seen_from(owner.root)
+    plan.sources.append(described)
+    return len(plan.sources) - 1, source
+
+
+def _names_of(segment: Segment, keys: set[Key]) -> Iterator[str]:
+    """Name the live tables that came from some items."""
+    rows = set(rows_of(segment.ledger, keys))
+    for number in segment.live_tables:
+        if int(segment.catalog.table_items[number]) in rows:
+            yield segment.catalog.table_names[number]
+
+
+def _matching(lake: Lake, pattern: str) -> list[str]:
+    if pattern in lake:
+        return [pattern]
+    names = [name for name in lake.tables if fnmatchcase(name, pattern)] if is_glob(pattern) else []
+    if not names:
+        raise unknown_name("table", pattern, str(lake.path), lake.tables)
+    return names
+
+
+def _is_kept_frame(lake: Lake, table: str) -> bool:
+    """Tell whether only the index has a table, so that nothing can bring it back."""
+    return bool(lake.origin(table).described["kind"] == "memory")

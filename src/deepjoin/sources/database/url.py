@@ -1,0 +1,161 @@
+"""Where a database is: telling its address from a file's, and keeping its secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from deepjoin.errors import DeepJoinError
+
+#: Holds the whole address, password included, of a database that an index was made of.
+ADDRESS_VARIABLE = "DEEPJOIN_DATABASE_URL"
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_.+-]+)://")
+_HOSTS = re.compile(r"(\[[^\]]*\]|[^:\[\],]*)(:[0-9]*)?(,(\[[^\]]*\]|[^:\[\],]*)(:[0-9]*)?)*")
+_SECRET = re.compile(
+    r"password|passwd|passphrase|pwd|secret|token|credential|odbc_connect|(private|api|access)_?key",
+    re.IGNORECASE,
+)
+_SYNONYMS = {"postgres": "postgresql"}
+_DIALECTS = re.compile(
+    "postgresql|sqlite|duckdb|mysql|mariadb|mssql|oracle|snowflake|bigquery|redshift|trino|presto|"
+    "clickhouse|databricks|cockroachdb|db2|ibm_db_sa|teradatasql|exa|hana|vertica|hive|impala|"
+    "firebird|access|awsathena|druid|crate|monetdb"
+)
+_NO_DRIVERS = ("", "http", "https", "ssh")
+
+
+def is_database(location: str) -> bool:
+    """Tell whether a location is a database: by its scheme, or by the first bytes of a file.
+
+    >>> [is_database(text) for text in ("postgresql://db/shop", "mysql+pymysql://h/d", "s3://b")]
+    [True, True, False]
+    """
+    match = _SCHEME.match(location)
+    if match is None:
+        return bool(file_dialect(Path(location).expanduser()))
+    dialect, driver = dialect_of(location)
+    return _DIALECTS.fullmatch(dialect) is not None or driver not in _NO_DRIVERS
+
+
+def file_dialect(path: Path) -> str:
+    """Name the database whose file this is, by its first bytes; '' for any other file."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except (OSError, ValueError):
+        return ""
+    if head == b"SQLite format 3\0":
+        return "sqlite"
+    return "duckdb" if head[8:12] == b"DUCK" else ""
+
+
+def dialect_of(location: str) -> tuple[str, str]:
+    """Name a location's dialect and driver; the driver is '' where none is named.
+
+    >>> dialect_of("postgres://h/d"), dialect_of("sqlite+pysqlite:///a.db")
+    (('postgresql', ''), ('sqlite', 'pysqlite'))
+    """
+    match = _SCHEME.match(location)
+    if match is None:
+        return file_dialect(Path(location).expanduser()), ""
+    dialect, _, driver = match[1].lower().partition("+")
+    return _SYNONYMS.get(dialect, dialect), driver
+
+
+def file_of(location: str) -> Path:
+    """Give the file of a SQLite or DuckDB location, `sqlite:///data/a.db` or a bare path."""
+    match = _SCHEME.match(location)
+    given = location if match is None else location[match.end() :].removeprefix("/")
+    path = Path(os.path.abspath(os.path.expanduser(given)))
+    dialect = dialect_of(location)[0]
+    if not given or not path.is_file():
+        what = {"sqlite": "SQLite", "duckdb": "DuckDB"}[dialect]
+        raise DeepJoinError(
+            f"No {what} file '{given}'. A file's address has three slashes before its path, "
+            f"four where it starts at the root: {dialect}:///data/shop.db"
+        )
+    if match is not None and file_dialect(path) != dialect:
+        raise DeepJoinError(f"'{given}' is not a {dialect} file by its first bytes.")
+    return path
+
+
+@dataclass(frozen=True)
+class Address:
+    """The address of a database server, taken apart; ``password`` is None if there is none."""
+
+    scheme: str
+    user: str | None
+    password: str | None
+    hosts: str
+    tail: str
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Take an address apart; one whose password cannot be told from the rest is refused."""
+        match = _SCHEME.match(url)
+        if match is None:
+            raise DeepJoinError("A database is named by a URL such as postgresql://host/shop.")
+        authority, tail = re.fullmatch(r"([^/?#]*)(.*)", url[match.end() :], re.DOTALL).groups()  # type: ignore[union-attr]
+        credentials, at, hosts = authority.rpartition("@")
+        if "@" in credentials or not _HOSTS.fullmatch(hosts):
+            raise DeepJoinError(
+                "Cannot tell the host of the database URL: in a user name or password write "
+                "@ as %40, : as %3A, / as %2F, ? as %3F, # as %23."
+            )
+        user, colon, password = credentials.partition(":")
+        return cls(match[1], user if at else None, password if colon else None, hosts, tail)
+
+    def __repr__(self) -> str:
+        return f"Address({self.shown()!r})"
+
+    def shown(self) -> str:
+        """Write the address without anything secret.
+
+        >>> Address.of("postgresql://me:pw@db:5432/shop?sslpassword=x&sslmode=require").shown()
+        'postgresql://me@db:5432/shop?sslmode=require'
+        """
+        path, _, query = self.tail.partition("?")
+        kept = "&".join(part for part in query.split("&") if part and not _is_secret(part))
+        user = "" if self.user is None else f"{self.user}@"
+        return f"{self.scheme}://{user}{self.hosts}{path}{f'?{kept}' if kept else ''}"
+
+    def secrets(self) -> list[str]:
+        """List what must never be shown, as it is written and as it is meant."""
+        query = self.tail.partition("?")[2]
+        hidden = [part.partition("=")[2] for part in query.split("&") if _is_secret(part)]
+        raw = [text for text in (self.password, *hidden) if text]
+        return sorted({*raw, *map(unquote, raw)}, key=len, reverse=True)
+
+    def names_same(self, other: Address) -> bool:
+        """Tell whether two addresses name the same database on the same host."""
+        return self._place() == other._place()
+
+    def _place(self) -> tuple[str, str, str]:
+        dialect = dialect_of(f"{self.scheme}://")[0]
+        hosts = self.hosts.lower().removesuffix(":5432" if dialect == "postgresql" else ":")
+        return dialect, hosts, self.tail.partition("?")[0].strip("/")
+
+
+def _is_secret(part: str) -> bool:
+    return _SECRET.search(unquote(part.partition("=")[0])) is not None
+
+
+def from_environment(url: str) -> str:
+    """Give the address in the environment, with its password, if it is this database's."""
+    given = os.environ.get(ADDRESS_VARIABLE, "")
+    if given and _SCHEME.match(given) and Address.of(given).names_same(Address.of(url)):
+        return given
+    return url
+
+
+def one_line(error: BaseException, secrets: list[str]) -> str:
+    """Put what a driver said into one line without secrets, and without a full stop."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = " ".join(lines[0].split())
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text.removeprefix("connection failed: ")[:300].rstrip(".:")

@@ -1,0 +1,269 @@
+"""The join as SQL, run in real databases and compared with the join that deepjoin makes."""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from deepjoin.errors import DeepJoinError, UnknownName
+from deepjoin.join import Side, plan_join
+from deepjoin.join.database_sql import MOST_SPELLINGS, database_sql
+from deepjoin.sources.database import DatabaseSource
+from deepjoin.sources.frames import frame_table
+from deepjoin.sources.quote import literal
+from tests.test_postgres import execute, server, uri  # noqa: F401
+
+UGLY = [
+    *("France", "FRANCE ", " france", "FRANCE", "7", "7.0", "+7", "007", "7.50", ".5", "0.5"),
+    *("2020-01-05", "5 Jan 2020", "2020/1/5", "2020-01-05 00:00:00", "January 5, 2020"),
+    *("Île  de France", "ÎLE DE FRANCE", "île\tde france", "ﬁsh", "FISH", "Straße", "STRASSE"),
+    *("İzmir", "izmir", "ΣΊΣΥΦΟΣ", "σίσυφος", "x\u00a0y", "X Y", "it's", 'say "hi"', "a\\b", "%s"),
+    *("", "  ", "nan", "-0", "0", "1e5", "100000", "１２", "12"),
+]
+
+
+class Shop:
+    """A database of one kind: how to write to it and how to run a statement in it."""
+
+    def __init__(
+        self, url: str, prefix: str, run: Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]
+    ) -> None:
+        self.source = DatabaseSource(url)
+        self.prefix, self.run = prefix, run
+
+    def make(self, name: str, columns: str, cells: list[tuple[Any, ...]]) -> None:
+        """Make a table."""
+        self.run(f"CREATE TABLE {name} ({columns})")
+        for start in range(0, len(cells), 400):
+            rows = (f"({', '.join(map(value, row))})" for row in cells[start : start + 400])
+            self.run(f"INSERT INTO {name} VALUES {', '.join(rows)}")
+
+    def side(self, name: str, key: str) -> Side:
+        """Take a table as one side of a join."""
+        return Side(self.source.table(self.prefix + name), key)
+
+
+def value(cell: object) -> str:
+    if cell is None:
+        return "NULL"
+    return literal(cell) if isinstance(cell, str) else str(cell)
+
+
+def run_in_sqlite(path: Path) -> Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]:
+    def run(sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            cursor = connection.execute(sql)
+            return [column[0] for column in cursor.description or []], cursor.fetchall()
+
+    return run
+
+
+def run_in_duckdb(path: Path) -> Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]:
+    def run(sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        with duckdb.connect(path) as connection:
+            cursor = connection.execute(sql)
+            return [column[0] for column in cursor.description or []], cursor.fetchall()
+
+    return run
+
+
+def run_in_postgres(uri: str) -> Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]:  # noqa: F811
+    def run(sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        import psycopg
+
+        with psycopg.connect(uri, autocommit=True) as connection:
+            # Nothing may depend on how a session writes dates.
+            connection.execute("SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Tokyo'")
+            cursor = connection.execute(sql.encode())
+            if cursor.description is None:
+                return [], []
+            return [column.name for column in cursor.description], cursor.fetchall()
+
+    return run
+
+
+@pytest.fixture(params=["postgresql", "sqlite", "duckdb"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    path = tmp_path / "shop.db"
+    if request.param == "postgresql":
+        address = request.getfixturevalue("uri")
+        yield Shop(address, "public.", run_in_postgres(address))
+    elif request.param == "sqlite":
+        run_in_sqlite(path)("CREATE TABLE other (x)")
+        yield Shop(str(path), "", run_in_sqlite(path))
+    else:
+        run_in_duckdb(path)("CREATE TABLE other (x INTEGER)")
+        yield Shop(f"duckdb:///{path}", "main.", run_in_duckdb(path))
+
+
+def comparable(cell: object) -> object:
+    if isinstance(cell, bool) or cell is None:
+        return cell
+    if isinstance(cell, (int, float, Decimal)):
+        return round(float(cell), 9)
+    if isinstance(cell, datetime.datetime) and cell.tzinfo:
+        return cell.astimezone(datetime.UTC).isoformat()
+    return cell.isoformat() if isinstance(cell, datetime.date) else cell
+
+
+def check(shop: Shop, left: Side, right: Side, named: str = "left", **options: str) -> str:
+    """Run both joins and compare their columns, their rows, and their order."""
+    with plan_join(left, right, **options) as plan:
+        statement = database_sql(plan, shop.source, left.table.name if named else "")
+        expected = plan.to_arrow()
+    names, rows = shop.run(statement.replace('"your_table"', "uploaded"))
+    assert names == expected.column_names
+    wanted = [tuple(map(comparable, row.values())) for row in expected.to_pylist()]
+    found = [tuple(map(comparable, row)) for row in rows]
+    assert Counter(found) == Counter(wanted)
+    assert found == wanted
+    return statement
+
+
+def make_ugly(shop: Shop) -> None:
+    cells = [(at, cell, f"n{at % 3}") for at, cell in enumerate(UGLY)]
+    shop.make("yours", "id integer, cell text, name text", [*cells, (99, None, "none")])
+    cells = [(f"r{at}", cell, at * 0.5) for at, cell in enumerate([*UGLY[::2], *UGLY[::3]])]
+    columns = '"Name" text, "the key" text, score double precision'
+    if shop.source.database.dialect == "duckdb":
+        columns = columns.replace("double precision", "double")
+    shop.make("theirs", columns, [*cells, ("r", None, None)])
+
+
+@pytest.mark.parametrize(
+    ("how", "many", "profile"),
+    [
+        ("left", "expand", "default"),
+        ("inner", "first", "default"),
+        ("left", "aggregate", "default"),
+        ("left", "first", "basic"),
+    ],
+)
+def test_ugly_keys_join_as_they_do_in_deepjoin(
+    shop: Shop, how: str, many: str, profile: str
+) -> None:
+    make_ugly(shop)
+    left, right = shop.side("yours", "cell"), shop.side("theirs", "the key")
+    if many == "aggregate" and shop.source.database.dialect == "sqlite":
+        refused(shop, left, right, "cannot list distinct values.* Use --many first", many=many)
+    else:
+        check(shop, left, right, how=how, many=many, profile=profile)
+
+
+TYPED = {
+    "integer": [1, 7, 7, None, 100000],
+    "numeric(10, 2)": [1, 7.5, 0.5, 7, None],
+    "boolean": ["true", "false", None, "true"],
+    "date": ["2020-01-05", "2020-01-06", None],
+    "timestamp": ["2020-01-05 00:00:00", "2020-01-05 10:00:00.5", None],
+}
+
+
+@pytest.mark.parametrize("kind", TYPED)
+@pytest.mark.parametrize("shop", ["postgresql", "sqlite"], indirect=True)
+def test_typed_keys_join_text(shop: Shop, kind: str) -> None:
+    cells = [(cell,) for cell in TYPED[kind]]
+    if shop.source.database.dialect == "sqlite" and kind.startswith("numeric"):
+        cells = cells[1:3]
+    shop.make("theirs", f"id {kind}", cells)
+    shop.make("yours", "cell text, n integer", [(cell, at) for at, cell in enumerate(UGLY)])
+    check(shop, shop.side("yours", "cell"), shop.side("theirs", "id"))
+    check(shop, shop.side("theirs", "id"), shop.side("yours", "cell"), many="first")
+
+
+def test_columns_of_text_that_are_numbers_and_dates_are_cast(shop: Shop) -> None:
+    shop.make("yours", "k text, n text, d text", [("a", "1", "2020-01-05"), ("b", " ", None)])
+    shop.make("theirs", "k text, x text", [("A", "1.50"), ("a ", "2"), ("c", "")])
+    for many in ("expand", "first"):
+        check(shop, shop.side("yours", "k"), shop.side("theirs", "k"), many=many)
+    if shop.source.database.dialect != "sqlite":
+        check(shop, shop.side("theirs", "k"), shop.side("yours", "k"), many="aggregate")
+
+
+@pytest.mark.parametrize("shop", ["postgresql", "duckdb"], indirect=True)
+def test_long_lists_of_values_are_cut_alike(shop: Shop) -> None:
+    shop.make("yours", "k text", [("a",)])
+    shop.make("theirs", "k text, x text, n integer", [("a", f" é{n}", n) for n in range(30)])
+    check(shop, shop.side("yours", "k"), shop.side("theirs", "k"), many="aggregate")
+
+
+def test_a_table_from_elsewhere_has_a_placeholder(shop: Shop) -> None:
+    make_ugly(shop)
+    mine = {"cell": UGLY, "id": [str(at) for at in range(len(UGLY))]}
+    shop.make("uploaded", "cell text, id text", list(zip(*mine.values(), strict=True)))
+    left = Side(frame_table(mine, "my\nfile.csv"), "cell")
+    statement = check(shop, left, shop.side("theirs", "the key"), named="")
+    first, second, third = statement.splitlines()[:3]
+    assert first.startswith("-- my file.csv joined with ")
+    assert second == ('-- Put the name of your table, its cells as text, in place of "your_table".')
+    assert third.startswith("WITH ")
+
+
+def test_unknown_left_tables_are_told(shop: Shop) -> None:
+    make_ugly(shop)
+    plan = plan_join(shop.side("yours", "cell"), shop.side("theirs", "the key"))
+    with plan, pytest.raises(UnknownName, match="No table 'nowhere'"):
+        database_sql(plan, shop.source, "nowhere")
+
+
+def refused(shop: Shop, left: Side, right: Side, says: str, **options: str) -> None:
+    plan = plan_join(left, right, **options)
+    with plan, pytest.raises(DeepJoinError, match=says) as caught:
+        database_sql(plan, shop.source, left.table.name)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_sqlite_cannot_say_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    run_in_sqlite(path)("CREATE TABLE other (x)")
+    shop = Shop(str(path), "", run_in_sqlite(path))
+    many = [(f"É{n}",) for n in range(MOST_SPELLINGS + 1)]
+    shop.make("a", "k text", many)
+    shop.make("b", "k text", [(cell.lower(),) for (cell,) in many])
+    shop.make("fractions", "k text, x", [("a", 0.5), ("b", "text")])
+    shop.make("floats", "k real", [(0.1234567890123456,), (1e300,)])
+    a, b = shop.side("a", "k"), shop.side("b", "k")
+    refused(shop, a, b, r"1,001 keys of a have spellings that SQLite cannot bring together\. Run")
+    refused(shop, a, shop.side("fractions", "k"), "column 'x' of fractions mixes text and fract")
+    refused(shop, a, shop.side("floats", "k"), "SQLite writes .* keys of floats otherwise than")
+
+
+def test_what_postgres_cannot_say_is_refused(uri: str) -> None:  # noqa: F811
+    shop = Shop(uri, "public.", run_in_postgres(uri))
+    shop.make("a", "k text, f double precision", [("a", 0.5), ("b", 1e20)])
+    execute(uri, "CREATE VIEW v AS SELECT * FROM a")
+    a, v = shop.side("a", "k"), shop.side("v", "k")
+    refused(shop, a, v, "public.v keeps no order, .* Use --many aggregate", many="first")
+    check(shop, a, v, many="aggregate")
+    floats = shop.side("a", "f")
+    refused(shop, a, floats, "floating point keys otherwise", many="aggregate")
+    refused(shop, a, floats, "PostgreSQL writes .* keys of public.a otherwise than deepjoin")
+
+
+def test_keys_that_have_changed_since_the_plan_are_noticed(uri: str) -> None:  # noqa: F811
+    shop = Shop(uri, "public.", run_in_postgres(uri))
+    make_ugly(shop)
+    left, right = shop.side("yours", "cell"), shop.side("theirs", "the key")
+    with plan_join(left, right) as plan:
+        shop.run(
+            "DELETE FROM theirs WHERE \"the key\" = 'France'; INSERT INTO theirs VALUES ('', 'new')"
+        )
+        with pytest.raises(DeepJoinError, match=r"or they have changed \('new'\)"):
+            database_sql(plan, shop.source, "public.yours")
+
+
+def test_other_dialects_are_refused(shop: Shop) -> None:
+    make_ugly(shop)
+    with plan_join(shop.side("yours", "cell"), shop.side("theirs", "the key")) as plan:
+        shop.source.database.dialect = "mysql"  # type: ignore[misc]
+        with pytest.raises(DeepJoinError, match="for mysql, only for PostgreSQL, SQLite, DuckDB"):
+            database_sql(plan, shop.source)

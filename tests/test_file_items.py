@@ -1,0 +1,115 @@
+"""The items of files: how changes show, what is passed over, and a source opened again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.settings import Settings
+from deepjoin.sources.files import FileSource, reopen
+from deepjoin.sources.items import Item
+
+
+def write(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"city,people\nParis,2\nRome,3\n")
+    return path
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    for name in ("b.csv", "a.tsv", "geo/eu/worldCities.csv", "geo/us.txt"):
+        write(tmp_path / name)
+    return tmp_path
+
+
+def test_what_is_passed_over_is_an_item(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lake / "geo" / "loop").symlink_to(lake)
+    (lake / "gone.csv").symlink_to(lake / "nowhere.csv")
+    write(lake / "paper.pdf")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "b.csv")
+    source = FileSource([lake])
+    items = {item.name: item for item in source.items()}
+    assert list(items) == sorted(items)
+    assert {name: item.stamp for name, item in items.items() if "skip" in item.stamp} == {
+        "b.csv": "skipped: no permission to read it",
+        "geo/loop": "skipped: links to a folder that is already listed",
+        "gone.csv": "skipped: broken link",
+    }
+    assert not source.skipped
+    list(source.tables())
+    assert source.skipped == [skip for item in items.values() for skip in item.listing().skipped]
+    assert len(source.skipped) == 4
+
+
+def by_name(source: FileSource) -> dict[str, Item]:
+    return {item.name: item for item in source.items()}
+
+
+def test_items_have_stamps_and_digests(lake: Path) -> None:
+    before = by_name(FileSource([lake]))["b.csv"]
+    assert before.stamp == ""
+    os.utime(lake / "b.csv", ns=(1, 1))
+    touched = by_name(FileSource([lake]))["b.csv"]
+    assert touched.stamp == "27-1"
+    assert before.digest and touched.digest and before.digest() == touched.digest()
+
+
+def test_a_file_that_vanishes_while_listed_has_no_stamp(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(entry: object) -> None:
+        raise FileNotFoundError
+
+    source = FileSource([lake / "b.csv"])
+    monkeypatch.setattr(Path, "stat", gone)
+    (item,) = source.items()
+    assert item.stamp == ""
+
+
+def reopened(source: FileSource, index: Path, **settings: object) -> FileSource:
+    return reopen(source.describe(index), index, Settings(**settings))  # type: ignore[arg-type]
+
+
+def test_a_source_is_reopened_from_its_description(lake: Path) -> None:
+    index = lake.parent / f"{lake.name}-index"
+    source = FileSource([lake / "b.csv", lake / "geo" / "*.txt", lake / "geo" / "eu"])
+    root = f"../{lake.name}"
+    assert source.describe(index) == {
+        "kind": "files",
+        "root": root,
+        "paths": [f"{root}/b.csv", f"{root}/geo/*.txt", f"{root}/geo/eu"],
+    }
+    again = reopened(source, index)
+    assert list(by_name(again)) == list(by_name(source))
+    assert reopened(source, index, exclude=("geo",)).exclude == ("geo",)
+    assert reopened(source, index, parts="never", one_table=("geo",)).one_table == ("geo",)
+
+
+def test_places_that_are_left_keep_their_names(lake: Path) -> None:
+    places = ("b.csv", "geo/eu", "geo/eu/w*.csv", "*.tsv")
+    described = FileSource([lake / place for place in places]).describe(lake / "index")
+    shutil.rmtree(lake / "geo")
+    (lake / "a.tsv").unlink()
+    again = reopen(described, lake / "index", Settings())
+    assert list(by_name(again)) == ["b.csv"]
+    assert again.root == lake
+    assert again.gone == tuple(lake / place for place in places[1:])
+    (lake / "b.csv").unlink()
+    none = reopen(described, lake / "index", Settings())
+    assert not by_name(none)
+    assert len(none.gone) == len(places)
+    shutil.rmtree(lake)
+    with pytest.raises(DeepJoinError, match=r"were in .*, which is gone\. Searches still work; to"):
+        reopen(described, lake / "index", Settings())
+
+
+def test_a_reopened_source_does_not_enter_its_index(lake: Path) -> None:
+    source = FileSource([lake])
+    expected = list(by_name(source))
+    write(lake / "index" / "values" / "x.csv")
+    assert list(by_name(reopened(source, lake / "index"))) == expected

@@ -1,0 +1,209 @@
+"""However a lake came about, by many steps or by one build, it answers the same."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import deepjoin
+from deepjoin import Lake
+
+Frame = dict[str, list[str]]
+
+CELLS = st.lists(st.sampled_from([*"abcdefgh", "A", " b", "1", "2", "3", "1999"]), max_size=9)
+NAMES = st.sampled_from(["t1", "t2", "t3", "t4", "t5", "u"])
+FRAMES = st.dictionaries(st.sampled_from(["x", "y", "name"]), CELLS, min_size=1, max_size=2)
+QUERIES = (["a", "b", "c"], ["1", "2", "3"], ["a", "1999", "zz"], ["H", "G", "f", "e", "d"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.dictionaries(NAMES, FRAMES, min_size=1, max_size=3)),
+        st.tuples(st.just("remove"), NAMES),
+        st.tuples(st.just("compact"), st.none()),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def even(frame: Frame) -> Frame:
+    """Make all columns equally long."""
+    length = min(map(len, frame.values()))
+    return {name: cells[:length] for name, cells in frame.items()}
+
+
+def answers(lake: Lake) -> Iterator[Any]:
+    """Say everything a lake says, apart from times and places on disk."""
+    report = lake.report
+    yield (report.tables, report.columns, report.values, report.rows, report.cells)
+    yield (report.left_out, report.notes, [vars(skip) for skip in report.skipped])
+    yield sorted(lake.tables)
+    for name in sorted(lake.tables):
+        yield lake.table(name)
+        yield [lake.column(name, column) for column in lake.indexed_columns(name)]
+    for query in QUERIES:
+        for method in ("hybrid", "exact-equi"):
+            for options in ({"k": 1}, {"k": 4}, {"min_joinability": 0.3}, {"group": "tables"}):
+                found = lake.search(query, method=method, **options)  # type: ignore[arg-type]
+                yield [told(hit) for hit in found]
+    for name in sorted(lake.tables):
+        for column in lake.indexed_columns(name):
+            yield [told(hit) for hit in lake.search(lake.column(name, column), 5)]
+
+
+def told(hit: deepjoin.Hit) -> dict[str, Any]:
+    return hit.to_dict()
+
+
+def merging(often: bool) -> Any:
+    """Let segments be merged as usual, or never."""
+    never = mock.patch("deepjoin.lake.update.worth_merging", lambda sizes, removed: len(sizes))
+    return nullcontext() if often else never
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(NAMES, FRAMES, min_size=1), STEPS, st.booleans())
+def test_many_adds_and_removes_are_one_build(
+    first: dict[str, Frame], steps: list[tuple[str, Any]], often: bool
+) -> None:
+    model = {name: even(frame) for name, frame in first.items()}
+    with tempfile.TemporaryDirectory() as folder, merging(often):
+        lake = deepjoin.index(model, Path(folder) / "many", min_distinct=1)
+        for step, what in steps:
+            if step == "add":
+                more = {name: even(frame) for name, frame in what.items()}
+                assert lake.add(more) == sorted(more)
+                model |= more
+            elif step == "remove" and what in model and len(model) > 1:
+                assert lake.remove(what) == [what]
+                del model[what]
+            elif step == "compact":
+                lake.compact()
+        once = deepjoin.index(model, Path(folder) / "one", min_distinct=1)
+        assert list(answers(lake)) == list(answers(once))
+        lake.compact()
+        assert len(lake.segments) == 1
+        assert list(answers(lake)) == list(answers(once))
+        assert list(answers(Lake(lake.path))) == list(answers(once))
+
+
+FILES = st.sampled_from(["a.csv", "b.csv", "geo/a.csv", "geo/b.tsv", "c.json"])
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), FILES, FRAMES),
+        st.tuples(st.just("delete"), FILES, st.none()),
+        st.tuples(st.just("rename"), FILES, FILES),
+        st.tuples(st.just("touch"), FILES, st.none()),
+        st.tuples(st.just("refresh"), st.none(), st.none()),
+        st.tuples(st.just("compact"), st.none(), st.none()),
+    ),
+    max_size=12,
+)
+
+
+def write(path: Path, frame: Frame) -> None:
+    path.parent.mkdir(exist_ok=True)
+    rows = [list(frame), *map(list, zip(*even(frame).values(), strict=True))]
+    separator = "\t" if path.suffix == ".tsv" else ","
+    path.write_text("".join(separator.join(row) + "\n" for row in rows))
+
+
+def move(lake: Path, step: str, name: str, what: Any) -> None:
+    path = lake / name
+    if step == "write":
+        write(path, what)
+    elif step == "delete":
+        path.unlink(missing_ok=True)
+    elif step == "rename" and path.exists():
+        (lake / what).parent.mkdir(exist_ok=True)
+        path.rename(lake / what)
+    elif step == "touch" and path.exists():
+        path.touch()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(MOVES, st.booleans())
+def test_a_refreshed_folder_is_a_freshly_indexed_one(
+    moves: list[tuple[str, Any, Any]], often: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as place, merging(often):
+        folder = Path(place) / "data"
+        folder.mkdir()
+        write(folder / "a.csv", {"x": list("abcabd"), "y": list("123456")})
+        lake = deepjoin.index(folder, Path(place) / "many", min_distinct=1)
+        for step, name, what in moves:
+            if step == "refresh":
+                lake = deepjoin.index(folder, lake.path)
+            elif step == "compact":
+                lake.compact()
+            else:
+                move(folder, step, name, what)
+        lake = deepjoin.index(folder, lake.path)
+        once = deepjoin.index(folder, Path(place) / "one", min_distinct=1)
+        assert list(answers(lake)) == list(answers(once))
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    write(tmp_path / "data" / "a.csv", {"x": list("abcde")})
+    write(tmp_path / "data" / "b.csv", {"x": list("cdefg")})
+    return deepjoin.index(tmp_path / "data", min_distinct=1)
+
+
+def test_what_was_removed_stays_out_until_it_is_added(lake: Lake, tmp_path: Path) -> None:
+    assert lake.remove("b*") == ["b.csv"]
+    write(tmp_path / "data" / "b.csv", {"x": list("uvwxyz")})
+    again = deepjoin.index(tmp_path / "data")
+    assert list(again.tables) == ["a.csv"]
+    assert again.info()["excluded"] == ["b.csv"]
+    assert again.add(tmp_path / "data" / "b.csv") == ["b.csv"]
+    assert sorted(deepjoin.index(tmp_path / "data").tables) == ["a.csv", "b.csv"]
+    assert [hit.table for hit in again.search(["w"])] == ["b.csv"]
+
+
+def test_a_file_from_elsewhere_is_looked_after_too(lake: Lake, tmp_path: Path) -> None:
+    write(tmp_path / "other" / "c.csv", {"x": list("lmnop")})
+    assert lake.add(tmp_path / "other" / "c.csv") == ["c.csv"]
+    write(tmp_path / "other" / "c.csv", {"x": list("qrstu")})
+    again = deepjoin.index(tmp_path / "data")
+    assert [hit.table for hit in again.search(["q"])] == ["c.csv"]
+    assert not again.search(["l"])
+    joined = again.join({"k": ["q", "r"]}, "k", ("c.csv", "x"), how="inner")
+    assert joined.num_rows == 2
+    (tmp_path / "other" / "c.csv").unlink()
+    assert sorted(deepjoin.index(tmp_path / "data").tables) == ["a.csv", "b.csv"]
+
+
+def test_two_tables_of_one_name_are_refused(lake: Lake, tmp_path: Path) -> None:
+    write(tmp_path / "other" / "a.csv", {"x": list("lmnop")})
+    with pytest.raises(deepjoin.DeepJoinError, match="another table named 'a.csv' already"):
+        lake.add(tmp_path / "other")
+    assert sorted(Lake(lake.path).tables) == ["a.csv", "b.csv"]
+
+
+def test_other_settings_keep_what_was_added(lake: Lake, tmp_path: Path) -> None:
+    lake.add({"mine": {"x": list("lmnop")}})
+    lake.remove("b.csv")
+    again = deepjoin.index(tmp_path / "data", profile="basic")
+    assert sorted(again.tables) == ["a.csv", "mine"]
+    assert again.join({"k": ["l"]}, "k", ("mine", "x"), how="inner").num_rows == 1
+
+
+def test_an_open_lake_answers_as_before_until_it_is_reopened(lake: Lake, tmp_path: Path) -> None:
+    reader = Lake(lake.path)
+    lake.remove("a.csv")
+    lake.add({"mine": {"x": list("lmnop")}})
+    assert [hit.table for hit in reader.search(["a"])] == ["a.csv"]
+    assert reader.join({"k": ["a"]}, "k", ("a.csv", "x"), how="inner").num_rows == 1
+    assert reader.reopen()
+    assert not reader.search(["a"])
+    assert not reader.reopen()

@@ -1,0 +1,425 @@
+"""A real PostgreSQL server as a source of tables: types, stamps, snapshots, secrets."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+
+from deepjoin.columns import Table
+from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
+from deepjoin.settings import Settings
+from deepjoin.sources import LastingSource
+from deepjoin.sources.cells import MENDED_NOTE, as_strings
+from deepjoin.sources.database import DatabaseSource, reopen
+from deepjoin.sources.database.copied import CopiedColumn, copied_batches
+
+ROLE, PASSWORD = "locked", "open sesame/1"
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Start a server of our own; where none can be started, say so loudly and skip."""
+    folder = tempfile.mkdtemp(prefix="deepjoin-pg-")
+    try:
+        # As a matter of course it warns of folders that a desktop would have.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pgserver
+            import psycopg  # noqa: F401
+
+            started = pgserver.get_server(folder)
+    except Exception as error:
+        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+        reason = f"NO POSTGRESQL WAS TESTED: {type(error).__name__}: {error}"
+        if reporter is not None:
+            reporter.write_line(reason, red=True)
+        pytest.skip(reason)
+    _require_password(Path(folder), started.get_uri())
+    yield started.get_uri()
+    started.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_password(folder: Path, uri: str) -> None:
+    access = folder / "pg_hba.conf"
+    access.write_text(f"local all {ROLE} scram-sha-256\n{access.read_text()}")
+    execute(
+        uri,
+        f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'",
+        "SELECT pg_reload_conf()",
+    )
+
+
+@pytest.fixture
+def uri(server: str) -> Iterator[str]:
+    """Give every test a database without tables of others."""
+    execute(server, "DROP DATABASE IF EXISTS fresh WITH (FORCE)", "CREATE DATABASE fresh")
+    yield server.replace("/postgres?", "/fresh?")
+
+
+def execute(uri: str, *statements: str) -> None:
+    import psycopg
+
+    with psycopg.connect(uri, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    return [row for batch in table.open() for row in batch.to_pylist()]
+
+
+def stamps(source: DatabaseSource) -> dict[str, str]:
+    return {item.name: item.stamp for item in source.items()}
+
+
+def digests(source: DatabaseSource) -> dict[str, str]:
+    return {item.name: item.digest() for item in source.items() if item.digest}
+
+
+TYPED = {
+    "small": ("7::int2", "7", pa.int16()),
+    "long": ("7::int8", "7", pa.int64()),
+    "single": ("0.1::float4", "0.1", pa.float32()),
+    "double": ("2.5::float8", "2.5", pa.float64()),
+    "nan": ("'NaN'::float8", None, pa.float64()),
+    "bool": ("true", "true", pa.bool_()),
+    "day": ("date '2020-01-05'", "2020-01-05", pa.date32()),
+    "time": ("time '10:00:00.5'", "10:00:00.5", pa.time64("us")),
+    "moment": ("timestamp '2020-01-05 10:00'", "2020-01-05 10:00:00", pa.timestamp("us")),
+    "zoned": (
+        *("timestamptz '2020-01-05 10:00+02'", "2020-01-05 08:00:00Z"),
+        pa.timestamp("us", "UTC"),
+    ),
+    "price": ("1.50::numeric(10, 2)", "1.50", pa.decimal128(10, 2)),
+    "number": ("123.456::numeric", "123.456", pa.decimal128(38, 3)),
+    "no_number": ("'NaN'::numeric", None, pa.decimal128(38, 0)),
+    "endless": ("'Infinity'::numeric", "Infinity", pa.string()),
+    "long_number": ("(10::numeric ^ 50)::numeric(60, 0)", "1" + "0" * 50, pa.string()),
+    "domain": ("7.25::amount", "7.25", pa.decimal128(10, 2)),
+    "mood": ("'sad'::mood", "sad", pa.string()),
+    "array": ("'{1,2}'::int[]", "{1,2}", pa.string()),
+    "json": ("""'{"a": "b"}'::jsonb""", '{"a": "b"}', pa.string()),
+    "uuid": (
+        *("'6e5792f5-8d2a-4289-a3e9-8b959c7b7e61'::uuid", "6e5792f5-8d2a-4289-a3e9-8b959c7b7e61"),
+        pa.string(),
+    ),
+    "inet": ("'10.0.0.1'::inet", "10.0.0.1", pa.string()),
+    "span": ("interval '1 day 2 hours'", "1 day 02:00:00", pa.string()),
+    "padded": ("'ab'::char(5)", "ab", pa.string()),
+    "text": ("E'line\\nbreak \"q\", \\\\.'", 'line\nbreak "q", \\.', pa.string()),
+    "blank": ("''", "", pa.string()),
+    "missing": ("null::int4", None, pa.int32()),
+    "forever": ("'infinity'::date", "infinity", pa.string()),
+    "zoned_forever": ("'-infinity'::timestamptz", "-infinity", pa.string()),
+    "caesar": ("timestamptz '0044-03-15 12:00+00 BC'", "0044-03-15 12:00:00Z BC", pa.string()),
+}
+
+
+def test_every_type_keeps_its_value(uri: str) -> None:
+    cells = ", ".join(f'{sql} AS "{name}"' for name, (sql, _, _) in TYPED.items())
+    execute(
+        uri,
+        "CREATE TYPE mood AS ENUM ('sad')",
+        "CREATE DOMAIN amount AS numeric(10, 2)",
+        f"CREATE TABLE t AS SELECT {cells}, '\\x01'::bytea AS raw",
+        "INSERT INTO t (small) VALUES (null)",
+    )
+    reading = DatabaseSource(uri).table("public.t").open()
+    (batch,) = reading
+    assert dict(zip(batch.schema.names, batch.schema.types, strict=True)) == {
+        name: kind for name, (_, _, kind) in TYPED.items()
+    }
+    found = {name: as_strings(batch[name]).to_pylist() for name in batch.schema.names}
+    assert found == {name: [text, None] for name, (_, text, _) in TYPED.items()}
+    assert reading.notes == ["Column 'raw' is left out: it holds bytes."]
+
+
+def test_rows_of_one_text_column_are_all_there(uri: str) -> None:
+    execute(uri, "CREATE TABLE t (x text)", r"INSERT INTO t VALUES (null), (''), ('a'), ('\.')")
+    source = DatabaseSource(uri)
+    assert [row["x"] for row in rows(source.table("public.t"))] == [None, "", "a", "\\."]
+
+
+def test_tables_views_and_comments_are_listed_and_partitions_are_not(uri: str) -> None:
+    execute(
+        uri,
+        'CREATE SCHEMA "Geo data"',
+        'CREATE TABLE "Geo data".cities (name text)',
+        "COMMENT ON TABLE \"Geo data\".cities IS 'Cities of  the world'",
+        "COMMENT ON COLUMN \"Geo data\".cities.name IS 'in English'",
+        "CREATE VIEW v AS SELECT 7 AS x",
+        "CREATE MATERIALIZED VIEW m AS SELECT 8 AS x",
+        "CREATE TABLE parted (x int) PARTITION BY RANGE (x)",
+        "CREATE TABLE part1 PARTITION OF parted FOR VALUES FROM (0) TO (10)",
+        "INSERT INTO parted VALUES (1), (2)",
+        "CREATE TABLE no_columns ()",
+    )
+    source = DatabaseSource(uri)
+    assert isinstance(source, LastingSource)
+    names = ["Geo data.cities", "public.m", "public.no_columns", "public.parted", "public.v"]
+    assert [table.name for table in source.tables()] == names
+    cities = source.table("Geo data.cities")
+    assert cities.title == "Cities of the world"
+    assert cities.context == "Geo data. name: in English"
+    assert rows(source.table("public.parted")) == [{"x": 1}, {"x": 2}]
+    assert rows(source.table("public.v")) == [{"x": 7}]
+    with pytest.raises(UnreadableTable, match="public.no_columns has no column that can be read"):
+        rows(source.table("public.no_columns"))
+    only = DatabaseSource(uri, include=["Geo data"])
+    assert list(only.relations()) == ["Geo data.cities"]
+
+
+@pytest.mark.parametrize("name", ['say "hi"', "a.b", "a'; DROP TABLE x", "Größe %s {x}", "😀"])
+def test_odd_names_survive(uri: str, name: str) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    execute(
+        uri,
+        f"CREATE SCHEMA {quoted}",
+        f"CREATE TABLE {quoted}.{quoted} ({quoted} int)",
+        f"INSERT INTO {quoted}.{quoted} VALUES (7)",
+    )
+    source = DatabaseSource(uri, version_query="SELECT count(*) FROM {table}")
+    (item,) = source.items()
+    assert "[(1,)]" in item.stamp
+    assert rows(source.table(item.name)) == [{name: 7}]
+
+
+def test_stamps_and_digests_notice_every_change(uri: str) -> None:
+    execute(
+        uri,
+        "CREATE TYPE mood AS ENUM ('sad', 'glad')",
+        "CREATE TABLE a AS SELECT 1 AS x, 'sad'::mood AS m",
+        "CREATE TABLE b AS SELECT 1 AS x",
+        "CREATE TABLE parted (x int) PARTITION BY RANGE (x)",
+        "CREATE TABLE part1 PARTITION OF parted FOR VALUES FROM (0) TO (10)",
+    )
+    source = DatabaseSource(uri)
+    known, sums = stamps(source), digests(source)
+    assert (known, sums) == (stamps(source), digests(source))
+    assert set(sums) == {"public.a", "public.b", "public.parted"}
+    for change, name in [
+        ("UPDATE a SET x = 2", "public.a"),
+        ("UPDATE a SET x = 2", "public.a"),
+        ("ALTER TABLE a ADD COLUMN y int DEFAULT 5", "public.a"),
+        ("ALTER TYPE mood RENAME VALUE 'sad' TO 'sadder'", "public.a"),
+        ("TRUNCATE b", "public.b"),
+        ("INSERT INTO parted VALUES (1)", "public.parted"),
+    ]:
+        execute(uri, change)
+        now, new = stamps(source), digests(source)
+        assert known != now, change
+        assert [table for table in sums if sums[table] != new[table]] == [name], change
+        known, sums = now, new
+
+
+def test_what_changes_without_a_trace_has_no_stamp(uri: str) -> None:
+    execute(uri, "CREATE VIEW v AS SELECT random() AS x", "CREATE UNLOGGED TABLE u (x int)")
+    assert stamps(DatabaseSource(uri)) == {"public.u": "", "public.v": ""}
+    assert digests(DatabaseSource(uri)) == {}
+
+
+def test_a_version_query_that_fails_for_one_table_serves_the_others(uri: str) -> None:
+    execute(
+        uri,
+        "CREATE TABLE a AS SELECT 1 AS x",
+        "CREATE TABLE b AS SELECT timestamp '2020-01-05' AS updated_at",
+    )
+    source = DatabaseSource(uri, version_query="SELECT max(updated_at) FROM {table}")
+    items = {item.name: item for item in source.items()}
+    assert "2020, 1, 5" in items["public.b"].stamp
+    assert items["public.a"].digest is not None
+    (note,) = items["public.a"].listing().tables[0].open().notes
+    assert note == (
+        'The version query failed (column "updated_at" does not exist); '
+        "the database's own stamp serves."
+    )
+
+
+def test_nothing_is_ever_written(uri: str) -> None:
+    execute(uri, "CREATE TABLE a AS SELECT 1 AS x")
+    source = DatabaseSource(uri, version_query="WITH d AS (DELETE FROM a RETURNING x) TABLE d")
+    (item,) = source.items()
+    (note,) = item.listing().tables[0].open().notes
+    assert "read-only transaction" in note
+    assert rows(source.table("public.a")) == [{"x": 1}]
+
+
+def test_samples_are_the_same_rows_twice(uri: str) -> None:
+    execute(uri, "CREATE TABLE big AS SELECT generate_series(1, 50000) AS x", "ANALYZE big")
+    source = DatabaseSource(uri, sample_rows=1000)
+    readings = [next(source.tables()).open() for _ in range(2)]
+    first, second = (
+        [row for batch in reading for row in batch.to_pylist()] for reading in readings
+    )
+    assert first == second == [{"x": x} for x in range(1, 1001)]
+    assert readings[0].notes == ["Only the first 1,000 rows of about 50,000 are read."]
+    (sums,) = digests(source).values()
+    assert sums.startswith("((1000,")
+
+
+def test_long_tables_come_in_batches_of_one_snapshot(uri: str) -> None:
+    execute(uri, "CREATE TABLE big AS SELECT generate_series(1, 100000) AS x, 'a b' AS y")
+    batches = iter(DatabaseSource(uri).table("public.big").open())
+    first = next(batches)
+    execute(uri, "DELETE FROM big")
+    assert first.num_rows + sum(batch.num_rows for batch in batches) == 100_000
+
+
+def test_a_reading_that_is_given_up_frees_its_connection(uri: str) -> None:
+    execute(uri, "CREATE TABLE big AS SELECT generate_series(1, 100000) AS x")
+    reading = DatabaseSource(uri).table("public.big").open()
+    next(reading.batches)
+    reading.batches.close()  # type: ignore[attr-defined]
+    execute(uri, "DROP TABLE big")
+
+
+def test_a_table_dropped_or_altered_after_the_listing(uri: str) -> None:
+    execute(
+        uri, "CREATE TABLE a (x int)", "CREATE TABLE b (x int)", "CREATE VIEW v AS SELECT 1/0 z"
+    )
+    source = DatabaseSource(uri)
+    items = {item.name: item for item in source.items()}
+    execute(uri, "DROP TABLE a", "ALTER TABLE b RENAME x TO y")
+    gone = items["public.a"]
+    with pytest.raises(UnreadableTable, match=r"^public\.a is no longer in the database\.$"):
+        rows(gone.listing().tables[0])
+    assert gone.digest is not None
+    assert gone.digest() == ""
+    (batch,) = items["public.b"].listing().tables[0].open()
+    assert batch.schema.names == ["y"]
+    with pytest.raises(UnreadableTable, match=r"^public\.v cannot be read: division by zero\.$"):
+        rows(items["public.v"].listing().tables[0])
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"), [("1 / (40000 - x)", "division by zero"), ("fail(x)", "no more")]
+)
+def test_a_view_that_fails_half_way_is_told_and_harms_nothing(
+    uri: str, cell: str, says: str
+) -> None:
+    execute(
+        uri,
+        "CREATE FUNCTION fail(x int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN IF x > 40000 THEN "
+        "RAISE 'no more' USING ERRCODE = 'ABCDE'; END IF; RETURN x; END $$",
+        f"CREATE VIEW v AS SELECT {cell} AS z FROM generate_series(1, 90000) AS x",
+    )
+    batches = iter(DatabaseSource(uri).table("public.v").open())
+    assert next(batches).num_rows > 0
+    with pytest.raises(UnreadableTable, match=rf"^public\.v cannot be read: {says}\.$"):
+        list(batches)
+
+
+def locked(uri: str, password: str = PASSWORD) -> str:
+    credentials = f"{ROLE}:{quote(password, safe='')}" if password else ROLE
+    return uri.replace("postgres:@", f"{credentials}@")
+
+
+def test_what_may_not_be_read_is_left_out(uri: str) -> None:
+    execute(
+        uri,
+        "CREATE TABLE closed AS SELECT 1 AS x",
+        "CREATE TABLE half AS SELECT 1 AS x, 2 AS hidden",
+        f"GRANT SELECT (x) ON half TO {ROLE}",
+    )
+    source = DatabaseSource(locked(uri))
+    assert [table.name for table in source.tables()] == ["public.half"]
+    assert [(one.name, one.reason) for one in source.skipped] == [
+        ("public.closed", "no permission to read it")
+    ]
+    reading = source.table("public.half").open()
+    assert [batch.to_pydict() for batch in reading] == [{"x": [1]}]
+    assert reading.notes == ["Column 'hidden' is left out: no permission to read it."]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ((PASSWORD, "wrong secret"), "password authentication failed for user .*PGPASSWORD"),
+        (("/fresh", "/no_such_db"), 'database "no_such_db" does not exist'),
+    ],
+)
+def test_refused_connections_are_one_line_without_secrets(
+    uri: str, change: tuple[str, str], says: str
+) -> None:
+    old, new = (quote(text, safe="/" if "/" in text[:1] else "") for text in change)
+    url = locked(uri).replace(old, new)
+    with pytest.raises(DeepJoinError, match=f"Cannot connect to postgresql://.*{says}") as caught:
+        list(DatabaseSource(url).items())
+    assert_clean(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [("127.0.0.1:1", "refused"), ("no-such-host.invalid", "resolve|name|address")],
+)
+def test_unreachable_servers_are_one_line_without_secrets(place: str, says: str) -> None:
+    source = DatabaseSource(f"postgresql://me:{quote(PASSWORD, safe='')}@{place}/shop")
+    with pytest.raises(
+        DeepJoinError, match=f"(?i)Cannot connect to .*{place}/shop: .*({says})"
+    ) as c:
+        source.table("t")
+    assert_clean(c.value)
+    assert_clean(source)
+
+
+def assert_clean(value: object) -> None:
+    text = f"{value} {value!r}"
+    assert "\n" not in text
+    for secret in (PASSWORD, quote(PASSWORD, safe=""), "wrong secret", "wrong%20secret"):
+        assert secret not in text
+
+
+def test_an_index_knows_no_password_and_asks_the_environment(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(uri, "CREATE TABLE a AS SELECT 1 AS x", f"GRANT SELECT ON a TO {ROLE}")
+    described = DatabaseSource(locked(uri)).describe(tmp_path)
+    assert set(described) == {"kind", "url", "version_query"}
+    assert_clean(described)
+    assert f"{ROLE}@" in described["url"]
+    for variable in ("PGPASSWORD", "PGPASSFILE", "DEEPJOIN_DATABASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    without = reopen(described, tmp_path, Settings())
+    with pytest.raises(DeepJoinError, match=r"no password.*PGPASSWORD, ~/\.pgpass or a whole URL"):
+        list(without.items())
+    for variable, value in (("DEEPJOIN_DATABASE_URL", locked(uri)), ("PGPASSWORD", PASSWORD)):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            assert rows(reopen(described, tmp_path, Settings()).table("public.a")) == [{"x": 1}]
+
+
+def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"postgresql://me@db/shop .*'deepjoin\[postgres\]'"):
+        DatabaseSource("postgresql://me:secret@db/shop")
+
+
+def test_text_of_a_database_without_an_encoding_is_mended() -> None:
+    notes: list[str] = []
+    columns = [CopiedColumn("x", '"x"', pa.string()), CopiedColumn("n", '"n"', pa.int32())]
+    (batch,) = copied_batches([b"caf\xe9,1\n", b"b,2\n"], columns, notes)
+    assert batch.to_pydict() == {"x": ["caf�", "b"], "n": [1, 2]}
+    assert notes == [MENDED_NOTE]
+
+
+def test_a_lost_connection_is_told(uri: str) -> None:
+    execute(uri, "CREATE TABLE big AS SELECT generate_series(1, 1000000) AS x")
+    batches = iter(DatabaseSource(uri).table("public.big").open())
+    next(batches)
+    execute(
+        uri,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'deepjoin' AND pid <> pg_backend_pid()",
+    )
+    with pytest.raises(DeepJoinError, match=r"Lost the connection to postgresql://.*fresh"):
+        list(batches)

@@ -1,0 +1,218 @@
+"""What a person sees of a long build: a bar that moves, a clean line after it, a quiet pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepjoin.cli import progress
+from deepjoin.cli.progress import progress_bar, shortened
+
+MOVING = re.compile(r"\d+%\|.*\| \d+/\d+ \[\d\d:\d\d<\d\d:\d\d, +[\d.]+ tables/s, [^\]]+\]")
+COLUMNS = 100
+
+
+class Terminal(io.TextIOWrapper):
+    """A pseudo-terminal: what is written to it can be read at ``screen``."""
+
+    def __init__(self) -> None:
+        self.screen, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+        super().__init__(os.fdopen(end, "wb", 0), encoding="utf-8", write_through=True)
+
+    def read(self, size: int | None = -1) -> str:
+        """Read what has been written until now, or until every writer has gone."""
+        try:
+            return os.read(self.screen, 1 << 16).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setenv("TERM", "xterm")
+    with contextlib.closing(Terminal()) as made:
+        yield made
+        os.close(made.screen)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write more tables than can be indexed in a moment."""
+    folder = tmp_path_factory.mktemp("many")
+    rows = "".join(f"{i},name {i},{i * i}\n" for i in range(20))
+    for number in range(1000):
+        (folder / f"table{number:04}.csv").write_text("id,name,square\n" + rows)
+    return folder
+
+
+def command(folder: Path, index: Path, include: str = "*.csv") -> list[str]:
+    words = ("-m", "deepjoin", "index", str(folder), "-o", str(index), "--include", include)
+    return [sys.executable, *words]
+
+
+def indexing(folder: Path, index: Path, terminal: Terminal) -> subprocess.Popen[str]:
+    """Index in another process that a person watches."""
+    process = subprocess.Popen(
+        command(folder, index), stdout=subprocess.PIPE, stderr=terminal, text=True
+    )
+    terminal.close()
+    return process
+
+
+def shown(text: str) -> list[str]:
+    """Return the lines that stay on a screen, written over as a terminal does."""
+    lines = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        cells: list[str] = []
+        for part in line.split("\r"):
+            cells[: len(part)] = part
+        lines.append("".join(cells).rstrip())
+    return lines
+
+
+def test_a_terminal_shows_a_bar_and_keeps_a_clean_line(
+    many: Path, tmp_path: Path, terminal: Terminal
+) -> None:
+    with indexing(many, tmp_path / "index", terminal) as process:
+        text = "".join(iter(terminal.read, ""))
+    assert process.wait() == 0
+    assert MOVING.search(text)
+    assert "/1000 " in text
+    assert "table0" in text
+    assert max(len(part) for part in re.split("[\r\n]", text) if "%|" in part) <= COLUMNS
+    assert shown(text)[0].startswith("Indexed 1,000 tables")
+    assert not any("%|" in line for line in shown(text))
+
+
+def test_a_pipe_shows_no_bar(lake_folder: Path, tmp_path: Path) -> None:
+    done = subprocess.run(command(lake_folder, tmp_path / "i"), capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "\r" not in done.stderr
+    assert done.stderr.startswith("Indexed 3 tables")
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["again", "first"])
+def test_an_interrupt_is_one_line_and_leaves_nothing_behind(
+    many: Path, tmp_path: Path, terminal: Terminal, exists: bool
+) -> None:
+    index = tmp_path / "index"
+    if exists:
+        assert subprocess.run(command(many, index, "table000*.csv")).returncode == 0
+    before, paths = content(index), set(index.rglob("*"))
+    with indexing(many, index, terminal) as process:
+        text = part = terminal.read()
+        while part and not MOVING.search(text):
+            text += (part := terminal.read())
+        process.send_signal(signal.SIGINT)
+        text += "".join(iter(terminal.read, ""))
+    assert process.wait() == 130
+    assert [line for line in shown(text) if line] == [
+        "deepjoin: Interrupted; the index is as it was before; run the same command to go on."
+    ]
+    if exists:
+        assert (content(index), set(index.rglob("*"))) == (before, paths)
+    else:
+        assert {path.name for path in index.rglob("*")} <= {"lock", "segments"}
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def drawn(terminal: Terminal, *calls: tuple[int, int, str]) -> str:
+    """Call a bar on a terminal and return all that was written there."""
+    with contextlib.redirect_stderr(terminal), progress_bar() as show:
+        for call in calls:
+            show(*call)
+    terminal.write("end")
+    text = ""
+    while not text.endswith("end"):
+        text += terminal.read()
+    return text.removesuffix("end")
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a bar draw itself at every call, not ten times a second."""
+    make = progress._bar
+
+    def bar(done: int, total: int) -> Any:
+        made = make(done, total)
+        made.mininterval = 0
+        return made
+
+    monkeypatch.setattr(progress, "_bar", bar)
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_large_table_moves_the_bar_while_it_is_read(terminal: Terminal) -> None:
+    text = drawn(
+        terminal,
+        (0, 2, "big.csv"),
+        (0, 2, "big.csv: 1,000,000 rows"),
+        (0, 2, "big.csv: 2,000,000 rows"),
+        (1, 2, "big.csv"),
+        (1, 2, "big2.csv"),
+    )
+    for words in ("0/2", "1,000,000 rows", "2,000,000 rows", "1/2", "big2.csv"):
+        assert words in text
+    assert shown(text) == [""]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize(
+    "name",
+    ["日本語の長い名前" * 9 + ".csv", "line\nfeed\tand \x1b[31mcolour.csv", "e\u0301" * 90, ""],
+    ids=["wide", "control", "combining", "empty"],
+)
+def test_any_name_fits_on_the_line(terminal: Terminal, name: str) -> None:
+    text = drawn(terminal, (1, 3, name), (2, 3, name))
+    assert "\n" not in text
+    assert "\x1b[31m" not in text
+    assert "2/3" in text
+
+
+@pytest.mark.usefixtures("eager")
+def test_more_tables_may_turn_up_and_none_may_be_there(terminal: Terminal) -> None:
+    text = drawn(terminal, (0, 0, ""), (1, 2, "a"), (1, 5, "b"), (0, 5, "b"))
+    assert "1/5" in text
+
+
+def test_without_work_there_is_no_bar(terminal: Terminal) -> None:
+    assert drawn(terminal) == ""
+
+
+def test_a_dumb_terminal_is_left_alone(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert drawn(terminal, (1, 2, "a")) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("", 5, ""),
+        ("abcde", 5, "abcde"),
+        ("abcdef", 5, "…cdef"),
+        ("日本", 4, "日本"),
+        ("日本語", 5, "…本語"),
+        ("日本語", 4, "…語"),
+        ("xe\u0301e\u0301e\u0301", 3, "…e\u0301e\u0301"),
+    ],
+)
+def test_names_are_shortened_by_the_columns_they_take(text: str, width: int, expected: str) -> None:
+    assert shortened(text, width) == expected
