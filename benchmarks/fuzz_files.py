@@ -57,21 +57,24 @@ class Differing(Exception):
     """The same file gave other rows when it was read in another way."""
 
 
-def examine(path: Path) -> tuple[str, str, int]:
-    """Read a file in every way; return kind, reason and rows, or let a failure out."""
+def examine(path: Path) -> tuple[str, str, int, float]:
+    """Read a file in every way; return kind, reason, rows and the seconds of the first way."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        started = perf_counter()
         source = FileSource([path])
         tables = list(source.tables())
         if not tables:
-            return "no table", source.skipped[0].reason, 0
+            return "no table", source.skipped[0].reason, 0, perf_counter() - started
         try:
             batches = _checked(tables[0].open())
         except UnreadableTable as error:
+            seconds = perf_counter() - started
             _check_refusal(str(error), tables[0].open)
-            return "unreadable", _general(str(error), path), 0
+            return "unreadable", _general(str(error), path), 0, seconds
+        seconds = perf_counter() - started
         _check_again(path, batches, tables[0].open)
-        return "read", "", sum(batch.num_rows for batch in batches)
+        return "read", "", sum(batch.num_rows for batch in batches), seconds
 
 
 def _checked(reading: Reading) -> list[pa.RecordBatch]:
@@ -144,8 +147,7 @@ def _compare_duckdb(path: Path, rows: list[dict[str, str]]) -> None:
 
     scan = duckdb_scan(path)
     if scan is not None:
-        with duckdb.connect() as connection:
-            table = connection.sql(f"SELECT * FROM {scan}").to_arrow_table()
+        table = duckdb.sql(f"SELECT * FROM {scan}").to_arrow_table()
         _compare(rows, _rows(table.to_batches()), "by DuckDB")
 
 
@@ -170,21 +172,19 @@ def outcome_of(made: Fuzzed, folder: Path) -> Outcome:
     """Write a file, examine it and remove it."""
     path = folder / made.name
     path.write_bytes(made.content)
-    started = perf_counter()
+    rows, seconds = 0, 0.0
     try:
-        kind, reason, rows = examine(path)
+        kind, reason, rows, seconds = examine(path)
     except Exception as error:  # whatever it is, it is what we look for
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
-        kind, reason, rows = "failed", f"{type(error).__name__} at {where}: {error}", 0
-    seconds = perf_counter() - started
+        kind, reason = "failed", f"{type(error).__name__} at {where}: {error}"
     path.unlink()
     return Outcome(made.number, made.name, made.recipe, kind, reason[:2000], seconds, rows)
 
 
-def _work(pipe: Connection, seed: str, memory: int, samples: tuple[bytes, ...]) -> None:
+def _work(pipe: Connection, seed: str, samples: tuple[bytes, ...]) -> None:
     """Examine file after file, as their numbers come through the pipe."""
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     with tempfile.TemporaryDirectory() as folder:
         while (number := pipe.recv()) is not None:
             pipe.send(outcome_of(fuzzed(seed, number, samples), Path(folder)))
@@ -200,25 +200,35 @@ class Worker:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, end = context.Pipe()
-        arguments = (end, self.seed, self.memory, self.samples)
+        arguments = (end, self.seed, self.samples)
         self.process = context.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
         end.close()
 
     def examine(self, number: int) -> Outcome:
-        """Have one file examined; no answer within the limit is a hang."""
+        """Have one file examined; taking too long or too much memory is a failure."""
         self.pipe.send(number)
+        started = perf_counter()
         try:
-            if self.pipe.poll(self.limit):
-                outcome: Outcome = self.pipe.recv()
-                return outcome
-            reason = f"no answer within {self.limit} s"
+            while not (reason := self._excess(perf_counter() - started)):
+                if self.pipe.poll(0.1):
+                    outcome: Outcome = self.pipe.recv()
+                    return outcome
         except EOFError:
             reason = "the process died"
         self.close()
-        made = fuzzed(self.seed, number, self.samples)
         self._start()
-        return Outcome(number, made.name, made.recipe, "failed", reason, self.limit)
+        made = fuzzed(self.seed, number, self.samples)
+        seconds = perf_counter() - started
+        return Outcome(number, made.name, made.recipe, "failed", reason, seconds)
+
+    def _excess(self, seconds: float) -> str:
+        """Say which limit is passed, if one is; memory is that in use, as the kernel counts it."""
+        if seconds > self.limit:
+            return f"no answer within {self.limit} s"
+        pages = Path(f"/proc/{self.process.pid}/statm")
+        used = int(pages.read_text().split()[1]) * resource.getpagesize() if pages.exists() else 0
+        return f"{used / 1e9:.1f} GB of memory in use" if used > self.memory else ""
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
@@ -263,7 +273,7 @@ def main() -> None:
     parser.add_argument("--seed", default="0")
     parser.add_argument("--minutes", type=float, default=60, help="stop after so long")
     parser.add_argument("--seconds", type=float, default=20, help="limit for one file")
-    parser.add_argument("--memory-gb", type=float, default=6, help="limit for the process")
+    parser.add_argument("--memory-gb", type=float, default=2, help="limit for the process")
     parser.add_argument("--real", type=Path, help="folder of tables to change here and there")
     parser.add_argument("--out", type=Path, default=Path("fuzz-failures"))
     options = parser.parse_args()

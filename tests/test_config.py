@@ -219,7 +219,7 @@ def test_no_file_beyond_the_home_folder_or_the_repository(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[serach]\nk = 1", "No table 'serach' in {file}. Tables: defaults, index, search,"),
+        ("[serach]\nk = 1", "No table 'serach' in {file}. Tables: defaults, index,"),
         ("[serach]\nk = 1", "Did you mean 'search'?"),
         ("[index]\nprofle = 'basic'", "No key 'profle' in [index] of {file}. Keys: source, out,"),
         ("[index]\nprofle = 'basic'", "Did you mean 'profile'?"),

@@ -213,9 +213,13 @@ def test_titles_that_cannot_be_read(run: Run, lake_folder: Path, tmp_path: Path,
     run("index", lake_folder, "--titles", tmp_path / name).refused(name)
 
 
-def test_an_index_is_no_source(run: Run, lake_folder: Path) -> None:
+def test_an_index_as_source_is_refreshed(run: Run, lake_folder: Path, tmp_path: Path) -> None:
     assert run("index", lake_folder).status == 0
-    run("index", lake_folder / ".deepjoin").refused("is a deepjoin index", "deepjoin search")
+    index = lake_folder / ".deepjoin"
+    assert "Nothing has changed" in run("index", index).err
+    (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
+    assert "Found 1 new." in run("index", index).err
+    run("index", index, "-o", tmp_path / "ix").refused("is a deepjoin index", "deepjoin search")
 
 
 def test_read_only_folders_are_indexed_here(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 import deepjoin
-from deepjoin import Column, DeepJoinError, Lake, Settings, Table
+from deepjoin import Column, DeepJoinError, Lake, Settings, Table, private
 from deepjoin.canonical import canonical
 from deepjoin.columns import Reading
 from deepjoin.distinct import distinct_cells
@@ -28,7 +28,6 @@ from deepjoin.errors import UnreadableTable
 from deepjoin.lake.reader import hidden_item
 from deepjoin.sources.items import Item, Listing, file_digest
 from deepjoin.values import builder as builder_module
-from deepjoin.values import private
 from deepjoin.values.chunk import Chunk, reduce_chunk
 from deepjoin.values.merge import merge_rows
 from deepjoin.values.profile import ColumnTallies, Traits

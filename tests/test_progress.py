@@ -56,7 +56,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many")
     rows = "".join(f"{i},name {i},{i * i}\n" for i in range(20))
     for number in range(1000):
-        (folder / f"table{number:04}.csv").write_text("id,name,square\n" + rows)
+        (folder / f"table{3 * number + 5:04}.csv").write_text(f"id {number},name,square\n{rows}")
     return folder
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from deepjoin.canonical import canonical, canonical_array
-from deepjoin.values.private import hidden
+from deepjoin.private import hidden
 
 #: From here on the array form of `canonical` is faster than the plain one.
 _MANY = 512

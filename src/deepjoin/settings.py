@@ -34,6 +34,8 @@ class Settings:
     one_table: tuple[str, ...] = ()
     #: Read at most so many rows of each database table; 0 for all.
     sample_rows: int = 0
+    #: SQL whose answer is another whenever a database table, `{table}` in it, is another.
+    version_query: str = ""
     #: Store salted hashes instead of values and cells; the salt is made by the first build.
     hash_only: bool = False
     salt: str = ""

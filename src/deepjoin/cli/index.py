@@ -22,6 +22,11 @@ def run(options: argparse.Namespace) -> None:
         "deny_columns": options.deny_column and tuple(options.deny_column),
         "include": options.include and tuple(options.include),
         "exclude": options.exclude and tuple(options.exclude),
+        "parts": options.parts,
+        "one_table": options.one_table and tuple(options.one_table),
+        "sample_rows": options.sample_rows,
+        "version_query": options.version_query,
+        "hash_only": options.hash_only,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     source = options.source if len(options.source) > 1 else options.source[0]
@@ -35,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     if options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))
     else:
-        print(lake.path)
+        print(lake.location)
 
 
 def _titles(path: str) -> Titles:

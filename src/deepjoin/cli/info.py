@@ -24,11 +24,19 @@ def run(options: argparse.Namespace) -> None:
 
 def _print_lake(lake: Lake) -> None:
     info = lake.info()
-    print(f"{lake.path}: {info['tables']:,} tables, {info['columns']:,} indexed columns")
+    print(f"{lake.location}: {info['tables']:,} tables, {info['columns']:,} indexed columns")
     print(f"{info['values']:,} distinct values in {info['cells']:,} cells")
     print(
         f"{human_size(info['bytes'])} on disk, format {info['format']}, deepjoin {info['version']}"
     )
+    if info["segments"] > 1:
+        print(f"{info['segments']} segments (deepjoin compact makes them one)")
+    if info["settings"]["hash_only"]:
+        print("hashes only: no values are stored")
+    for source in info["sources"]:
+        print(printable(f"source: {source['kind']} {source.get('url') or source.get('root', '')}"))
+    if info["excluded"]:
+        print(printable(f"taken out: {', '.join(info['excluded'])}"))
     for line in left_out_lines(lake, shown=1000):
         print(printable(line))
     for note in info["notes"]:

@@ -31,15 +31,17 @@ def run(options: argparse.Namespace) -> None:
     with lake.plan_join(
         options.file, options.column, options.target, how=options.how, many=options.many
     ) as plan:
-        _run(plan, options)
+        for warning in plan.warnings:
+            say(f"warning: {warning}")
+        if options.sql:
+            print(lake.join_sql(plan, options.target[0], options.file))
+        elif options.pandas:
+            print(plan.pandas_code)
+        else:
+            _run(plan, options)
 
 
 def _run(plan: JoinPlan, options: argparse.Namespace) -> None:
-    for warning in plan.warnings:
-        say(f"warning: {warning}")
-    if options.sql or options.pandas:
-        print(plan.sql if options.sql else plan.pandas_code)
-        return
     rows = plan.unmatched() if options.unmatched else plan
     if options.out:
         count = rows.write(Path(options.out))

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import difflib
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from deepjoin.cli.progress import progress_bar
 from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.lake import Lake, index, open_lake
-from deepjoin.lake.build import Titles
-from deepjoin.lake.indexing import DEFAULT
+from deepjoin.lake import Lake, open_lake
+from deepjoin.lake.build import Titles, usual_means
+from deepjoin.lake.indexing import DEFAULT, refresh
 from deepjoin.lake.manifest import MANIFEST, is_index
+from deepjoin.lake.refresh import Refreshed
+from deepjoin.lake.remote import is_remote
 
 
 def open_or_index(path: str) -> Lake:
     """Open an index; a plain folder of tables is indexed first."""
+    lake = _opened(path)
+    if lake is not None:
+        if not lake.report.tables:
+            say(f"{lake.location} holds no tables.")
+        return lake
     folder = Path(path)
-    inside = folder / DEFAULT
-    for place in (folder, inside, Path(DEFAULT)):
-        if _is_index_of(place, folder):
-            lake = open_lake(place)
-            if not lake.report.tables:
-                say(f"{lake.path} holds no tables.")
-            return lake
     if not folder.exists():
         near = difflib.get_close_matches(folder.name, _folders(folder.parent), n=1)
         hint = f" Did you mean '{folder.parent / near[0]}'?" if near else ""
@@ -39,6 +40,23 @@ def open_or_index(path: str) -> Lake:
         )
     say(f"No index in {path} yet: indexing it.")
     return index_with_progress(folder)
+
+
+def open_index(path: str) -> Lake:
+    """Open an index to change it; it has to be there."""
+    lake = _opened(path)
+    return open_lake(path) if lake is None else lake
+
+
+def _opened(path: str) -> Lake | None:
+    """Open the index a path stands for: at a URL, the folder itself, in it, or here."""
+    if is_remote(path):
+        return open_lake(path)
+    folder = Path(path)
+    for place in (folder, folder / DEFAULT, Path(DEFAULT)):
+        if _is_index_of(place, folder):
+            return open_lake(place)
+    return None
 
 
 def _is_index_of(index: Path, folder: Path) -> bool:
@@ -72,38 +90,52 @@ def index_with_progress(
     **options: Any,
 ) -> Lake:
     """Index a source, a progress bar on stderr when a person is watching."""
-    worked = False
-    with progress_bar() as show:
-
-        def progress(done: int, total: int, name: str) -> None:
-            nonlocal worked
-            worked = True
-            show(done, total, name)
-
-        lake = index(
-            source,
-            out,
-            titles=titles,
-            memory=memory,
-            progress=progress,
-            rebuild=rebuild,
-            threads=threads,
-            **options,
-        )
-    if lake.report.tables and not worked:
-        say(f"Nothing has changed since {lake.path} was made (--rebuild makes it anew).")
+    with progress_bar() as progress:
+        means = usual_means(threads, memory, progress)
+        location, found = refresh(source, out, None, titles or {}, means, rebuild, options)
+    lake = open_lake(location)
+    if lake.report.tables and not found:
+        say(f"Nothing has changed since {lake.location} was made (--rebuild makes it anew).")
         return lake
     report = lake.report
     if not report.tables:
-        say(f"No tables found in {source}: nothing to search or join yet.")
+        say("No tables found: nothing to search or join yet.")
+    if not found.whole:
+        say(_changes(found))
     say(
         f"Indexed {report.tables:,} {'table' if report.tables == 1 else 'tables'}: "
         f"{report.columns:,} columns, {report.values:,} distinct "
-        f"values, {human_size(lake.info()['bytes'])} in {lake.path}."
+        f"values, {human_size(lake.info()['bytes'])} in {lake.location}."
     )
     for text in left_out_lines(lake):
         say(text)
     return lake
+
+
+def _changes(found: Refreshed) -> str:
+    """Say how many files or tables were read, and which were not there any more."""
+    counts = {
+        "new": found.new - found.renamed,
+        "changed": found.changed,
+        "renamed": found.renamed,
+        "gone": found.gone - found.renamed,
+    }
+    return (
+        "Found " + ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) + "."
+    )
+
+
+def say_names(what: str, names: Sequence[str], lake: Lake, form: str) -> None:
+    """List tables that came or went."""
+    if form == "json":
+        print(json.dumps({"index": str(lake.location), "tables": list(names)}, ensure_ascii=False))
+    else:
+        for name in names:
+            print(printable(name))
+    say(
+        f"{what} {len(names):,} {'table' if len(names) == 1 else 'tables'}; "
+        f"{lake.location} has {lake.report.tables:,} now."
+    )
 
 
 def left_out_lines(lake: Lake, shown: int = 5) -> Iterator[str]:
@@ -116,13 +148,13 @@ def left_out_lines(lake: Lake, shown: int = 5) -> Iterator[str]:
         yield f"Columns left out: {reasons}."
     if report.notes:
         mended = len({table for table, _ in report.notes})
-        yield f"Mended while being read: {mended:,}; see: deepjoin info {lake.path}"
+        yield f"Mended while being read: {mended:,}; see: deepjoin info {lake.location}"
     if report.skipped:
         yield f"Not read: {len(report.skipped):,}."
         for one in report.skipped[:shown]:
             yield f"  {one.name}: {one.reason}"
         if len(report.skipped) > shown:
-            yield f"  and {len(report.skipped) - shown:,} more; see: deepjoin info {lake.path}"
+            yield f"  and {len(report.skipped) - shown:,} more; see: deepjoin info {lake.location}"
 
 
 def say(text: str) -> None:

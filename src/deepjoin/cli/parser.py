@@ -46,7 +46,8 @@ def make_parser() -> argparse.ArgumentParser:
         help="options from FILE; default: $DEEPJOIN_CONFIG, or the nearest deepjoin.toml",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_index, _search, _join, _info, _methods, _evaluate, _demo):
+    making = (_index, _add, _remove, _compact, _check)
+    for add in (*making, _search, _join, _info, _methods, _evaluate, _demo):
         add(commands)
     return parser
 
@@ -92,14 +93,17 @@ def _index(commands: Commands) -> None:
     parser = _command(
         commands,
         "index",
-        "index a folder, files or a column corpus",
+        "index folders, files, databases or buckets; again, only what changed",
         "examples:\n"
         "  deepjoin index data/\n"
         "  deepjoin index 'data/**/*.csv' -o my.index --exclude 'tmp/*'\n"
+        "  deepjoin index postgresql://me@db/shop --include 'sales.*' -o shop.index\n"
+        "  deepjoin index s3://bucket/tables -o s3://bucket/index\n"
+        "  deepjoin index my.index               read what changed in the sources it has\n"
         "  deepjoin index data/ --dry-run        how many files, how long, how much disk\n\n"
         "Indexing again repeats the options of the first time, except those given anew.",
     )
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder, file or 'glob'")
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder, file, 'glob' or URL")
     parser.add_argument("-o", "--out", metavar="INDEX", help="default: SOURCE/.deepjoin")
     parser.add_argument(
         "--profile",
@@ -109,6 +113,34 @@ def _index(commands: Commands) -> None:
     )
     parser.add_argument("--include", metavar="GLOB", action="append", help="only these files")
     parser.add_argument("--exclude", metavar="GLOB", action="append", help="not these files")
+    parser.add_argument(
+        "--parts",
+        choices=("auto", "never"),
+        help="whether folders of part files and hive layouts count as one table (default auto)",
+    )
+    parser.add_argument(
+        "--one-table",
+        metavar="GLOB",
+        action="append",
+        help="folders whose files are one table, recognised or not",
+    )
+    parser.add_argument(
+        "--sample-rows",
+        metavar="N",
+        type=whole(0),
+        help="read only the first N rows of each database table (0: all)",
+    )
+    parser.add_argument(
+        "--version-query",
+        metavar="SQL",
+        help="tells whether a database table has changed: 'SELECT max(changed_at) FROM {table}'",
+    )
+    parser.add_argument(
+        "--hash-only",
+        action="store_const",
+        const=True,
+        help="store salted hashes in place of values",
+    )
     parser.add_argument(
         "--deny-column",
         metavar="NAME",
@@ -149,6 +181,46 @@ def _index(commands: Commands) -> None:
         "--dry-run", action="store_true", help="say what would happen, write nothing"
     )
     _format_argument(parser)
+
+
+def _add(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "add",
+        "index more tables into a lake",
+        "examples:\n"
+        "  deepjoin add my.index new/orders.csv\n"
+        "  deepjoin add my.index postgresql://me@db/shop\n\n"
+        "Tables that came from the same files are replaced. `deepjoin index` looks after what "
+        "was added as well.",
+    )
+    _index_argument(parser)
+    parser.add_argument(
+        "source", metavar="SOURCE", nargs="+", help="as for deepjoin index; outside or inside it"
+    )
+    _format_argument(parser)
+
+
+def _remove(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "remove",
+        "take tables out of a lake; their files stay",
+        "examples:\n"
+        "  deepjoin remove my.index geo/old.csv\n"
+        "  deepjoin remove my.index 'tmp/*'\n\n"
+        "`deepjoin index` does not bring them back; `deepjoin add` does.",
+    )
+    _index_argument(parser)
+    parser.add_argument("tables", metavar="TABLE", nargs="+", help="a name or a 'pattern'")
+    _format_argument(parser)
+
+
+def _compact(commands: Commands) -> None:
+    parser = _command(
+        commands, "compact", "merge what many changes have left into one segment, for good"
+    )
+    _index_argument(parser)
 
 
 def _search(commands: Commands) -> None:
@@ -199,7 +271,7 @@ def _join(commands: Commands) -> None:
         "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --sql",
     )
     _index_argument(parser)
-    parser.add_argument("file", metavar="FILE", help="your table")
+    parser.add_argument("file", metavar="FILE", help="your table, or one of the lake")
     parser.add_argument("-c", "--column", metavar="COLUMN", required=True, help="its key column")
     parser.add_argument(
         "--with",
@@ -218,7 +290,9 @@ def _join(commands: Commands) -> None:
         help="when several rows match: all of them, the first, or one row of means and lists",
     )
     parser.add_argument("--preview", metavar="N", type=whole(0), help="show the first N rows only")
-    parser.add_argument("--sql", action="store_true", help="print the SQL and run nothing")
+    parser.add_argument(
+        "--sql", action="store_true", help="print the SQL, the database's own for its tables"
+    )
     parser.add_argument("--pandas", action="store_true", help="print the pandas equivalent")
     parser.add_argument("--unmatched", action="store_true", help="your rows that match nothing")
     parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
@@ -229,6 +303,27 @@ def _info(commands: Commands) -> None:
     parser = _command(commands, "info", "say what an index holds, what was left out, and why")
     _index_argument(parser)
     parser.add_argument("table", metavar="TABLE", nargs="?", help="one table, column by column")
+    _format_argument(parser)
+
+
+def _check(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "check",
+        "look for damage in an index, and compare it with its tables",
+        "examples:\n"
+        "  deepjoin check data/\n"
+        "  deepjoin check my.index --all         read every table again, not just some",
+    )
+    _index_argument(parser)
+    parser.add_argument(
+        "--tables",
+        metavar="N",
+        type=whole(0),
+        default=100,
+        help="how many tables to read again and compare (default 100)",
+    )
+    parser.add_argument("--all", action="store_true", help="read every table again and compare it")
     _format_argument(parser)
 
 

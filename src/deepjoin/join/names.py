@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
+from deepjoin.sources.formats import format_of
+
 
 def free_name(name: str, taken: Collection[str]) -> str:
     """Return the name, numbered if its lower-case form is taken.
@@ -43,11 +45,17 @@ def joined_names(left: Sequence[str], right: Sequence[str], table: str) -> list[
 
 
 def table_suffix(table: str) -> str:
-    """Return the short word for a table: the sheet of a workbook, else the file's name.
+    """Return the short word for a table: a sheet's name, a file's, or a database table's.
 
     >>> table_suffix("geo/countries.csv.gz"), table_suffix("a.xlsx#Sheet 1"), table_suffix("..")
     ('countries', 'Sheet_1', 'right')
+    >>> table_suffix("sales.clients")
+    'sales_clients'
     """
     _, _, sheet = table.rpartition("#")
-    word = sheet if "#" in table else PurePosixPath(table).name.split(".", 1)[0]
+    name = PurePosixPath(table).name
+    if "#" in table:
+        word = sheet
+    else:
+        word = name.split(".", 1)[0] if format_of(name) else name
     return re.sub(r"\W+", "_", word).strip("_") or "right"

@@ -103,7 +103,14 @@ class SegmentBuilder:
         """The items whose earlier tables this segment replaces."""
         return [entry.key for entry in self._entries if entry.key not in self._touched]
 
-    def read(self, key: Key, item: Item, title_of: TitleOf, left_out: Collection[str]) -> None:
+    def read(
+        self,
+        key: Key,
+        item: Item,
+        title_of: TitleOf = lambda name: None,
+        left_out: Collection[str] = (),
+        told: Callable[[str], None] = lambda text: None,
+    ) -> None:
         """Read the tables of an item, but those left out."""
         # Before the tables are read: then a change in between shows at the next refresh.
         digest = digest_of(item)
@@ -111,7 +118,7 @@ class SegmentBuilder:
         before = len(self._reader.skipped)
         for table in listing.tables:
             if table.name not in left_out:
-                self._reader.read(self._titled_as(table, title_of(table.name)))
+                self._reader.read(self._titled_as(table, title_of(table.name)), told)
         self._items += [len(self._entries)] * (len(self._reader.drafts) - len(self._items))
         skipped = (*listing.skipped, *self._reader.skipped[before:])
         self._entries.append(Entry(key, item.stamp, digest, skipped))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from deepjoin import private
 from deepjoin.catalog import CatalogWriter, TableEntry
 from deepjoin.lake.build import Means
 from deepjoin.lake.reader import hidden_item
@@ -16,7 +17,6 @@ from deepjoin.ledger import Entry, Key, write_ledger
 from deepjoin.settings import Settings
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.items import digest_of
-from deepjoin.values import private
 from deepjoin.values.builder import Kept, ValueIndexBuilder
 from deepjoin.values.profile import ColumnProfiles
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake.reader import hidden_item
 from deepjoin.ledger import Key, Known
+from deepjoin.private import key as key_of
 from deepjoin.settings import Settings
 from deepjoin.sources import LastingSource
 from deepjoin.sources.items import Item, digest_of
-from deepjoin.values.private import key as key_of
 
 
 class Found(NamedTuple):

@@ -14,12 +14,12 @@ from deepjoin.columns import Reading, Table
 from deepjoin.lake.build import Means, SegmentBuilder
 from deepjoin.lake.report import BuildReport
 from deepjoin.ledger import Key
+from deepjoin.private import salted
 from deepjoin.settings import Settings
 from deepjoin.sources import LastingSource, Skipped, open_sources
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.frames import MemorySource
-from deepjoin.values.private import salted
 
 _SAMPLE = 100
 _SAMPLE_BYTES = 32 << 20
@@ -66,7 +66,7 @@ def _tried(tables: list[Table], settings: Settings, out: Path) -> tuple[BuildRep
     """Index the beginnings of some tables for real."""
     with SegmentBuilder(out, out.parent / "spill", settings, Means(1 << 30, 2)) as build:
         for number, item in enumerate(MemorySource(list(map(_beginning, tables))).items()):
-            build.read(Key(0, str(number)), item, lambda name: None, ())
+            build.read(Key(0, str(number)), item)
         report = build.finish()
     return report, [skip for entry in build.entries for skip in entry.skipped]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.build import Means, Progress, Titles, usual_means
@@ -14,11 +14,14 @@ from deepjoin.lake.lake import Lake
 from deepjoin.lake.manifest import MANIFEST, READS, Described, is_index, may_write
 from deepjoin.lake.origin import root_of
 from deepjoin.lake.refresh import Refresh, Refreshed
+from deepjoin.lake.remote import editing, is_remote, pull
+from deepjoin.lake.storage import pending_salt
+from deepjoin.lake.updating import refresh_lake
+from deepjoin.private import salted
 from deepjoin.settings import Settings
-from deepjoin.sources import LastingSource, open_sources
+from deepjoin.sources import open_sources
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
-from deepjoin.values.private import salted
 
 DEFAULT = ".deepjoin"
 
@@ -43,8 +46,8 @@ def index(
         A folder, a file, a glob pattern, a database or bucket URL, or a list of these; a data
         frame, or a dict of name to frame; a column corpus.
     out
-        Where the index goes: ``.deepjoin`` inside the source folder unless told otherwise,
-        or in the working directory when there is no folder to write to.
+        Where the index goes, a folder or a bucket's URL: ``.deepjoin`` inside the source folder
+        unless told otherwise, or in the working directory when there is no folder to write to.
     settings
         What is indexed and how cells compare; unless given, those of the index that is
         there already, or the defaults.
@@ -62,8 +65,8 @@ def index(
         Single fields of `Settings`, such as ``profile="basic"`` or ``min_distinct=2``.
     """
     means = usual_means(threads, memory, progress)
-    folder, _ = refresh(source, out, settings, titles or {}, means, rebuild, options)
-    return Lake(folder)
+    location, _ = refresh(source, out, settings, titles or {}, means, rebuild, options)
+    return open_lake(location)
 
 
 def refresh(
@@ -74,23 +77,47 @@ def refresh(
     means: Means,
     rebuild: bool,
     options: Mapping[str, Any],
-) -> tuple[Path, Refreshed]:
-    """Do the work of `index`; returns the index folder and what was found to have changed."""
-    folder = Path(out) if out is not None else default_folder(open_sources(source, Settings()))
-    _refuse_foreign(folder)
-    before = _usable(folder)
-    chosen = _chosen(before, settings, options)
-    sources = open_sources(source, chosen, skip_dirs=[folder])
-    described = [one.describe(folder) for one in sources]
-    if out is None:
-        _refuse_other_source(folder, before, described)
-    of_these = before is not None and list(before.sources[: len(described)]) == described
-    if not of_these or described[0]["kind"] == "memory":
-        before = None
-    job = Refresh(folder, chosen, sources, described, titles, means)
-    if before is not None and not rebuild and (before.settings, before.reads) == (chosen, READS):
-        return folder, job.refresh(before)
-    return folder, job.rebuild(before)
+) -> tuple[str | Path, Refreshed]:
+    """Do the work of `index`; returns where the index is and what was found to have changed."""
+    if out is None and _is_local_index(source) and not (settings or titles or rebuild or options):
+        place = Path(os.fspath(source))
+        return place, refresh_lake(place, means)
+    location: str | Path = default_folder(source) if out is None else _location(out)
+    with editing(location, fresh=rebuild) as folder:
+        _refuse_foreign(folder)
+        before = _usable(folder)
+        chosen = _chosen(folder, before, settings, options)
+        sources = open_sources(source, chosen, skip_dirs=[folder])
+        described = [one.describe(folder) for one in sources]
+        if out is None:
+            _refuse_other_source(folder, before, described)
+        job = Refresh(folder, chosen, sources, described, titles, means)
+        return location, _run(job, before, described, chosen, rebuild)
+
+
+def _run(
+    job: Refresh,
+    before: Lake | None,
+    described: Sequence[Described],
+    chosen: Settings,
+    rebuild: bool,
+) -> Refreshed:
+    """Keep what an index of the same tables has, if it has what a build would store now."""
+    if before is None or list(before.sources[: len(described)]) != list(described):
+        return job.rebuild(None)
+    if described[0]["kind"] == "memory":
+        return job.rebuild(None)
+    if rebuild or (before.settings, before.reads) != (chosen, READS):
+        return job.rebuild(before)
+    return job.refresh(before)
+
+
+def _location(out: str | os.PathLike[str]) -> str | Path:
+    return out if isinstance(out, str) and is_remote(out) else Path(out)
+
+
+def _is_local_index(source: object) -> TypeGuard[str | os.PathLike[str]]:
+    return isinstance(source, str | os.PathLike) and is_index(Path(source))
 
 
 def _usable(folder: Path) -> Lake | None:
@@ -101,7 +128,9 @@ def _usable(folder: Path) -> Lake | None:
         return None
 
 
-def _chosen(before: Lake | None, settings: Settings | None, options: Mapping[str, Any]) -> Settings:
+def _chosen(
+    folder: Path, before: Lake | None, settings: Settings | None, options: Mapping[str, Any]
+) -> Settings:
     """Change what is asked to be changed; the rest stays as it was indexed before."""
     unknown = options.keys() - {field.name for field in fields(Settings)}
     if unknown:
@@ -109,22 +138,26 @@ def _chosen(before: Lake | None, settings: Settings | None, options: Mapping[str
         raise unknown_name("option", unknown.pop(), "deepjoin.index", names)
     if settings is None:
         settings = Settings() if before is None else before.settings
-    return salted(replace(settings, **options), None if before is None else before.settings)
+    chosen = replace(settings, **options)
+    earlier = replace(chosen, salt=pending_salt(folder)) if before is None else before.settings
+    return salted(chosen, earlier)
 
 
 def open_lake(path: str | os.PathLike[str]) -> Lake:
-    """Open an index: its folder, or the folder of tables that has one inside.
+    """Open an index: its folder or URL, or the folder of tables that has one inside.
 
     A folder of tables without an index is an error here; `deepjoin.index` makes one.
     """
+    if isinstance(path, str) and is_remote(path):
+        return Lake(pull(path).folder, path)
     folder = Path(path)
     inside = folder / DEFAULT
     return Lake(inside if not is_index(folder) and (inside / MANIFEST).exists() else folder)
 
 
-def default_folder(sources: Sequence[LastingSource]) -> Path:
-    """Choose where the index of sources goes when the user does not say."""
-    first = sources[0]
+def default_folder(source: object) -> Path:
+    """Choose where the index of a source goes when the user does not say."""
+    first = open_sources(source, Settings())[0]
     root = first.folder if isinstance(first, CorpusSource) else None
     if isinstance(first, FileSource) and first.roots[0].file is None:
         root = first.root

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
@@ -16,7 +16,7 @@ MANIFEST = "manifest.json"
 SEGMENTS = "segments"
 #: Raised when a later version would store something else for the same tables.
 READS = 1
-_PRODUCT = "deepjoin index"
+PRODUCT = "deepjoin index"
 
 #: Size and checksum of each file of a segment.
 Files = dict[str, tuple[int, str]]
@@ -61,7 +61,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Give the manifest as text."""
-        return json.dumps({"product": _PRODUCT} | asdict(self), indent=1, ensure_ascii=False)
+        return json.dumps({"product": PRODUCT} | asdict(self), indent=1, ensure_ascii=False)
 
 
 def is_index(folder: Path) -> bool:
@@ -75,13 +75,13 @@ def is_index(folder: Path) -> bool:
         fields = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(fields, dict) and fields.get("product") == _PRODUCT
+    return isinstance(fields, dict) and fields.get("product") == PRODUCT
 
 
 def may_write(folder: Path) -> bool:
     """Tell whether an index may go into a folder: new, empty, or an index of ours."""
     try:
-        ours = json.loads((folder / MANIFEST).read_text("utf-8")).get("product") == _PRODUCT
+        ours = json.loads((folder / MANIFEST).read_text("utf-8")).get("product") == PRODUCT
     except FileNotFoundError:
         ours = True
     except (ValueError, AttributeError):  # a manifest cut short may be ours
@@ -124,7 +124,7 @@ def _fields(folder: Path) -> dict[str, Any]:
         raise damaged(folder, f"{MANIFEST} is not valid JSON") from None
     if not isinstance(fields, dict):
         raise damaged(folder, f"{MANIFEST} is not what was written")
-    if fields.pop("product", None) != _PRODUCT:
+    if fields.pop("product", None) != PRODUCT:
         raise IndexUnusable(
             f"{path} belongs to another program. Make an index elsewhere: deepjoin index SOURCE -o "
             "INDEX"
@@ -159,7 +159,7 @@ def segment_record(fields: dict[str, Any]) -> SegmentRecord:
     }
     if not files or not re.fullmatch(r"[\w-]+", fields["name"]):
         raise ValueError("no segment")
-    if any(PurePosixPath(name).is_absolute() or ".." in name.split("/") for name in files):
+    if any(part in ("", ".", "..") for name in files for part in name.split("/")):
         raise ValueError("a file elsewhere")
     return SegmentRecord(fields["name"], files, tuple(map(int, fields["removed"])))
 

@@ -13,6 +13,7 @@ from deepjoin.lake.build import FRAMES
 from deepjoin.lake.changes import Found
 from deepjoin.lake.manifest import Described
 from deepjoin.ledger import Key, entries_of
+from deepjoin.private import hidden_text, key
 from deepjoin.segment import Segment
 from deepjoin.settings import Settings
 from deepjoin.sources import LastingSource
@@ -22,10 +23,9 @@ from deepjoin.sources.files import reopen as reopen_files
 from deepjoin.sources.frames import MemorySource
 from deepjoin.sources.items import file_digest, file_stamp
 from deepjoin.sources.parquet import read_parquet
-from deepjoin.values.private import hidden_text, key
 
 if TYPE_CHECKING:
-    from deepjoin.lake.lake import Lake
+    from deepjoin.lake.view import LakeView
 
 
 def reopen(described: Described, index: Path, settings: Settings) -> LastingSource | None:
@@ -73,14 +73,14 @@ def gone(root: Path | None) -> DeepJoinError:
 class TableOrigin:
     """One table of the lake, where it came from."""
 
-    def __init__(self, lake: Lake, segment: Segment, number: int) -> None:
+    def __init__(self, lake: LakeView, segment: Segment, number: int) -> None:
         self._lake, self._segment, self._number = lake, segment, number
         self.name = segment.catalog.table_names[number]
         row = int(segment.catalog.table_items[number])
         self._entry = entries_of(segment.ledger.slice(row, 1))[0]
         self._described = lake.sources[self._entry.key.source]
         self._root_is_there()
-        self._source = reopen(self._described, lake.path, lake.settings)
+        self.source = reopen(self._described, lake.path, lake.settings)
 
     def _root_is_there(self) -> None:
         if self._described["kind"] in ("files", "corpus"):
@@ -88,8 +88,8 @@ class TableOrigin:
 
     def table(self) -> Table:
         """Open the table."""
-        if self._source is not None:
-            return self._source.table(self.name)
+        if self.source is not None:
+            return self.source.table(self.name)
         path = self._segment.folder / FRAMES / f"{self._number}.parquet"
         if not path.exists():
             raise UnreadableTable(
@@ -103,13 +103,13 @@ class TableOrigin:
 
         The columns of a corpus may be nameless, or of one name; then only the id tells.
         """
-        if not isinstance(self._source, CorpusSource):
+        if not isinstance(self.source, CorpusSource):
             return column
-        return self._source.column_names(self.name).get(column_id, column)
+        return self.source.column_names(self.name).get(column_id, column)
 
     def path(self) -> Path | None:
         """Return the file that holds the table, if one local file does."""
-        return self._source.path(self.name) if isinstance(self._source, FileSource) else None
+        return self.source.path(self.name) if isinstance(self.source, FileSource) else None
 
     @property
     def has_changed(self) -> bool:
@@ -141,7 +141,7 @@ def name_of(path: Path, described: Described, index: Path) -> str | None:
     return None
 
 
-def frames_of(lake: Lake) -> list[Found]:
+def frames_of(lake: LakeView) -> list[Found]:
     """Find the tables that only the index itself has, to read them into another."""
     found = []
     for segment in lake.segments:
@@ -153,7 +153,7 @@ def frames_of(lake: Lake) -> list[Found]:
     return found
 
 
-def _kept_frame(lake: Lake, segment: Segment, number: int, key: Key) -> Found:
+def _kept_frame(lake: LakeView, segment: Segment, number: int, key: Key) -> Found:
     entry = segment.catalog.table(number)
     table = replace(
         TableOrigin(lake, segment, number).table(), title=entry.title, context=entry.context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -14,17 +14,19 @@ import pyarrow.parquet as pq
 
 from deepjoin.columns import Table
 from deepjoin.errors import UnreadableTable
+from deepjoin.private import hidden_text
 from deepjoin.settings import Settings
 from deepjoin.sources import Skipped
 from deepjoin.sources.cells import as_strings, left_out
 from deepjoin.sources.items import Item
 from deepjoin.sources.reading import read_columns
 from deepjoin.values.builder import Kept, ValueIndexBuilder
-from deepjoin.values.private import hidden_text
 
 _SAMPLE_ROWS = 3
 _SAMPLE_COLUMNS = 50
 _SAMPLE_LENGTH = 80
+#: From here on a table is long enough to say how far its reading is.
+_MANY_ROWS = 100_000
 
 
 @dataclass
@@ -68,8 +70,8 @@ class TableReader:
     def __exit__(self, *error: object) -> None:
         self._samples.close()
 
-    def read(self, table: Table) -> None:
-        """Read one table to its end."""
+    def read(self, table: Table, told: Callable[[str], None]) -> None:
+        """Read one table to its end; of a long one, ``told`` hears how far it is."""
         draft = Draft(table.name, table.title, table.context, self.columns)
         sample = "[]"
         held: list[pa.RecordBatch] = []
@@ -80,6 +82,8 @@ class TableReader:
                 if draft.rows == 0 and not self._settings.hash_only:
                     sample = json.dumps(_sample(strings))
                 draft.rows += batch.num_rows
+                if draft.rows >= _MANY_ROWS:
+                    told(f"{table.name}: {draft.rows:,} rows")
                 if self._keep is not None:
                     held.append(batch)
             draft.notes = tuple(map(self._told, reading.notes))

@@ -68,12 +68,15 @@ class ItemReader:
 
     def _fill(self, build: SegmentBuilder, left: deque[Found]) -> None:
         """Read until it is time for a checkpoint."""
-        progress = self._update.means.progress
+        excluded = self._update.plan.excluded
         while left and not self._is_due():
             found = left.popleft()
-            build.read(found.key, found.item, self._title_of, self._update.plan.excluded)
+            build.read(found.key, found.item, self._title_of, excluded, self._tell)
             self._done += 1
-            progress(self._done, self._total, found.item.name)
+            self._tell(found.item.name)
+
+    def _tell(self, name: str) -> None:
+        self._update.means.progress(self._done, self._total, name)
 
     def _title_of(self, table: str) -> Words | None:
         """Return the words the user gave a table, now or when it was last read."""
@@ -104,8 +107,7 @@ class ItemReader:
             if self._stop or monotonic() - self._last < WORTH_KEEPING:
                 raise KeyboardInterrupt
             self._stop = True
-            text = "stopping after this table (Ctrl-C again: at once)"
-            self._update.means.progress(self._done, self._total, text)
+            self._tell("stopping after this table (Ctrl-C again: at once)")
 
         before = signal.signal(signal.SIGINT, interrupt)
         try:

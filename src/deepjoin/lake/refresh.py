@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xxhash import xxh3_64_hexdigest
@@ -13,12 +13,12 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake.build import Means, Titles
 from deepjoin.lake.changes import Changes, Found, compare, list_items, renamed
-from deepjoin.lake.lake import Lake
 from deepjoin.lake.manifest import MANIFEST, READS, Described, read_manifest
 from deepjoin.lake.origin import frames_of, reopen
 from deepjoin.lake.reading import ItemReader
 from deepjoin.lake.storage import writing
 from deepjoin.lake.update import Plan, Update
+from deepjoin.lake.view import LakeView
 from deepjoin.ledger import known_items
 from deepjoin.segment import Segment
 from deepjoin.settings import Settings
@@ -34,9 +34,11 @@ class Refreshed:
     changed: int = 0
     gone: int = 0
     renamed: int = 0
+    #: Whether everything was read, changed or not.
+    whole: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.new or self.changed or self.gone)
+        return bool(self.whole or self.new or self.changed or self.gone)
 
 
 class Refresh:
@@ -55,7 +57,7 @@ class Refresh:
         self._plan = Plan(settings, list(described))
         self._sources: dict[int, LastingSource] = dict(enumerate(sources))
 
-    def refresh(self, before: Lake) -> Refreshed:
+    def refresh(self, before: LakeView) -> Refreshed:
         """Read what has changed since an index was made."""
         self._take_over(before)
         found = self._listed()
@@ -67,14 +69,15 @@ class Refresh:
                 self._write(found, keep=True)
         return Refreshed()
 
-    def rebuild(self, before: Lake | None) -> Refreshed:
+    def rebuild(self, before: LakeView | None) -> Refreshed:
         """Read everything; what was added to an earlier index of the same sources stays."""
-        if before is None:
-            return self._write(self._listed(), keep=False)
-        self._take_over(before)
-        return self._write([*self._listed(), *frames_of(before)], keep=False)
+        kept = []
+        if before is not None:
+            self._take_over(before)
+            kept = frames_of(before)
+        return replace(self._write([*self._listed(), *kept], keep=False), whole=True)
 
-    def _take_over(self, before: Lake) -> None:
+    def _take_over(self, before: LakeView) -> None:
         """Go on with sources that were added, and without tables that were taken out."""
         self._plan.excluded = set(before.excluded)
         for number in range(len(self._plan.sources), len(before.sources)):

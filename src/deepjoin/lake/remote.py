@@ -24,9 +24,9 @@ import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake.manifest import (
-    _PRODUCT,
     FORMAT,
     MANIFEST,
+    PRODUCT,
     SEGMENTS,
     SegmentRecord,
     check_sizes,
@@ -54,6 +54,18 @@ def is_remote(path: object) -> bool:
     (True, False)
     """
     return isinstance(path, str) and _URL.match(path) is not None
+
+
+@contextmanager
+def editing(location: str | Path, fresh: bool = False) -> Iterator[Path]:
+    """Give the folder to change an index in; one in a bucket is pushed when all went well."""
+    if not is_remote(location):
+        yield Path(location)
+        return
+    url = str(location)
+    with working_copy(url, fresh=fresh) as copy:
+        yield copy.folder
+        push(copy.folder, url, copy.token, fresh=fresh)
 
 
 def cache_root() -> Path:
@@ -113,7 +125,7 @@ def _records(content: bytes, where: str) -> list[SegmentRecord]:
 
 
 def _refuse_product(product: object, where: str) -> None:
-    if product != _PRODUCT:
+    if product != PRODUCT:
         raise IndexUnusable(f"{where}/{MANIFEST} belongs to another program; choose another place.")
 
 

@@ -68,9 +68,9 @@ class IndexWriter:
             return []
         return records
 
-    def set_pending(self, key: str, records: Sequence[SegmentRecord]) -> None:
+    def set_pending(self, key: str, salt: str, records: Sequence[SegmentRecord]) -> None:
         """Remember segments that are whole but not yet part of the lake."""
-        fields = {"key": key, "segments": [asdict(record) for record in records]}
+        fields = {"key": key, "salt": salt, "segments": [asdict(record) for record in records]}
         _replace(self.folder / PENDING, json.dumps(fields))
 
     def commit(self, manifest: Manifest) -> None:
@@ -84,6 +84,14 @@ class IndexWriter:
         for old in (self.folder / SEGMENTS).iterdir():
             if old.name not in named and old != self.scratch:
                 _discard(old)
+
+
+def pending_salt(folder: Path) -> str:
+    """Return the salt of an interrupted first build, without which it cannot go on."""
+    try:
+        return str(json.loads((folder / PENDING).read_text("utf-8"))["salt"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 @contextmanager

@@ -122,7 +122,7 @@ class Update:
 
     def checkpoint(self, key: str) -> None:
         """Put what is whole where a later run with the same key finds it."""
-        self._writer.set_pending(key, self.records)
+        self._writer.set_pending(key, self.plan.settings.salt, self.records)
 
     def resume(self, key: str) -> bool:
         """Take up what a run with the same key left."""

@@ -10,26 +10,36 @@ from pathlib import Path
 from deepjoin.errors import unknown_name
 from deepjoin.lake.build import Means
 from deepjoin.lake.changes import Changes, Found, list_items
-from deepjoin.lake.lake import Lake
 from deepjoin.lake.manifest import read_manifest
 from deepjoin.lake.origin import reopen
 from deepjoin.lake.reading import ItemReader
-from deepjoin.lake.refresh import disk_errors
+from deepjoin.lake.refresh import Refresh, Refreshed, disk_errors
+from deepjoin.lake.remote import editing
 from deepjoin.lake.storage import writing
 from deepjoin.lake.update import Plan, Update
+from deepjoin.lake.view import LakeView
 from deepjoin.ledger import Key, rows_of
 from deepjoin.segment import Segment
 from deepjoin.sources import LastingSource, open_sources
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.walk import is_glob
 
+Location = str | Path
 
-def add_tables(folder: Path, source: object, means: Means) -> list[str]:
+
+def refresh_lake(location: Location, means: Means) -> Refreshed:
+    """Bring a lake up to all of its sources, as its manifest describes them."""
+    with editing(location) as folder:
+        before = LakeView(folder)
+        return Refresh(folder, before.settings, [], [], {}, means).refresh(before)
+
+
+def add_tables(location: Location, source: object, means: Means) -> list[str]:
     """Read tables into a lake, in the place of those that came from the same files.
 
     Returns their names. From then on a refresh looks after them as well.
     """
-    with _updating(folder, means) as update:
+    with editing(location) as folder, _updating(folder, means) as update:
         found = _found(folder, update.plan, open_sources(source, update.plan.settings, [folder]))
         lifted, update.plan.excluded = update.plan.excluded, set()
         reader = ItemReader(update, "", {})
@@ -41,25 +51,26 @@ def add_tables(folder: Path, source: object, means: Means) -> list[str]:
     return sorted(names)
 
 
-def remove_tables(folder: Path, patterns: Iterable[str], means: Means) -> list[str]:
+def remove_tables(location: Location, patterns: Iterable[str], means: Means) -> list[str]:
     """Take tables out of a lake, by name or pattern; a refresh does not bring them back."""
-    lake = Lake(folder)
-    names = sorted({name for pattern in patterns for name in _matching(lake, pattern)})
-    with _updating(folder, means) as update:
+    with editing(location) as folder, _updating(folder, means) as update:
+        lake = LakeView(folder)
+        names = sorted({name for pattern in patterns for name in _matching(lake, pattern)})
         update.drop_tables(names)
         update.plan.excluded |= {name for name in names if not _is_kept_frame(lake, name)}
         update.tidy()
     return names
 
 
-def compact(folder: Path, means: Means) -> bool:
+def compact(location: Location, means: Means) -> bool:
     """Merge all segments into one without the tables that left; False if it is so already."""
-    manifest = read_manifest(folder)
-    if len(manifest.segments) == 1 and not manifest.segments[0].removed:
-        return False
-    with _updating(folder, means) as update:
-        update.tidy(whole=True)
-    return True
+    with editing(location) as folder:
+        manifest = read_manifest(folder)
+        if len(manifest.segments) == 1 and not manifest.segments[0].removed:
+            return False
+        with _updating(folder, means) as update:
+            update.tidy(whole=True)
+        return True
 
 
 @contextmanager
@@ -103,7 +114,7 @@ def _names_of(segment: Segment, keys: set[Key]) -> Iterator[str]:
             yield segment.catalog.table_names[number]
 
 
-def _matching(lake: Lake, pattern: str) -> list[str]:
+def _matching(lake: LakeView, pattern: str) -> list[str]:
     if pattern in lake:
         return [pattern]
     names = [name for name in lake.tables if fnmatchcase(name, pattern)] if is_glob(pattern) else []
@@ -112,6 +123,6 @@ def _matching(lake: Lake, pattern: str) -> list[str]:
     return names
 
 
-def _is_kept_frame(lake: Lake, table: str) -> bool:
+def _is_kept_frame(lake: LakeView, table: str) -> bool:
     """Tell whether only the index has a table, so that nothing can bring it back."""
     return bool(lake.origin(table).described["kind"] == "memory")

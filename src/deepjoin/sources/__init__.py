@@ -19,8 +19,9 @@ __all__ = ["LastingSource", "Skipped", "TableSource", "open_sources", "title_of"
 Location = str | os.PathLike[str]
 
 ALLOWED = (
-    "a folder, a file, a pattern such as 'data/**/*.csv' or a list of these; a pandas, polars "
-    "or Arrow frame, or a dict of name to frame; a list of deepjoin.Table or deepjoin.Column"
+    "a folder, a file, a pattern such as 'data/**/*.csv', a URL of a database or bucket, or a "
+    "list of these; a pandas, polars or Arrow frame, or a dict of name to frame; a list of "
+    "deepjoin.Table or deepjoin.Column"
 )
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -130,7 +131,7 @@ def _open_service(location: str, settings: Settings) -> LastingSource | None:
     from deepjoin.sources import database
 
     if database.is_database(location):
-        return database.open_database(location, settings)
+        return database.open_database(location, settings, settings.version_query)
     if not is_url:
         return None
     from deepjoin.sources.bucket import BucketSource

@@ -90,8 +90,10 @@ def _guarded(path: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
 def _open(path: Path) -> TextIO:
     binary = io.BufferedReader(cast(io.RawIOBase, open_bytes(path, compression_of(path))))
     wide = binary.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")
-    # Bytes that are not UTF-8 become half characters, which `_Block` finds, mends and notes.
-    return io.TextIOWrapper(binary, "utf-16" if wide else "utf-8-sig", "surrogateescape")
+    # Bytes that are no character become half characters, which `_Block` finds, mends and notes.
+    if wide:
+        return io.TextIOWrapper(binary, "utf-16", "surrogatepass")
+    return io.TextIOWrapper(binary, "utf-8-sig", "surrogateescape")
 
 
 def _rows(path: Path, stream: TextIO) -> Iterator[Row | None]:

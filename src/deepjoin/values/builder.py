@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.errors import UnreadableTable
+from deepjoin.private import key
 from deepjoin.settings import Settings
 from deepjoin.values.chunk import MAX_CHUNK, Chunk, Reduced, reduce_chunk
 from deepjoin.values.merge import Postings
 from deepjoin.values.partitions import merged_partitions
-from deepjoin.values.private import key
 from deepjoin.values.profile import ColumnProfiles, ColumnTallies, Traits
 from deepjoin.values.spill import Spill
 from deepjoin.values.writer import ValueIndexWriter

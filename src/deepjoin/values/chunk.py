@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.canonical import canonical_array
+from deepjoin.private import hidden_array
 from deepjoin.values.hashing import hash_array
-from deepjoin.values.private import hidden_array
 from deepjoin.values.profile import Traits
 
 Int = npt.NDArray[np.int64]

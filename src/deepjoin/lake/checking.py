@@ -1,0 +1,251 @@
+"""Whether an index is as it was written, fits together, and answers what its tables say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from deepjoin.errors import IndexUnusable
+from deepjoin.lake.build import Progress, no_progress
+from deepjoin.lake.comparing import Comparison, spread
+from deepjoin.lake.contents import content_problems
+from deepjoin.lake.lake import Lake
+from deepjoin.lake.manifest import (
+    MANIFEST,
+    READS,
+    SEGMENTS,
+    SegmentRecord,
+    read_manifest,
+    segment_record,
+)
+from deepjoin.lake.soundness import array_problems
+from deepjoin.lake.storage import PENDING
+from deepjoin.ledger import entries_of, known_items
+from deepjoin.sources.items import Skipped
+from deepjoin.values.arrays import load_strings
+
+#: How often the files are gone through while other processes commit.
+_ATTEMPTS = 5
+_THREADS = 8
+_BLOCK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at and what was found; true if the index is sound."""
+
+    segments: int = 0
+    files: int = 0
+    bytes: int = 0
+    tables_compared: int = 0
+    #: Tables that are other than when they were indexed: the next `deepjoin index` reads them.
+    changed: list[str] = field(default_factory=list)
+    #: Tables that cannot be opened any more, and why.
+    unreachable: list[Skipped] = field(default_factory=list)
+    #: What is wrong, each in one line that says what to do.
+    problems: list[str] = field(default_factory=list)
+    #: What is no part of the index; the next `deepjoin index` clears it up.
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def check_index(
+    folder: Path,
+    tables: int | None = 100,
+    progress: Progress | None = None,
+    place: str | Path | None = None,
+) -> Check:
+    """Look for damage in an index folder; nothing is written.
+
+    Every file is read; ``tables`` of the lake, spread over it, are read again and compared
+    (None: all). ``place`` is what the user calls the folder.
+    """
+    job = _Job(folder, progress or no_progress)
+    problems = job.problems()
+    compared = None
+    if not problems:
+        lake = Lake(folder)
+        problems = [*_namesakes(lake), *_orphans(lake)]
+        if not problems and lake.reads == READS:
+            compared = Comparison(lake)
+            compared.run(spread(lake.segments, tables), job.progress)
+            problems = compared.problems
+    hint = f"Build it again: deepjoin index SOURCE -o {place or folder} --rebuild"
+    return Check(
+        segments=len(job.records),
+        files=job.files,
+        bytes=job.bytes,
+        tables_compared=compared.compared if compared else 0,
+        changed=compared.changed if compared else [],
+        unreachable=compared.unreachable if compared else [],
+        problems=[f"{text}. {hint}" for text in problems],
+        notes=job.notes(),
+    )
+
+
+def _manifest_bytes(folder: Path) -> bytes:
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except OSError:
+        return b""
+
+
+class _Job:
+    """The files of one index folder."""
+
+    def __init__(self, folder: Path, progress: Progress) -> None:
+        self.folder, self.progress = folder, progress
+        self.records: Sequence[SegmentRecord] = ()
+        self.files = self.bytes = 0
+
+    def problems(self) -> list[str]:
+        """Go through the files, and through what they hold if they are what was written."""
+        for _ in range(_ATTEMPTS):
+            before = _manifest_bytes(self.folder)
+            try:
+                found = list(self._files()) or list(self._contents())
+            except OSError as error:
+                found = [f"{error.filename} cannot be read: {error.strerror}"]
+            # A commit in between removes the segments of the older manifest.
+            if not found or _manifest_bytes(self.folder) == before:
+                break
+        return found
+
+    def _files(self) -> Iterator[str]:
+        """Read every file that the manifest names, and compare sizes and checksums."""
+        self.records = _records(self.folder)
+        self.files = self.bytes = 0
+        named = [
+            (f"{record.name}/{name}", *wanted)
+            for record in self.records
+            for name, wanted in record.files.items()
+        ]
+        stop = Event()
+        with ThreadPoolExecutor(_THREADS) as pool:
+            try:
+                read = pool.map(lambda one: _fingerprint(self._path(one[0]), stop), named)
+                for (name, size, digest), found in zip(named, read, strict=True):
+                    self.progress(0, 1, name)
+                    if isinstance(found, str):
+                        yield f"{name} {found}"
+                        continue
+                    self.files += 1
+                    self.bytes += found[0]
+                    if found[0] != size:
+                        yield f"{name} has {found[0]} bytes where {size} were written"
+                    elif found[1] != digest:
+                        yield f"{name} is not what was written: its checksum is another"
+            finally:
+                stop.set()
+
+    def _path(self, name: str) -> Path:
+        return self.folder / SEGMENTS / name
+
+    def _contents(self) -> Iterator[str]:
+        """See that what the files hold fits together."""
+        manifest = read_manifest(self.folder)
+        kinds = [source["kind"] for source in manifest.sources]
+        for record in self.records:
+            self.progress(0, 1, record.name)
+            folder = self._path(record.name)
+            arrays, found = array_problems(folder, manifest.settings)
+            if not found:
+                found = list(content_problems(folder, arrays, record.removed, kinds))
+            yield from (f"{record.name}/{text}" for text in found)
+
+    def notes(self) -> list[str]:
+        """Name what lies in the folder and is no part of the index."""
+        named = {record.name: record.files.keys() for record in self.records}
+        notes = []
+        for path in sorted((self.folder / SEGMENTS).glob("*")):
+            if path.name not in named:
+                notes.append(f"{path} is of no use; the next deepjoin index removes it.")
+                continue
+            there = {one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file()}
+            notes += [
+                f"{path / name} is no part of the index; nothing reads it."
+                for name in sorted(there - named[path.name])
+            ]
+        if (self.folder / PENDING).exists():
+            notes.append("A build was interrupted; the next deepjoin index goes on with it.")
+        return notes
+
+
+def _records(folder: Path) -> Sequence[SegmentRecord]:
+    """Read which files there should be; a manifest is good even where they are not."""
+    try:
+        return read_manifest(folder).segments
+    except IndexUnusable:
+        try:
+            fields = json.loads((folder / MANIFEST).read_text("utf-8"))
+            records = [segment_record(one) for one in fields["segments"]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            records = []
+        if all(_is_whole(folder / SEGMENTS / record.name, record) for record in records):
+            raise
+        return records
+
+
+def _is_whole(segment: Path, record: SegmentRecord) -> bool:
+    try:
+        return all(
+            (segment / name).stat().st_size == size for name, (size, _) in record.files.items()
+        )
+    except OSError:
+        return False
+
+
+def _fingerprint(path: Path, stop: Event) -> tuple[int, str] | str:
+    """Return size and checksum of a file, or why they cannot be told."""
+    digest, size = xxhash.xxh3_64(), 0
+    try:
+        with path.open("rb") as file:
+            while not stop.is_set() and (block := file.read(_BLOCK)):
+                digest.update(block)
+                size += len(block)
+    except (FileNotFoundError, NotADirectoryError):
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return size, digest.hexdigest()
+
+
+def _namesakes(lake: Lake) -> Iterator[str]:
+    """Find tables of one name."""
+    names = pa.chunked_array(
+        [
+            load_strings(one.folder, "table_names").take(pa.array(one.live_tables, pa.int64()))
+            for one in lake.segments
+        ]
+    )
+    for one in pc.value_counts(names).to_pylist():
+        if one["counts"] > 1:
+            yield f"{one['counts']} tables are named '{one['values']}'"
+
+
+def _orphans(lake: Lake) -> Iterator[str]:
+    """Find tables of items that the lake holds to be gone."""
+    known = known_items([segment.ledger for segment in lake.segments])
+    for segment in lake.segments:
+        keys = [entry.key for entry in entries_of(segment.ledger)]
+        gone = np.array([key not in known for key in keys], bool)
+        items = segment.catalog.table_items[segment.live_tables]
+        for table in np.array(segment.live_tables, np.int64)[gone[items]].tolist():
+            name = segment.catalog.table_names[table]
+            yield f"{name} is in the index, though its file is noted to be gone"

@@ -1,0 +1,186 @@
+"""An index as it was when it was opened: its segments, and the tables in them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from deepjoin.catalog import TableEntry
+from deepjoin.columns import Column
+from deepjoin.errors import IndexUnusable, unknown_name
+from deepjoin.lake.manifest import (
+    MANIFEST,
+    SEGMENTS,
+    Described,
+    Manifest,
+    damaged,
+    read_manifest,
+)
+from deepjoin.lake.origin import TableOrigin, name_of, root_of
+from deepjoin.lake.reader import read_again
+from deepjoin.lake.report import BuildReport, lake_report
+from deepjoin.segment import Segment
+
+#: How often opening is tried while other processes commit.
+_ATTEMPTS = 50
+
+
+class LakeView:
+    """Opening maps files and reads few; what is open stays as it is until `reopen`.
+
+    ``url`` is where the index is if that is in a bucket; ``path`` is its copy on this machine.
+    """
+
+    def __init__(self, path: str | Path, url: str = "") -> None:
+        self.path = Path(path)
+        self.url = url
+        self._read = b""
+        self._map()
+
+    def reopen(self) -> bool:
+        """Move to the lake as it is now; until then an open lake answers as it did when opened.
+
+        Returns whether there was anything newer.
+        """
+        if self.url:
+            from deepjoin.lake.remote import pull
+
+            self.path = pull(self.url).folder
+        return self._map()
+
+    @property
+    def location(self) -> str | Path:
+        """Where the index is: the URL in a bucket, or the folder."""
+        return self.url or self.path
+
+    def _map(self) -> bool:
+        """Map the files of the index as it is now, unless that is done."""
+        for attempt in range(_ATTEMPTS):
+            before = self._manifest_bytes()
+            if before and before == self._read:
+                return False
+            try:
+                self._open(read_manifest(self.path))
+                self._read = before
+                return True
+            except (OSError, ValueError, TypeError, KeyError, IndexUnusable) as error:
+                # A commit between reading the manifest and mapping a segment may remove it.
+                if attempt + 1 < _ATTEMPTS and self._manifest_bytes() != before:
+                    continue
+                if isinstance(error, IndexUnusable):
+                    raise
+                raise damaged(self.path, f"a file is not what was written ({error})") from None
+        raise AssertionError("the last attempt returns or raises")
+
+    def _open(self, manifest: Manifest) -> None:
+        folder = self.path / SEGMENTS
+        segments = [Segment(folder / one.name, one.removed) for one in manifest.segments]
+        #: What was indexed, what was left out, and why.
+        self.report: BuildReport = lake_report(segments)
+        self.segments: Sequence[Segment] = segments
+        self.settings = manifest.settings
+        self._manifest = manifest
+
+    @property
+    def sources(self) -> Sequence[Described]:
+        """Where the tables came from, without secrets."""
+        return self._manifest.sources
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of the tables the index was made of, if they are in one."""
+        return root_of(self.sources[0], self.path)
+
+    @property
+    def excluded(self) -> Sequence[str]:
+        """The tables that were taken out, and do not come back by themselves."""
+        return self._manifest.excluded
+
+    @property
+    def reads(self) -> int:
+        """The version of what is stored for a table."""
+        return self._manifest.reads
+
+    def _manifest_bytes(self) -> bytes:
+        try:
+            return (self.path / MANIFEST).read_bytes()
+        except OSError:
+            return b""
+
+    def column(self, table: str, column: str) -> Column:
+        """Fetch a column of the lake, to search with it."""
+        segment, table_number = self._found(table)
+        catalog, values = segment.catalog, segment.values
+        number = catalog.find_column(table, column)
+        if self.settings.hash_only:
+            return self._column_again(segment, table_number, number)
+        start, stop = values.cells_of(number)
+        order = np.argsort(values.cell_rows[start:stop], kind="stable") + start
+        spelled = [
+            values.spelling(values.values[int(value)], spelling)
+            for value, spelling in zip(
+                values.cell_values[order].tolist(),
+                values.cell_spellings[order].tolist(),
+                strict=True,
+            )
+        ]
+        counts = values.cell_counts[order].tolist()
+        cells = [cell for cell, count in zip(spelled, counts, strict=True) for _ in range(count)]
+        entry = catalog.table(table_number)
+        words = (catalog.column_names[number], table, entry.title, entry.context)
+        return Column(cells, *words, catalog.column_ids[number])
+
+    def _column_again(self, segment: Segment, table: int, number: int) -> Column:
+        """Read a column from its table, since a lake of hashes holds no cells."""
+        catalog, origin = segment.catalog, TableOrigin(self, segment, table)
+        entry, name = catalog.table(table), catalog.column_names[number]
+        column_id = catalog.column_ids[number]
+        cells = read_again(origin.table(), origin.key(name, column_id), self.settings.max_cell)
+        return Column(cells, name, entry.name, entry.title, entry.context, column_id)
+
+    def table(self, name: str) -> TableEntry:
+        """Return what is known of a table: its columns, types, what was left out, first rows."""
+        segment, number = self._found(name)
+        return segment.catalog.table(number)
+
+    def indexed_columns(self, table: str) -> list[str]:
+        """Return the names of a table's columns that can be searched with."""
+        segment, number = self._found(table)
+        names = segment.catalog.column_names
+        return [names[column] for column in segment.catalog.columns_of(number)]
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """The names of all tables."""
+        first = self.segments[0]
+        if len(self.segments) == 1 and not first.removed:
+            return first.catalog.table_names
+        every = ((one.catalog.table_names, one.live_tables) for one in self.segments)
+        return sorted(names[number] for names, live in every for number in live)
+
+    def __contains__(self, table: str) -> bool:
+        return self._find(table) is not None
+
+    def _find(self, table: str) -> tuple[Segment, int] | None:
+        for segment in self.segments:
+            number = segment.find_table(table)
+            if number is not None:
+                return segment, number
+        return None
+
+    def _found(self, table: str) -> tuple[Segment, int]:
+        found = self._find(table)
+        if found is None:
+            raise unknown_name("table", table, str(self.path), self.tables)
+        return found
+
+    def origin(self, table: str) -> TableOrigin:
+        """Return where a table came from, to open it again."""
+        return TableOrigin(self, *self._found(table))
+
+    def name_of(self, path: Path) -> str | None:
+        """Return the name a file has as a table of this lake, or None if it is none."""
+        names = (name_of(path, source, self.path) for source in self.sources)
+        return next((name for name in names if name is not None), None)
