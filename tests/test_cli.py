@@ -676,3 +676,10 @@ def test_a_closed_pipe_is_no_error(data: Path, orders: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
+
+
+def test_arguments_may_follow_options(run: Run, lake_folder: Path) -> None:
+    orders = lake_folder.parent / "orders.csv"
+    answer = run("search", lake_folder, "-c", "customer_country", orders, "--format", "json")
+    assert answer.json["hits"][0]["table"] == "geo/countries.csv"
+    assert run("info", lake_folder, "--format", "json", "geo/countries.csv").json["rows"] > 0

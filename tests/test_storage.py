@@ -327,7 +327,7 @@ def test_a_reader_that_meets_a_commit_gets_the_new_lake(
             commit()
         return found
 
-    monkeypatch.setattr("deepjoin.lake.lake.read_manifest", read_manifest)
+    monkeypatch.setattr("deepjoin.lake.view.read_manifest", read_manifest)
     assert len(Lake(built).tables) == 4
 
 

@@ -24,6 +24,18 @@ class Segment:
         self.values = ValueIndex(folder)
         self.catalog = Catalog(folder)
         self.ledger = read_ledger(folder)
+        self.removed: frozenset[int] = frozenset()
+        self._set_removed(removed)
+
+    def without(self, removed: Iterable[int]) -> Segment:
+        """Return the same segment, with these tables and no others out of the lake."""
+        other = Segment.__new__(Segment)
+        other.folder, other.values, other.catalog = self.folder, self.values, self.catalog
+        other.ledger = self.ledger
+        other._set_removed(removed)
+        return other
+
+    def _set_removed(self, removed: Iterable[int]) -> None:
         self.removed = frozenset(removed)
         if not all(0 <= number < len(self.catalog.table_names) for number in self.removed):
             raise ValueError("a removed table that is not there")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from importlib import import_module
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from deepjoin._version import __version__
 from deepjoin.cli.values import depths, share, size, target, whole
@@ -31,6 +31,22 @@ that INDEX can be left out. The command line goes before the file.
 """
 
 
+class _Intermixed(argparse.ArgumentParser):
+    """Takes arguments after options too: ``search INDEX -c COLUMN FILE``."""
+
+    _is_mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse options first, then arguments, wherever they stand."""
+        if self._is_mixing:
+            return super().parse_known_args(args, namespace)
+        self._is_mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_mixing = False
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     parser = argparse.ArgumentParser(
@@ -45,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="options from FILE; default: $DEEPJOIN_CONFIG, or the nearest deepjoin.toml",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Intermixed)
     making = (_index, _add, _remove, _compact, _check)
     for add in (*making, _search, _join, _info, _methods, _evaluate, _demo):
         add(commands)

@@ -52,10 +52,6 @@ def table_suffix(table: str) -> str:
     >>> table_suffix("sales.clients")
     'sales_clients'
     """
-    _, _, sheet = table.rpartition("#")
-    name = PurePosixPath(table).name
-    if "#" in table:
-        word = sheet
-    else:
-        word = name.split(".", 1)[0] if format_of(name) else name
+    name, _, sheet = PurePosixPath(table).name.rpartition("#")
+    word = sheet if name or not format_of(sheet) else sheet.split(".", 1)[0]
     return re.sub(r"\W+", "_", word).strip("_") or "right"

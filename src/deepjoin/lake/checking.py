@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 
@@ -78,25 +78,35 @@ def check_index(
     """
     job = _Job(folder, progress or no_progress)
     problems = job.problems()
-    compared = None
-    if not problems:
-        lake = Lake(folder)
-        problems = [*_namesakes(lake), *_orphans(lake)]
-        if not problems and lake.reads == READS:
-            compared = Comparison(lake)
-            compared.run(spread(lake.segments, tables), job.progress)
-            problems = compared.problems
+    found = Check(*(len(job.records), job.files, job.bytes), problems=problems, notes=job.notes())
+    if found:
+        found = _compared(found, Lake(folder), tables, job.progress)
     hint = f"Build it again: deepjoin index SOURCE -o {place or folder} --rebuild"
-    return Check(
-        segments=len(job.records),
-        files=job.files,
-        bytes=job.bytes,
-        tables_compared=compared.compared if compared else 0,
-        changed=compared.changed if compared else [],
-        unreachable=compared.unreachable if compared else [],
-        problems=[f"{text}. {hint}" for text in problems],
-        notes=job.notes(),
+    return replace(found, problems=[f"{text}. {hint}" for text in found.problems])
+
+
+def _compared(found: Check, lake: Lake, tables: int | None, progress: Progress) -> Check:
+    """Go on from files to the lake they are."""
+    problems = [*_namesakes(lake), *_orphans(lake)]
+    if problems or tables == 0:
+        return replace(found, problems=problems)
+    if lake.reads != READS:
+        note = "An earlier version read tables otherwise, so none were compared."
+        return replace(found, notes=[*found.notes, note])
+    comparison = Comparison(lake)
+    comparison.run(spread(lake.segments, tables), progress)
+    return replace(
+        found,
+        tables_compared=comparison.compared,
+        changed=comparison.changed,
+        unreachable=comparison.unreachable,
+        problems=comparison.problems,
     )
+
+
+def file_problems(folder: Path) -> list[str]:
+    """Name the files of an index that are missing or not what was written."""
+    return list(_Job(folder, no_progress).files_read())
 
 
 def _manifest_bytes(folder: Path) -> bytes:
@@ -119,7 +129,7 @@ class _Job:
         for _ in range(_ATTEMPTS):
             before = _manifest_bytes(self.folder)
             try:
-                found = list(self._files()) or list(self._contents())
+                found = list(self.files_read()) or list(self._contents())
             except OSError as error:
                 found = [f"{error.filename} cannot be read: {error.strerror}"]
             # A commit in between removes the segments of the older manifest.
@@ -127,7 +137,7 @@ class _Job:
                 break
         return found
 
-    def _files(self) -> Iterator[str]:
+    def files_read(self) -> Iterator[str]:
         """Read every file that the manifest names, and compare sizes and checksums."""
         self.records = _records(self.folder)
         self.files = self.bytes = 0

@@ -110,6 +110,7 @@ class Comparison:
             frame = place.segment.folder / FRAMES / f"{place.number}.parquet"
             try:
                 table = TableOrigin(self._lake, place.segment, place.number).table()
+                self.problems += [] if place.key.item == place.name else [_astray(place)]
                 self.problems += self._differences(place, table)
                 self.compared += 1
             except (DeepJoinError, OSError) as error:
@@ -136,12 +137,13 @@ class Comparison:
 
     def _reread(self, place: Place, found: Found, sure: bool) -> None:
         try:
-            tables = {table.name: table for table in found.item.listing().tables}
-            if place.name not in tables:
-                self.unreachable.append(Skipped(place.name, "it is no longer there"))
+            listing = found.item.listing()
+            table = next((one for one in listing.tables if one.name == place.name), None)
+            if table is None and listing.skipped:
+                self.unreachable.append(Skipped(place.name, listing.skipped[0].reason))
                 return
-            texts = list(self._differences(place, tables[place.name]))
-            changed = bool(texts) and (not sure or self._has_changed(place))
+            texts = list(self._differences(place, table)) if table else [_astray(place)]
+            changed = bool(texts) and (not sure or (table and self._has_changed(place)))
         except (DeepJoinError, OSError) as error:
             self.unreachable.append(Skipped(place.name, str(error)))
             return
@@ -231,6 +233,10 @@ class Comparison:
             if own in [(hit.table, hit.column_id, hit.equi.joinability) for hit in hits]:
                 return ""
         return "a search with its cells does not find it"
+
+
+def _astray(place: Place) -> str:
+    return f"{place.name} is not in '{place.key.item}', where it is said to be from"
 
 
 def _state(listed: dict[Key, Found], known: dict[Key, Known], key: Key) -> str:

@@ -42,6 +42,8 @@ class ItemReader:
         """Bring the update up to the changes."""
         to_read = changes.to_read
         self._total = len(to_read)
+        if to_read:
+            self._tell(to_read[0].item.name)
         for _, group in groupby(to_read, lambda found: found.key.source):
             found = deque(group)
             if isinstance(found[0].source, CorpusSource):
@@ -69,11 +71,13 @@ class ItemReader:
     def _fill(self, build: SegmentBuilder, left: deque[Found]) -> None:
         """Read until it is time for a checkpoint."""
         excluded = self._update.plan.excluded
-        while left and not self._is_due():
+        while left:
             found = left.popleft()
             build.read(found.key, found.item, self._title_of, excluded, self._tell)
             self._done += 1
             self._tell(found.item.name)
+            if self._is_due():
+                break
 
     def _tell(self, name: str) -> None:
         self._update.means.progress(self._done, self._total, name)

@@ -13,10 +13,10 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake.build import Means, Titles
 from deepjoin.lake.changes import Changes, Found, compare, list_items, renamed
-from deepjoin.lake.manifest import MANIFEST, READS, Described, read_manifest
+from deepjoin.lake.manifest import MANIFEST, READS, Described
 from deepjoin.lake.origin import frames_of, reopen
 from deepjoin.lake.reading import ItemReader
-from deepjoin.lake.storage import writing
+from deepjoin.lake.storage import clear_up, writing
 from deepjoin.lake.update import Plan, Update
 from deepjoin.lake.view import LakeView
 from deepjoin.ledger import known_items
@@ -55,32 +55,39 @@ class Refresh:
     ) -> None:
         self._folder, self._titles, self._means = folder, titles, means
         self._plan = Plan(settings, list(described))
+        self._given = len(described)
         self._sources: dict[int, LastingSource] = dict(enumerate(sources))
 
     def refresh(self, before: LakeView) -> Refreshed:
         """Read what has changed since an index was made."""
-        self._take_over(before)
-        found = self._listed()
+        found = self._found(before)
         changes = self._changes(found, before.segments)
         if changes.new or changes.changed or changes.gone:
-            return self._write(found, keep=True)
+            return self._write(before, found, keep=True)
         if changes.touched:
             with suppress(DeepJoinError):  # another stamp need not be noted
-                self._write(found, keep=True)
+                self._write(before, found, keep=True)
+        else:
+            clear_up(self._folder)
         return Refreshed()
 
     def rebuild(self, before: LakeView | None) -> Refreshed:
         """Read everything; what was added to an earlier index of the same sources stays."""
-        kept = []
-        if before is not None:
-            self._take_over(before)
-            kept = frames_of(before)
-        return replace(self._write([*self._listed(), *kept], keep=False), whole=True)
+        found = self._listed() if before is None else self._found(before)
+        return replace(self._write(before, found, keep=False), whole=True)
+
+    def _found(self, before: LakeView) -> list[Found]:
+        """List everything that belongs to an index, its own sources and those added to it."""
+        self._take_over(before)
+        return self._listed()
 
     def _take_over(self, before: LakeView) -> None:
         """Go on with sources that were added, and without tables that were taken out."""
+        if list(before.sources[: self._given]) != self._plan.sources[: self._given]:
+            raise DeepJoinError(f"{self._folder} has become the index of other tables meanwhile.")
         self._plan.excluded = set(before.excluded)
-        for number in range(len(self._plan.sources), len(before.sources)):
+        del self._plan.sources[self._given :]
+        for number in range(self._given, len(before.sources)):
             self._plan.sources.append(before.sources[number])
             source = reopen(before.sources[number], self._folder, self._plan.settings)
             if source is not None:
@@ -118,9 +125,14 @@ class Refresh:
         changes.changed += [one for one in found if one.key in wanted]
         changes.touched = [one for one in changes.touched if one[0].key not in wanted]
 
-    def _write(self, found: Sequence[Found], keep: bool) -> Refreshed:
+    def _write(self, before: LakeView | None, found: list[Found], keep: bool) -> Refreshed:
+        """Do the work under the lock; ``keep`` builds upon the segments that are there."""
         with disk_errors(self._folder), writing(self._folder) as writer:
-            records = read_manifest(self._folder).segments if keep else ()
+            if before is not None and before.reopen():  # another writer was faster
+                found = self._found(before)
+            records = before.records if before is not None and keep else ()
+            if before is not None and not keep:
+                found = [*found, *frames_of(before)]
             update = Update(writer, self._plan, records, self._means)
             pending = self._pending_key(keep)
             update.resume(pending)

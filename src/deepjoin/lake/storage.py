@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from deepjoin.lake.manifest import (
     Manifest,
     SegmentRecord,
     check_sizes,
+    read_manifest,
     segment_record,
 )
 
@@ -34,6 +35,7 @@ from deepjoin.lake.manifest import (
 PENDING = "pending.json"
 #: Syncing files together lets the disk put their writes into one.
 _SYNCS = 8
+_SCRATCH = "writing-"
 
 
 class IndexWriter:
@@ -52,25 +54,19 @@ class IndexWriter:
             for folder in (*(path for path in built.rglob("*") if path.is_dir()), built):
                 _sync(folder)
             built.rename(segments / name)
-            _sync(segments)
+        # Also for one that was there: who put it there may have been killed before this.
+        _sync(segments)
         return SegmentRecord(name, files)
 
     def pending(self, key: str) -> list[SegmentRecord]:
         """Fetch the whole segments that an interrupted build with this key left."""
-        try:
-            fields = json.loads((self.folder / PENDING).read_text("utf-8"))
-            if fields["key"] != key:
-                return []
-            records = [segment_record(one) for one in fields["segments"]]
-            for record in records:
-                check_sizes(self.folder, record)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, DeepJoinError):
-            return []
-        return records
+        found, records = _pending(self.folder)
+        return records if found == key else []
 
     def set_pending(self, key: str, salt: str, records: Sequence[SegmentRecord]) -> None:
         """Remember segments that are whole but not yet part of the lake."""
-        fields = {"key": key, "salt": salt, "segments": [asdict(record) for record in records]}
+        said = {"key": key, "salt": salt, "of": _manifest_digest(self.folder)}
+        fields = said | {"segments": [asdict(record) for record in records]}
         _replace(self.folder / PENDING, json.dumps(fields))
 
     def commit(self, manifest: Manifest) -> None:
@@ -94,16 +90,37 @@ def pending_salt(folder: Path) -> str:
         return ""
 
 
+def _pending(folder: Path) -> tuple[str, list[SegmentRecord]]:
+    """Read the key and the segments of an interrupted build that can go on; none: '', []."""
+    try:
+        fields = json.loads((folder / PENDING).read_text("utf-8"))
+        if fields["of"] != _manifest_digest(folder):  # something was committed since
+            return "", []
+        records = [segment_record(one) for one in fields["segments"]]
+        for record in records:
+            check_sizes(folder, record)
+        return str(fields["key"]), records
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, DeepJoinError):
+        return "", []
+
+
+def _manifest_digest(folder: Path) -> str:
+    try:
+        return xxhash.xxh3_64_hexdigest((folder / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        return ""
+
+
 @contextmanager
 def writing(folder: Path) -> Iterator[IndexWriter]:
     """Be the only writer of an index.
 
     The lock is the operating system's, so it vanishes with the process that holds it, and
-    so does, at the next write, whatever a killed writer left in its scratch folder.
+    so does, at the next write, whatever a killed writer left.
     """
     segments = folder / SEGMENTS
     try:
-        segments.mkdir(parents=True, exist_ok=True)
+        _make(segments)
         lock = (folder / "lock").open("a")
     except OSError as error:
         raise IndexUnusable(
@@ -116,13 +133,37 @@ def writing(folder: Path) -> Iterator[IndexWriter]:
             raise IndexUnusable(
                 f"{folder} is being written by another process. Wait for it to end, or stop it."
             ) from None
-        for left in segments.glob("writing-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        scratch = Path(tempfile.mkdtemp(prefix="writing-", dir=segments))
+        for left in _left_over(folder):
+            _discard(left)
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=segments))
         try:
             yield IndexWriter(folder, scratch)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def clear_up(folder: Path) -> None:
+    """Remove what a killed writer left, where nothing else is to be written, if that can be."""
+    if _left_over(folder):
+        with suppress(IndexUnusable, OSError), writing(folder):
+            pass
+
+
+def _left_over(folder: Path) -> list[Path]:
+    """List what is no part of the index, nor of an interrupted build that can go on."""
+    _, records = _pending(folder)
+    named = {record.name for record in records}
+    aside = [f"{Path(name).stem}.new" for name in (MANIFEST, PENDING)]
+    left = [folder / name for name in (aside if records else [*aside, PENDING])]
+    segments = list((folder / SEGMENTS).iterdir())
+    try:
+        if (folder / MANIFEST).exists():
+            named |= {record.name for record in read_manifest(folder).segments}
+    except IndexUnusable:  # a damaged index is only replaced as a whole
+        segments = [path for path in segments if path.name.startswith(_SCRATCH)]
+    return [path for path in left if path.exists()] + [
+        path for path in segments if path.name not in named
+    ]
 
 
 def _free_name(segments: Path, files: Files) -> str:
@@ -172,6 +213,14 @@ def _replace(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     aside.replace(path)
     _sync(path.parent)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder that survives a power cut."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        _sync(path.parent)
 
 
 def _sync(folder: Path) -> None:

@@ -16,11 +16,11 @@ from deepjoin.lake.build_corpus import build_corpus
 from deepjoin.lake.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
 from deepjoin.lake.merging import merge_segments, worth_merging
 from deepjoin.lake.storage import IndexWriter
-from deepjoin.ledger import Key, read_ledger, rows_of
+from deepjoin.lake.view import opened
+from deepjoin.ledger import Key, rows_of
 from deepjoin.segment import Segment
 from deepjoin.settings import Settings
 from deepjoin.sources.corpus import CorpusSource
-from deepjoin.values.arrays import load_array
 
 
 @dataclass
@@ -44,6 +44,7 @@ class Update:
         self.plan = plan
         self.records = list(records)
         self._rounds = 0
+        self._opened: list[Segment] = []
 
     @contextmanager
     def building(self, keep: bool = False) -> Iterator[SegmentBuilder]:
@@ -73,11 +74,8 @@ class Update:
 
     def drop(self, keys: Collection[Key]) -> None:
         """Take out the tables that the lake has of some items."""
-        for number, folder in enumerate(map(self._folder, self.records)):
-            rows = rows_of(read_ledger(folder), keys)
-            if rows:
-                tables = np.isin(load_array(folder / "table_items.npy"), rows)
-                self._remove(number, set(np.flatnonzero(tables).tolist()))
+        for number, segment in enumerate(self.segments()):
+            self._remove(number, set(tables_of(segment, keys)))
 
     def drop_tables(self, names: Iterable[str]) -> set[str]:
         """Take out tables by name; returns the names that were there."""
@@ -95,30 +93,28 @@ class Update:
         if tables:
             self.records[number] = self.records[number].without(tables)
 
-    def _folder(self, record: SegmentRecord) -> Path:
-        return self._writer.folder / SEGMENTS / record.name
-
     def segments(self) -> list[Segment]:
         """Open the segments as they are to be."""
-        return [Segment(self._folder(record), record.removed) for record in self.records]
+        folder = self._writer.folder / SEGMENTS
+        self._opened = opened(folder, self.records, self._opened)
+        return self._opened
 
     def tidy(self, whole: bool = False) -> None:
         """Merge segments that have become too many or too empty, or all of them."""
         first = 0
         if not whole:
             sizes = [record.bytes for record in self.records]
-            first = worth_merging(sizes, [self._share_removed(record) for record in self.records])
+            shares = [
+                len(segment.removed) / max(1, len(segment.catalog.table_names))
+                for segment in self.segments()
+            ]
+            first = worth_merging(sizes, shares)
         if first == len(self.records):
             return
         segments = self.segments()[first:]
         out, scratch = self._next_folders()
         merge_segments(segments, out, scratch, self.means, whole=first == 0)
         self.records[first:] = [self._writer.place(out)]
-
-    def _share_removed(self, record: SegmentRecord) -> float:
-        if not record.removed:
-            return 0.0
-        return len(record.removed) / len(load_array(self._folder(record) / "table_items.npy"))
 
     def checkpoint(self, key: str) -> None:
         """Put what is whole where a later run with the same key finds it."""
@@ -140,6 +136,15 @@ class Update:
                 *(tuple(self.records), tuple(sorted(plan.excluded))),
             )
         )
+
+
+def tables_of(segment: Segment, keys: Collection[Key]) -> list[int]:
+    """Return the numbers of the live tables that came from some items."""
+    rows = rows_of(segment.ledger, keys)
+    if not rows:
+        return []
+    tables = np.flatnonzero(np.isin(segment.catalog.table_items, rows)).tolist()
+    return [number for number in tables if number not in segment.removed]
 
 
 def _refuse_namesakes(new: Segment, others: Sequence[Segment]) -> None:

@@ -15,10 +15,10 @@ from deepjoin.lake.origin import reopen
 from deepjoin.lake.reading import ItemReader
 from deepjoin.lake.refresh import Refresh, Refreshed, disk_errors
 from deepjoin.lake.remote import editing
-from deepjoin.lake.storage import writing
-from deepjoin.lake.update import Plan, Update
+from deepjoin.lake.storage import clear_up, writing
+from deepjoin.lake.update import Plan, Update, tables_of
 from deepjoin.lake.view import LakeView
-from deepjoin.ledger import Key, rows_of
+from deepjoin.ledger import Key
 from deepjoin.segment import Segment
 from deepjoin.sources import LastingSource, open_sources
 from deepjoin.sources.files import FileSource
@@ -67,6 +67,7 @@ def compact(location: Location, means: Means) -> bool:
     with editing(location) as folder:
         manifest = read_manifest(folder)
         if len(manifest.segments) == 1 and not manifest.segments[0].removed:
+            clear_up(folder)
             return False
         with _updating(folder, means) as update:
             update.tidy(whole=True)
@@ -108,10 +109,7 @@ def _owner(folder: Path, plan: Plan, source: LastingSource) -> tuple[int, Lastin
 
 def _names_of(segment: Segment, keys: set[Key]) -> Iterator[str]:
     """Name the live tables that came from some items."""
-    rows = set(rows_of(segment.ledger, keys))
-    for number in segment.live_tables:
-        if int(segment.catalog.table_items[number]) in rows:
-            yield segment.catalog.table_names[number]
+    return (segment.catalog.table_names[number] for number in tables_of(segment, keys))
 
 
 def _matching(lake: LakeView, pattern: str) -> list[str]:

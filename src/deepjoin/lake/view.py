@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from deepjoin.lake.manifest import (
     SEGMENTS,
     Described,
     Manifest,
+    SegmentRecord,
     damaged,
     read_manifest,
 )
@@ -37,6 +38,7 @@ class LakeView:
         self.path = Path(path)
         self.url = url
         self._read = b""
+        self.segments: Sequence[Segment] = ()
         self._map()
 
     def reopen(self) -> bool:
@@ -75,11 +77,10 @@ class LakeView:
         raise AssertionError("the last attempt returns or raises")
 
     def _open(self, manifest: Manifest) -> None:
-        folder = self.path / SEGMENTS
-        segments = [Segment(folder / one.name, one.removed) for one in manifest.segments]
+        segments = opened(self.path / SEGMENTS, manifest.segments, self.segments)
         #: What was indexed, what was left out, and why.
         self.report: BuildReport = lake_report(segments)
-        self.segments: Sequence[Segment] = segments
+        self.segments = segments
         self.settings = manifest.settings
         self._manifest = manifest
 
@@ -92,6 +93,11 @@ class LakeView:
     def root(self) -> Path | None:
         """The folder of the tables the index was made of, if they are in one."""
         return root_of(self.sources[0], self.path)
+
+    @property
+    def records(self) -> Sequence[SegmentRecord]:
+        """The segments as the manifest has them."""
+        return self._manifest.segments
 
     @property
     def excluded(self) -> Sequence[str]:
@@ -184,3 +190,18 @@ class LakeView:
         """Return the name a file has as a table of this lake, or None if it is none."""
         names = (name_of(path, source, self.path) for source in self.sources)
         return next((name for name in names if name is not None), None)
+
+
+def opened(
+    folder: Path, records: Iterable[SegmentRecord], before: Iterable[Segment]
+) -> list[Segment]:
+    """Open segments as the manifest has them; those that are open already stay so."""
+    there = {segment.folder: segment for segment in before}
+    segments = []
+    for record in records:
+        segment = there.get(folder / record.name)
+        if segment is None:
+            segments.append(Segment(folder / record.name, record.removed))
+        else:
+            segments.append(segment.without(record.removed))
+    return segments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -53,10 +54,16 @@ def _header(dtype: np.dtype[Any], length: int) -> bytes:
 
 def load_array(path: Path) -> Array:
     """Map an array; only the pages that are touched are read."""
-    # An empty file cannot be mapped, and np.memmap's slices cost more than a plain array's.
-    array = np.load(path, mmap_mode="r") if path.stat().st_size > _HEADER else np.load(path)
-    plain: Array = array.view(np.ndarray)
-    return plain
+    # Several times faster than np.load, of which opening a lake would take a hundred.
+    with path.open("rb") as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError(f"{path.name} is not an array of ours")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        start = file.tell()
+        if shape[0] == 0:
+            return np.zeros(0, dtype)
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.frombuffer(pages, dtype, shape[0], start)
 
 
 def load_strings(folder: Path, name: str) -> pa.LargeStringArray:

@@ -83,9 +83,8 @@ class ValueIndexWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for array in self._forward.values():
-            if isinstance(array, np.memmap):
-                array.flush()
+        # Whoever stores the files syncs them; syncing the maps as well takes twice as long.
+        self._forward.clear()
         self._values.close()
         self._spellings.close()
         for writer in (self._hashes, self._posting_offsets, self._posting_columns):
