@@ -454,6 +454,7 @@ def test_progress_is_told(lake_folder: Path) -> None:
     told: list[tuple[int, int, str]] = []
     deepjoin.index(lake_folder, progress=lambda *what: told.append(what))
     assert told == [
+        (0, 3, "geo/cities.csv"),
         (1, 3, "geo/cities.csv"),
         (2, 3, COUNTRIES),
         (3, 3, "numbers.csv"),
