@@ -30,9 +30,13 @@ from deepjoin.sources.corpus import write_corpus
 from .test_cli import Run, call
 from .test_history import FRAMES, MOVES, NAMES, STEPS, Frame, even, merging, move, write
 
-#: Flips that nothing but a checksum can tell, and that no search or join is wrong by: stamps
-#: and digests (read again at worst), titles and first rows, statistics inside Parquet.
-HARMLESS = ("ledger.arrow", "table_entries.bytes.npy", "frames/0.parquet", "frames/1.parquet")
+#: Where flips may be that nothing but a checksum tells, and that no search or join is wrong by:
+#: stamps (read again at worst), titles and first rows, statistics inside Parquet, numbers of
+#: rows whose order stays, and what is kept of tables that have left.
+HARMLESS = (
+    *("ledger.arrow", "table_entries.bytes.npy", "frames/0.parquet", "frames/1.parquet"),
+    *("cell_rows.npy", "column_generic.npy", "table_items.npy"),
+)
 
 
 @pytest.fixture
@@ -91,13 +95,12 @@ def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
     return content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :]
 
 
-def damages(index: Path, start: int = 0, rounds: int = 1) -> Iterator[str]:
+def damages(index: Path, start: int = 0) -> Iterator[str]:
     """Flip a bit in each file of the segments, one at a time, and mend it again."""
-    chance = random.Random(7)
     for name, content in files_of(index / "segments").items():
-        for _ in range(rounds):
-            (index / "segments" / name).write_bytes(flipped(content, chance, start))
-            yield name
+        chance = random.Random(name.partition("/")[2])
+        (index / "segments" / name).write_bytes(flipped(content, chance, start))
+        yield name
         (index / "segments" / name).write_bytes(content)
 
 
@@ -136,9 +139,7 @@ def test_flips_that_no_checksum_tells_are_noticed_or_harmless(run: Run, index: P
         sign(index)
         answer = run("check", index)
         assert answer.status in (0, 1)
-        where = name.partition("/")[2]
-        removed = where in ("column_generic.npy", "table_items.npy")
-        assert answer.status == 1 or where in HARMLESS or removed, name
+        assert answer.status == 1 or name.partition("/")[2] in HARMLESS, name
     assert live.keys() == files_of(index).keys()
 
 
@@ -519,7 +520,6 @@ def test_refreshed_folders_are_sound(moves: list[tuple[str, Any, Any]], often: b
         assert (found.problems, found.changed, found.unreachable) == ([], [], [])
 
 
-@pytest.mark.xfail(reason="searches meet damage in arrays unprepared", raises=Exception)
 def test_search_never_shows_a_traceback(run: Run, index: Path) -> None:
     for _ in damages(index, start=128):
         answer = run("search", index, "--values", "Peru,Italy,Lyon,1,x")

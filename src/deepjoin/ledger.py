@@ -87,6 +87,7 @@ def read_ledger(folder: Path) -> pa.Table:
         table = pa.ipc.open_file(file).read_all()
     if table.schema != _SCHEMA:
         raise ValueError(f"{LEDGER} is not what was written")
+    table.validate(full=True)
     return table
 
 

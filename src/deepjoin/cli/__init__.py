@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from deepjoin.cli.config import parse
 from deepjoin.cli.parser import make_parser
 from deepjoin.cli.texts import printable
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, IndexUnusable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         options = parse(make_parser(), sys.argv[1:] if arguments is None else arguments)
-        status: int = options.run(options) or 0
+        status = _run(options)
         sys.stdout.flush()
     except DeepJoinError as error:
         print(f"deepjoin: {printable(str(error))}", file=sys.stderr)
@@ -36,3 +38,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run a command; a failure that damage in the index explains is told as that."""
+    try:
+        return options.run(options) or 0
+    except (DeepJoinError, BrokenPipeError):
+        raise
+    except Exception:
+        problems = _damage(getattr(options, "index", None))
+        if not problems:
+            raise
+        raise IndexUnusable(problems[0]) from None
+
+
+def _damage(index: str | None) -> list[str]:
+    from deepjoin.lake.checking import file_problems
+    from deepjoin.lake.indexing import DEFAULT
+    from deepjoin.lake.manifest import MANIFEST
+
+    places = [Path(index), Path(index) / DEFAULT] if index else []
+    there = (place for place in places if (place / MANIFEST).exists())
+    return [problem for place in there for problem in file_problems(place)]

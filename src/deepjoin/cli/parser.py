@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from deepjoin._version import __version__
 from deepjoin.cli.values import depths, share, size, target, whole
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[_Intermixed]"
 
 _ABOUT = """\
 Find the tables of a data lake you can join with a column of yours, see why, and join them.

@@ -75,13 +75,14 @@ Make one with: deepjoin index SOURCE -o no such folder
             k = 10 if min_joinability is None else None
         least = min_joinability or 0.0
         _check(k, least, group)
-        if group is not None:
-            return searcher.search_tables(column, k, exclude, least, matches)
-        if k is None:
-            return searcher.search_above(column, least, exclude_table=exclude, show=matches)
-        return searcher.search(
-            column, k, exclude_table=exclude, min_joinability=least, show=matches
-        )
+        with self.telling_damage():
+            if group is not None:
+                return searcher.search_tables(column, k, exclude, least, matches)
+            if k is None:
+                return searcher.search_above(column, least, exclude_table=exclude, show=matches)
+            return searcher.search(
+                column, k, exclude_table=exclude, min_joinability=least, show=matches
+            )
 
     def _searcher(self, method: str, join: str) -> ExactEqui:
         chosen = method_named(method)

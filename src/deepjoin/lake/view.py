@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from pyarrow import ArrowException
 
 from deepjoin.catalog import TableEntry
 from deepjoin.columns import Column
-from deepjoin.errors import IndexUnusable, unknown_name
+from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.manifest import (
     MANIFEST,
     SEGMENTS,
@@ -52,6 +54,21 @@ class LakeView:
             self.path = pull(self.url).folder
         return self._map()
 
+    @contextmanager
+    def telling_damage(self) -> Iterator[None]:
+        """Look for damage in the files when something fails that cannot fail in a sound index."""
+        try:
+            yield
+        except DeepJoinError:
+            raise
+        except Exception:
+            from deepjoin.lake.checking import file_problems
+
+            problems = file_problems(self.path)
+            if problems:
+                raise IndexUnusable(problems[0]) from None
+            raise
+
     @property
     def location(self) -> str | Path:
         """Where the index is: the URL in a bucket, or the folder."""
@@ -67,7 +84,14 @@ class LakeView:
                 self._open(read_manifest(self.path))
                 self._read = before
                 return True
-            except (OSError, ValueError, TypeError, KeyError, IndexUnusable) as error:
+            except (
+                OSError,
+                ValueError,
+                TypeError,
+                LookupError,
+                ArrowException,
+                IndexUnusable,
+            ) as error:
                 # A commit between reading the manifest and mapping a segment may remove it.
                 if attempt + 1 < _ATTEMPTS and self._manifest_bytes() != before:
                     continue
