@@ -12,13 +12,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import duckdb  # noqa: F401  # imported here, children start with it
+import duckdb  # noqa: F401  # imported here, so that children start with it
 import pandas as pd  # noqa: F401
 import pyarrow.csv
 import pyarrow.parquet  # noqa: F401
@@ -273,14 +273,18 @@ class Trial:
 
     def steps(self) -> list[str]:
         """Run the operation to its end, and tell the steps it took."""
-        taken = self._run_to(_child_to_step, 0)
+        taken = self.run_to(0)
         assert taken, "the operation came to its end"
         return list(taken)
 
     def killed_at(self, step: int) -> str:
         """Kill the operation before a step; returns which state that left."""
-        taken = self._run_to(_child_to_step, step)
+        taken = self.run_to(step)
         return self.check("ended" if taken else "killed")
+
+    def run_to(self, step: int) -> Any:
+        """Kill the operation before a step; returns its steps if it came to its end."""
+        return self._run_to(_child_to_step, step)
 
     def cut_at(self, step: int, loss: str) -> str:
         """Cut the power before a step, or at the end; returns which state that left."""
@@ -300,7 +304,7 @@ class Trial:
 
     def usual_seconds(self) -> float:
         """Measure how long the operation takes when nothing happens."""
-        return max(self._timed(None) for _ in range(3))
+        return max(self._timed(None) for _ in range(2))
 
     def killed_after(self, seconds: float) -> str:
         """Kill the operation after a time; returns which state that left."""
@@ -385,10 +389,7 @@ def strays(index: Path) -> list[str]:
     return sorted(there - expected - folders)
 
 
-def moments(trial: Trial, count: int, seed: int) -> Iterator[str]:
-    """Kill an operation at random moments of the time it takes."""
-    chance = random.Random(f"{trial.name} {seed}")
-    usual = trial.usual_seconds()
-    for _ in range(count):
-        yield trial.killed_after(chance.uniform(0, usual))
-
+def moments(trial: Trial, count: int, seed: int) -> list[float]:
+    """Choose random moments of the time an operation takes, in seconds."""
+    chance, usual = random.Random(f"{trial.name} {seed}"), trial.usual_seconds()
+    return [chance.uniform(0, usual) for _ in range(count)]

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,7 @@ CONTENTS: dict[str, str | bytes] = {
     "geo/empty/": b"",
     "geo/.hidden/a.csv": CSV,
     "geo/~$book.xlsx": b"",
-    "geo/index/manifest.json": "{}",
+    "geo/index/manifest.json": '{"product": "deepjoin index"}',
     "geo/index/segments/0123456789abcdef/a.csv": CSV,
     "geo/segments/year.csv": CSV,
     "geo/hive/year=2020/part-0.csv": CSV,
@@ -169,6 +170,50 @@ def test_include_exclude_and_parts(store: Store) -> None:
     assert names("s3://lake/geo/eu", one_table=["."], parts="never") == ["eu"]
 
 
+@pytest.mark.parametrize(
+    ("url", "chosen", "left_out"),
+    [
+        ("s3://lake/geo/eu", {"include": ["*.csv"]}, "all 2 tables"),
+        ("s3://lake/geo/eu/*.parquet", {"exclude": ["t*"]}, "its one table"),
+    ],
+)
+def test_patterns_that_leave_nothing_are_told(
+    store: Store, url: str, chosen: dict[str, list[str]], left_out: str
+) -> None:
+    source = BucketSource(url, **chosen)
+    assert not list(source.tables())
+    reason = f"the patterns to include and exclude leave out {left_out}"
+    assert source.skipped == [Skipped(url, reason)]
+    (item,) = source.items()
+    assert item.stamp == f"skipped: {reason}"
+
+
+def test_the_manifests_of_other_programs_make_no_index(store: Store) -> None:
+    store.put(**{"video/manifest.json": '["a.ts"]', "video/segments/times.csv": CSV})
+    assert names("s3://lake/video") == ["segments/times.csv"]
+
+
+def test_a_manifest_that_may_not_be_read_makes_an_index(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> None:
+        raise UnreadableTable("no permission", passing=True)
+
+    monkeypatch.setattr(RemoteFiles, "read", denied)
+    with pytest.raises(DeepJoinError, match="is a deepjoin index, not a folder of tables"):
+        names("s3://lake/geo/index")
+
+
+def test_a_workbook_without_its_extra_may_be_read_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastexcel", None)
+    source = BucketSource("s3://lake/geo", include=["book.xlsx"])
+    assert not list(source.tables())
+    (skipped,) = [one for one in source.skipped if one.passing]
+    assert skipped.reason.startswith("Reading s3://lake/geo/book.xlsx needs the Excel extra")
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_read_and_leaves_nothing_behind(store: Store, copies: Path, name: str) -> None:
     source = BucketSource("s3://lake/geo")
@@ -213,6 +258,7 @@ def test_an_unreadable_object_is_named_by_its_url(store: Store, copies: Path, na
     ) as told:
         list(source.table(name).open())
     assert str(copies) not in str(told.value)
+    assert not told.value.passing
     del source, told
     gc.collect()
     assert not list(copies.iterdir())
@@ -222,8 +268,9 @@ def test_a_vanished_object_is_unreadable(store: Store) -> None:
     store.put(**{"gone/a.csv": CSV, "gone/b.csv": CSV})
     table, _ = BucketSource("s3://lake/gone").tables()
     store.client.delete_object(Bucket=BUCKET, Key="gone/a.csv")
-    with pytest.raises(UnreadableTable, match="s3://lake/gone/a.csv is no longer there."):
+    with pytest.raises(UnreadableTable, match="s3://lake/gone/a.csv is no longer there.") as told:
         table.open()
+    assert told.value.passing
 
 
 def test_stamps_change_with_the_object(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,6 +447,7 @@ def test_one_forbidden_object_is_passed_over_and_no_network_is_not(
     denied = files._object_error(OSError("AWS Error ACCESS_DENIED during GetObject"), "a.csv")
     assert isinstance(denied, UnreadableTable)
     assert str(denied).startswith("Cannot read s3://lake/geo/a.csv: no permission.")
+    assert denied.passing
     away = files._object_error(OSError("AWS Error NETWORK_CONNECTION"), "a.csv")
     assert not isinstance(away, UnreadableTable)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -20,13 +21,24 @@ from hypothesis import strategies as st
 
 from deepjoin.columns import Table
 from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, UnreadableTable
+from deepjoin.join import Side, plan_join
+from deepjoin.join.database_sql import database_sql
 from deepjoin.settings import Settings
 from deepjoin.sources import LastingSource
 from deepjoin.sources.cells import MENDED_NOTE, as_strings
-from deepjoin.sources.database import DatabaseSource, is_database, open_database, reopen, shown
+from deepjoin.sources.database import (
+    DatabaseSource,
+    duckdb_file,
+    is_database,
+    open_database,
+    reopen,
+    shown,
+    sqlite,
+)
 from deepjoin.sources.database.rows import Batcher, as_text
 from deepjoin.sources.database.sqlalchemy_engine import SqlalchemyDatabase
 from deepjoin.sources.database.url import Address, dialect_of, from_environment, one_line
+from deepjoin.sources.items import Skipped
 
 Execute = Callable[..., None]
 ODD_NAMES = ['say "hi"', "a.b", "a'b; DROP TABLE x", "Größe %s {x}", "select", " ", "x" * 10_000]
@@ -240,7 +252,8 @@ def test_a_version_query_that_fails_is_noted(shop: tuple[str, Execute, str]) -> 
     own = stamps(DatabaseSource(url))
     assert items[f"{prefix}empties"].stamp == own[f"{prefix}empties"]
     (table,) = items[f"{prefix}empties"].listing().tables
-    assert "The version query failed" in table.open().notes[0]
+    start = "The version query failed, so the database's own stamp serves; it said: "
+    assert table.open().notes[0].startswith(start)
     assert items[f"{prefix}orders"].listing().tables[0].open().notes == []
 
 
@@ -259,9 +272,10 @@ def test_describe_and_reopen_follow_the_index_folder(
     url, _, prefix = shop
     index = tmp_path / "deep" / "index"
     described = DatabaseSource(url, version_query="SELECT 1").describe(index)
+    assert set(described) == {"kind", "url"}
     assert described["kind"] == "database"
     assert described["url"].endswith(":///../../shop 100%.db")
-    again = reopen(described, index, Settings(sample_rows=1))
+    again = reopen(described, index, Settings(sample_rows=1, version_query="SELECT 1"))
     assert again.version_query == "SELECT 1"
     assert len(rows(listed(again, f"{prefix}orders"))) == 1
 
@@ -525,6 +539,10 @@ def test_missing_libraries_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> 
 def test_missing_drivers_are_named() -> None:
     with pytest.raises(MissingExtra, match=r"mysql\+pymysql .* its driver: pip install pymysql"):
         DatabaseSource("mysql+pymysql://me:hunter2@db/shop")
+    with pytest.raises(MissingExtra, match=r"mysql databases .* driver: pip install mysqlclient"):
+        DatabaseSource("mysql://me:hunter2@db/shop")
+    with pytest.raises(MissingExtra, match=r"driver: the package that provides module asyncpg"):
+        DatabaseSource("postgresql+asyncpg://me:hunter2@db/shop")
 
 
 def test_unknown_dialects_are_told() -> None:
@@ -549,3 +567,179 @@ def database_relation() -> Any:
     from deepjoin.sources.database.relation import Relation
 
     return Relation("t", "t", '"t"')
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "sqlite+pysqlite"])
+@pytest.mark.parametrize("harm", ["locked", "gone", "another"])
+def test_a_sqlite_file_that_is_lost_is_no_fault_of_a_table(
+    kind: str, harm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.0)
+    path = tmp_path / "a.db"
+    run_sqlite(path, "CREATE TABLE t (x INTEGER)", "INSERT INTO t VALUES (7)")
+    source = DatabaseSource(f"{kind}:///{path}{'?timeout=0' if '+' in kind else ''}")
+    (item,) = source.items()
+    (table,) = item.listing().tables
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        if harm == "locked":
+            other.execute("BEGIN EXCLUSIVE")
+        elif harm == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(b"no database at all" * 100)
+        with pytest.raises(
+            DeepJoinError, match=rf"Cannot (open|read|connect to) {re_place(path)}"
+        ) as told:
+            rows(table)
+        assert not isinstance(told.value, UnreadableTable)
+        assert path.exists() is (harm != "gone")
+        if item.digest:
+            with pytest.raises(DeepJoinError, match="Cannot (open|read)"):
+                item.digest()
+
+
+def re_place(path: Path) -> str:
+    return rf"sqlite(\+pysqlite)?:///{path}: "
+
+
+def test_a_locked_sqlite_file_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.0)
+    path = tmp_path / "a.db"
+    run_sqlite(path, "CREATE TABLE t (x INTEGER)")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(DeepJoinError, match="locked. Run it again when the other program is"):
+            list(DatabaseSource(str(path)).items())
+
+
+_HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_locked_duckdb_file_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_released: bool
+) -> None:
+    path = tmp_path / "a.duckdb"
+    run_duckdb(path, "CREATE TABLE t AS SELECT 7 AS x")
+    (table,) = DatabaseSource(str(path)).tables()
+    command = [sys.executable, "-c", _HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout and holder.stdout.readline() == b"held\n"
+        monkeypatch.setattr(duckdb_file, "BUSY_SECONDS", 60.0 if is_released else 0.0)
+        if is_released:
+            monkeypatch.setattr(duckdb_file.time, "sleep", lambda _: holder.communicate())
+            assert rows(table) == [{"x": 7}]
+        else:
+            with pytest.raises(DeepJoinError, match="Cannot open duckdb.* lock.* Close it") as told:
+                rows(table)
+            assert not isinstance(told.value, UnreadableTable)
+
+
+def test_a_duckdb_file_that_is_lost_is_no_fault_of_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    run_duckdb(path, "CREATE TABLE t AS SELECT 7 AS x")
+    source = DatabaseSource(str(path))
+    (table,) = source.tables()
+    database, relation = source.database, source.relation("main.t")
+    assert isinstance(database, duckdb_file.DuckdbDatabase)
+    for error in (duckdb.IOException(f"Could not read from {path}"), duckdb.FatalException("no")):
+        told = database._unreadable(relation, error)
+        assert not isinstance(told, UnreadableTable)
+        assert str(told).startswith(f"Cannot read duckdb:///{path}: ")
+    path.unlink()
+    with pytest.raises(DeepJoinError, match="Cannot open duckdb") as caught:
+        rows(table)
+    assert not isinstance(caught.value, UnreadableTable)
+
+
+def test_a_view_of_a_file_that_is_gone_may_be_read_later(tmp_path: Path) -> None:
+    path, file = tmp_path / "a.duckdb", tmp_path / "a.csv"
+    file.write_text("x\n7\n")
+    run_duckdb(path, f"CREATE VIEW v AS SELECT * FROM '{file}'", "CREATE TABLE t (x INTEGER)")
+    _, view = DatabaseSource(str(path)).tables()
+    file.unlink()
+    with pytest.raises(UnreadableTable, match=r"main\.v cannot be read: IO Error") as caught:
+        rows(view)
+    assert caught.value.passing
+
+
+@pytest.mark.parametrize("prefix", ["db2", "a.b"])
+def test_names_may_have_a_prefix(
+    shop: tuple[str, Execute, str], tmp_path: Path, prefix: str
+) -> None:
+    url, _, schema = shop
+    before = {"db2": "db2.", "a.b": '"a.b".'}[prefix] + schema
+    source = DatabaseSource(url, exclude=["empties", f"{before}big*"], prefix=prefix)
+    assert [item.name for item in source.items()] == [f"{before}orders"]
+    described = source.describe(tmp_path)
+    assert described["prefix"] == prefix
+    again = reopen(described, tmp_path, Settings(include=(f"{schema}orders",)))
+    assert [table.name for table in again.tables()] == [f"{before}orders"]
+    assert again.relation(f"{before}orders").table == "orders"
+    assert len(rows(again.table(f"{before}orders"))) == 3
+    with pytest.raises(UnknownName, match=f"Did you mean '{before}orders'"):
+        again.table(f"{schema}orders")
+
+
+def test_a_join_in_the_database_knows_tables_by_their_prefix(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    run_sqlite(
+        path,
+        "CREATE TABLE orders (id INTEGER, city TEXT)",
+        "INSERT INTO orders VALUES (1, 'Rome'), (2, 'paris')",
+        "CREATE TABLE towns (city TEXT, people INTEGER)",
+        "INSERT INTO towns VALUES ('Paris', 2), ('Rome', 3)",
+    )
+    source = DatabaseSource(str(path), prefix="db2")
+    sides = [Side(source.table(f"db2.{name}"), "city") for name in ("orders", "towns")]
+    with plan_join(*sides) as plan:
+        statement = database_sql(plan, source, "db2.orders")
+    with closing(sqlite3.connect(path)) as connection:
+        assert [(row[0], row[-1]) for row in connection.execute(statement)] == [(1, 3), (2, 2)]
+
+
+def test_patterns_that_leave_nothing_are_told(shop: tuple[str, Execute, str]) -> None:
+    url, *_ = shop
+    source = DatabaseSource(url, include=["*.csv"])
+    assert not list(source.tables())
+    reason = "the patterns to include and exclude leave out all 3 tables"
+    assert source.skipped == [Skipped(source.database.place, reason)]
+    (item,) = source.items()
+    assert (item.name, item.stamp) == (source.database.place, f"skipped: {reason}")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_database_without_tables_has_no_items(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "none.db"
+    run = run_duckdb if kind == "duckdb" else run_sqlite
+    run(path, "CREATE TABLE t (x INTEGER)", "DROP TABLE t")
+    assert not list(DatabaseSource(str(path), include=["x"]).items())
+
+
+def test_the_key_of_a_file_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    run_sqlite(path, "CREATE TABLE t (x INTEGER)")
+    with pytest.warns(match="'password' are not accepted"):
+        source = SqlalchemyDatabase(f"sqlite+pysqlite:///{path}?password=hunter2")
+    for text in (source.place, repr(source), source.describe(tmp_path)):
+        assert "hunter2" not in text
+    assert source._said(ValueError("key hunter2 is wrong")) == "key *** is wrong"
+    url = f"sqlite+pysqlite://:hunter2@/{path}"
+    assert shown(url) == f"sqlite+pysqlite:///{path}"
+    with pytest.raises(DeepJoinError, match="Not a database URL") as caught:
+        SqlalchemyDatabase(url)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_address_without_a_number_for_its_port_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DeepJoinError, match="Not a database URL") as caught:
+        SqlalchemyDatabase("sqlite+pysqlite://me:hunter2@db:port/shop")
+    assert "hunter2" not in str(caught.value)

@@ -71,7 +71,7 @@ def test_sheets_are_tables(workbook: Path) -> None:
 def test_sheet_by_name(workbook: Path) -> None:
     source = FileSource([workbook.parent])
     assert source.table("ourSales.xlsx#Codes").context == "Codes"
-    assert source.paths("ourSales.xlsx#Codes") == workbook
+    assert source.path("ourSales.xlsx#Codes") == workbook
     with pytest.raises(UnknownName, match=r"No table 'ourSales.xlsx' in .*#Codes, .*#Sales 2024\."):
         source.table("ourSales.xlsx")
     with pytest.raises(UnknownName, match=r"Did you mean 'ourSales.xlsx#Codes'\?"):

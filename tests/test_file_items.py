@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,12 @@ def test_what_is_passed_over_is_an_item(lake: Path, monkeypatch: pytest.MonkeyPa
     assert not source.skipped
     list(source.tables())
     assert source.skipped == [skip for item in items.values() for skip in item.listing().skipped]
-    assert len(source.skipped) == 4
+    assert {one.name: one.passing for one in source.skipped} == {
+        "b.csv": True,
+        "geo/loop": False,
+        "gone.csv": True,
+        "paper.pdf": False,
+    }
 
 
 def by_name(source: FileSource) -> dict[str, Item]:
@@ -113,3 +120,33 @@ def test_a_reopened_source_does_not_enter_its_index(lake: Path) -> None:
     expected = list(by_name(source))
     write(lake / "index" / "values" / "x.csv")
     assert list(by_name(reopened(source, lake / "index"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_stamped"), [(-3600, True), (-1, False), (0.5, False), (3600, True)]
+)
+def test_only_what_has_just_changed_has_no_stamp(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, is_stamped: bool
+) -> None:
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    os.utime(lake / "b.csv", ns=(now, now + int(seconds * 1e9)))
+    assert bool(by_name(FileSource([lake]))["b.csv"].stamp) is is_stamped
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("book.xlsx", "fastexcel"),
+        ("d/_delta_log/0.json", "deltalake"),
+        ("i/metadata/v1.metadata.json", "pyiceberg.table"),
+    ],
+)
+def test_what_needs_an_extra_may_pass(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, name: str, library: str
+) -> None:
+    write(lake / name)
+    monkeypatch.setitem(sys.modules, library, None)
+    (skipped,) = by_name(FileSource([lake]))[name.partition("/")[0]].listing().skipped
+    assert skipped.passing
+    assert "pip install" in skipped.reason

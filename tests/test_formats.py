@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import json
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from deepjoin.columns import Reading
 from deepjoin.errors import UnreadableTable
 from deepjoin.settings import Settings
-from deepjoin.sources import jsonlines, parquet
+from deepjoin.sources import encoding, formats, jsonlines, parquet
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.formats import read_file
 from deepjoin.sources.jsonlines import read_jsonlines
@@ -167,6 +168,33 @@ def test_file_that_vanished(tmp_path: Path) -> None:
         (tmp_path / table.name).unlink()
         with pytest.raises(UnreadableTable, match=r"cannot be read: |no longer there"):
             table.open()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_passing"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file"), True),
+        (PermissionError(errno.EACCES, "Permission denied"), True),
+        (OSError(errno.EIO, "Input/output error"), True),
+        (OSError("Corrupt snappy compressed data"), False),
+        (ValueError("not a table"), False),
+    ],
+)
+def test_what_the_system_said_may_pass(error: Exception, is_passing: bool) -> None:
+    assert formats.unreadable(Path("a"), error).passing is is_passing
+    assert encoding.unreadable(Path("a"), error).passing is is_passing
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet", "a.xlsx"])
+def test_a_file_that_fails_may_be_readable_later(tmp_path: Path, name: str) -> None:
+    source = FileSource([tmp_path])
+    (tmp_path / name).write_text("x")
+    (item,) = source.items()
+    (tmp_path / name).unlink()
+    (table,) = item.listing().tables
+    with pytest.raises(UnreadableTable) as caught:
+        list(table.open())
+    assert caught.value.passing
 
 
 def test_zip_archives_are_not_tables(tmp_path: Path) -> None:

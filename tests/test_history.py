@@ -16,6 +16,10 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Lake
+from deepjoin.lake.build import usual_means
+from deepjoin.lake.changes import list_items
+from deepjoin.lake.refresh import Refreshed
+from deepjoin.lake.updating import remove_tables
 
 Frame = dict[str, list[str]]
 
@@ -110,7 +114,7 @@ MOVES = st.lists(
 
 
 def write(path: Path, frame: Frame) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     rows = [list(frame), *map(list, zip(*even(frame).values(), strict=True))]
     separator = "\t" if path.suffix == ".tsv" else ","
     path.write_text("".join(separator.join(row) + "\n" for row in rows))
@@ -138,6 +142,7 @@ def test_a_refreshed_folder_is_a_freshly_indexed_one(
         folder = Path(place) / "data"
         folder.mkdir()
         write(folder / "a.csv", {"x": list("abcabd"), "y": list("123456")})
+        write(folder / "stays.csv", {"x": list("gh")})
         lake = deepjoin.index(folder, Path(place) / "many", min_distinct=1)
         for step, name, what in moves:
             if step == "refresh":
@@ -172,22 +177,26 @@ def test_what_was_removed_stays_out_until_it_is_added(lake: Lake, tmp_path: Path
 
 def test_a_file_from_elsewhere_is_looked_after_too(lake: Lake, tmp_path: Path) -> None:
     write(tmp_path / "other" / "c.csv", {"x": list("lmnop")})
-    assert lake.add(tmp_path / "other" / "c.csv") == ["c.csv"]
+    assert lake.add(tmp_path / "other" / "c.csv") == ["other/c.csv"]
     write(tmp_path / "other" / "c.csv", {"x": list("qrstu")})
     again = deepjoin.index(tmp_path / "data")
-    assert [hit.table for hit in again.search(["q"])] == ["c.csv"]
+    assert [hit.table for hit in again.search(["q"])] == ["other/c.csv"]
     assert not again.search(["l"])
-    joined = again.join({"k": ["q", "r"]}, "k", ("c.csv", "x"), how="inner")
+    joined = again.join({"k": ["q", "r"]}, "k", ("other/c.csv", "x"), how="inner")
     assert joined.num_rows == 2
     (tmp_path / "other" / "c.csv").unlink()
     assert sorted(deepjoin.index(tmp_path / "data").tables) == ["a.csv", "b.csv"]
 
 
 def test_two_tables_of_one_name_are_refused(lake: Lake, tmp_path: Path) -> None:
-    write(tmp_path / "other" / "a.csv", {"x": list("lmnop")})
-    with pytest.raises(deepjoin.DeepJoinError, match="another table named 'a.csv' already"):
-        lake.add(tmp_path / "other")
-    assert sorted(Lake(lake.path).tables) == ["a.csv", "b.csv"]
+    write(tmp_path / "data" / "other" / "a.csv", {"x": list("vwxyz")})
+    lake = deepjoin.index(tmp_path / "data")
+    write(tmp_path / "elsewhere" / "other" / "a.csv", {"x": list("lmnop")})
+    with pytest.raises(deepjoin.DeepJoinError, match="is named 'other/a.csv' as well"):
+        lake.add(tmp_path / "elsewhere" / "other")
+    assert sorted(Lake(lake.path).tables) == ["a.csv", "b.csv", "other/a.csv"]
+    with pytest.raises(deepjoin.DeepJoinError, match="is named 'a.csv' as well"):
+        lake.add({"a.csv": {"x": ["1", "2"]}})
 
 
 def test_other_settings_keep_what_was_added(lake: Lake, tmp_path: Path) -> None:
@@ -207,3 +216,101 @@ def test_an_open_lake_answers_as_before_until_it_is_reopened(lake: Lake, tmp_pat
     assert reader.reopen()
     assert not reader.search(["a"])
     assert not reader.reopen()
+
+
+def test_a_source_that_is_gone_keeps_its_tables(lake: Lake, tmp_path: Path) -> None:
+    write(tmp_path / "other" / "c.csv", {"x": list("lmnop")})
+    lake.add(tmp_path / "other" / "c.csv")
+    shutil.rmtree(tmp_path / "other")
+    write(tmp_path / "data" / "d.csv", {"x": list("ghijk")})
+    found = lake.refresh()
+    assert (found.new, len(found.unreachable)) == (1, 1)
+    assert sorted(lake.tables) == ["a.csv", "b.csv", "d.csv", "other/c.csv"]
+    with pytest.raises(deepjoin.DeepJoinError, match="take them out first with: deepjoin remove"):
+        deepjoin.index(tmp_path / "data", lake.path, rebuild=True)
+    lake.remove("other/c.csv")
+    assert lake.refresh() == Refreshed()
+    assert deepjoin.index(tmp_path / "data", lake.path, rebuild=True).report.tables == 3
+
+
+def test_an_unmounted_disk_does_not_empty_the_lake(lake: Lake, tmp_path: Path) -> None:
+    shutil.move(tmp_path / "data", tmp_path / "away")
+    (tmp_path / "data").mkdir()
+    shutil.move(tmp_path / "away" / ".deepjoin", tmp_path / "data" / ".deepjoin")
+    with pytest.raises(deepjoin.DeepJoinError, match="list nothing, though it has 2 tables"):
+        deepjoin.index(tmp_path / "data")
+    assert deepjoin.index(tmp_path / "data", rebuild=True).report.tables == 0
+
+
+def test_other_sources_do_not_replace_an_index(lake: Lake, tmp_path: Path) -> None:
+    out = lake.path
+    with pytest.raises(deepjoin.DeepJoinError, match="is the index of other tables .*--rebuild"):
+        deepjoin.index(tmp_path / "data" / "a.csv", out)
+    assert deepjoin.index(tmp_path / "data" / "a.csv", out, rebuild=True).report.tables == 1
+
+
+def test_frames_replace_frames_unless_one_would_be_lost(tmp_path: Path) -> None:
+    first = {"a": {"x": list("abcde")}}
+    more = first | {"b": {"x": list("bcdef")}}
+    deepjoin.index(first, tmp_path / "ix")
+    assert sorted(deepjoin.index(more, tmp_path / "ix").tables) == ["a", "b"]
+    with pytest.raises(deepjoin.DeepJoinError, match="index of other tables"):
+        deepjoin.index({"b": {"x": list("bcdef")}}, tmp_path / "ix")
+
+
+def test_a_damaged_index_keeps_its_settings(lake: Lake, tmp_path: Path) -> None:
+    deepjoin.index(tmp_path / "data", hash_only=True)
+    Lake(lake.path).remove("b.csv")
+    next(lake.path.glob("segments/*/report.json")).unlink()
+    again = deepjoin.index(tmp_path / "data")
+    assert again.settings.hash_only
+    assert list(again.tables) == ["a.csv"]
+
+
+def test_another_writers_settings_are_noticed(lake: Lake, tmp_path: Path) -> None:
+    write(tmp_path / "data" / "c.csv", {"x": list("lmnop")})
+    real = list_items
+    others = iter([lambda: deepjoin.index(tmp_path / "data", profile="basic")])
+
+    def listed(*of: Any) -> Any:
+        found = real(*of)
+        for other in others:
+            other()
+        return found
+
+    with (
+        mock.patch("deepjoin.lake.refresh.list_items", listed),
+        pytest.raises(deepjoin.DeepJoinError, match="has other settings since this command began"),
+    ):
+        deepjoin.index(tmp_path / "data")
+    assert Lake(lake.path).settings.profile == "basic"
+
+
+def test_titles_outlive_a_rebuild(lake: Lake, tmp_path: Path) -> None:
+    deepjoin.index(tmp_path / "data", titles={"a.csv": ("My title", None)})
+    write(tmp_path / "data" / "a.csv", {"x": list("uvwxyz")})
+    assert deepjoin.index(tmp_path / "data").table("a.csv").title == "My title"
+    assert deepjoin.index(tmp_path / "data", rebuild=True).table("a.csv").title == "My title"
+
+
+def test_a_frame_is_joined_after_a_merge_elsewhere(tmp_path: Path) -> None:
+    frames = {"a": {"x": list("abcde"), "y": list("12345")}, "b": {"x": list("bcdef")}}
+    reader = deepjoin.index(frames, tmp_path / "ix")
+    writer = Lake(reader.path)
+    writer.remove("b")
+    writer.compact()
+    assert reader.join({"k": ["a"]}, "k", ("a", "x"), how="inner").num_rows == 1
+    with pytest.raises(deepjoin.DeepJoinError, match="has no copy of it"):
+        reader.join({"k": ["b"]}, "k", ("b", "x"))
+
+
+def test_an_index_can_be_its_own_source(lake: Lake, tmp_path: Path) -> None:
+    assert deepjoin.index(lake.path, min_distinct=2).settings.min_distinct == 2
+    assert deepjoin.index(str(lake.path), rebuild=True).report.tables == 2
+
+
+def test_removing_from_what_is_no_index_leaves_no_trace(tmp_path: Path) -> None:
+    write(tmp_path / "data" / "a.csv", {"x": list("abcde")})
+    with pytest.raises(deepjoin.DeepJoinError, match="is not a deepjoin index"):
+        remove_tables(tmp_path / "data", ["a.csv"], usual_means())
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["a.csv"]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deepjoin.columns import Reading
-from deepjoin.errors import DeepJoinError, UnknownName, UnreadableTable
+from deepjoin.errors import UnknownName, UnreadableTable
 from deepjoin.sources.files import FileSource
 
 CSV = "city,people\nParis,2\n"
@@ -65,11 +65,9 @@ def test_groups_are_tables(lake: Path) -> None:
 
 def test_a_group_has_no_path(lake: Path) -> None:
     source = FileSource([lake])
-    assert source.path("cities.csv") == source.paths("cities.csv") == lake / "cities.csv"
+    assert source.path("cities.csv") == lake / "cities.csv"
     assert source.path("events") is None
-    with pytest.raises(DeepJoinError, match="'events' is a table of many files: it has no path"):
-        source.paths("events")
-    for ask in (source.path, source.paths, source.table):
+    for ask in (source.path, source.table):
         with pytest.raises(UnknownName, match=r"No table 'event' in .*Did you mean 'events'\?"):
             ask("event")
 

@@ -234,11 +234,19 @@ def test_many_notes_are_summed_up() -> None:
     assert reading.notes[-1] == "Other notes on part files, left out: 5."
 
 
-@pytest.mark.parametrize("error", [UnreadableTable("b is odd."), MissingExtra("needs excel")])
-def test_a_member_that_cannot_be_read(error: DeepJoinError) -> None:
+@pytest.mark.parametrize(
+    ("error", "is_passing"),
+    [
+        (UnreadableTable("b is odd."), False),
+        (UnreadableTable("b is away.", passing=True), True),
+        (MissingExtra("needs excel"), True),
+    ],
+)
+def test_a_member_that_cannot_be_read(error: DeepJoinError, is_passing: bool) -> None:
     reading = read_parts(Parts("e", ("e/a", "e/b")), opener({"e/a": batch(id=[1]), "e/b": error}))
-    with pytest.raises(UnreadableTable, match=rf"e: part file e/b: {error}"):
+    with pytest.raises(UnreadableTable, match=rf"e: part file e/b: {error}") as caught:
         rows(reading)
+    assert caught.value.passing is is_passing
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from deepjoin.canonical import canonical
 from deepjoin.columns import Reading
 from deepjoin.distinct import distinct_cells
 from deepjoin.errors import UnreadableTable
+from deepjoin.lake.build import Progress
 from deepjoin.lake.reader import hidden_item
 from deepjoin.sources.items import Item, Listing, file_digest
 from deepjoin.values import builder as builder_module
@@ -277,6 +278,11 @@ def test_rebuilding_gives_the_same_bytes(lake_folder: Path, tmp_path: Path) -> N
     assert other.keys() != again.keys() or other != again
 
 
+def noting(read: list[str]) -> Progress:
+    """Note what has been read."""
+    return lambda done, of, name: read.append(name) if done else None
+
+
 def test_a_refresh_reads_what_changed_and_no_more(lake_folder: Path, tmp_path: Path) -> None:
     for path in lake_folder.rglob("*.csv"):
         os.utime(path, (1e9, 1e9))
@@ -286,7 +292,7 @@ def test_a_refresh_reads_what_changed_and_no_more(lake_folder: Path, tmp_path: P
         "land\n" + "\n".join(["France", "Peru", "Chad", "Mali", "Cuba"])
     )
     for _ in range(2):
-        lake = deepjoin.index(lake_folder, out, progress=lambda done, of, name: read.append(name))
+        lake = deepjoin.index(lake_folder, out, progress=noting(read))
     assert read == ["new.csv"]
     clear = deepjoin.index(lake_folder, tmp_path / "clear")
     found = [without_cells(one.search(["peru", "france"]).to_dict()) for one in (lake, clear)]
@@ -305,9 +311,7 @@ def test_a_corpus_of_hashes_is_kept(tmp_path: Path) -> None:
     os.utime(folder / "columns.parquet", (1e9, 1e9))
     out, read = tmp_path / "index", list[str]()
     for _ in range(2):
-        lake = deepjoin.index(
-            folder, out, hash_only=True, progress=lambda done, of, name: read.append(name)
-        )
+        lake = deepjoin.index(folder, out, hash_only=True, progress=noting(read))
     assert read == ["corpus"]
     assert [hit.column_id for hit in lake.search(["zanzibarfoo"])] == ["t0"]
     assert len(lake.column("t0", "t0").cells) == 5
@@ -350,11 +354,11 @@ def test_tables_from_memory_are_not_kept(tmp_path: Path) -> None:
     lake = deepjoin.index({"cities": frame}, tmp_path, hash_only=True)
     (hit,) = lake.search(["rome"])
     with pytest.raises(
-        DeepJoinError, match="cities was in memory when it was indexed, and this index keeps no"
+        DeepJoinError, match="cities was in memory when it was indexed, and the index has no copy"
     ):
         lake.join(pa.table({"c": ["rome"]}), "c", hit)
     with pytest.raises(
-        DeepJoinError, match="cities was in memory when it was indexed, and this index keeps no"
+        DeepJoinError, match="cities was in memory when it was indexed, and the index has no copy"
     ):
         lake.column("cities", "city")
 
@@ -486,3 +490,26 @@ def test_arrays_are_hidden_as_strings_are(values: list[str]) -> None:
     )
     cells = distinct_cells(values, key=key)
     assert cells.hidden == private.hidden(cells.values, key)
+
+
+def test_a_version_query_that_fails_quotes_no_cell(tmp_path: Path) -> None:
+    import duckdb
+
+    path = tmp_path / "a.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'Zanzibarfoo' AS c")
+    index = tmp_path / "index"
+    query = "SELECT max(CAST(c AS INTEGER)) FROM {table}"
+    lake = deepjoin.index(str(path), index, hash_only=True, version_query=query)
+    assert lake.table("main.t").notes == (
+        "The version query failed, so the database's own stamp serves.",
+    )
+    assert_no_trace(index)
+
+
+def test_reasons_that_may_pass_are_passed_on(tmp_path: Path) -> None:
+    def away() -> Reading:
+        raise UnreadableTable("bad.csv is away", passing=True)
+
+    lake = deepjoin.index([Table("bad.csv", away)], tmp_path, hash_only=True)
+    assert [one.passing for one in lake.report.skipped] == [True]

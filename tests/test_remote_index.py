@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ def test_a_failed_upload_leaves_the_index_and_the_next_goes_on(
         left.pop()
         upload(self, path, name)
 
-    monkeypatch.setattr(remote, "PARALLEL", 1)
+    monkeypatch.setattr(store, "PARALLEL", 1)
     with monkeypatch.context() as patch:
         patch.setattr(store.Store, "upload", failing)
         with pytest.raises(DeepJoinError, match="no answer"):
@@ -221,6 +222,67 @@ def test_segments_that_another_writer_took_for_leftovers_come_back(
     monkeypatch.setattr(remote, "_tidy", late)
     push(built, URL, None)
     assert at_the_url(bucket) == files(built)
+
+
+def test_a_slow_writer_leaves_the_segments_of_a_newer_one(
+    bucket: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = push(build(tmp_path / "old", "old"), URL, None)
+    slow, newer = build(tmp_path / "slow", "slow"), build(tmp_path / "newer", "slow", "newer")
+    tidy, delete = remote._tidy, store.Store.delete
+    records = read_manifest(newer).segments
+
+    def while_the_newer_uploads(*arguments: Any) -> None:
+        monkeypatch.setattr(remote, "_tidy", tidy)
+        remote._upload(store.Store(URL), newer, records, {})
+        tidy(*arguments)
+
+    def after_the_newer_is_done(there: store.Store, names: Any) -> None:
+        listed = list(names)
+        monkeypatch.setattr(store.Store, "delete", delete)
+        push(newer, URL, pull(URL).token)
+        delete(there, listed)
+
+    monkeypatch.setattr(remote, "_tidy", while_the_newer_uploads)
+    monkeypatch.setattr(store.Store, "delete", after_the_newer_is_done)
+    push(slow, URL, token)
+    assert at_the_url(bucket) == files(newer)
+
+
+def test_a_segment_that_a_newer_writer_made_again_stays(
+    bucket: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = push(build(tmp_path / "old", "old"), URL, None)
+    slow, again = build(tmp_path / "slow", "slow"), build(tmp_path / "again", "old")
+    tidy = remote._tidy
+
+    def after_the_newer_is_done(*arguments: Any) -> None:
+        monkeypatch.setattr(remote, "_tidy", tidy)
+        push(again, URL, pull(URL).token)
+        tidy(*arguments)
+
+    monkeypatch.setattr(remote, "_tidy", after_the_newer_is_done)
+    push(slow, URL, token)
+    assert files(again).items() <= at_the_url(bucket).items()
+
+
+@pytest.mark.parametrize(("hours", "is_left"), [(23, True), (25, False)])
+def test_what_no_manifest_names_is_removed_after_a_day(
+    bucket: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int, is_left: bool
+) -> None:
+    token = push(build(tmp_path / "built", "one"), URL, None)
+    orphan = "segments/0123456789abcdef/values.npy"
+    bucket.put(**{f"{PREFIX}{orphan}": "left over"})
+    below = store.Store.below
+
+    def aged(there: store.Store, folder: str) -> dict[str, store.Stored]:
+        found = below(there, folder)
+        earlier = found[orphan].modified - timedelta(hours=hours)
+        return found | {orphan: found[orphan]._replace(modified=earlier)}
+
+    monkeypatch.setattr(store.Store, "below", aged)
+    push(build(tmp_path / "built", "two"), URL, token)
+    assert (orphan in at_the_url(bucket)) is is_left
 
 
 def test_a_reader_of_the_older_manifest_takes_the_newer(
@@ -485,7 +547,7 @@ def test_what_may_not_be_written_is_told(
         with pytest.raises(DeepJoinError, match=f"Cannot write {URL}: no permission"):
             there.put("x", b"", None)
         with pytest.raises(DeepJoinError, match=f"Cannot list {URL}: no permission"):
-            there.sizes("segments")
+            there.below("segments")
 
 
 def test_segments_that_may_not_be_removed_are_told(

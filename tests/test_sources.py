@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from deepjoin.sources.files import FileSource
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]
 LINES = '{"city": "Paris", "people": 2}\n{"city": "Rome", "people": 3}\n'
+INDEX_MANIFEST = '{"product": "deepjoin index"}'
 BELOW = ["geo/eu/worldCities.csv", "geo/rows.jsonl", "geo/us.txt"]
 
 
@@ -137,9 +139,11 @@ def test_include_and_exclude(
 
 
 def test_hidden_files_and_indexes_are_passed_over_in_silence(lake: Path) -> None:
-    for name in (".hidden.csv", ".deepjoin/x.csv", "~$book.xlsx", "idx/x.csv", "idx/manifest.json"):
+    for name in (".hidden.csv", ".deepjoin/x.csv", "~$book.xlsx", "idx/x.csv", "new/lock"):
         write(lake / name)
+    write(lake / "idx" / "manifest.json", INDEX_MANIFEST)
     write(lake / "idx" / "segments" / "s.parquet", b"")
+    write(lake / "new" / "segments" / "s.parquet", b"")
     write(lake / "out" / "x.csv")
     source = FileSource([lake], skip_dirs=[lake / "out"])
     expected = [*names(lake / "*.*"), *BELOW]
@@ -220,7 +224,7 @@ def test_no_permission(lake: Path) -> None:
     finally:
         (lake / "geo").chmod(0o755)
     reason = "no permission to read it"
-    assert set(source.skipped) == {Skipped("geo", reason), Skipped("b.csv", reason)}
+    assert set(source.skipped) == {Skipped(name, reason, passing=True) for name in ("geo", "b.csv")}
 
 
 def test_a_folder_that_may_not_be_read_is_skipped(
@@ -239,13 +243,14 @@ def test_a_folder_that_may_not_be_read_is_skipped(
     assert [table.name for table in source.tables()] == ["a.tsv"]
     assert {skip.name for skip in source.skipped} == {"geo", "b.csv"}
     assert {skip.reason for skip in source.skipped} == {"no permission to read it"}
+    assert all(skip.passing for skip in source.skipped)
 
 
 def test_table_by_name_leaves_no_trace(lake: Path) -> None:
     write(lake / "a#b.csv")
     source = FileSource([lake])
     assert source.table("a#b.csv").name == "a#b.csv"
-    assert source.paths("geo/us.txt") == lake / "geo" / "us.txt"
+    assert source.path("geo/us.txt") == lake / "geo" / "us.txt"
     assert source.skipped == []
 
 
@@ -308,7 +313,7 @@ def test_a_path_in_a_closed_folder(lake: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_index_is_no_folder_of_tables(tmp_path: Path) -> None:
-    write(tmp_path / "manifest.json", "{}")
+    write(tmp_path / "manifest.json", INDEX_MANIFEST)
     (tmp_path / "segments").mkdir()
     with pytest.raises(DeepJoinError, match=r"is a deepjoin index.*open it with deepjoin\.open"):
         open_sources(tmp_path, Settings())
@@ -323,3 +328,59 @@ def test_a_source_of_ones_own_is_taken_as_it_is(lake: Path) -> None:
     source = FileSource([lake])
     assert isinstance(source, TableSource)
     assert open_sources(source, Settings()) == [source]
+
+
+@pytest.mark.parametrize("manifest", ["{}", '["a.ts"]', "not JSON", '{"product": "hls"}'])
+def test_the_manifests_of_other_programs_make_no_index(tmp_path: Path, manifest: str) -> None:
+    write(tmp_path / "video" / "manifest.json", manifest)
+    write(tmp_path / "video" / "segments" / "times.csv")
+    assert names(tmp_path) == ["video/segments/times.csv"]
+    assert names(tmp_path / "video") == ["segments/times.csv"]
+
+
+def test_a_manifest_that_cannot_be_read_makes_no_index(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").mkdir()
+    write(tmp_path / "segments" / "times.csv")
+    assert names(tmp_path) == ["segments/times.csv"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:/u:hunter2@h/db",
+        "postgresql:u:hunter2@h/db",
+        "mysql+pymysql:/u:hu*nter2@h/db",
+        "postgresql:/h/db?password=hunter2",
+    ],
+)
+def test_a_url_short_of_a_slash_is_refused_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scheme = re.escape(url.partition(":")[0])
+    text = f"begins with '{scheme}:' is neither a file nor a URL, which has two slashes: {scheme}:"
+    with pytest.raises(DeepJoinError, match=text) as caught:
+        open_sources(url, Settings())
+    assert "nter2" not in str(caught.value)
+
+
+def test_a_path_with_a_colon_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "at:9:00@home.csv")
+    assert names("at:9:00@home.csv") == ["at:9:00@home.csv"]
+
+
+def test_looking_for_a_table_leaves_the_neighbours_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("a/b", "a/bc"):
+        for number in range(2):
+            write(tmp_path / folder / "log" / f"part-{number}.csv")
+    source = FileSource([tmp_path / "a" / "b" / "log", tmp_path / "a" / "bc" / "log"])
+    seen: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(
+        os, "scandir", lambda folder: (seen.append(str(folder)), scandir(folder))[1]
+    )
+    assert source.table("b/log").name == "b/log"
+    assert not [folder for folder in seen if "bc" in folder]

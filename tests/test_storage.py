@@ -170,7 +170,7 @@ def test_a_damaged_index_can_be_built_again_in_place(
 ) -> None:
     expected = answers(built)
     damage(built)
-    answer = run("index", lake_folder, "-o", built)
+    answer = run("index", lake_folder, "-o", built, "--rebuild")
     assert answer.status == 0, answer.err
     assert answers(built) == expected
 

@@ -120,10 +120,6 @@ class Catalog:
         names = (one["name"] for one in fields["columns"] if one["name"] != own)
         return tuple(names), tuple(fields.get("sample", ()))
 
-    def tables(self) -> Iterable[TableEntry]:
-        """Walk all tables in order."""
-        return (self.table(number) for number in range(len(self.table_names)))
-
     def find_column(self, table: str, column: str) -> int:
         """Return the number of an indexed column; a wrong name raises with the nearest one."""
         number = self.find_table(table)

@@ -13,7 +13,14 @@ class DeepJoinError(Exception):
 
 
 class UnreadableTable(DeepJoinError):
-    """A file or sheet cannot be read as a table. A run reports it and goes on."""
+    """A file or sheet cannot be read as a table. A run reports it and goes on.
+
+    ``passing`` tells that the reason may pass without the file being another.
+    """
+
+    def __init__(self, text: str = "", *, passing: bool = False) -> None:
+        super().__init__(text)
+        self.passing = passing
 
 
 class UnknownName(DeepJoinError):

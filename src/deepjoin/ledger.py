@@ -63,6 +63,11 @@ class Known(NamedTuple):
     digest: str
     skipped: str
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the item could not be read for a reason that may pass by itself."""
+        return "true]" in self.skipped and any(one.passing for one in _from_json(self.skipped))
+
 
 def write_ledger(folder: Path, entries: Iterable[Entry]) -> None:
     """Store the entries of a segment, in order."""
@@ -133,7 +138,8 @@ def passed_over(ledgers: Sequence[pa.Table]) -> list[Skipped]:
 def _to_json(skipped: tuple[Skipped, ...]) -> str:
     if not skipped:
         return ""
-    return json.dumps([(one.name, one.reason) for one in skipped], ensure_ascii=False)
+    fields = [(one.name, one.reason, one.passing) for one in skipped]
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def entries_of(table: pa.Table) -> list[Entry]:

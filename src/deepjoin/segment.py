@@ -74,11 +74,11 @@ class Segment:
     def _lost(self) -> tuple[Int, Int]:
         """Of each value in dead columns, its number and in how many it is."""
         assert self.dead is not None
-        parts = [np.zeros(0, np.uint32)]
-        for column in np.flatnonzero(self.dead).tolist():
-            start, stop = self.values.cells_of(column)
-            parts.append(self.values.cell_values[start:stop])
-        numbers, counts = np.unique(np.concatenate(parts), return_counts=True)
+        columns = np.flatnonzero(self.dead)
+        sizes = self.values.sizes(columns)
+        starts = np.asarray(self.values.column_offsets)[columns]
+        places = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+        numbers, counts = np.unique(self.values.cell_values[places], return_counts=True)
         return numbers.astype(np.int64), counts
 
     @property

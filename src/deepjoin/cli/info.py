@@ -36,11 +36,16 @@ def _print_lake(lake: Lake) -> None:
     for source in info["sources"]:
         print(printable(f"source: {source['kind']} {source.get('url') or source.get('root', '')}"))
     if info["excluded"]:
-        print(printable(f"taken out: {', '.join(info['excluded'])}"))
+        print(printable(f"taken out: {_shortened(info['excluded'])}"))
     for line in left_out_lines(lake, shown=1000):
         print(printable(line))
     for note in info["notes"]:
         print(printable(f"mended: {note['table']}: {note['note']}"))
+
+
+def _shortened(names: list[str], shown: int = 10) -> str:
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 def _print_table(lake: Lake, name: str, form: str) -> None:

@@ -94,13 +94,15 @@ def index_with_progress(
         means = usual_means(threads, memory, progress)
         location, found = refresh(source, out, None, titles or {}, means, rebuild, options)
     lake = open_lake(location)
+    for text in found.unreachable:
+        say(f"Not looked at, its tables stay as they were: {text}")
     if lake.report.tables and not found:
         say(f"Nothing has changed since {lake.location} was made (--rebuild makes it anew).")
         return lake
     report = lake.report
     if not report.tables:
         say("No tables found: nothing to search or join yet.")
-    if not found.whole:
+    if found and not found.whole:
         say(_changes(found))
     say(
         f"Indexed {report.tables:,} {'table' if report.tables == 1 else 'tables'}: "

@@ -89,11 +89,6 @@ class SegmentBuilder:
         self._open.close()
 
     @property
-    def names(self) -> list[str]:
-        """The names of the tables read so far."""
-        return [draft.name for draft in self._reader.drafts]
-
-    @property
     def entries(self) -> list[Entry]:
         """What the ledger will say of the items noted so far."""
         return self._entries

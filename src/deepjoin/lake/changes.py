@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.lake.reader import hidden_item
 from deepjoin.ledger import Key, Known
 from deepjoin.private import key as key_of
 from deepjoin.settings import Settings
 from deepjoin.sources import LastingSource
-from deepjoin.sources.items import Item, digest_of
+from deepjoin.sources.items import UNSEEN, Item, digest_of
 
 
 class Found(NamedTuple):
@@ -59,18 +59,40 @@ def compare(found: Iterable[Found], known: Mapping[Key, Known]) -> Changes:
     """Compare what the sources list with what the lake knows: stamps first, then contents."""
     changes = Changes()
     left = dict(known)
+    unseen = set()
     for one in found:
+        if one.item.stamp.startswith(UNSEEN):
+            unseen.add(one.key)
         before = left.pop(one.key, None)
         if before is None:
             changes.new.append(one)
+        elif before.may_pass and not _still_fails(one.item):
+            changes.changed.append(one)
         elif not one.item.stamp or one.item.stamp != before.stamp:
             digest = digest_of(one.item) if before.digest else ""
             if digest and digest == before.digest:
                 changes.touched.append((one, before))
             else:
                 changes.changed.append(one)
-    changes.gone = list(left)
+    changes.gone = [key for key in left if not _is_hidden(key, unseen)]
     return changes
+
+
+def _still_fails(item: Item) -> bool:
+    """Try an item again that could not be read for a reason that may pass by itself."""
+    try:
+        listing = item.listing()
+        for table in listing.tables:
+            next(iter(table.open()), None)
+    except UnreadableTable as error:
+        return error.passing
+    return any(skipped.passing for skipped in listing.skipped)
+
+
+def _is_hidden(key: Key, unseen: Collection[Key]) -> bool:
+    """Tell whether an item is in a folder that could not be looked into."""
+    parts = key.item.split("/")
+    return any(Key(key.source, "/".join(parts[:end])) in unseen for end in range(1, len(parts)))
 
 
 def renamed(gone: Iterable[str], new: Iterable[str]) -> int:

@@ -6,22 +6,31 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.build import Means, Progress, Titles, usual_means
 from deepjoin.lake.lake import Lake
-from deepjoin.lake.manifest import MANIFEST, READS, Described, is_index, may_write
+from deepjoin.lake.manifest import (
+    MANIFEST,
+    READS,
+    Described,
+    Manifest,
+    NewerFormat,
+    is_index,
+    may_write,
+    parse_manifest,
+)
 from deepjoin.lake.origin import root_of
 from deepjoin.lake.refresh import Refresh, Refreshed
 from deepjoin.lake.remote import editing, is_remote, pull
 from deepjoin.lake.storage import pending_salt
-from deepjoin.lake.updating import refresh_lake
 from deepjoin.private import salted
 from deepjoin.settings import Settings
-from deepjoin.sources import open_sources
+from deepjoin.sources import LastingSource, open_sources
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
+from deepjoin.sources.frames import MemorySource
 
 DEFAULT = ".deepjoin"
 
@@ -79,57 +88,68 @@ def refresh(
     options: Mapping[str, Any],
 ) -> tuple[str | Path, Refreshed]:
     """Do the work of `index`; returns where the index is and what was found to have changed."""
-    if out is None and _is_local_index(source) and not (settings or titles or rebuild or options):
-        place = Path(os.fspath(source))
-        return place, refresh_lake(place, means)
-    location: str | Path = default_folder(source) if out is None else _location(out)
+    if isinstance(source, str) and is_index(Path(source)):
+        source = Path(source)
+    location = _place(source, out)
     with editing(location, fresh=rebuild) as folder:
         _refuse_foreign(folder)
-        before = _usable(folder)
-        chosen = _chosen(folder, before, settings, options)
-        sources = open_sources(source, chosen, skip_dirs=[folder])
+        manifest, before = _earlier(folder, rebuild)
+        chosen = _chosen(folder, manifest, settings, options)
+        sources = []  # of an index that is to look again, they are those it has
+        if source != location:
+            sources = open_sources(source, chosen, skip_dirs=[folder])
         described = [one.describe(folder) for one in sources]
-        if out is None:
-            _refuse_other_source(folder, before, described)
+        if manifest is not None and not _is_index_of(manifest, described):
+            if not (rebuild and out is not None) and not _keeps_all(before, sources):
+                raise _other_tables(folder, manifest)
+            manifest = before = None
         job = Refresh(folder, chosen, sources, described, titles, means)
-        return location, _run(job, before, described, chosen, rebuild)
+        if before is None or rebuild or (before.settings, before.reads) != (chosen, READS):
+            return location, job.rebuild(before or manifest)
+        return location, job.refresh(before)
 
 
-def _run(
-    job: Refresh,
-    before: Lake | None,
-    described: Sequence[Described],
-    chosen: Settings,
-    rebuild: bool,
-) -> Refreshed:
-    """Keep what an index of the same tables has, if it has what a build would store now."""
-    if before is None or list(before.sources[: len(described)]) != list(described):
-        return job.rebuild(None)
-    if described[0]["kind"] == "memory":
-        return job.rebuild(None)
-    if rebuild or (before.settings, before.reads) != (chosen, READS):
-        return job.rebuild(before)
-    return job.refresh(before)
+def _place(source: object, out: str | os.PathLike[str] | None) -> str | Path:
+    """Choose where the index goes, or is: an index can be its own source."""
+    if out is not None:
+        return out if isinstance(out, str) and is_remote(out) else Path(out)
+    if isinstance(source, Path) and is_index(source):
+        return source
+    return default_folder(source)
 
 
-def _location(out: str | os.PathLike[str]) -> str | Path:
-    return out if isinstance(out, str) and is_remote(out) else Path(out)
+def _is_index_of(manifest: Manifest, described: Sequence[Described]) -> bool:
+    """Tell whether an index is of these sources; of frames, the new ones take their place."""
+    same = list(manifest.sources[: len(described)]) == list(described)
+    return same and not (described and described[0]["kind"] == "memory")
 
 
-def _is_local_index(source: object) -> TypeGuard[str | os.PathLike[str]]:
-    return isinstance(source, str | os.PathLike) and is_index(Path(source))
+def _earlier(folder: Path, rebuild: bool) -> tuple[Manifest | None, Lake | None]:
+    """Read what index is there, and open it if it is whole.
 
-
-def _usable(folder: Path) -> Lake | None:
-    """Open the index that is there, if it is whole."""
+    A damaged one still says what it was made of; where it does not, or where only the index
+    has some of the tables, it is replaced only if that is asked for.
+    """
+    if not (folder / MANIFEST).exists():
+        return None, None
     try:
-        return Lake(folder)
+        manifest = parse_manifest(folder)
+    except NewerFormat:
+        raise
     except IndexUnusable:
-        return None
+        if not rebuild:
+            raise
+        return None, None
+    try:
+        return manifest, Lake(folder)
+    except IndexUnusable:
+        if not rebuild and any(source["kind"] == "memory" for source in manifest.sources):
+            raise
+        return manifest, None
 
 
 def _chosen(
-    folder: Path, before: Lake | None, settings: Settings | None, options: Mapping[str, Any]
+    folder: Path, before: Manifest | None, settings: Settings | None, options: Mapping[str, Any]
 ) -> Settings:
     """Change what is asked to be changed; the rest stays as it was indexed before."""
     unknown = options.keys() - {field.name for field in fields(Settings)}
@@ -139,8 +159,9 @@ def _chosen(
     if settings is None:
         settings = Settings() if before is None else before.settings
     chosen = replace(settings, **options)
-    earlier = replace(chosen, salt=pending_salt(folder)) if before is None else before.settings
-    return salted(chosen, earlier)
+    if before is not None and before.settings.hash_only:
+        return salted(chosen, before.settings)
+    return salted(chosen, replace(chosen, salt=pending_salt(folder)))
 
 
 def open_lake(path: str | os.PathLike[str]) -> Lake:
@@ -177,12 +198,19 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
-def _refuse_other_source(folder: Path, before: Lake | None, described: Sequence[Described]) -> None:
-    """Replace an index nobody pointed at only when it is of the same tables."""
-    if before is None or list(before.sources[: len(described)]) == list(described):
-        return
-    first = before.sources[0]
-    of = root_of(first, folder) or first.get("url", "memory")
-    raise DeepJoinError(
-        f"{folder} is the index of other tables ({of}). Say where this one goes with -o."
+def _keeps_all(before: Lake | None, sources: Sequence[LastingSource]) -> bool:
+    """Tell whether frames take the place of an index of frames without losing any of them."""
+    if before is None or not all(isinstance(one, MemorySource) for one in sources):
+        return False
+    names = {table.name for one in sources for table in one.tables()}
+    kinds = {source["kind"] for source in before.sources}
+    return kinds == {"memory"} and set(before.tables) <= names
+
+
+def _other_tables(folder: Path, manifest: Manifest) -> DeepJoinError:
+    first = manifest.sources[0]
+    of = root_of(first, folder) or first.get("url", "frames")
+    return DeepJoinError(
+        f"{folder} is the index of other tables ({of}). Say where this one goes with -o, put the "
+        "tables in with deepjoin add, or replace it with -o and --rebuild."
     )

@@ -92,20 +92,29 @@ def may_write(folder: Path) -> bool:
 
 def read_manifest(folder: Path) -> Manifest:
     """Read and check a manifest; anything but a whole index of ours is refused by name."""
+    manifest = parse_manifest(folder)
+    for record in manifest.segments:
+        check_sizes(folder, record)
+    return manifest
+
+
+class NewerFormat(IndexUnusable):
+    """An index that a later version wrote."""
+
+
+def parse_manifest(folder: Path) -> Manifest:
+    """Read a manifest, whether or not the files it names are whole."""
     fields = _fields(folder)
     if isinstance(fields.get("format"), int) and fields["format"] > FORMAT:
-        raise IndexUnusable(
+        raise NewerFormat(
             f"{folder} was written by deepjoin {fields.get('version')} in format "
             f"{fields['format']}; this version reads up to format {FORMAT}. "
             f"Upgrade with: pip install 'deepjoin>={fields.get('version')}'"
         )
     try:
-        manifest = _parsed(fields)
+        return _parsed(fields)
     except (TypeError, KeyError, AttributeError, ValueError, DeepJoinError):
         raise damaged(folder, f"{MANIFEST} is not what was written") from None
-    for record in manifest.segments:
-        check_sizes(folder, record)
-    return manifest
 
 
 def _fields(folder: Path) -> dict[str, Any]:
@@ -190,5 +199,6 @@ def check_sizes(folder: Path, record: SegmentRecord) -> None:
 def damaged(folder: Path, what: str) -> IndexUnusable:
     """Build the error for an index that was ours and is no longer whole."""
     return IndexUnusable(
-        f"{folder} is damaged: {what}. Build it again with: deepjoin index SOURCE -o {folder}"
+        f"{folder} is damaged: {what}. Build it again with: deepjoin index SOURCE -o {folder} "
+        "--rebuild"
     )

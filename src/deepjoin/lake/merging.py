@@ -24,6 +24,8 @@ Int = npt.NDArray[np.int64]
 #: A segment is merged with those behind it unless it is this many times as large: so there
 #: are few segments, and an entry is rewritten few times.
 _RATIO = 4
+#: One that has lost more of its tables than this share is rewritten.
+_MOST_REMOVED = 0.25
 
 
 def worth_merging(sizes: Sequence[int], removed: Sequence[float]) -> int:
@@ -34,7 +36,7 @@ def worth_merging(sizes: Sequence[int], removed: Sequence[float]) -> int:
     first = len(sizes) - 1
     while first > 0 and sizes[first - 1] < _RATIO * sum(sizes[first:]):
         first -= 1
-    emptied = [number for number, share in enumerate(removed) if share > 0.5]
+    emptied = [number for number, share in enumerate(removed) if share > _MOST_REMOVED]
     if emptied:
         return min(first, emptied[0])
     return first if len(sizes) - first > 1 else len(sizes)

@@ -11,7 +11,7 @@ from deepjoin.columns import Table
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.lake.build import FRAMES
 from deepjoin.lake.changes import Found
-from deepjoin.lake.manifest import Described
+from deepjoin.lake.manifest import SEGMENTS, Described, read_manifest
 from deepjoin.ledger import Key, entries_of
 from deepjoin.private import hidden_text, key
 from deepjoin.segment import Segment
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def reopen(described: Described, index: Path, settings: Settings) -> LastingSource | None:
-    """Open a source again as the manifest describes it; None for what was in memory only."""
+    """Open a source again as the manifest describes it; None where there is nothing to open."""
     kind = described["kind"]
-    if kind == "memory":
+    if kind in ("memory", "gone"):
         return None
     if kind == "files":
         return reopen_files(described, index, settings)
@@ -90,13 +90,27 @@ class TableOrigin:
         """Open the table."""
         if self.source is not None:
             return self.source.table(self.name)
-        path = self._segment.folder / FRAMES / f"{self._number}.parquet"
-        if not path.exists():
+        path = self._frame()
+        if path is None:
             raise UnreadableTable(
-                f"{self.name} was in memory when it was indexed, and this index keeps no copy. "
-                "Search finds it; to join, index its file."
+                f"{self.name} was in memory when it was indexed, and the index has no copy of it "
+                "(any more). Search finds it; to join, index its file, or open the lake again."
             )
         return Table(self.name, lambda: read_parquet(path))
+
+    def _frame(self) -> Path | None:
+        """Find the copy of a table from memory, which a merge may have moved meanwhile."""
+        name = f"{FRAMES}/{self._number}.parquet"
+        path = self._segment.folder / name
+        if path.exists():
+            return path
+        records = {record.name: record for record in self._lake.records}
+        wanted = records[self._segment.folder.name].files.get(name)
+        for record in read_manifest(self._lake.path).segments if wanted else ():
+            for other, content in record.files.items():
+                if content == wanted:
+                    return self._lake.path / SEGMENTS / record.name / other
+        return None
 
     def key(self, column: str, column_id: str) -> str:
         """Return the name a hit's column has in its table when that is opened.

@@ -89,7 +89,8 @@ class TableReader:
             draft.notes = tuple(map(self._told, reading.notes))
         except UnreadableTable as error:
             text = _own_words(error) if self._settings.hash_only else str(error)
-            self.skipped.append(Skipped(table.name, short_reason(table.name, text)))
+            reason = short_reason(table.name, text)
+            self.skipped.append(Skipped(table.name, reason, error.passing))
             self._abandoned.append(range(draft.first, self.columns))
             return
         if self._keep is not None:

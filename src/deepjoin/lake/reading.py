@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from time import monotonic
@@ -15,6 +15,7 @@ from deepjoin.lake.build import SegmentBuilder, Titles, Words
 from deepjoin.lake.changes import Changes, Found
 from deepjoin.lake.update import Update
 from deepjoin.ledger import Entry, Key
+from deepjoin.segment import Segment
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.frames import MemorySource
 
@@ -29,12 +30,15 @@ WORTH_KEEPING = 5.0
 class ItemReader:
     """Reads items into segments of an update, one a checkpoint."""
 
-    def __init__(self, update: Update, pending: str, titles: Titles) -> None:
+    def __init__(
+        self, update: Update, pending: str, titles: Titles, before: Sequence[Segment]
+    ) -> None:
         self._update, self._pending, self._titles = update, pending, titles
+        #: The lake as it was, whose tables may have titles the user gave.
+        self._before = before
         self._total = self._done = 0
         self._started = self._last = monotonic()
         self._stop = False
-        self._before = update.segments()
         #: The contents of the items read, to tell new ones from renamed ones.
         self.digests: dict[Key, str] = {}
 
@@ -53,6 +57,8 @@ class ItemReader:
                     self._read(found, changes)
         if changes.gone or changes.touched or not self._update.records:
             self._read(deque(), changes)
+        if self._last - self._started > WORTH_KEEPING:  # merging may take long as well
+            self._update.checkpoint(self._pending)
 
     def _read(self, left: deque[Found], changes: Changes) -> None:
         """Read items of one source; the first segment also notes what needs no reading."""

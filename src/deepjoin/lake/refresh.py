@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake.build import Means, Titles
 from deepjoin.lake.changes import Changes, Found, compare, list_items, renamed
-from deepjoin.lake.manifest import MANIFEST, READS, Described
+from deepjoin.lake.manifest import MANIFEST, READS, Described, Manifest
 from deepjoin.lake.origin import frames_of, reopen
 from deepjoin.lake.reading import ItemReader
 from deepjoin.lake.storage import clear_up, writing
@@ -36,6 +36,8 @@ class Refreshed:
     renamed: int = 0
     #: Whether everything was read, changed or not.
     whole: bool = False
+    #: Why sources could not be looked at; their tables stay as they were.
+    unreachable: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.whole or self.new or self.changed or self.gone)
@@ -57,45 +59,78 @@ class Refresh:
         self._plan = Plan(settings, list(described))
         self._given = len(described)
         self._sources: dict[int, LastingSource] = dict(enumerate(sources))
+        self._unreachable: list[str] = []
 
     def refresh(self, before: LakeView) -> Refreshed:
         """Read what has changed since an index was made."""
         found = self._found(before)
         changes = self._changes(found, before.segments)
+        _refuse_emptied(before, found, changes)
+        done = Refreshed()
         if changes.new or changes.changed or changes.gone:
-            return self._write(before, found, keep=True)
-        if changes.touched:
+            done = self._write(before, found, keep=True)
+        elif changes.touched:
             with suppress(DeepJoinError):  # another stamp need not be noted
                 self._write(before, found, keep=True)
         else:
             clear_up(self._folder)
-        return Refreshed()
+        return replace(done, unreachable=tuple(self._unreachable))
 
-    def rebuild(self, before: LakeView | None) -> Refreshed:
-        """Read everything; what was added to an earlier index of the same sources stays."""
+    def rebuild(self, before: LakeView | Manifest | None) -> Refreshed:
+        """Read everything; what was added to an earlier index of the same sources stays.
+
+        Of an index that is damaged, the manifest says what that was.
+        """
         found = self._listed() if before is None else self._found(before)
-        return replace(self._write(before, found, keep=False), whole=True)
+        if self._unreachable:
+            raise DeepJoinError(
+                f"{self._unreachable[0]} Its tables cannot be read again; "
+                "take them out first with: deepjoin remove"
+            )
+        whole = before if isinstance(before, LakeView) else None
+        return replace(self._write(whole, found, keep=False), whole=True)
 
-    def _found(self, before: LakeView) -> list[Found]:
+    def _found(self, before: LakeView | Manifest) -> list[Found]:
         """List everything that belongs to an index, its own sources and those added to it."""
         self._take_over(before)
         return self._listed()
 
-    def _take_over(self, before: LakeView) -> None:
+    def _take_over(self, before: LakeView | Manifest) -> None:
         """Go on with sources that were added, and without tables that were taken out."""
         if list(before.sources[: self._given]) != self._plan.sources[: self._given]:
-            raise DeepJoinError(f"{self._folder} has become the index of other tables meanwhile.")
+            raise self._overtaken("has become the index of other tables")
         self._plan.excluded = set(before.excluded)
-        del self._plan.sources[self._given :]
+        self._plan.sources[self._given :] = before.sources[self._given :]
+        self._unreachable = []
         for number in range(self._given, len(before.sources)):
-            self._plan.sources.append(before.sources[number])
-            source = reopen(before.sources[number], self._folder, self._plan.settings)
+            source = self._reopened(number)
             if source is not None:
                 self._sources[number] = source
+        if not self._sources and self._unreachable:
+            raise DeepJoinError(self._unreachable[0])
+
+    def _overtaken(self, how: str) -> DeepJoinError:
+        return DeepJoinError(
+            f"{self._folder} {how} since this command began: another process wrote it. "
+            "Run the same command again."
+        )
+
+    def _reopened(self, number: int) -> LastingSource | None:
+        """Reopen a source; one that cannot be reached keeps its tables, and is told."""
+        try:
+            source = reopen(self._plan.sources[number], self._folder, self._plan.settings)
+        except DeepJoinError as error:
+            self._unreachable.append(str(error))
+            return None
+        gone = source.gone if isinstance(source, FileSource) else ()
+        for place in gone:
+            if not place.parent.exists():
+                self._unreachable.append(f"{place} is gone, and the folder it was in.")
+                return None
+        return source
 
     def _listed(self) -> list[Found]:
         found = list_items(self._sources, self._plan.settings)
-        _refuse_vanished(self._sources.values())
         _check_titles(self._titles, {one.item.name for one in found})
         return found
 
@@ -128,24 +163,37 @@ class Refresh:
     def _write(self, before: LakeView | None, found: list[Found], keep: bool) -> Refreshed:
         """Do the work under the lock; ``keep`` builds upon the segments that are there."""
         with disk_errors(self._folder), writing(self._folder) as writer:
-            if before is not None and before.reopen():  # another writer was faster
-                found = self._found(before)
+            if before is not None:
+                found = self._caught_up(before, found)
+                if keep and before.settings != self._plan.settings:
+                    raise self._overtaken("has other settings")
             records = before.records if before is not None and keep else ()
             if before is not None and not keep:
                 found = [*found, *frames_of(before)]
             update = Update(writer, self._plan, records, self._means)
             pending = self._pending_key(keep)
             update.resume(pending)
-            return self._apply(update, found, pending)
+            return self._apply(update, found, pending, before.segments if before else ())
 
-    def _apply(self, update: Update, found: Sequence[Found], pending: str) -> Refreshed:
+    def _caught_up(self, before: LakeView, found: list[Found]) -> list[Found]:
+        """List again if another writer was faster; what it stores must be what we would."""
+        settings = before.settings
+        if not before.reopen():
+            return found
+        if before.settings != settings:
+            raise self._overtaken("has other settings")
+        return self._found(before)
+
+    def _apply(
+        self, update: Update, found: Sequence[Found], pending: str, before: Sequence[Segment]
+    ) -> Refreshed:
         segments = update.segments()
         known = known_items([segment.ledger for segment in segments])
         changes = self._changes(found, segments)
         counts = (len(changes.new), len(changes.changed), len(changes.gone))
         gone = [known[key].digest for key in changes.gone]
         new = [one.key for one in changes.new]
-        reader = ItemReader(update, pending, self._titles)
+        reader = ItemReader(update, pending, self._titles, before)
         reader.apply(changes)
         update.tidy()
         update.commit()
@@ -159,15 +207,14 @@ class Refresh:
         return xxh3_64_hexdigest(manifest + (plan + titles).encode("utf-8", "replace"))
 
 
-def _refuse_vanished(sources: Iterable[LastingSource]) -> None:
-    """Take files for deleted only where the folder they were in is still there."""
-    for source in sources:
-        for place in source.gone if isinstance(source, FileSource) else ():
-            if not place.parent.exists():
-                raise DeepJoinError(
-                    f"{place} is gone, and the folder it was in. Put it back (or mount its disk), "
-                    "or take its tables out with: deepjoin remove"
-                )
+def _refuse_emptied(before: LakeView, found: Sequence[Found], changes: Changes) -> None:
+    """Take a lake whose tables are all gone at once for a disk that is not mounted."""
+    if before.report.tables and changes.gone and not found:
+        raise DeepJoinError(
+            f"The sources of {before.location} list nothing, though it has "
+            f"{before.report.tables:,} tables of them. Mount their disk; if they are really gone, "
+            "run it with --rebuild."
+        )
 
 
 def _check_titles(titles: Titles, items: set[str]) -> None:

@@ -13,9 +13,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -32,9 +32,11 @@ from deepjoin.lake.manifest import (
     check_sizes,
     segment_record,
 )
-from deepjoin.lake.store import PARALLEL, Object, Store, Vanished
+from deepjoin.lake.store import Object, Store, Stored, Vanished, together
 
 _TRIES = 5
+#: No push takes longer: what is older and named by no manifest is left over from one that failed.
+_LONGEST_PUSH = timedelta(days=1)
 #: How segments are called; nothing else below an index is ever removed from a bucket.
 _SEGMENT = re.compile(rf"{SEGMENTS}/([0-9a-f]{{16}}(?:-\d+)?)/.+")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -220,7 +222,7 @@ def _download(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> N
                 path.parent.mkdir(parents=True, exist_ok=True)
                 key = f"{SEGMENTS}/{record.name}/{name}"
                 jobs.append(partial(store.fetch, key, path, size, digest))
-        _together(jobs)
+        together(jobs)
         for record in records:
             place = folder / SEGMENTS / record.name
             shutil.rmtree(place, ignore_errors=True)
@@ -235,17 +237,6 @@ def _aside(folder: Path) -> Iterator[Path]:
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _together(jobs: Sequence[Callable[[], None]]) -> None:
-    """Do a few jobs at a time; after the first that fails no other begins."""
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        futures = [pool.submit(job) for job in jobs]
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -322,8 +313,8 @@ def push(folder: Path, url: str, token: str | None, *, fresh: bool = False) -> s
     """Make the index in a folder the one at a URL, if nobody else has since it was pulled.
 
     Returns the new manifest's ETag. Until the manifest is replaced the bucket shows the old
-    index; segments of a push that failed are used, or removed, by the next one. A ``fresh``
-    push trusts nothing of what is in the bucket.
+    index; segments of a push that failed are used by the next one, or removed after a day. A
+    ``fresh`` push trusts nothing of what is in the bucket.
     """
     store = Store(url)
     content = (folder / MANIFEST).read_bytes()
@@ -335,9 +326,9 @@ def push(folder: Path, url: str, token: str | None, *, fresh: bool = False) -> s
         return current.etag
     if current is None:
         _refuse_foreign(store)
-    _upload(store, folder, records, {} if fresh else store.sizes(SEGMENTS))
+    _upload(store, folder, records, {} if fresh else store.below(SEGMENTS))
     etag = store.put(MANIFEST, content, token)
-    _tidy(store, folder, records)
+    _tidy(store, folder, records, _named_in(current))
     _keep(store, folder, records)
     return etag
 
@@ -345,7 +336,7 @@ def push(folder: Path, url: str, token: str | None, *, fresh: bool = False) -> s
 def _refuse_foreign(store: Store) -> None:
     """Never write among objects that are something else."""
     there = store.top() - {SEGMENTS}
-    strange = [name for name in store.sizes(SEGMENTS) if not _SEGMENT.fullmatch(name)]
+    strange = [name for name in store.below(SEGMENTS) if not _SEGMENT.fullmatch(name)]
     if there or strange:
         raise DeepJoinError(
             f"{store.url} holds something else than an index ({min([*there, *strange])}); "
@@ -354,29 +345,48 @@ def _refuse_foreign(store: Store) -> None:
 
 
 def _upload(
-    store: Store, folder: Path, records: Iterable[SegmentRecord], there: dict[str, int]
+    store: Store, folder: Path, records: Iterable[SegmentRecord], there: dict[str, Stored]
 ) -> None:
     jobs = []
     for record in records:
         for name, (size, _) in record.files.items():
             key = f"{SEGMENTS}/{record.name}/{name}"
-            if there.get(key) != size:
+            if key not in there or there[key].size != size:
                 path = folder / SEGMENTS / record.name / name
                 jobs.append(partial(store.upload, path, key))
-    _together(jobs)
+    together(jobs)
 
 
-def _tidy(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> None:
-    """Remove the segments that are no longer named; bring back what another writer removed.
+def _named_in(manifest: Object | None) -> set[str]:
+    """Name the segments of the index that is replaced; none where it is damaged."""
+    try:
+        return {record.name for record in _records(manifest.content, "")} if manifest else set()
+    except IndexUnusable:
+        return set()
 
-    A writer that began with the older manifest may have taken ours for leftovers.
+
+def _tidy(
+    store: Store, folder: Path, records: Sequence[SegmentRecord], before: Collection[str]
+) -> None:
+    """Remove the segments ``before`` that are no longer named; bring back what is missing.
+
+    Others that we do not name may be those of a writer who has begun with our manifest.
     """
-    there = store.sizes(SEGMENTS)
+    there = store.below(SEGMENTS)
     _upload(store, folder, records, there)
     named = {record.name for record in records}
-    store.delete(
-        key for key in there if (found := _SEGMENT.fullmatch(key)) and found[1] not in named
-    )
+    # By the store's clock, for ours may be wrong.
+    newest = max((one.modified for one in there.values()), default=None)
+    others = [
+        (key, found[1])
+        for key, one in there.items()
+        if (found := _SEGMENT.fullmatch(key))
+        and (found[1] in before or (newest and newest - one.modified > _LONGEST_PUSH))
+        and found[1] not in named
+    ]
+    if others:  # a later writer may have made one of them again
+        now = _named_in(store.get(MANIFEST))
+        store.delete(key for key, name in others if name not in now)
 
 
 def _keep(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +35,14 @@ class Object(NamedTuple):
 
     content: bytes
     etag: str
+
+
+class Stored(NamedTuple):
+    """What a listing says of an object."""
+
+    size: int
+    #: By the clock of the store.
+    modified: datetime
 
 
 class Store:
@@ -106,13 +116,13 @@ class Store:
         with self._told("write"):
             self._client.upload_file(str(path), self.url.host, self._prefix + name, Config=alone)
 
-    def sizes(self, folder: str) -> dict[str, int]:
-        """List the objects below a folder, with their sizes."""
+    def below(self, folder: str) -> dict[str, Stored]:
+        """List the objects below a folder."""
         pages = self._client.get_paginator("list_objects_v2")
         start = len(self._prefix)
         with self._told("list"):
             return {
-                one["Key"][start:]: one["Size"]
+                one["Key"][start:]: Stored(one["Size"], one["LastModified"])
                 for page in pages.paginate(**self._place, Prefix=f"{self._prefix}{folder}/")
                 for one in page.get("Contents", ())
             }
@@ -149,6 +159,17 @@ class Store:
             yield
         except (Boto3Error, BotoCoreError, ClientError) as error:
             raise explained(error, f"Cannot {doing} {self.url}", self.url) from None
+
+
+def together(jobs: Sequence[Callable[[], None]]) -> None:
+    """Do a few jobs at a time; after the first that fails no other begins."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        futures = [pool.submit(job) for job in jobs]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _client(url: BucketUrl) -> Any:

@@ -79,14 +79,13 @@ class Update:
 
     def drop_tables(self, names: Iterable[str]) -> set[str]:
         """Take out tables by name; returns the names that were there."""
-        dropped = set()
-        segments = self.segments()
-        for name in names:
-            for number, segment in enumerate(segments):
-                table = segment.find_table(name)
-                if table is not None:
-                    self._remove(number, {table})
-                    dropped.add(name)
+        dropped: set[str] = set()
+        wanted = set(names)
+        for number, segment in enumerate(self.segments()):
+            found = {name: segment.find_table(name) for name in wanted}
+            here = {name: table for name, table in found.items() if table is not None}
+            self._remove(number, set(here.values()))
+            dropped |= here.keys()
         return dropped
 
     def _remove(self, number: int, tables: set[int]) -> None:
@@ -154,7 +153,12 @@ def _refuse_namesakes(new: Segment, others: Sequence[Segment]) -> None:
         for number in small.live_tables:
             name = small.catalog.table_names[number]
             if large.find_table(name) is not None:
-                raise DeepJoinError(
-                    f"The lake has another table named '{name}' already. Take it out with "
-                    f"deepjoin remove, or rename one of the two."
-                )
+                raise namesake(name)
+
+
+def namesake(name: str) -> DeepJoinError:
+    """Say that two tables would have one name."""
+    return DeepJoinError(
+        f"Another table of the lake is named '{name}' as well. Take it out with deepjoin remove, "
+        "or rename one of the two."
+    )

@@ -7,18 +7,20 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from deepjoin.errors import unknown_name
+from xxhash import xxh3_64_hexdigest
+
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake.build import Means
 from deepjoin.lake.changes import Changes, Found, list_items
-from deepjoin.lake.manifest import read_manifest
+from deepjoin.lake.manifest import MANIFEST, Described, read_manifest
 from deepjoin.lake.origin import reopen
 from deepjoin.lake.reading import ItemReader
 from deepjoin.lake.refresh import Refresh, Refreshed, disk_errors
 from deepjoin.lake.remote import editing
 from deepjoin.lake.storage import clear_up, writing
-from deepjoin.lake.update import Plan, Update, tables_of
+from deepjoin.lake.update import Plan, Update, namesake, tables_of
 from deepjoin.lake.view import LakeView
-from deepjoin.ledger import Key
+from deepjoin.ledger import Key, known_items
 from deepjoin.segment import Segment
 from deepjoin.sources import LastingSource, open_sources
 from deepjoin.sources.files import FileSource
@@ -42,13 +44,29 @@ def add_tables(location: Location, source: object, means: Means) -> list[str]:
     with editing(location) as folder, _updating(folder, means) as update:
         found = _found(folder, update.plan, open_sources(source, update.plan.settings, [folder]))
         lifted, update.plan.excluded = update.plan.excluded, set()
-        reader = ItemReader(update, "", {})
-        reader.apply(Changes(new=found))
+        _refuse_taken(update, found)
+        pending = _pending_key(folder, update.plan)
+        before = update.segments()
+        left = _not_read(update, found) if update.resume(pending) else found
+        ItemReader(update, pending, {}, before).apply(Changes(new=left))
         keys = {one.key for one in found}
         names = [name for segment in update.segments() for name in _names_of(segment, keys)]
         update.plan.excluded = lifted - set(names)
         update.tidy()
     return sorted(names)
+
+
+def _pending_key(folder: Path, plan: Plan) -> str:
+    """Sum up what another run must have in common to go on where this one stopped."""
+    manifest = (folder / MANIFEST).read_bytes()
+    return xxh3_64_hexdigest(manifest + repr(plan.sources).encode("utf-8", "replace"))
+
+
+def _not_read(update: Update, found: Sequence[Found]) -> list[Found]:
+    """Leave out what a run that was interrupted has read already."""
+    known = known_items([segment.ledger for segment in update.segments()])
+    stamps = {key: entry.stamp for key, entry in known.items()}
+    return [one for one in found if not one.item.stamp or stamps.get(one.key) != one.item.stamp]
 
 
 def remove_tables(location: Location, patterns: Iterable[str], means: Means) -> list[str]:
@@ -57,9 +75,23 @@ def remove_tables(location: Location, patterns: Iterable[str], means: Means) -> 
         lake = LakeView(folder)
         names = sorted({name for pattern in patterns for name in _matching(lake, pattern)})
         update.drop_tables(names)
-        update.plan.excluded |= {name for name in names if not _is_kept_frame(lake, name)}
+        update.plan.excluded |= {name for name in names if lake.source_of(name)["kind"] != "memory"}
+        _forget_emptied(update)
         update.tidy()
     return names
+
+
+def _forget_emptied(update: Update) -> None:
+    """Let go of sources that were added and have no table in the lake any more."""
+    sources = update.plan.sources
+    used = {0} | {
+        segment.ledger["source"][row].as_py()
+        for segment in update.segments()
+        for row in set(segment.catalog.table_items[segment.live_tables].tolist())
+    }
+    for number in range(1, len(sources)):
+        if number not in used and sources[number]["kind"] != "memory":
+            sources[number] = {"kind": "gone"}
 
 
 def compact(location: Location, means: Means) -> bool:
@@ -77,6 +109,7 @@ def compact(location: Location, means: Means) -> bool:
 @contextmanager
 def _updating(folder: Path, means: Means) -> Iterator[Update]:
     """Change the lake as it is now; what went well is committed."""
+    read_manifest(folder)  # what is no index is not to become one
     with disk_errors(folder), writing(folder) as writer:
         manifest = read_manifest(folder)
         plan = Plan(manifest.settings, list(manifest.sources), set(manifest.excluded))
@@ -94,17 +127,40 @@ def _found(folder: Path, plan: Plan, sources: Sequence[LastingSource]) -> list[F
 
 
 def _owner(folder: Path, plan: Plan, source: LastingSource) -> tuple[int, LastingSource]:
-    """Find the source of the lake that has these tables already, or make it another one."""
+    """Find the source of the lake that has these tables already, or make it another one.
+
+    Files from elsewhere are named by their folder as well, or half of them would be namesakes.
+    """
+    if isinstance(source, FileSource):
+        for number, known in enumerate(plan.sources):
+            owner = _reopened(known, folder, plan)
+            if isinstance(owner, FileSource) and owner.includes(source):
+                return number, source.seen_from(owner.root)
+        source = source.seen_from(source.root.parent)
     described = source.describe(folder)
     for number, known in enumerate(plan.sources):
         if known == described or known["kind"] == described["kind"] == "memory":
             return number, source
-        if isinstance(source, FileSource) and known["kind"] == "files":
-            owner = reopen(known, folder, plan.settings)
-            if isinstance(owner, FileSource) and owner.includes(source):
-                return number, source.seen_from(owner.root)
     plan.sources.append(described)
     return len(plan.sources) - 1, source
+
+
+def _reopened(known: Described, folder: Path, plan: Plan) -> LastingSource | None:
+    try:
+        return reopen(known, folder, plan.settings) if known["kind"] == "files" else None
+    except DeepJoinError:  # gone, so it has nothing
+        return None
+
+
+def _refuse_taken(update: Update, found: Sequence[Found]) -> None:
+    """Refuse namesakes of tables from elsewhere before anything is read."""
+    keys = [one.key for one in found]
+    for segment in update.segments():
+        own = set(tables_of(segment, keys))
+        for one in found:
+            number = segment.find_table(one.item.name)
+            if number is not None and number not in own:
+                raise namesake(one.item.name)
 
 
 def _names_of(segment: Segment, keys: set[Key]) -> Iterator[str]:
@@ -119,8 +175,3 @@ def _matching(lake: LakeView, pattern: str) -> list[str]:
     if not names:
         raise unknown_name("table", pattern, str(lake.path), lake.tables)
     return names
-
-
-def _is_kept_frame(lake: LakeView, table: str) -> bool:
-    """Tell whether only the index has a table, so that nothing can bring it back."""
-    return bool(lake.origin(table).described["kind"] == "memory")

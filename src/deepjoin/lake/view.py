@@ -206,6 +206,13 @@ class LakeView:
             raise unknown_name("table", table, str(self.path), self.tables)
         return found
 
+    def source_of(self, table: str) -> Described:
+        """Return the source a table came from, as the manifest describes it."""
+        segment, number = self._found(table)
+        row = int(segment.catalog.table_items[number])
+        number = int(segment.ledger["source"][row].as_py())
+        return self.sources[number]
+
     def origin(self, table: str) -> TableOrigin:
         """Return where a table came from, to open it again."""
         return TableOrigin(self, *self._found(table))

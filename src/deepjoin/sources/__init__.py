@@ -131,7 +131,7 @@ def _open_service(location: str, settings: Settings) -> LastingSource | None:
     from deepjoin.sources import database
 
     if database.is_database(location):
-        return database.open_database(location, settings, settings.version_query)
+        return database.open_database(location, settings)
     if not is_url:
         return None
     from deepjoin.sources.bucket import BucketSource

@@ -20,11 +20,11 @@ from deepjoin.sources import Skipped, title_of, words
 from deepjoin.sources.ahead import Downloads, ending
 from deepjoin.sources.bucket_url import BucketUrl
 from deepjoin.sources.formats import format_of, read_file, suffixes
-from deepjoin.sources.items import Item, Listing, unfold
+from deepjoin.sources.items import Item, Listing, left_out, skipped_item, unfold
 from deepjoin.sources.members import member_columns
 from deepjoin.sources.parts import Entry, checked, grouped, read_parts
 from deepjoin.sources.remote_files import INDEX, Download, RemoteFiles, closed_folders
-from deepjoin.sources.walk import covers, is_hidden, matches
+from deepjoin.sources.walk import MANIFEST, covers, is_hidden, is_index_manifest, matches
 
 #: Enough to see the header of a file, or whether JSON holds rows.
 _HEAD = 1 << 18
@@ -52,6 +52,8 @@ class BucketSource:
         self.include, self.exclude = tuple(include), tuple(exclude)
         self.parts, self.one_table = parts, tuple(one_table)
         self.skipped: list[Skipped] = []
+        #: Whether the manifests looked at so far, by name, are those of indexes.
+        self._manifests: dict[str, bool] = {}
 
     def tables(self) -> Iterator[Table]:
         """List the tables in the order of their names."""
@@ -65,7 +67,8 @@ class BucketSource:
         entries = list(self._grouped(infos))
         order = [name for entry in entries for name in _members(entry) if self._is_read(name)]
         self._downloads.expect({name: infos[name].size or 0 for name in order})
-        items = [_skipped_item(*left_out) for left_out in self._passed_over(listed).items()]
+        passed_over = self._passed_over(listed) | ({} if infos else self._all_left_out(listed))
+        items = [skipped_item(name, reason) for name, reason in passed_over.items()]
         for entry in entries:
             stamp = _stamp([infos[name] for name in _members(entry)])
             items.append(Item(_name(entry), stamp, partial(self._listing, entry)))
@@ -104,12 +107,12 @@ class BucketSource:
         infos = {only: files.info(only)} if only else files.below()
         if not infos and self.url.path:
             raise DeepJoinError(f"There is no object {self.url.folder}, and none below it.")
-        if closed_folders(infos).get("") == INDEX:
+        if self._closed(infos).get("") == INDEX:
             raise DeepJoinError(
                 f"'{self.url}' is a deepjoin index, not a folder of tables: open it with "
                 "deepjoin.open, or ask it with: deepjoin search INDEX FILE"
             )
-        if self.url.patterns and not self._wanted(infos):
+        if self.url.patterns and not any(map(self._is_below, self._open(infos))):
             raise DeepJoinError(f"No object matches '{self.url}'.")
         return infos
 
@@ -117,12 +120,29 @@ class BucketSource:
         """Leave out what is hidden, an index, not asked for, or has a name that is no path."""
         if self._place[1]:
             return infos
-        closed = tuple(f"{folder}/" if folder else "" for folder in closed_folders(infos))
+        return {name: infos[name] for name in self._open(infos) if self._belongs(name)}
+
+    def _open(self, infos: Infos) -> Iterator[str]:
+        """Name the objects that are not parts of something else."""
+        closed = tuple(f"{folder}/" if folder else "" for folder in self._closed(infos))
+        return (name for name in infos if not name.startswith(closed))
+
+    def _closed(self, infos: Infos) -> dict[str, str]:
+        """Find the folders whose files are not tables; other programs write manifests too."""
+        found = closed_folders(infos).items()
         return {
-            name: info
-            for name, info in infos.items()
-            if self._belongs(name) and not name.startswith(closed)
+            folder: kind for folder, kind in found if kind != INDEX or self._has_manifest(folder)
         }
+
+    def _has_manifest(self, folder: str) -> bool:
+        name = f"{folder}/{MANIFEST}" if folder else MANIFEST
+        if name not in self._manifests:
+            try:
+                content = self._place[0].read(name, lambda file: bytes(file.read()))
+                self._manifests[name] = is_index_manifest(content)
+            except UnreadableTable:  # its name is all there is to go by
+                self._manifests[name] = True
+        return self._manifests[name]
 
     def _passed_over(self, infos: Infos) -> dict[str, str]:
         """Say what is left out although it may hold tables."""
@@ -130,20 +150,27 @@ class BucketSource:
             return {}
         odd = {name: "its name has slashes side by side" for name in infos if "" in name.split("/")}
         here = PurePosixPath(self.url.host, self.url.path).name
-        closed = closed_folders(infos).items()
+        closed = self._closed(infos).items()
         return odd | {
             folder or here: f"{kind}; copy it to a folder to have it read"
             for folder, kind in closed
             if kind != INDEX and (not folder or self._belongs(folder) or self.url.patterns)
         }
 
+    def _all_left_out(self, infos: Infos) -> dict[str, str]:
+        """Say so where the patterns leave nothing of a bucket that has tables."""
+        count = sum(self._is_below(name) and self._is_read(name) for name in self._open(infos))
+        return {str(self.url): left_out(count)} if count else {}
+
     def _belongs(self, name: str) -> bool:
-        return (
-            _is_path(name)
-            and covers(self.url.patterns, name.split("/"))
-            and (not self.include or any(matches(pattern, name) for pattern in self.include))
-            and not any(matches(pattern, name) for pattern in self.exclude)
-        )
+        return self._is_below(name) and self._is_wanted(name)
+
+    def _is_below(self, name: str) -> bool:
+        return _is_path(name) and covers(self.url.patterns, name.split("/"))
+
+    def _is_wanted(self, name: str) -> bool:
+        included = not self.include or any(matches(pattern, name) for pattern in self.include)
+        return included and not any(matches(pattern, name) for pattern in self.exclude)
 
     def _grouped(self, names: Iterable[str]) -> Iterator[Entry]:
         here = PurePosixPath(self.url.host, self.url.path).name
@@ -216,14 +243,15 @@ class BucketSource:
             return Listing((_table(name, partial(self._read, name)),))
         local = FileSource([copy.path if only else copy.path.parent])
         found = [table.name.removeprefix(copy.path.name) for table in local.tables()]
-        reasons = [one.reason.replace(str(copy.path), files.shown(name)) for one in local.skipped]
+        here = (str(copy.path), files.shown(name))
+        skipped = [Skipped(name, one.reason.replace(*here), one.passing) for one in local.skipped]
         if found and copy.path.stat().st_size < limit:
             self._downloads.keep(name, copy)
         tables = [
             _table(name, partial(self._read, name, part[1:], part != found[-1]), part)
             for part in found
         ]
-        return Listing(tuple(tables), tuple(Skipped(name, reason) for reason in reasons))
+        return Listing(tuple(tables), tuple(skipped))
 
     def _read(self, name: str, sheet: str = "", more: bool = False) -> Reading:
         """Read a copy; ``more`` tells that other sheets of it are likely to follow."""
@@ -280,17 +308,15 @@ def _batches(
 
 def _renamed(error: DeepJoinError, path: Path, shown: str) -> DeepJoinError:
     """Name the object where a reader named its copy."""
-    return type(error)(str(error).replace(str(path), shown))
+    text = str(error).replace(str(path), shown)
+    if isinstance(error, UnreadableTable):
+        return UnreadableTable(text, passing=error.passing)
+    return type(error)(text)
 
 
 def _table(name: str, read: Callable[[], Reading], sheet: str = "") -> Table:
     context = sheet[1:] if sheet else str(PurePosixPath(name).parent)
     return Table(name + sheet, read, title_of(name), words(context))
-
-
-def _skipped_item(name: str, reason: str) -> Item:
-    listing = Listing(skipped=(Skipped(name, reason),))
-    return Item(name, f"skipped: {reason}", lambda: listing)
 
 
 def _name(entry: Entry) -> str:

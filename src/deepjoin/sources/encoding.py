@@ -134,7 +134,7 @@ def unreadable(path: Path, error: BaseException) -> UnreadableTable:
     if isinstance(error, UnreadableTable):
         return error
     if isinstance(error, OSError) and error.strerror:
-        return UnreadableTable(f"{path.name} cannot be read: {error.strerror}.")
+        return UnreadableTable(f"{path.name} cannot be read: {error.strerror}.", passing=True)
     return UnreadableTable(
         f"{path.name} is packed but damaged or cut short ({_one_line(error)}); fetch it again."
     )

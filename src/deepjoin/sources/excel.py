@@ -73,8 +73,10 @@ def _open(path: Path) -> ExcelReader:
             f"Reading {path} needs the Excel extra: pip install 'deepjoin[excel]'"
         ) from None
     try:
-        return fastexcel.read_excel(path)
-    except fastexcel.FastExcelError as error:
+        # The library calls a file damaged that it may not open.
+        with path.open("rb"):
+            return fastexcel.read_excel(path)
+    except (fastexcel.FastExcelError, OSError) as error:
         raise _damaged(path, error) from None
 
 

@@ -16,13 +16,21 @@ from deepjoin.settings import Settings
 from deepjoin.sources import Location, Skipped, title_of, words
 from deepjoin.sources.folders import FolderFormat, group_stamp
 from deepjoin.sources.formats import format_of, read_file, suffixes
-from deepjoin.sources.items import Item, Listing, file_digest, file_stamp, relative, unfold
+from deepjoin.sources.items import (
+    Item,
+    Listing,
+    file_digest,
+    file_stamp,
+    relative,
+    skipped_item,
+    unfold,
+)
 from deepjoin.sources.members import group_digest, member_columns, read_group
 from deepjoin.sources.parts import Entry, Parts, checked, grouped
 from deepjoin.sources.roots import Root
-from deepjoin.sources.walk import Found, Walk, matches
+from deepjoin.sources.walk import NO_PERMISSION, Found, Walk, matches
 
-__all__ = ["FileSource", "Root", "reopen"]
+__all__ = ["FileSource", "Root", "gone", "reopen"]
 
 
 @dataclass
@@ -31,7 +39,11 @@ class _Scan:
 
     files: dict[str, os.stat_result | None] = field(default_factory=dict)
     folders: dict[str, FolderFormat] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, Skipped] = field(default_factory=dict)
+
+    def skip(self, name: str, reason: str, passing: bool = False) -> None:
+        """Note what is passed over."""
+        self.skipped[name] = Skipped(name, reason, passing)
 
 
 class FileSource:
@@ -75,7 +87,7 @@ class FileSource:
     def items(self) -> Iterator[Item]:
         """List the files, tables or not, in the order of their names."""
         scan = self._scan()
-        items = [_skipped_item(name, reason) for name, reason in scan.skipped.items()]
+        items = [skipped_item(one.name, one.reason, one.passing) for one in scan.skipped.values()]
         items += [self._folder_item(name, kind) for name, kind in scan.folders.items()]
         for entry in checked(self._grouped(scan), partial(member_columns, self.root)):
             if isinstance(entry, Parts):
@@ -86,7 +98,7 @@ class FileSource:
 
     def _file_item(self, name: str, scan: _Scan) -> Item:
         if not os.access(os.path.join(self.root, name), os.R_OK):
-            return _skipped_item(name, "no permission to read it")
+            return skipped_item(name, NO_PERMISSION, passing=True)
         listing = partial(self._listing, name)
         return Item(name, _stamp(scan.files[name]), listing, partial(_digest, self.root, name))
 
@@ -122,18 +134,6 @@ class FileSource:
         if path is None:
             self._whole(name)
         return path
-
-    def paths(self, name: str) -> Path:
-        """Give the one file that holds a table."""
-        path = self.path(name)
-        if path is None:
-            raise DeepJoinError(f"'{name}' is a table of many files: it has no path of its own.")
-        return path
-
-    def files(self) -> dict[str, Path]:
-        """Find every file that belongs to the source, table or not, by its name."""
-        paths = {name: self.root / name for name in self._scan().files}
-        return {name: path for name, path in paths.items() if os.access(path, os.R_OK)}
 
     def describe(self, index: Path) -> dict[str, Any]:
         """Say where the source is, relative to an index folder, for its manifest."""
@@ -192,7 +192,7 @@ class FileSource:
         """Look at everything that belongs, or at no more than what is below a folder."""
         scan = _Scan()
         for root in self.roots:
-            if not start or root.holds(start) or str(root.folder).startswith(start):
+            if not start or root.holds(start) or root.folder.is_relative_to(start):
                 for path, found in self._found_at(root, scan, start):
                     self._sort_in(path, found, scan)
         return scan
@@ -201,8 +201,8 @@ class FileSource:
         if root.file is not None:
             return iter([(str(root.file), _status(root.file))])
 
-        def report(path: str, reason: str) -> None:
-            scan.skipped[_shown(self._name(path))] = reason
+        def report(path: str, reason: str, passing: bool = False) -> None:
+            scan.skip(_shown(self._name(path)), reason, passing)
 
         folder = start if start and root.holds(start) else str(root.folder)
         found = Walk(partial(self._enters, root), report).files(folder)
@@ -217,7 +217,7 @@ class FileSource:
             if _is_text(name):
                 scan.files[name] = found
             else:
-                scan.skipped[_shown(name)] = "its name is not valid UTF-8"
+                scan.skip(_shown(name), "its name is not valid UTF-8")
 
     def _enters(self, root: Root, folder: os.DirEntry[str]) -> bool:
         # Only a link has another name than the folder it leads to.
@@ -282,7 +282,7 @@ class FileSource:
         except MissingExtra as error:
             if any(path == (root.file or root.folder) for root in self.roots):
                 raise
-            return _passed_over(name, str(error))
+            return Listing(skipped=(Skipped(name, str(error), passing=True),))
 
     def _is_named(self, path: Path) -> bool:
         endings = {suffixes(pattern) for pattern in self.include} - {""}
@@ -331,10 +331,6 @@ def _passed_over(name: str, reason: str) -> Listing:
     return Listing(skipped=(Skipped(name, reason),))
 
 
-def _skipped_item(name: str, reason: str) -> Item:
-    return Item(name, f"skipped: {reason}", partial(_passed_over, name, reason))
-
-
 def _table(name: str, read: Callable[[], Reading]) -> Table:
     return Table(name, read, title_of(name), words(str(PurePosixPath(name).parent)))
 
@@ -373,10 +369,7 @@ def reopen(described: dict[str, Any], index: Path, settings: Settings) -> FileSo
         Path(os.path.normpath(here / path)) for path in (described["root"], *described["paths"])
     )
     if not root.exists():
-        raise DeepJoinError(
-            f"The tables of this index were in {root}, which is gone. "
-            "Searches still work; to join, put the folder back or index it again."
-        )
+        raise gone(root)
     left = [path for path in paths if _is_there(path)]
     source = FileSource(
         *(left, settings.include, settings.exclude, [index]),
@@ -385,6 +378,14 @@ def reopen(described: dict[str, Any], index: Path, settings: Settings) -> FileSo
     )
     source.root, source.gone = root, tuple(path for path in paths if path not in left)
     return source
+
+
+def gone(root: Path | None) -> DeepJoinError:
+    """Say that the tables are not where they were."""
+    return DeepJoinError(
+        f"The tables of this index were in {root}, which is gone. "
+        "Searches still work; to join, put the folder back or index it again."
+    )
 
 
 def _is_there(path: Path) -> bool:

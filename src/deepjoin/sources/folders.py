@@ -12,8 +12,7 @@ import xxhash
 
 from deepjoin.columns import Reading
 from deepjoin.sources.cells import unique_names
-from deepjoin.sources.parquet import _with_valid_text as with_valid_text
-from deepjoin.sources.parquet import decoded, no_rows
+from deepjoin.sources.parquet import decoded, no_rows, with_valid_text
 
 DELTA_LOG = "_delta_log"
 ICEBERG_METADATA = "metadata"

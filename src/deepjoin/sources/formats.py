@@ -109,8 +109,14 @@ def _in_zip(path: Path) -> str:
 def unreadable(path: Path, error: Exception, what: str = "cannot be read") -> UnreadableTable:
     """Put what a library said about a file into one line that names the file."""
     if isinstance(error, FileNotFoundError):
-        return UnreadableTable(f"{path} is no longer there.")
+        return UnreadableTable(f"{path} is no longer there.", passing=True)
     if isinstance(error, PermissionError):
-        return UnreadableTable(f"{path} {what}: no permission.")
+        return UnreadableTable(f"{path} {what}: no permission.", passing=True)
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return UnreadableTable(f"{path} {what}: {lines[0].strip()[:200].rstrip('.')}.")
+    text = f"{path} {what}: {lines[0].strip()[:200].rstrip('.')}."
+    return UnreadableTable(text, passing=is_of_the_system(error))
+
+
+def is_of_the_system(error: BaseException) -> bool:
+    """Tell what the system said of a file from what a library, with the same class, did."""
+    return isinstance(error, OSError) and error.errno is not None

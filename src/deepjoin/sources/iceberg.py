@@ -89,7 +89,8 @@ def _refuse_moved(folder: Path, table: StaticTable) -> None:
     if location.scheme in ("", "file") and not os.path.isdir(there):
         raise UnreadableTable(
             f"{folder} is an Iceberg table that was moved here from {there}, where its metadata "
-            "still looks for its files; move it back, or write it anew here."
+            "still looks for its files; move it back, or write it anew here.",
+            passing=True,
         )
 
 

@@ -13,16 +13,24 @@ import xxhash
 from deepjoin.columns import Table
 
 _BLOCK = 1 << 22
-#: Nanoseconds; some file systems tell times to the second or two only.
+#: How the stamp of a place begins that was passed over without a look into it.
+UNSEEN = "skipped: "
+#: Nanoseconds; some file systems tell times to the second or two only, and clocks differ.
 _LATELY = 2_000_000_000
+_SOON = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Something a source passed over, and why."""
+    """Something a source passed over, and why.
+
+    ``passing`` tells that the reason may pass without the thing itself being another: a missing
+    package or permission, a disk that fails.
+    """
 
     name: str
     reason: str
+    passing: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,18 @@ class Item:
     digest: Callable[[], str] | None = None
 
 
+def skipped_item(name: str, reason: str, passing: bool = False) -> Item:
+    """Stand in for something that is passed over without a look into it."""
+    listing = Listing(skipped=(Skipped(name, reason, passing),))
+    return Item(name, f"{UNSEEN}{reason}", lambda: listing)
+
+
+def left_out(tables: int) -> str:
+    """Say that nothing of a source is left to read."""
+    all_of_them = f"all {tables:,} tables" if tables > 1 else "its one table"
+    return f"the patterns to include and exclude leave out {all_of_them}"
+
+
 def digest_of(item: Item) -> str:
     """Sum up the content of an item; '' where that cannot be done."""
     try:
@@ -60,8 +80,9 @@ def file_stamp(status: os.stat_result) -> str:
     """Give the stamp of a file: its size and the time of its last change.
 
     A file changed a moment ago has none: it may change again within the same tick of its clock.
+    One with a time far in the future has, or it would be read again until then.
     """
-    if status.st_mtime_ns > time.time_ns() - _LATELY:
+    if -_SOON <= time.time_ns() - status.st_mtime_ns < _LATELY:
         return ""
     return f"{status.st_size}-{status.st_mtime_ns}"
 

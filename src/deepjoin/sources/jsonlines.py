@@ -42,7 +42,7 @@ def why_not_rows(path: Path) -> str | None:
     try:
         with _open(path) as stream:
             start = stream.read(_PEEK)
-    except _DAMAGED:
+    except (*_DAMAGED, UnreadableTable):
         return None
     text = start.lstrip()
     if not text or _is_array(text):

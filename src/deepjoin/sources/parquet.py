@@ -36,7 +36,7 @@ def _batches(path: Path, file: pq.ParquetFile, notes: list[str]) -> Iterator[pa.
     with file:
         try:
             for batch in file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES)):
-                yield _with_valid_text(decoded(batch, names), notes)
+                yield with_valid_text(decoded(batch, names), notes)
             if not file.metadata.num_rows:
                 yield decoded(no_rows(file.schema_arrow), names)
         except (pa.ArrowException, OSError) as error:
@@ -65,7 +65,7 @@ def decoded(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _with_valid_text(batch: pa.RecordBatch, notes: list[str]) -> pa.RecordBatch:
+def with_valid_text(batch: pa.RecordBatch, notes: list[str]) -> pa.RecordBatch:
     """Mend text that is not UTF-8: some writers store bytes of another encoding as text."""
     if all(map(_is_valid, batch.columns)):
         return batch

@@ -268,7 +268,9 @@ def _batches(parts: Parts, open_member: OpenMember, notes: list[str]) -> Iterato
                 summary.add_columns(member, whole.schema.names)
                 yield whole
         except (UnreadableTable, MissingExtra) as error:
-            raise UnreadableTable(f"{parts.name}: part file {member}: {error}") from None
+            passing = not isinstance(error, UnreadableTable) or error.passing
+            text = f"{parts.name}: part file {member}: {error}"
+            raise UnreadableTable(text, passing=passing) from None
         summary.add_notes(reading.notes)
     if not summary.columns:
         raise UnreadableTable(f"{parts.name} is empty: so is every one of its part files.")

@@ -226,14 +226,15 @@ class RemoteFiles:
         """Tell what concerns one object, and is passed over, from what concerns them all."""
         shown = self.shown(name)
         if isinstance(error, FileNotFoundError):
-            return UnreadableTable(f"{shown} is no longer there.")
+            return UnreadableTable(f"{shown} is no longer there.", passing=True)
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return DeepJoinError(
                 f"No space left in {tempfile.gettempdir()} for a copy of {shown}; "
                 "free some, or set TMPDIR to a folder on another disk."
             )
         found = explained(error, f"Cannot read {shown}", self.url)
-        return UnreadableTable(str(found)) if ": no permission." in str(found) else found
+        forbidden = ": no permission." in str(found)
+        return UnreadableTable(str(found), passing=True) if forbidden else found
 
 
 def _copy(stream: pa.NativeFile, path: Path, limit: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +12,13 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.sources import Location
 from deepjoin.sources.formats import suffixes
 from deepjoin.sources.items import relative
-from deepjoin.sources.walk import INDEX_MARKS, covers, is_glob, reaches
+from deepjoin.sources.walk import covers, is_glob, is_index_folder, reaches
+
+#: A URL short of a slash or two, with what may be a password in it.
+_URL_WITH_SECRET = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]+):(?=.*:.*@|.*(?:pass|pwd|secret|token|key)\w*=)",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,7 @@ class Root:
             return cls(path.parent, file=path)
         if os.path.exists(path):
             raise DeepJoinError(f"'{given}' is neither a file nor a folder.")
+        _refuse_secret(given)
         if is_glob(given):
             first = next(at for at, part in enumerate(path.parts) if is_glob(part))
             folder = Path(*path.parts[:first])
@@ -84,12 +92,23 @@ def _with_slash(folder: str) -> str:
 
 
 def _folder_of_tables(folder: Path) -> Path:
-    if all(os.path.exists(folder / mark) for mark in INDEX_MARKS):
+    if is_index_folder(str(folder)):
         raise DeepJoinError(
             f"'{folder}' is a deepjoin index, not a folder of tables: open it with deepjoin.open, "
             "or ask it with: deepjoin search INDEX FILE"
         )
     return folder
+
+
+def _refuse_secret(given: str) -> None:
+    """Refuse a URL that is none without repeating it."""
+    malformed = _URL_WITH_SECRET.match(given)
+    if malformed:
+        scheme = malformed[1]
+        raise DeepJoinError(
+            f"What begins with '{scheme}:' is neither a file nor a URL, which has two slashes: "
+            f"{scheme}://user@host/name"
+        )
 
 
 def _missing(given: str, path: Path) -> DeepJoinError:

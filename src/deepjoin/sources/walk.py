@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from deepjoin.sources.folders import FolderFormat, folder_format
 
-INDEX_MARKS = {"manifest.json", "segments"}
+#: What the manifest of an index says that it is; other programs write manifests too.
+INDEX_PRODUCT = "deepjoin index"
+MANIFEST, _SEGMENTS, _LOCK = INDEX_MARKS = ("manifest.json", "segments", "lock")
+NO_PERMISSION = "no permission to read it"
 
 #: What a walk finds at a path: a file, by its status unless it has just gone, or a table.
 Found = os.stat_result | FolderFormat | None
 
 
 class Walk:
-    """One pass over a folder; ``report(path, reason)`` hears of everything that fails."""
+    """One pass over a folder; ``report(path, reason, passing)`` hears of everything that fails.
+
+    ``passing`` is as in `Skipped`.
+    """
 
     def __init__(
         self,
         enter: Callable[[os.DirEntry[str]], bool],
-        report: Callable[[str, str], None],
+        report: Callable[[str, str, bool], None],
     ) -> None:
         self._enter, self._report = enter, report
         self._seen: set[tuple[int, int]] = set()
@@ -43,11 +50,11 @@ class Walk:
         try:
             status = os.stat(folder)
         except OSError as error:
-            self._report(folder, reason_of(error))
+            self._report(folder, reason_of(error), True)
             return False
         identity = (status.st_dev, status.st_ino)
         if identity in self._seen:
-            self._report(folder, "links to a folder that is already listed")
+            self._report(folder, "links to a folder that is already listed", False)
             return False
         self._seen.add(identity)
         return True
@@ -57,10 +64,10 @@ class Walk:
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
-            self._report(folder, reason_of(error))
+            self._report(folder, reason_of(error), True)
             return
         names = {entry.name for entry in entries}
-        if names >= INDEX_MARKS:
+        if is_index_folder(folder, names):
             return
         table = folder_format(folder, names)
         if table is not None:
@@ -79,9 +86,9 @@ class Walk:
                     (self._links if entry.is_symlink() else self._folders).append(entry.path)
             else:
                 broken = entry.is_symlink() and not os.path.exists(entry.path)
-                self._report(entry.path, "broken link" if broken else "not a regular file")
+                self._report(entry.path, "broken link" if broken else "not a regular file", broken)
         except OSError as error:
-            self._report(entry.path, reason_of(error))
+            self._report(entry.path, reason_of(error), True)
         return False
 
 
@@ -92,6 +99,34 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
         return None
 
 
+def is_index_folder(folder: str, names: Collection[str] = INDEX_MARKS) -> bool:
+    """Tell whether a folder claims to be an index; ``names`` are those in it, where known."""
+    if _SEGMENTS not in names or not os.path.isdir(os.path.join(folder, _SEGMENTS)):
+        return False
+    if _LOCK in names and os.path.isfile(os.path.join(folder, _LOCK)):
+        return True
+    if MANIFEST not in names:
+        return False
+    try:
+        with open(os.path.join(folder, MANIFEST), "rb") as file:
+            return is_index_manifest(file.read())
+    except OSError:
+        return False
+
+
+def is_index_manifest(content: bytes) -> bool:
+    """Tell the manifest of an index from those of other programs.
+
+    >>> is_index_manifest(b'{"product": "deepjoin index"}'), is_index_manifest(b'["a.ts"]')
+    (True, False)
+    """
+    try:
+        fields = json.loads(content)
+    except ValueError:
+        return False
+    return isinstance(fields, dict) and fields.get("product") == INDEX_PRODUCT
+
+
 def is_hidden(name: str) -> bool:
     """Tell dot files and the lock files that office programs leave beside a workbook."""
     return name.startswith((".", "~$"))
@@ -100,7 +135,7 @@ def is_hidden(name: str) -> bool:
 def reason_of(error: OSError) -> str:
     """Put a failure of the file system into a few words."""
     if isinstance(error, PermissionError):
-        return "no permission to read it"
+        return NO_PERMISSION
     if isinstance(error, FileNotFoundError):
         return "no longer there"
     return (error.strerror or type(error).__name__).lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -11,15 +12,16 @@ from typing import Any
 from deepjoin.columns import Reading, Table
 from deepjoin.errors import DeepJoinError, UnreadableTable, unknown_name
 from deepjoin.settings import Settings
-from deepjoin.sources.database.relation import Database, Relation, first_rows
+from deepjoin.sources.database.relation import Database, Relation, first_rows, full_name
 from deepjoin.sources.database.url import (
     Address,
     dialect_of,
     file_of,
+    file_shown,
     from_environment,
     is_database,
 )
-from deepjoin.sources.items import Item, Listing, Skipped, unfold
+from deepjoin.sources.items import Item, Listing, Skipped, left_out, skipped_item, unfold
 
 __all__ = ["DatabaseSource", "is_database", "open_database", "reopen", "shown"]
 
@@ -31,6 +33,7 @@ class DatabaseSource:
     ``sample_rows`` above 0 lists tables of their first so many rows. ``version_query`` is SQL
     whose answer is another whenever a table is, `{table}` standing for its quoted name, as in
     ``SELECT max(updated_at) FROM {table}``; where it fails, the database's own stamp serves.
+    A ``prefix`` goes before the names of all tables, to tell them from those of another database.
     """
 
     def __init__(
@@ -40,11 +43,13 @@ class DatabaseSource:
         exclude: Iterable[str] = (),
         sample_rows: int = 0,
         version_query: str = "",
+        prefix: str = "",
     ) -> None:
         self.database = _database(url)
         self.include, self.exclude = tuple(include), tuple(exclude)
         self.sample_rows = sample_rows
         self.version_query = version_query
+        self.prefix = prefix
         self.skipped: list[Skipped] = []
 
     def __repr__(self) -> str:
@@ -57,18 +62,32 @@ class DatabaseSource:
 
     def items(self) -> Iterator[Item]:
         """List the tables and views, unread, in the order of their names."""
-        relations = list(self.relations().values())
+        found = self._found()
+        relations = list(self._wanted(found).values())
+        if found and not relations:
+            yield skipped_item(self.database.place, left_out(len(found)))
         versions = self._versions(relations) if self.version_query else [None] * len(relations)
         for relation, version in zip(relations, versions, strict=True):
             yield self._item(relation, version)
 
     def relations(self) -> dict[str, Relation]:
         """Look up what is in the database and wanted, by name."""
+        return self._wanted(self._found())
+
+    def _found(self) -> list[Relation]:
         found = sorted(self.database.relations(), key=lambda relation: relation.name)
+        before = self._before()
+        return [replace(relation, name=before + relation.name) for relation in found]
+
+    def _before(self) -> str:
+        return f"{full_name(self.prefix)}." if self.prefix else ""
+
+    def _wanted(self, found: Iterable[Relation]) -> dict[str, Relation]:
         return {relation.name: relation for relation in found if self._is_wanted(relation)}
 
     def _is_wanted(self, relation: Relation) -> bool:
-        names = (relation.name, relation.schema, relation.table)
+        own = relation.name.removeprefix(self._before())
+        names = (relation.name, own, relation.schema, relation.table)
         included = not self.include or _fits(self.include, names)
         return included and not _fits(self.exclude, names)
 
@@ -87,7 +106,11 @@ class DatabaseSource:
     def _item(self, relation: Relation, version: str | DeepJoinError | None) -> Item:
         notes = []
         if isinstance(version, DeepJoinError):
-            notes.append(f"The version query failed ({version}); the database's own stamp serves.")
+            # What it said may quote cells; a private index keeps what is before the semicolon.
+            said = str(version).rstrip(".")
+            notes.append(
+                f"The version query failed, so the database's own stamp serves; it said: {said}."
+            )
         listing = partial(self._listing, relation, notes)
         if isinstance(version, str):
             return Item(relation.name, version, listing)
@@ -104,7 +127,7 @@ class DatabaseSource:
 
     def _listing(self, relation: Relation, notes: list[str]) -> Listing:
         if relation.refusal:
-            return Listing(skipped=(Skipped(relation.name, relation.refusal),))
+            return Listing(skipped=(Skipped(relation.name, relation.refusal, passing=True),))
         return Listing((self._table(relation, self.sample_rows, notes),))
 
     def _table(self, relation: Relation, limit: int, notes: Iterable[str] = ()) -> Table:
@@ -132,11 +155,8 @@ class DatabaseSource:
 
     def describe(self, index: Path) -> dict[str, Any]:
         """Say where the database is, without its password."""
-        return {
-            "kind": "database",
-            "url": self.database.describe(index),
-            "version_query": self.version_query,
-        }
+        described = {"kind": "database", "url": self.database.describe(index)}
+        return described | ({"prefix": self.prefix} if self.prefix else {})
 
 
 def _fits(patterns: Iterable[str], names: Iterable[str]) -> bool:
@@ -168,10 +188,13 @@ def _database(url: str) -> Database:
     return SqlalchemyDatabase(url)
 
 
-def open_database(location: str, settings: Settings, version_query: str = "") -> DatabaseSource:
+def open_database(location: str, settings: Settings, prefix: str = "") -> DatabaseSource:
     """Open a database by its URL or its file."""
     return DatabaseSource(
-        location, settings.include, settings.exclude, settings.sample_rows, version_query
+        *(location, settings.include, settings.exclude),
+        sample_rows=settings.sample_rows,
+        version_query=settings.version_query,
+        prefix=prefix,
     )
 
 
@@ -188,10 +211,12 @@ def reopen(described: Mapping[str, Any], index: Path, settings: Settings) -> Dat
         url = f"{scheme}:///{(index.resolve() / path).as_posix()}"
     else:
         url = from_environment(url)
-    return open_database(url, settings, described.get("version_query", ""))
+    return open_database(url, settings, described.get("prefix", ""))
 
 
 def shown(location: str) -> str:
     """Write a location without its password, for messages."""
     dialect, _ = dialect_of(location)
-    return location if dialect in ("sqlite", "duckdb", "") else Address.of(location).shown()
+    if dialect in ("sqlite", "duckdb", ""):
+        return file_shown(location)
+    return Address.of(location).shown()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from deepjoin.sources.database.relation import (
     relation_context,
     relation_title,
 )
-from deepjoin.sources.database.url import one_line
+from deepjoin.sources.database.url import file_dialect, one_line
 from deepjoin.sources.items import relative
 from deepjoin.sources.parquet import decoded, no_rows
 from deepjoin.sources.quote import identifier
@@ -44,6 +45,9 @@ FROM (
 ) AS found
 WHERE database_name = current_database()
 """
+#: Seconds to wait for another program to finish writing, and between two tries.
+BUSY_SECONDS = 5.0
+_PAUSE = 0.1
 _BY_ARROW = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|HUGEINT|FLOAT|DOUBLE|DECIMAL\(.*\)|DATE|TIME|"
     r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|VARCHAR|BLOB"
@@ -153,15 +157,29 @@ class DuckdbDatabase:
             except duckdb.Error as error:
                 raise self._unreadable(relation, error) from None
 
-    def _unreadable(self, relation: Relation, error: Exception) -> UnreadableTable:
-        return UnreadableTable(f"{relation.name} cannot be read: {one_line(error, [])}.")
+    def _unreadable(self, relation: Relation, error: Exception) -> DeepJoinError:
+        import duckdb
+
+        said = one_line(error, [])
+        if isinstance(error, duckdb.FatalException) or self._is_lost(error):
+            return DeepJoinError(f"Cannot read {self.place}: {said}.")
+        # A view may be of a file that is not there now.
+        passing = isinstance(error, duckdb.IOException)
+        return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
+
+    def _is_lost(self, error: Exception) -> bool:
+        """Tell an error of the whole file, which no table is to blame for."""
+        import duckdb
+
+        is_of_file = isinstance(error, duckdb.IOException) and str(self.path) in str(error)
+        return is_of_file or file_dialect(self.path) != "duckdb"
 
     @contextmanager
     def _connected(self) -> Iterator[DuckDBPyConnection]:
         import duckdb
 
         try:
-            connection = duckdb.connect(self.path, read_only=True)
+            connection = self._opened()
         except duckdb.Error as error:
             raise DeepJoinError(
                 f"Cannot open {self.place}: {one_line(error, [])}. "
@@ -170,6 +188,19 @@ class DuckdbDatabase:
         with closing(connection):
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
+
+    def _opened(self) -> DuckDBPyConnection:
+        """Open the file, or wait a little for the lock that a writer has on it."""
+        import duckdb
+
+        until = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return duckdb.connect(self.path, read_only=True)
+            except duckdb.IOException as error:
+                if "set lock" not in str(error) or time.monotonic() >= until:
+                    raise
+                time.sleep(_PAUSE)
 
 
 def _query(connection: DuckDBPyConnection, relation: Relation, limit: int) -> str:

@@ -81,6 +81,9 @@ _KINDS = {
     "timestamptz": pa.timestamp("us", "UTC"),
 }
 _MOST_DIGITS = 38
+#: Classes of errors that are not the table's: conflicts, resources, locks, operators, the disk;
+#: and a permission that may be granted.
+_PASSING = ("40", "53", "55", "57", "58", "42501")
 _PASSWORD_HINT = (
     f" Give the password by PGPASSWORD, ~/.pgpass or a whole URL in {ADDRESS_VARIABLE}."
 )
@@ -205,7 +208,8 @@ class PostgresDatabase:
             return DeepJoinError(f"Lost the connection to {self.place}: {said}.")
         if error.sqlstate in ("42P01", "3F000"):
             return _gone(relation)
-        return UnreadableTable(f"{relation.name} cannot be read: {said}.")
+        passing = (error.sqlstate or "").startswith(_PASSING)
+        return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
 
     @contextmanager
     def _connected(self) -> Iterator[Connection[Any]]:

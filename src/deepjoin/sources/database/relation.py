@@ -65,13 +65,13 @@ class Database(Protocol):
         """Give the address without secrets, a file's relative to the index folder."""
 
 
-def full_name(schema: str, table: str) -> str:
+def full_name(*parts: str) -> str:
     """Name a table with its schema; parts that would make the name ambiguous are quoted.
 
     >>> full_name("sales", "orders"), full_name("a.b", "c")
     ('sales.orders', '"a.b".c')
     """
-    return ".".join(identifier(part) if set(part) & set('."') else part for part in (schema, table))
+    return ".".join(identifier(part) if set(part) & set('."') else part for part in parts)
 
 
 def relation_title(table: str, comment: str | None) -> str:

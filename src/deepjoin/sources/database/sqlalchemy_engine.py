@@ -22,7 +22,13 @@ from deepjoin.sources.database.relation import (
     relation_title,
 )
 from deepjoin.sources.database.rows import Batcher
-from deepjoin.sources.database.url import ADDRESS_VARIABLE, Address, one_line
+from deepjoin.sources.database.url import (
+    ADDRESS_VARIABLE,
+    Address,
+    file_secrets,
+    file_shown,
+    one_line,
+)
 from deepjoin.sources.items import relative
 
 if TYPE_CHECKING:
@@ -40,6 +46,15 @@ _READ_ONLY = {
     "oracle": "SET TRANSACTION READ ONLY",
     "sqlite": "PRAGMA query_only = ON",
 }
+#: The packages of drivers, by their modules.
+_PACKAGES = {
+    "MySQLdb": "mysqlclient",
+    "pymysql": "pymysql",
+    "oracledb": "oracledb",
+    "cx_Oracle": "oracledb",
+    "pyodbc": "pyodbc",
+    "psycopg2": "psycopg2-binary",
+}
 #: What these call schemas are whole databases, or the tables of other users.
 _DEFAULT_SCHEMA_ONLY = ("mysql", "mariadb", "oracle")
 
@@ -55,7 +70,7 @@ class SqlalchemyDatabase:
         self._engine, self._secrets = _engine(url)
         self.dialect = self._engine.dialect.name
         self._file = self._engine.url.database if self.dialect == "sqlite" else None
-        self.place = url if self._file else Address.of(url).shown()
+        self.place = file_shown(url) if self._file else Address.of(url).shown()
 
     def __repr__(self) -> str:
         return f"SqlalchemyDatabase({self.place!r})"
@@ -138,6 +153,8 @@ class SqlalchemyDatabase:
                 batcher = Batcher([name for name, *_ in names], [None] * len(names))
                 yield from batcher.batches(result.partitions(BATCH_ROWS))
             except sqlalchemy.exc.SQLAlchemyError as error:
+                if _is_lost(error):
+                    raise self._failed("Cannot read", error) from None
                 said = self._said(error)
                 raise UnreadableTable(f"{relation.name} cannot be read: {said}.") from None
 
@@ -149,6 +166,8 @@ class SqlalchemyDatabase:
     def _connected(self) -> Iterator[Connection]:
         import sqlalchemy
 
+        if self._file and not os.path.isfile(self._file):  # SQLite would make an empty one
+            raise DeepJoinError(f"Cannot open {self.place}: the file is gone.")
         try:
             connection = self._engine.connect()
             if self.dialect in _READ_ONLY:
@@ -167,6 +186,13 @@ class SqlalchemyDatabase:
         return one_line(getattr(error, "orig", None) or error, self._secrets)
 
 
+def _is_lost(error: Exception) -> bool:
+    """Tell what concerns the whole database: it is locked, or there no more."""
+    from deepjoin.sources.database.sqlite import is_lost
+
+    return getattr(error, "connection_invalidated", False) or is_lost(getattr(error, "orig", None))
+
+
 def _engine(url: str) -> tuple[Engine, list[str]]:
     try:
         import sqlalchemy
@@ -176,7 +202,7 @@ def _engine(url: str) -> tuple[Engine, list[str]]:
             f"Reading {scheme} databases needs the SQL extra: pip install 'deepjoin[sql]'"
         ) from None
     is_file = url.partition("+")[0].partition(":")[0] == "sqlite"
-    secrets = [] if is_file else Address.of(url).secrets()
+    secrets = file_secrets(url) if is_file else Address.of(url).secrets()
     try:
         parsed = sqlalchemy.make_url(url)
         if is_file:
@@ -185,10 +211,16 @@ def _engine(url: str) -> tuple[Engine, list[str]]:
     except ModuleNotFoundError as error:
         scheme = url.partition("://")[0]
         raise MissingExtra(
-            f"Reading {scheme} databases needs its driver: pip install {error.name}"
+            f"Reading {scheme} databases needs its driver: {_install(error.name or '')}"
         ) from None
-    except sqlalchemy.exc.SQLAlchemyError as error:
+    except (sqlalchemy.exc.SQLAlchemyError, ValueError) as error:
         raise DeepJoinError(f"Not a database URL: {one_line(error, secrets)}.") from None
+
+
+def _install(module: str) -> str:
+    """Say how to install a driver, whose package may be called otherwise than its module."""
+    package = _PACKAGES.get(module)
+    return f"pip install {package}" if package else f"the package that provides module {module}"
 
 
 def _existing(url: Any) -> Any:

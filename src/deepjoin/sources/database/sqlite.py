@@ -21,6 +21,18 @@ from deepjoin.sources.database.url import one_line
 from deepjoin.sources.items import relative
 from deepjoin.sources.quote import identifier
 
+#: Seconds to wait for another program to finish writing.
+BUSY_SECONDS = 5.0
+#: What concerns the file and not a table: it is locked, cannot be opened or read, or is another.
+_LOST = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+)
 # The tables behind a virtual one hold its index, not data of their own.
 _RELATIONS = """
 SELECT name, type = 'table' AS is_table FROM sqlite_master
@@ -75,7 +87,8 @@ class SqliteDatabase:
                 try:
                     return connection.execute(sql).fetchall()
                 except (sqlite3.Error, sqlite3.Warning) as error:
-                    raise DeepJoinError(f"{self.place}: {one_line(error, [])}.") from None
+                    said = one_line(error, [])
+                    raise DeepJoinError(f"{self.place}: {said}.{_hint(said)}") from None
 
             yield ask
 
@@ -102,6 +115,8 @@ class SqliteDatabase:
                 yield from batcher.batches(_chunks(connection, sql, notes))
             except sqlite3.Error as error:
                 said = one_line(error, [])
+                if is_lost(error):
+                    raise DeepJoinError(f"Cannot read {self.place}: {said}.{_hint(said)}") from None
                 if said == f"no such table: main.{relation.table}":
                     raise UnreadableTable(
                         f"{relation.name} is no longer in the database."
@@ -113,13 +128,26 @@ class SqliteDatabase:
         address = f"{self.path.as_uri()}?mode=ro"
         try:
             connection = sqlite3.connect(
-                address, uri=True, isolation_level=None, check_same_thread=False
+                *(address, BUSY_SECONDS),
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
             )
         except sqlite3.Error as error:
             raise DeepJoinError(f"Cannot open {self.place}: {one_line(error, [])}.") from None
         with closing(connection):
             connection.execute("BEGIN")
             yield connection
+
+
+def is_lost(error: object) -> bool:
+    """Tell an error of the whole file, which no table is to blame for."""
+    # The lowest byte is the class of an error.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOST
+
+
+def _hint(said: str) -> str:
+    return " Run it again when the other program is done with it." if "locked" in said else ""
 
 
 def _batcher(connection: sqlite3.Connection, table: str, sql: str) -> Batcher:

@@ -83,6 +83,31 @@ def file_of(location: str) -> Path:
     return path
 
 
+def file_shown(location: str) -> str:
+    """Write the location of a file without a password, which some drivers have before its path.
+
+    >>> file_shown("sqlite+pysqlcipher://:pw@/data/a.db?cipher=aes"), file_shown("data/a@b.db")
+    ('sqlite+pysqlcipher:///data/a.db', 'data/a@b.db')
+    """
+    match = _SCHEME.match(location)
+    rest = location[match.end() :] if match else ""
+    if match is None or (rest.startswith("/") and "?" not in rest):
+        return location
+    path = rest if rest.startswith("/") else rest.rpartition("@")[2]
+    return f"{match[0]}{path.partition('?')[0]}"
+
+
+def file_secrets(location: str) -> list[str]:
+    """List what must never be shown of the location of a file.
+
+    >>> file_secrets("sqlite+pysqlcipher://:pw@/data/a.db"), file_secrets("sqlite:////a:b@c.db")
+    (['pw'], [])
+    """
+    rest, _, query = location.partition("://")[2].partition("?")
+    credentials = "" if rest.startswith("/") else rest.rpartition("@")[0]
+    return _secrets(credentials.partition(":")[2], query)
+
+
 @dataclass(frozen=True)
 class Address:
     """The address of a database server, taken apart; ``password`` is None if there is none."""
@@ -125,10 +150,7 @@ class Address:
 
     def secrets(self) -> list[str]:
         """List what must never be shown, as it is written and as it is meant."""
-        query = self.tail.partition("?")[2]
-        hidden = [part.partition("=")[2] for part in query.split("&") if _is_secret(part)]
-        raw = [text for text in (self.password, *hidden) if text]
-        return sorted({*raw, *map(unquote, raw)}, key=len, reverse=True)
+        return _secrets(self.password, self.tail.partition("?")[2])
 
     def names_same(self, other: Address) -> bool:
         """Tell whether two addresses name the same database on the same host."""
@@ -138,6 +160,12 @@ class Address:
         dialect = dialect_of(f"{self.scheme}://")[0]
         hosts = self.hosts.lower().removesuffix(":5432" if dialect == "postgresql" else ":")
         return dialect, hosts, self.tail.partition("?")[0].strip("/")
+
+
+def _secrets(password: str | None, query: str) -> list[str]:
+    hidden = [part.partition("=")[2] for part in query.split("&") if _is_secret(part)]
+    raw = [text for text in (password, *hidden) if text]
+    return sorted({*raw, *map(unquote, raw)}, key=len, reverse=True)
 
 
 def _is_secret(part: str) -> bool:
