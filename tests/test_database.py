@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import deepjoin
 from deepjoin.columns import Table
 from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, UnreadableTable
 from deepjoin.join import Side, plan_join
@@ -743,3 +744,19 @@ def test_an_address_without_a_number_for_its_port_is_told(tmp_path: Path) -> Non
     with pytest.raises(DeepJoinError, match="Not a database URL") as caught:
         SqlalchemyDatabase("sqlite+pysqlite://me:hunter2@db:port/shop")
     assert "hunter2" not in str(caught.value)
+
+
+def test_databases_of_one_lake_are_told_apart(tmp_path: Path) -> None:
+    for name, letters in (("one", "abcde"), ("two", "cdefg")):
+        with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as connection:
+            connection.execute("CREATE TABLE users (letter TEXT)")
+            connection.executemany("INSERT INTO users VALUES (?)", [(one,) for one in letters])
+            connection.commit()
+    both = [str(tmp_path / "one.sqlite"), str(tmp_path / "two.sqlite")]
+    lake = deepjoin.index(both, tmp_path / "both")
+    assert sorted(lake.tables) == ["one.users", "two.users"]
+    assert lake.join({"k": ["a"]}, "k", ("one.users", "letter"), how="inner").num_rows == 1
+    lake = deepjoin.index(both[0], tmp_path / "first")
+    assert lake.add(both[1]) == ["two.users"]
+    assert lake.add(both[0]) == ["users"]
+    assert sorted(deepjoin.index(lake.path).tables) == ["two.users", "users"]

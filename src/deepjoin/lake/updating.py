@@ -23,6 +23,7 @@ from deepjoin.lake.view import LakeView
 from deepjoin.ledger import Key, known_items
 from deepjoin.segment import Segment
 from deepjoin.sources import LastingSource, open_sources
+from deepjoin.sources.database import DatabaseSource
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.walk import is_glob
 
@@ -129,7 +130,8 @@ def _found(folder: Path, plan: Plan, sources: Sequence[LastingSource]) -> list[F
 def _owner(folder: Path, plan: Plan, source: LastingSource) -> tuple[int, LastingSource]:
     """Find the source of the lake that has these tables already, or make it another one.
 
-    Files from elsewhere are named by their folder as well, or half of them would be namesakes.
+    Files and databases from elsewhere go by their folder's or database's name as well: half of
+    their tables would be namesakes.
     """
     if isinstance(source, FileSource):
         for number, known in enumerate(plan.sources):
@@ -137,6 +139,8 @@ def _owner(folder: Path, plan: Plan, source: LastingSource) -> tuple[int, Lastin
             if isinstance(owner, FileSource) and owner.includes(source):
                 return number, source.seen_from(owner.root)
         source = source.seen_from(source.root.parent)
+    if isinstance(source, DatabaseSource) and source.describe(folder) not in plan.sources:
+        source.set_apart()
     described = source.describe(folder)
     for number, known in enumerate(plan.sources):
         if known == described or known["kind"] == described["kind"] == "memory":

@@ -113,6 +113,7 @@ def _open_locations(
     opened = {text: _open_service(text, settings) for text in texts}
     files = [text for text, source in opened.items() if source is None]
     sources = [source for source in opened.values() if source is not None]
+    _set_apart(sources)
     if files:
         found = FileSource(
             *(files, settings.include, settings.exclude, skip_dirs),
@@ -121,6 +122,18 @@ def _open_locations(
         )
         sources.insert(0, found)
     return sources
+
+
+def _set_apart(sources: Sequence[LastingSource]) -> None:
+    """Tell the tables of several databases apart, which often have the same names."""
+    if len(sources) < 2:
+        return
+    from deepjoin.sources.database import DatabaseSource
+
+    databases = [source for source in sources if isinstance(source, DatabaseSource)]
+    if len(databases) > 1:
+        for database in databases:
+            database.set_apart()
 
 
 def _open_service(location: str, settings: Settings) -> LastingSource | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from deepjoin.columns import Reading, Table
@@ -54,6 +54,10 @@ class DatabaseSource:
 
     def __repr__(self) -> str:
         return f"DatabaseSource({self.database.place!r})"
+
+    def set_apart(self) -> None:
+        """Put the name of the database before those of its tables."""
+        self.prefix = PurePosixPath(self.database.place.partition("?")[0]).stem or "database"
 
     def tables(self) -> Iterator[Table]:
         """List the tables in the order of their names."""
