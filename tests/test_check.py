@@ -507,6 +507,7 @@ def test_refreshed_folders_are_sound(moves: list[tuple[str, Any, Any]], often: b
     with tempfile.TemporaryDirectory() as place, merging(often):
         folder = Path(place) / "data"
         write(folder / "a.csv", {"x": list("abcabd"), "y": list("123456")})
+        write(folder / "stays.csv", {"x": list("gh")})
         lake = deepjoin.index(folder, Path(place) / "many", min_distinct=1)
         for step, name, what in moves:
             if step == "refresh":

@@ -183,7 +183,8 @@ def _listing(item: Item) -> Listing:
     try:
         return item.listing()
     except UnreadableTable as error:
-        return Listing(skipped=(Skipped(item.name, short_reason(item.name, str(error))),))
+        reason = short_reason(item.name, str(error))
+        return Listing(skipped=(Skipped(item.name, reason, error.passing),))
 
 
 def _count(report: BuildReport, draft: Draft, entries: tuple[ColumnEntry, ...]) -> None:

@@ -12,7 +12,7 @@ from deepjoin.ledger import Key, Known
 from deepjoin.private import key as key_of
 from deepjoin.settings import Settings
 from deepjoin.sources import LastingSource
-from deepjoin.sources.items import UNSEEN, Item, digest_of
+from deepjoin.sources.items import Item, digest_of
 
 
 class Found(NamedTuple):
@@ -61,7 +61,7 @@ def compare(found: Iterable[Found], known: Mapping[Key, Known]) -> Changes:
     left = dict(known)
     unseen = set()
     for one in found:
-        if one.item.stamp.startswith(UNSEEN):
+        if _is_unseen(one.item):
             unseen.add(one.key)
         before = left.pop(one.key, None)
         if before is None:
@@ -87,6 +87,11 @@ def _still_fails(item: Item) -> bool:
     except UnreadableTable as error:
         return error.passing
     return any(skipped.passing for skipped in listing.skipped)
+
+
+def _is_unseen(item: Item) -> bool:
+    """Tell whether an item is a place that could not be looked into, for now."""
+    return item.is_passed_over and any(skipped.passing for skipped in item.listing().skipped)
 
 
 def _is_hidden(key: Key, unseen: Collection[Key]) -> bool:

@@ -10,13 +10,13 @@ from typing import Any
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.settings import Settings
+from deepjoin.sources.walk import INDEX_MARKS, INDEX_PRODUCT, is_index_manifest
 
 FORMAT = 1
-MANIFEST = "manifest.json"
-SEGMENTS = "segments"
+MANIFEST, SEGMENTS, _ = INDEX_MARKS
 #: Raised when a later version would store something else for the same tables.
 READS = 1
-PRODUCT = "deepjoin index"
+PRODUCT = INDEX_PRODUCT
 
 #: Size and checksum of each file of a segment.
 Files = dict[str, tuple[int, str]]
@@ -72,10 +72,9 @@ def is_index(folder: Path) -> bool:
     if (folder / "lock").is_file() and (folder / SEGMENTS).is_dir():
         return True
     try:
-        fields = json.loads((folder / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError):
+        return is_index_manifest((folder / MANIFEST).read_bytes())
+    except OSError:
         return False
-    return isinstance(fields, dict) and fields.get("product") == PRODUCT
 
 
 def may_write(folder: Path) -> bool:

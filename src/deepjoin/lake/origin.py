@@ -18,7 +18,7 @@ from deepjoin.segment import Segment
 from deepjoin.settings import Settings
 from deepjoin.sources import LastingSource
 from deepjoin.sources.corpus import CorpusSource
-from deepjoin.sources.files import FileSource
+from deepjoin.sources.files import FileSource, gone
 from deepjoin.sources.files import reopen as reopen_files
 from deepjoin.sources.frames import MemorySource
 from deepjoin.sources.items import file_digest, file_stamp
@@ -60,14 +60,6 @@ def _folder(described: Described, index: Path) -> Path:
     if root is None or not root.exists():
         raise gone(root)
     return root
-
-
-def gone(root: Path | None) -> DeepJoinError:
-    """Say that the tables are not where they were."""
-    return DeepJoinError(
-        f"The tables of this index were in {root}, which is gone. "
-        "Searches still work; to join, put the folder back or index it again."
-    )
 
 
 class TableOrigin:

@@ -257,17 +257,26 @@ def working_copy(url: str, *, fresh: bool = False) -> Iterator[Pulled]:
     """Give a copy to build in, apart from the one that readers use; then `push` it.
 
     It is kept where the work fails, so that the next run can go on from what is finished.
-    A ``fresh`` one has nothing of what is in the bucket, which may be damaged.
+    A ``fresh`` one may have nothing of what is in the bucket, if that is damaged.
     """
     store = Store(url)
     readers = _cache_folder(store)
     folder = readers.with_name(f"{readers.name}-writing")
     with _only_process(folder, wait=False):
-        pulled = pull(url, missing_ok=True) if not fresh else Pulled(folder, _token(store))
+        pulled = _pulled(url, store, folder, fresh)
         with _disk_errors(folder):
             _mirror(pulled, folder)
         yield Pulled(folder, pulled.token)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _pulled(url: str, store: Store, folder: Path, fresh: bool) -> Pulled:
+    try:
+        return pull(url, missing_ok=True)
+    except IndexUnusable:
+        if not fresh:
+            raise
+        return Pulled(folder, _token(store))
 
 
 def _token(store: Store) -> str | None:

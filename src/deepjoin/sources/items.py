@@ -13,8 +13,6 @@ import xxhash
 from deepjoin.columns import Table
 
 _BLOCK = 1 << 22
-#: How the stamp of a place begins that was passed over without a look into it.
-UNSEEN = "skipped: "
 #: Nanoseconds; some file systems tell times to the second or two only, and clocks differ.
 _LATELY = 2_000_000_000
 _SOON = 1_000_000_000
@@ -54,12 +52,14 @@ class Item:
     stamp: str
     listing: Callable[[], Listing]
     digest: Callable[[], str] | None = None
+    #: Whether it was passed over without a look into it.
+    is_passed_over: bool = False
 
 
 def skipped_item(name: str, reason: str, passing: bool = False) -> Item:
     """Stand in for something that is passed over without a look into it."""
     listing = Listing(skipped=(Skipped(name, reason, passing),))
-    return Item(name, f"{UNSEEN}{reason}", lambda: listing)
+    return Item(name, f"skipped: {reason}", lambda: listing, is_passed_over=True)
 
 
 def left_out(tables: int) -> str:
