@@ -26,7 +26,7 @@ import pyarrow.parquet  # noqa: F401
 import deepjoin
 from deepjoin import Lake
 from deepjoin.errors import UnknownName
-from deepjoin.lake import reading, update
+from deepjoin.lake import item_reader, update
 from deepjoin.ledger import LEDGER, read_ledger
 
 from .power import Disk
@@ -179,7 +179,7 @@ def _ready(operation: str) -> Operation:
     """Prepare this process, a child, for an operation."""
     sys.dont_write_bytecode = True
     if OPERATIONS[operation].checkpoints:
-        reading.CHECKPOINT = 0.0
+        item_reader.CHECKPOINT = 0.0
     return OPERATIONS[operation]
 
 
@@ -342,14 +342,14 @@ class Trial:
     def _run_again(self, is_done: bool) -> list[str]:
         """Give the command again; returns the names of the items it read."""
         read: list[str] = []
-        usual = reading.ItemReader._fill
+        usual = item_reader.ItemReader._fill
         try:
-            reading.ItemReader._fill = _spied(usual, read)  # type: ignore[method-assign]
+            item_reader.ItemReader._fill = _spied(usual, read)  # type: ignore[method-assign]
             self.operation.run(self.place)
         except self.operation.done:
             assert is_done
         finally:
-            reading.ItemReader._fill = usual  # type: ignore[method-assign]
+            item_reader.ItemReader._fill = usual  # type: ignore[method-assign]
         return read
 
 

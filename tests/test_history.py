@@ -18,8 +18,8 @@ import deepjoin
 from deepjoin import Lake
 from deepjoin.lake.build import usual_means
 from deepjoin.lake.changes import list_items
+from deepjoin.lake.commands import remove_tables
 from deepjoin.lake.refresh import Refreshed
-from deepjoin.lake.updating import remove_tables
 
 Frame = dict[str, list[str]]
 

@@ -173,7 +173,7 @@ Make one with: deepjoin index SOURCE -o no such folder
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
         """Read what has changed in the sources, and move to the lake as it has become."""
-        from deepjoin.lake.updating import refresh_lake
+        from deepjoin.lake.commands import refresh_lake
 
         return self._moved(refresh_lake(self.location, usual_means(progress=progress)))
 
@@ -183,7 +183,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         ``source`` is anything `deepjoin.index` takes. Tables that came from the same files,
         or frames of the same names, are replaced.
         """
-        from deepjoin.lake.updating import add_tables
+        from deepjoin.lake.commands import add_tables
 
         return self._moved(add_tables(self.location, source, usual_means(progress=progress)))
 
@@ -192,13 +192,13 @@ Make one with: deepjoin index SOURCE -o no such folder
 
         Their files stay as they are, and a refresh does not bring them back; `add` does.
         """
-        from deepjoin.lake.updating import remove_tables
+        from deepjoin.lake.commands import remove_tables
 
         return self._moved(remove_tables(self.location, tables, usual_means()))
 
     def compact(self) -> bool:
         """Merge all segments into one; False if they were one already."""
-        from deepjoin.lake.updating import compact
+        from deepjoin.lake.commands import compact
 
         return self._moved(compact(self.location, usual_means()))
 

@@ -13,9 +13,9 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake.build import Means, Titles
 from deepjoin.lake.changes import Changes, Found, compare, list_items, renamed
+from deepjoin.lake.item_reader import ItemReader
 from deepjoin.lake.manifest import MANIFEST, READS, Described, Manifest
 from deepjoin.lake.origin import frames_of, reopen
-from deepjoin.lake.reading import ItemReader
 from deepjoin.lake.storage import clear_up, writing
 from deepjoin.lake.update import Plan, Update
 from deepjoin.lake.view import LakeView

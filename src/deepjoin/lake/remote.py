@@ -6,13 +6,10 @@ still the one that was pulled: of two writers one wins, and the other is told.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
@@ -23,13 +20,21 @@ from typing import NamedTuple
 import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.lake.copies import (
+    aside,
+    copy_errors,
+    is_whole,
+    link_segments,
+    only_process,
+    remove_others,
+    replace_file,
+)
 from deepjoin.lake.manifest import (
     FORMAT,
     MANIFEST,
     PRODUCT,
     SEGMENTS,
     SegmentRecord,
-    check_sizes,
     segment_record,
 )
 from deepjoin.lake.store import Object, Store, Stored, Vanished, together
@@ -85,7 +90,7 @@ def pull(url: str, *, missing_ok: bool = False) -> Pulled:
         found = _manifest(store, missing_ok)
         if found is not None and _is_current(folder, found, _records(found.content, url)):
             return Pulled(folder, found.etag)
-        with _only_process(folder), _disk_errors(folder):
+        with only_process(folder), copy_errors(folder):
             try:
                 return _updated(store, folder, missing_ok)
             except Vanished as error:  # a newer manifest may have taken the place of ours
@@ -151,50 +156,7 @@ def _is_current(folder: Path, found: Object, records: Iterable[SegmentRecord]) -
         same = (folder / MANIFEST).read_bytes() == found.content
     except OSError:
         return False
-    return same and all(_is_whole(folder, record) for record in records)
-
-
-def _is_whole(folder: Path, record: SegmentRecord) -> bool:
-    try:
-        check_sizes(folder, record)
-    except IndexUnusable:
-        return False
-    return True
-
-
-@contextmanager
-def _only_process(folder: Path, wait: bool = True) -> Iterator[None]:
-    """Be the only process of this machine at work on a copy."""
-    try:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = folder.with_suffix(".lock").open("a")
-    except OSError as error:
-        raise DeepJoinError(
-            f"Cannot keep a copy of the index in {folder.parent}: {error.strerror}. "
-            "Set DEEPJOIN_CACHE to a folder you may write to."
-        ) from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise IndexUnusable(
-                "The index is being written by another process of this machine. "
-                "Wait for it to end, or stop it."
-            ) from None
-        yield
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        space = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "no space left on its disk" if space else error.strerror or str(error)
-        raise DeepJoinError(
-            f"Cannot keep a copy of the index in {folder}: {what}. "
-            "Set DEEPJOIN_CACHE to a folder elsewhere."
-        ) from None
+    return same and all(is_whole(folder, record) for record in records)
 
 
 def _updated(store: Store, folder: Path, missing_ok: bool) -> Pulled:
@@ -206,15 +168,15 @@ def _updated(store: Store, folder: Path, missing_ok: bool) -> Pulled:
         return Pulled(folder, None)
     records = _records(found.content, str(store.url))
     (folder / SEGMENTS).mkdir(parents=True, exist_ok=True)
-    _download(store, folder, [record for record in records if not _is_whole(folder, record)])
-    _replace(folder / MANIFEST, found.content)
-    _remove_others(folder / SEGMENTS, records)
+    _download(store, folder, [record for record in records if not is_whole(folder, record)])
+    replace_file(folder / MANIFEST, found.content)
+    remove_others(folder / SEGMENTS, records)
     return Pulled(folder, found.etag)
 
 
 def _download(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> None:
     with ExitStack() as stack:
-        asides = {record.name: stack.enter_context(_aside(folder)) for record in records}
+        asides = {record.name: stack.enter_context(aside(folder)) for record in records}
         jobs = []
         for record in records:
             for name, (size, digest) in record.files.items():
@@ -230,29 +192,6 @@ def _download(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> N
 
 
 @contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """Make a folder to download to; what is left in it is removed."""
-    scratch = Path(tempfile.mkdtemp(prefix="pulling-", dir=folder / SEGMENTS))
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    aside = path.with_suffix(".new")
-    aside.write_bytes(content)
-    aside.replace(path)
-
-
-def _remove_others(segments: Path, records: Iterable[SegmentRecord]) -> None:
-    named = {record.name for record in records}
-    for old in segments.iterdir():
-        if old.name not in named:
-            shutil.rmtree(old, ignore_errors=True)
-
-
-@contextmanager
 def working_copy(url: str, *, fresh: bool = False) -> Iterator[Pulled]:
     """Give a copy to build in, apart from the one that readers use; then `push` it.
 
@@ -262,9 +201,9 @@ def working_copy(url: str, *, fresh: bool = False) -> Iterator[Pulled]:
     store = Store(url)
     readers = _cache_folder(store)
     folder = readers.with_name(f"{readers.name}-writing")
-    with _only_process(folder, wait=False):
+    with only_process(folder, wait=False):
         pulled = _pulled(url, store, folder, fresh)
-        with _disk_errors(folder):
+        with copy_errors(folder):
             _mirror(pulled, folder)
         yield Pulled(folder, pulled.token)
         shutil.rmtree(folder, ignore_errors=True)
@@ -295,27 +234,8 @@ def _mirror(pulled: Pulled, folder: Path) -> None:
         (folder / MANIFEST).unlink(missing_ok=True)
         return
     content = (pulled.folder / MANIFEST).read_bytes()
-    _link(_records(content, str(pulled.folder)), pulled.folder, folder)
-    _replace(folder / MANIFEST, content)
-
-
-def _link(records: Iterable[SegmentRecord], source: Path, target: Path) -> None:
-    """Put segments of one folder into another as well; they are the same files."""
-    for record in records:
-        if not _is_whole(target, record):
-            with _aside(target) as scratch:
-                there = target / SEGMENTS / record.name
-                here = source / SEGMENTS / record.name
-                shutil.copytree(here, scratch, copy_function=_linked, dirs_exist_ok=True)
-                shutil.rmtree(there, ignore_errors=True)
-                scratch.rename(there)
-
-
-def _linked(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # some file systems have no links
-        shutil.copyfile(source, target)
+    link_segments(_records(content, str(pulled.folder)), pulled.folder, folder)
+    replace_file(folder / MANIFEST, content)
 
 
 def push(folder: Path, url: str, token: str | None, *, fresh: bool = False) -> str:
@@ -402,6 +322,6 @@ def _keep(store: Store, folder: Path, records: Sequence[SegmentRecord]) -> None:
     """Spare the next pull the download of what was pushed from here."""
     cache = _cache_folder(store)
     if cache != folder:
-        with _only_process(cache), _disk_errors(cache):
+        with only_process(cache), copy_errors(cache):
             (cache / SEGMENTS).mkdir(parents=True, exist_ok=True)
-            _link(records, folder, cache)
+            link_segments(records, folder, cache)

@@ -12,9 +12,9 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake.build import Means
 from deepjoin.lake.changes import Changes, Found, list_items
+from deepjoin.lake.item_reader import ItemReader
 from deepjoin.lake.manifest import MANIFEST, Described, read_manifest
 from deepjoin.lake.origin import reopen
-from deepjoin.lake.reading import ItemReader
 from deepjoin.lake.refresh import Refresh, Refreshed, disk_errors
 from deepjoin.lake.remote import editing
 from deepjoin.lake.storage import clear_up, writing
