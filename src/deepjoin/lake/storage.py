@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -35,6 +35,8 @@ from deepjoin.lake.manifest import (
 PENDING = "pending.json"
 #: Syncing files together lets the disk put their writes into one.
 _SYNCS = 8
+#: Size and checksum of files by their inodes.
+Known = Mapping[int, tuple[int, str]]
 _SCRATCH = "writing-"
 
 
@@ -45,9 +47,12 @@ class IndexWriter:
         self.folder = folder
         self.scratch = scratch
 
-    def place(self, built: Path) -> SegmentRecord:
-        """Put a finished segment, synced, among the others; no manifest names it yet."""
-        files = fingerprints(built)
+    def place(self, built: Path, known: Known | None = None) -> SegmentRecord:
+        """Put a finished segment, synced, among the others; no manifest names it yet.
+
+        ``known`` are fingerprints, by inode, of files that it shares with other segments.
+        """
+        files = fingerprints(built, known)
         segments = self.folder / SEGMENTS
         name = _free_name(segments, files)
         if not (segments / name).exists():
@@ -180,11 +185,14 @@ def _free_name(segments: Path, files: Files) -> str:
     raise IndexUnusable(f"{segments} is full of damaged segments; remove it and index again.")
 
 
-def fingerprints(segment: Path) -> Files:
+def fingerprints(segment: Path, known: Known | None = None) -> Files:
     """Return size and checksum of every file of a segment, synced to disk."""
     paths = sorted(path for path in segment.rglob("*") if path.is_file())
+    shared = {path: known[ino] for path in paths if known and (ino := path.stat().st_ino) in known}
+    own = [path for path in paths if path not in shared]
     with ThreadPoolExecutor(_SYNCS) as pool:
-        found = list(pool.map(_fingerprint, paths))
+        shared |= zip(own, pool.map(_fingerprint, own), strict=True)
+    found = [shared[path] for path in paths]
     names = [path.relative_to(segment).as_posix() for path in paths]
     return dict(zip(names, found, strict=True))
 

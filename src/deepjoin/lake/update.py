@@ -11,7 +11,7 @@ import numpy as np
 
 from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError
-from deepjoin.lake.build import Means, SegmentBuilder
+from deepjoin.lake.build import FRAMES, Means, SegmentBuilder
 from deepjoin.lake.build_corpus import build_corpus
 from deepjoin.lake.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
 from deepjoin.lake.merging import merge_segments, worth_merging
@@ -113,7 +113,8 @@ class Update:
         segments = self.segments()[first:]
         out, scratch = self._next_folders()
         merge_segments(segments, out, scratch, self.means, whole=first == 0)
-        self.records[first:] = [self._writer.place(out)]
+        known = _frames_of(segments, self.records[first:])
+        self.records[first:] = [self._writer.place(out, known)]
 
     def checkpoint(self, key: str) -> None:
         """Put what is whole where a later run with the same key finds it."""
@@ -135,6 +136,18 @@ class Update:
                 *(tuple(self.records), tuple(sorted(plan.excluded))),
             )
         )
+
+
+def _frames_of(
+    segments: Sequence[Segment], records: Sequence[SegmentRecord]
+) -> dict[int, tuple[int, str]]:
+    """Find the fingerprints of tables kept in segments, which a merge takes over as they are."""
+    return {
+        (segment.folder / name).stat().st_ino: fingerprint
+        for segment, record in zip(segments, records, strict=True)
+        for name, fingerprint in record.files.items()
+        if name.startswith(f"{FRAMES}/")
+    }
 
 
 def tables_of(segment: Segment, keys: Collection[Key]) -> list[int]:
