@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import openpyxl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -314,3 +316,21 @@ def test_removing_from_what_is_no_index_leaves_no_trace(tmp_path: Path) -> None:
     with pytest.raises(deepjoin.DeepJoinError, match="is not a deepjoin index"):
         remove_tables(tmp_path / "data", ["a.csv"], usual_means())
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["a.csv"]
+
+
+def test_what_failed_for_want_of_a_package_is_tried_again(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workbook = openpyxl.Workbook()
+    for cell in ("letter", *"vwxyz"):
+        workbook.active.append([cell])
+    workbook.save(tmp_path / "data" / "book.xlsx")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "fastexcel", None)
+        for _ in range(2):
+            again = deepjoin.index(tmp_path / "data")
+            assert [skip.name for skip in again.report.skipped] == ["book.xlsx"]
+        assert not again.refresh()
+    again = deepjoin.index(tmp_path / "data")
+    assert "book.xlsx#Sheet" in list(again.tables)
+    assert again.report.skipped == []

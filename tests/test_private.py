@@ -513,3 +513,10 @@ def test_reasons_that_may_pass_are_passed_on(tmp_path: Path) -> None:
 
     lake = deepjoin.index([Table("bad.csv", away)], tmp_path, hash_only=True)
     assert [one.passing for one in lake.report.skipped] == [True]
+
+
+def test_a_table_of_hits_lists_no_cells(lake_folder: Path) -> None:
+    lake = deepjoin.index(lake_folder, hash_only=True)
+    shown = repr(lake.search(["France", "Peru", "Italy", "Chad", "Mali"]))
+    assert "France" not in shown
+    assert "…" not in shown

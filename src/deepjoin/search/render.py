@@ -35,7 +35,7 @@ def _row(hit: Hit) -> tuple[str, ...]:
 
 def _why(hit: Hit) -> str:
     shown = ", ".join(_pair(match.query, match.target) for match in hit.matches[:_EXAMPLES])
-    shown += ", …" if hit.equi.matched > _EXAMPLES else ""
+    shown += ", …" if shown and hit.equi.matched > _EXAMPLES else ""
     if hit.also:
         shown += f" (also {', '.join(other.column for other in hit.also[:3])})"
     return f"[{hit.generic}] {shown}" if hit.generic else shown
