@@ -28,7 +28,7 @@ from deepjoin.segment import Segment
 from deepjoin.sources.corpus import write_corpus
 
 from .test_cli import Run, call
-from .test_history import FRAMES, MOVES, NAMES, STEPS, Frame, even, merging, move, write
+from .test_history import FRAMES, MOVES, NAMES, STEPS, Frame, even, merging, replayed, write
 
 #: Where flips may be that nothing but a checksum tells, and that no search or join is wrong by:
 #: stamps (read again at worst), titles and first rows, statistics inside Parquet, numbers of
@@ -509,13 +509,7 @@ def test_refreshed_folders_are_sound(moves: list[tuple[str, Any, Any]], often: b
         write(folder / "a.csv", {"x": list("abcabd"), "y": list("123456")})
         write(folder / "stays.csv", {"x": list("gh")})
         lake = deepjoin.index(folder, Path(place) / "many", min_distinct=1)
-        for step, name, what in moves:
-            if step == "refresh":
-                lake = deepjoin.index(folder, lake.path)
-            elif step == "compact":
-                lake.compact()
-            else:
-                move(folder, step, name, what)
+        lake = replayed(lake, folder, moves)
         assert check_index(lake.path).problems == []
         found = deepjoin.index(folder, lake.path).check()
         assert (found.problems, found.changed, found.unreachable) == ([], [], [])

@@ -19,9 +19,12 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin import Lake
 from deepjoin.lake.build import usual_means
-from deepjoin.lake.changes import list_items
+from deepjoin.lake.changes import Found, compare, list_items
 from deepjoin.lake.commands import remove_tables
 from deepjoin.lake.refresh import Refreshed
+from deepjoin.ledger import Key, Known
+from deepjoin.sources.frames import MemorySource
+from deepjoin.sources.items import skipped_item
 
 Frame = dict[str, list[str]]
 
@@ -135,6 +138,18 @@ def move(lake: Path, step: str, name: str, what: Any) -> None:
         path.touch()
 
 
+def replayed(lake: Lake, folder: Path, moves: list[tuple[str, Any, Any]]) -> Lake:
+    """Change a folder step by step, its lake refreshed or compacted now and then."""
+    for step, name, what in moves:
+        if step == "refresh":
+            lake = deepjoin.index(folder, lake.path)
+        elif step == "compact":
+            lake.compact()
+        else:
+            move(folder, step, name, what)
+    return lake
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(MOVES, st.booleans())
 def test_a_refreshed_folder_is_a_freshly_indexed_one(
@@ -146,13 +161,7 @@ def test_a_refreshed_folder_is_a_freshly_indexed_one(
         write(folder / "a.csv", {"x": list("abcabd"), "y": list("123456")})
         write(folder / "stays.csv", {"x": list("gh")})
         lake = deepjoin.index(folder, Path(place) / "many", min_distinct=1)
-        for step, name, what in moves:
-            if step == "refresh":
-                lake = deepjoin.index(folder, lake.path)
-            elif step == "compact":
-                lake.compact()
-            else:
-                move(folder, step, name, what)
+        lake = replayed(lake, folder, moves)
         lake = deepjoin.index(folder, lake.path)
         once = deepjoin.index(folder, Path(place) / "one", min_distinct=1)
         assert list(answers(lake)) == list(answers(once))
@@ -334,3 +343,10 @@ def test_what_failed_for_want_of_a_package_is_tried_again(
     again = deepjoin.index(tmp_path / "data")
     assert "book.xlsx#Sheet" in list(again.tables)
     assert again.report.skipped == []
+
+
+def test_files_in_a_folder_that_cannot_be_looked_into_are_not_gone() -> None:
+    known = {Key(0, name): Known(0, 0, "1-1", "", "") for name in ("sub/a.csv", "other/a.csv")}
+    for passing, gone in ((True, [Key(0, "other/a.csv")]), (False, list(known))):
+        item = skipped_item("sub", "no permission", passing)
+        assert compare([Found(Key(0, "sub"), item, MemorySource([]))], known).gone == gone
