@@ -31,7 +31,9 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# Torch by its version first: then the build for processors is taken, not the one for GPUs.
 $(VENV)/developing: $(VENV)/installed requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
 
 from deepjoin.distinct import DistinctCells, distinct_cells
 
 Cells = Iterable[str | None]
+#: Gives canonical values their vectors, rows of length 1, or 0 for a value without one.
+Encode = Callable[[list[str]], npt.NDArray[np.float32]]
+
+#: Similarities are whole millionths: single precision carries no more, and sums have no order.
+ONE = 1_000_000
 
 
 def equi_joinability(query: Cells, target: Cells, profile: str = "default") -> float:
@@ -18,6 +26,62 @@ def equi_joinability(query: Cells, target: Cells, profile: str = "default") -> f
     wanted = set(distinct_cells(query, profile).values)
     held = set(distinct_cells(target, profile).values)
     return len(wanted & held) / len(wanted) if wanted else 0.0
+
+
+def semantic_joinability(
+    query: Cells, target: Cells, encode: Encode, tau: float, profile: str = "default"
+) -> float:
+    """Share of the query's distinct values with a match in the target (definition 2.2).
+
+    Two values match if they are equal or the cosine of their vectors reaches tau.
+    """
+    best = best_similarities(query, target, encode, profile)
+    return float(np.mean(best >= least(tau))) if len(best) else 0.0
+
+
+def soft_joinability(
+    query: Cells, target: Cells, encode: Encode, floor: float, profile: str = "default"
+) -> float:
+    """Mean over the query's distinct values: 1 if found, else the best cosine from the floor up."""
+    best = best_similarities(query, target, encode, profile)
+    return int(best[best >= least(floor)].sum()) / (ONE * len(best)) if len(best) else 0.0
+
+
+def best_similarities(
+    query: Cells, target: Cells, encode: Encode, profile: str = "default"
+) -> npt.NDArray[np.int64]:
+    """Return, for each distinct value of the query, its best similarity in the target.
+
+    >>> def encode(values):
+    ...     return np.array([[1, 0] if "a" in value else [0, 1] for value in values], np.float32)
+    >>> best_similarities(["a", "b"], ["A", "aa"], encode).tolist()
+    [1000000, 0]
+    """
+    mine, theirs = (distinct_cells(cells, profile).values for cells in (query, target))
+    best = np.zeros(len(mine), np.int64)
+    vectors = encode(theirs)
+    held = set(theirs)
+    for i, (value, vector) in enumerate(zip(mine, encode(mine), strict=True)):
+        best[i] = ONE if value in held else similarities(vector, vectors).max(initial=0)
+    return best
+
+
+def similarities(
+    rows: npt.NDArray[np.float32], others: npt.NDArray[np.float32]
+) -> npt.NDArray[np.int64]:
+    """Return the cosine of each pair of unit vectors in whole millionths, row by row."""
+    products = (rows.astype(np.float64) * others.astype(np.float64)).sum(axis=-1)
+    rounded: npt.NDArray[np.int64] = np.rint(np.minimum(products, 1) * ONE).astype(np.int64)
+    return rounded
+
+
+def least(bound: float) -> int:
+    """Return the smallest similarity, in millionths, that reaches a cosine bound.
+
+    >>> least(0.7)
+    700000
+    """
+    return round(bound * ONE)
 
 
 def join_size(query: Cells, target: Cells, profile: str = "default") -> int:

@@ -1,0 +1,308 @@
+"""Cell vectors judged: columns ranked by meaning, cells matched by meaning, values a second.
+
+``python benchmarks/cell_vectors.py rank CORPUS [--encoder default|DIR] [--half 0|1]``
+``python benchmarks/cell_vectors.py fuzzy FOLDER`` where each folder inside holds left.csv,
+right.csv and gt.csv; ``python benchmarks/cell_vectors.py speed CORPUS``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from common import emit, say
+from deepjoin.canonical import canonical
+from deepjoin.cells import CellEncoder, load_cell_encoder
+from deepjoin.cells.score import match_chance, shared
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+RELEVANT, EASY = 0.7, 0.3
+FLOORS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
+_QUERY_CELLS_AT_ONCE = 64
+_SCORED_ANEW = 400
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns as numbers of distinct values, and for each value the columns that hold it."""
+
+    values: list[str]
+    columns: list[Ints]
+    starts: Ints
+    holders: Ints
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query's distinct values, its table's columns, and what the editors' links say."""
+
+    cells: Ints
+    own: Ints
+    targets: Ints
+    entity: Floats
+    surface: Floats
+
+
+def read_columns(path: Path) -> tuple[Columns, list[str], list[str]]:
+    """Read a repository; values are lower-cased and stripped, as its labels were made."""
+    table = pq.read_table(path, columns=["column_id", "table_id", "cells"])
+    numbers: dict[str, int] = {}
+    columns = []
+    for cells in table["cells"].to_pylist():
+        kept = dict.fromkeys(c for cell in cells if (c := canonical(cell, "basic")))
+        columns.append(np.array([numbers.setdefault(c, len(numbers)) for c in kept], np.int64))
+    flat = np.concatenate(columns)
+    owner = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
+    counts = np.bincount(flat, minlength=len(numbers))
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    holders = owner[np.argsort(flat, kind="stable")]
+    names = table["column_id"].to_pylist(), table["table_id"].to_pylist()
+    return Columns(list(numbers), columns, starts, holders), *names
+
+
+def read_queries(corpus: Path, ids: list[str], tables: list[str], half: int | None) -> list[Query]:
+    """Read the labelled queries, or the half of them whose page's checksum is even or odd."""
+    data, _, _ = _columns_of(corpus)
+    place = {column: at for at, column in enumerate(ids)}
+    own: dict[str, list[int]] = {}
+    for at, table in enumerate(tables):
+        own.setdefault(table, []).append(at)
+    labels = _labels(corpus)
+    queries = []
+    for row in pq.read_table(
+        corpus / "queries.parquet", columns=["column_id", "table_id", "title"]
+    ).to_pylist():
+        if half is not None and zlib.crc32(str(row["title"]).encode()) % 2 != half:
+            continue
+        found = labels[row["column_id"]]
+        targets = np.array([place[column] for column, _, _ in found])
+        entity, surface = (np.array([f[i] for f in found], np.float32) for i in (1, 2))
+        cells = data.columns[place[row["column_id"]]]
+        queries.append(Query(cells, np.array(own[row["table_id"]]), targets, entity, surface))
+    return queries
+
+
+_READ: dict[Path, tuple[Columns, list[str], list[str]]] = {}
+
+
+def _columns_of(corpus: Path) -> tuple[Columns, list[str], list[str]]:
+    if corpus not in _READ:
+        _READ[corpus] = read_columns(corpus / "columns.parquet")
+    return _READ[corpus]
+
+
+def _labels(corpus: Path) -> dict[str, list[tuple[str, float, float]]]:
+    labels: dict[str, list[tuple[str, float, float]]] = {}
+    for row in pq.read_table(corpus / "labels.parquet").to_pylist():
+        triple = (row["column_id"], row["entity_jn"], row["surface_equi_jn"])
+        labels.setdefault(row["query_id"], []).append(triple)
+    return labels
+
+
+def best_cosines(query: Query, data: Columns, vectors: Floats, floor: float) -> Floats:
+    """Give each query cell's best cosine in every column, 1 for an equal value, 0 below floor."""
+    best = np.zeros((len(query.cells), len(data.columns)), np.float32)
+    for start in range(0, len(query.cells), _QUERY_CELLS_AT_ONCE):
+        cells = query.cells[start : start + _QUERY_CELLS_AT_ONCE]
+        cosines = vectors[cells] @ vectors.T
+        for row, cell in enumerate(cells.tolist()):
+            near = np.flatnonzero(cosines[row] >= floor)
+            near = near[np.argsort(cosines[row][near])]
+            counts = data.starts[near + 1] - data.starts[near]
+            # Ascending order: where a column holds several near values the last, best one stays.
+            best[start + row, _ranges(data, near, counts)] = np.repeat(
+                np.minimum(cosines[row][near], 0.9999), counts
+            )
+            best[start + row, data.holders[data.starts[cell] : data.starts[cell + 1]]] = 1
+    return best
+
+
+def _ranges(data: Columns, values: Ints, counts: Ints) -> Ints:
+    ends = np.cumsum(counts)
+    at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(data.starts[values] - ends + counts,
+                                                             counts)  # fmt: skip
+    return data.holders[at]
+
+
+def judge(query: Query, scores: Floats) -> tuple[float, float, float]:
+    """Compute P@10 over min(10, relevant), NDCG@10 on entity_jn, and hard recall@10."""
+    scores[query.own] = 0
+    relevant = query.entity >= RELEVANT
+    hard = relevant & (query.surface < EASY)
+    easy, depth = query.targets[relevant & ~hard], 10 + int((relevant & ~hard).sum())
+    top = np.argsort(-scores, kind="stable")[:depth]
+    top = top[scores[top] > 0]
+    precision = np.isin(top[:10], query.targets[relevant]).sum() / min(10, relevant.sum())
+    rest = top[~np.isin(top, easy)][:10]
+    recall = np.isin(rest, query.targets[hard]).sum() / min(10, hard.sum())
+    return float(precision), _ndcg(query, top[:10]), float(recall)
+
+
+def _ndcg(query: Query, top: Ints) -> float:
+    gains = dict(zip(query.targets.tolist(), query.entity.tolist(), strict=True))
+    discounts = 1 / np.log2(np.arange(2, 12))
+    found = np.array([gains.get(column, 0.0) for column in top.tolist()])
+    ideal = np.sort(query.entity)[::-1][:10]
+    return float((found * discounts[: len(found)]).sum() / (ideal * discounts[: len(ideal)]).sum())
+
+
+def rank(corpus: Path, encoder: CellEncoder, half: int | None) -> None:
+    """Rank every column for every query by the soft score, at several floors."""
+    data, ids, tables = _columns_of(corpus)
+    vectors = encoder.encode(data.values)
+    judged: dict[str, list[tuple[float, float, float]]] = {}
+    for query in read_queries(corpus, ids, tables, half):
+        best = best_cosines(query, data, vectors, min(FLOORS))
+        for way, scores in _ways(query, data, vectors, best, encoder).items():
+            judged.setdefault(way, []).append(judge(query, scores))
+    for way, figures in judged.items():
+        precision, ndcg, recall = np.mean(figures, axis=0)
+        emit("cell_vectors.rank", encoder=encoder.name, digest=encoder.digest, score=way,
+             half=half, queries=len(figures), precision_10=precision, ndcg_10=ndcg,
+             hard_recall_10=recall)  # fmt: skip
+
+
+def _ways(
+    query: Query, data: Columns, vectors: Floats, best: Floats, encoder: CellEncoder
+) -> dict[str, Floats]:
+    """Score all columns: mean cosine above a floor, mean chance, chance with places shared."""
+    ways = {f"cosine >= {f}": np.where(best >= f, best, 0).mean(axis=0) for f in FLOORS}
+    chances = match_chance(best, encoder.floor, encoder.tau)
+    chances[best == 1] = 1
+    ways["chance"] = chances.mean(axis=0)
+    ways["chance, shared"] = _shared(query, data, vectors, ways["chance"], encoder)
+    return ways
+
+
+def _shared(
+    query: Query, data: Columns, vectors: Floats, scores: Floats, encoder: CellEncoder
+) -> Floats:
+    """Score the best columns anew, a target cell taken by several query cells counting less."""
+    again = scores.copy()
+    for column in np.argsort(-scores, kind="stable")[:_SCORED_ANEW].tolist():
+        cells = data.columns[column]
+        cosines = vectors[query.cells] @ vectors[cells].T
+        chances = match_chance(cosines, encoder.floor, encoder.tau)
+        chances[query.cells[:, None] == cells] = 1
+        again[column] = shared(chances).mean()
+    return again
+
+
+def speed(corpus: Path, encoder: CellEncoder) -> None:
+    """Time the encoding of every distinct value of a repository."""
+    cells = pq.read_table(corpus / "columns.parquet", columns=["cells"])["cells"]
+    distinct = pa.chunked_array([c.flatten() for c in cells.chunks]).unique()
+    encoder.encode(distinct.slice(0, 1000))
+    began = perf_counter()
+    for start in range(0, len(distinct), 1 << 18):
+        encoder.encode(distinct.slice(start, 1 << 18))
+    seconds = perf_counter() - began
+    emit("cell_vectors.speed", encoder=encoder.name, values=len(distinct), seconds=seconds,
+         values_per_second=len(distinct) / seconds)  # fmt: skip
+
+
+Score = Callable[[list[str], list[str]], Floats]
+
+
+def similarities(encoder: CellEncoder) -> dict[str, Score]:
+    """Name the ways to compare two lists of strings: ours, and two edit distances."""
+    from rapidfuzz.distance import JaroWinkler
+    from rapidfuzz.fuzz import ratio
+    from rapidfuzz.process import cdist
+
+    return {
+        encoder.name: lambda mine, theirs: encoder.encode(mine) @ encoder.encode(theirs).T,
+        "levenshtein": lambda mine, theirs: cdist(mine, theirs, scorer=ratio) / 100,
+        "jaro-winkler": lambda mine, theirs: cdist(
+            mine, theirs, scorer=JaroWinkler.normalized_similarity
+        ),
+    }
+
+
+def fuzzy(folder: Path, encoder: CellEncoder) -> None:
+    """Match each right cell to its best left one; sweep one threshold over all sets together."""
+    sets = [_read_set(inside) for inside in sorted(folder.iterdir()) if inside.is_dir()]
+    for name, score in similarities(encoder).items():
+        outcomes = [_outcomes(*one, score) for one in sets]
+        best = max(np.arange(0.3, 1.0, 0.01), key=lambda t: _macro(outcomes, t)[2])
+        ours = (encoder.floor, encoder.tau) if name == encoder.name else ()
+        for threshold in (best, *ours):
+            precision, recall, f1 = _macro(outcomes, threshold)
+            emit("cell_vectors.fuzzy", way=name, sets=len(sets), threshold=threshold,
+                 precision=precision, recall=recall, f1=f1)  # fmt: skip
+
+
+def _macro(
+    outcomes: list[tuple[Floats, npt.NDArray[np.bool_], int]], threshold: float
+) -> tuple[float, float, float]:
+    """Average precision, recall and F1 over the sets, one threshold for all."""
+    precision, recall, f1 = np.mean([f1_at(*one, threshold) for one in outcomes], axis=0)
+    return float(precision), float(recall), float(f1)
+
+
+def f1_at(
+    scores: Floats, right: npt.NDArray[np.bool_], wanted: int, threshold: float
+) -> tuple[float, float, float]:
+    """Give precision, recall and F1 of the matches that reach a threshold."""
+    kept = scores >= threshold
+    hits = int((kept & right).sum())
+    precision, recall = hits / max(1, int(kept.sum())), hits / max(1, wanted)
+    return precision, recall, 2 * precision * recall / max(1e-9, precision + recall)
+
+
+def _read_set(folder: Path) -> tuple[list[str], list[str], set[tuple[int, int]]]:
+    left, right, truth = (
+        pacsv.read_csv(folder / f"{name}.csv",
+                       parse_options=pacsv.ParseOptions(newlines_in_values=True),
+                       convert_options=pacsv.ConvertOptions(
+                           column_types={"title": pa.string(), "id_l": pa.int64()}))
+        for name in ("left", "right", "gt")
+    )  # fmt: skip
+    place = [{i: at for at, i in enumerate(side["id"].to_pylist())} for side in (left, right)]
+    pairs = zip(truth["id_l"].to_pylist(), truth["id_r"].to_pylist(), strict=True)
+    gold = {(place[1][r], place[0][l_]) for l_, r in pairs}
+    texts = [[canonical(t or "") for t in side["title"].to_pylist()] for side in (left, right)]
+    return texts[0], texts[1], gold
+
+
+def _outcomes(
+    left: list[str], right: list[str], gold: set[tuple[int, int]], score: Score
+) -> tuple[Floats, npt.NDArray[np.bool_], int]:
+    scores = score(right, left)
+    nearest = scores.argmax(axis=1)
+    correct = np.array([(at, int(n)) in gold for at, n in enumerate(nearest)])
+    return scores[np.arange(len(right)), nearest], correct, len(gold)
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("rank", "fuzzy", "speed"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--encoder", default="default")
+    parser.add_argument("--half", type=int, choices=(0, 1))
+    options = parser.parse_args()
+    encoder = load_cell_encoder(options.encoder)
+    say(f"{options.what}: {encoder.name}, digest {encoder.digest}, floor {encoder.floor}")
+    if options.what == "rank":
+        rank(options.folder, encoder, options.half)
+    elif options.what == "fuzzy":
+        fuzzy(options.folder, encoder)
+    else:
+        speed(options.folder, encoder)
+
+
+if __name__ == "__main__":
+    main()

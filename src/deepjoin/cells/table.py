@@ -1,0 +1,194 @@
+"""The static table: a value's vector is the sum of its pieces' rows, so encoding is a look-up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deepjoin.cells.tokens import Bags, gram_bags, piece_bags, plain_word, split_words
+from deepjoin.errors import DeepJoinError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Floats = npt.NDArray[np.float32]
+
+FORMAT = 1
+_FILES = ("table.json", "tokenizer.json", "rows.npy", "scales.npy", "phrases.txt")
+_VALUES_AT_ONCE = 1 << 19
+_WORDS_AT_ONCE = 1 << 12
+#: Of a row of eight-bit numbers, the largest one.
+_TOP = 127
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a table says of itself; rows are pieces, then trigram buckets, then phrases."""
+
+    name: str
+    dimension: int
+    pieces: int
+    buckets: int
+    unknown: int
+    floor: float
+    tau: float
+    format: int = FORMAT
+
+
+class StaticTable:
+    """Look-up rows for word pieces, letter trigrams and whole phrases, summed and normalised."""
+
+    def __init__(
+        self, facts: Facts, tokenizer: str, rows: npt.NDArray[np.int8], scales: Floats,
+        phrases: Sequence[str],
+    ) -> None:  # fmt: skip
+        self.facts = facts
+        self.name, self.dimension = facts.name, facts.dimension
+        self.floor, self.tau = facts.floor, facts.tau
+        self._tokenizer_text, self._rows, self._scales = tokenizer, rows, scales
+        self._phrases = pa.array(phrases, pa.string())
+        self.digest = self._digest()
+
+    @classmethod
+    def load(cls, folder: str | Path) -> StaticTable:
+        """Open a folder that `save` wrote."""
+        folder = Path(folder)
+        missing = [name for name in _FILES if not (folder / name).is_file()]
+        if missing:
+            raise DeepJoinError(
+                f"No cell table in {folder}: {missing[0]} is missing. Give a folder made by "
+                "'python -m deepjoin.cells.make', a .vec or .bin file, or 'default'."
+            )
+        facts = _facts(folder / "table.json")
+        rows = np.load(folder / "rows.npy", allow_pickle=False)
+        scales = np.load(folder / "scales.npy", allow_pickle=False).astype(np.float32)
+        phrases = (folder / "phrases.txt").read_text("utf-8").splitlines()
+        expected = (facts.pieces + facts.buckets + len(phrases), facts.dimension)
+        if rows.shape != expected or scales.shape != expected[:1]:
+            raise DeepJoinError(
+                f"The cell table in {folder} is damaged: rows.npy is {rows.shape}, table.json and "
+                f"phrases.txt say {expected}. Make it again or copy it whole."
+            )
+        tokenizer = (folder / "tokenizer.json").read_text("utf-8")
+        return cls(facts, tokenizer, rows, scales, phrases)
+
+    @classmethod
+    def pack(
+        cls, facts: Facts, tokenizer: str, table: Floats, phrases: Sequence[str]
+    ) -> StaticTable:
+        """Make a table of real numbers into one of eight bits a number, a scale for every row."""
+        scales = (np.abs(table).max(axis=1) / _TOP).astype(np.float16).astype(np.float32)
+        safe = np.where(scales > 0, scales, 1)[:, None]
+        rows = np.clip(np.rint(table / safe), -_TOP, _TOP).astype(np.int8)
+        return cls(facts, tokenizer, rows, scales, phrases)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the files `load` reads; the same table always gives the same bytes."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "table.json").write_text(json.dumps(asdict(self.facts), indent=1) + "\n")
+        (folder / "tokenizer.json").write_text(self._tokenizer_text, "utf-8")
+        np.save(folder / "rows.npy", self._rows)
+        np.save(folder / "scales.npy", self._scales.astype(np.float16))
+        lines = "".join(f"{phrase}\n" for phrase in self._phrases.to_pylist())
+        (folder / "phrases.txt").write_text(lines, "utf-8")
+
+    def _digest(self) -> str:
+        """Everything a vector depends on, as sixteen letters."""
+        whole = hashlib.sha256(json.dumps(asdict(self.facts)).encode())
+        whole.update(self._tokenizer_text.encode())
+        whole.update(np.ascontiguousarray(self._rows).tobytes())
+        whole.update(self._scales.astype(np.float16).tobytes())
+        whole.update("\n".join(self._phrases.to_pylist()).encode())
+        return whole.hexdigest()[:16]
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The word-piece tokenizer, without limits on length."""
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_str(self._tokenizer_text)
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @cached_property
+    def _table(self) -> Floats:
+        return self._rows.astype(np.float32) * self._scales[:, None]
+
+    def encode(self, values: Sequence[str | None] | pa.Array) -> Floats:
+        """Encode values, one unit row each; a value without letters or digits gets zeros.
+
+        A value's vector does not depend on the values encoded with it.
+        """
+        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+        array = pc.utf8_lower(pc.utf8_trim_whitespace(array.cast(pa.string())))
+        out = np.zeros((len(array), self.dimension), np.float32)
+        for start in range(0, len(array), _VALUES_AT_ONCE):
+            part = array.slice(start, _VALUES_AT_ONCE)
+            if isinstance(part, pa.ChunkedArray):
+                part = part.combine_chunks()
+            self._encode_part(part, out[start : start + len(part)])
+        return out
+
+    def _encode_part(self, values: pa.Array, out: Floats) -> None:
+        starts, numbers, words = split_words(values)
+        vectors = self._word_vectors(words)
+        _sum_bags(vectors, Bags(starts, numbers), out)
+        self._place_phrases(values, out)
+        lengths = np.linalg.norm(out, axis=1, keepdims=True)
+        np.divide(out, lengths, out=out, where=lengths > 0)
+
+    def _word_vectors(self, words: Sequence[str]) -> Floats:
+        plain = [plain_word(word) for word in words]
+        vectors = np.zeros((len(plain), self.dimension), np.float32)
+        for start in range(0, len(plain), _WORDS_AT_ONCE):
+            some = plain[start : start + _WORDS_AT_ONCE]
+            for bags in self.bags(some):
+                _sum_bags(self._table, bags, vectors[start : start + len(some)])
+        return vectors
+
+    def bags(self, words: Sequence[str]) -> tuple[Bags, Bags]:
+        """Give the piece rows and the trigram rows of plain words."""
+        return (
+            piece_bags(words, self.tokenizer, self.facts.unknown),
+            gram_bags(words, self.facts.buckets, self.facts.pieces),
+        )
+
+    def _place_phrases(self, values: pa.Array, out: Floats) -> None:
+        places = pc.index_in(values, self._phrases)
+        known = np.asarray(pc.is_valid(places)).nonzero()[0]
+        first = self.facts.pieces + self.facts.buckets
+        out[known] = self._table[first + np.asarray(places.take(known)).astype(np.int64)]
+
+
+def _facts(path: Path) -> Facts:
+    said = json.loads(path.read_text("utf-8"))
+    if said.get("format") != FORMAT:
+        raise DeepJoinError(
+            f"{path} has format {said.get('format')}; this version reads {FORMAT}. "
+            "Make the table again with 'python -m deepjoin.cells.make'."
+        )
+    return Facts(**said)
+
+
+def _sum_bags(table: Floats, bags: Bags, out: Floats) -> None:
+    """Add to each row of ``out`` the sum of its bag's rows, in the order of the bag."""
+    lengths = np.diff(bags.starts)
+    # Longest first: those with an n-th feature are then a prefix, and no row is gathered twice.
+    order = np.argsort(-lengths, kind="stable")
+    having = np.searchsorted(-lengths[order], -np.arange(lengths.max(initial=0)), side="left")
+    sums = np.zeros_like(out)
+    for place, count in enumerate(having.tolist()):
+        sums[:count] += table[bags.ids[bags.starts[order[:count]] + place]]
+    out[order] += sums

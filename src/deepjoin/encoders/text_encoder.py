@@ -1,0 +1,108 @@
+"""What every encoder of column texts shares: the way from columns to texts to vectors."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.columns import Column
+from deepjoin.errors import DeepJoinError
+from deepjoin.text import Frequency, TextSettings, column_texts
+
+FloatMatrix = npt.NDArray[np.float32]
+#: Columns whose texts are made at a time, so that tall columns are not all held at once.
+_BLOCK = 4096
+
+
+class TextEncoder(ABC):
+    """A language model behind the paper's column-to-text transformation.
+
+    ``digest`` stands for weights, tokenizer, text settings and limits: two encoders with one
+    digest give the same vectors. ``model`` is the digest of the first two.
+    """
+
+    def __init__(self, name: str, model: str, dimension: int, settings: TextSettings) -> None:
+        self.name = name
+        self.dimension = dimension
+        self.settings = settings
+        self.digest = blake2b(repr((model, astuple(settings))).encode(), digest_size=16).hexdigest()
+
+    @abstractmethod
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each text, special tokens left out."""
+
+    @abstractmethod
+    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return one vector a text, not normalised."""
+
+    def texts(self, columns: Sequence[Column], frequency: Frequency) -> list[str]:
+        """Write columns as the texts the model reads."""
+        return column_texts(columns, self.settings, frequency, self.count)
+
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+        """Return one vector a column, not normalised."""
+        vectors = np.zeros((len(columns), self.dimension), np.float32)
+        for start in range(0, len(columns), _BLOCK):
+            block = columns[start : start + _BLOCK]
+            vectors[start : start + len(block)] = self.encode_texts(self.texts(block, frequency))
+        return vectors
+
+
+def text_settings(
+    path: Path, given: TextSettings | None = None, profile: str | None = None
+) -> TextSettings:
+    """Say how columns become texts: as given, else as ``path`` says, else the default.
+
+    A ``profile`` is the lake's, and not for the model to say.
+    """
+    settings = given or _stored(path)
+    return replace(settings, profile=profile) if profile else settings
+
+
+def _stored(path: Path) -> TextSettings:
+    if not path.is_file():
+        return TextSettings()
+    try:
+        return TextSettings(**json.loads(path.read_text("utf-8"))["text"])
+    except (OSError, ValueError, KeyError, TypeError, DeepJoinError) as error:
+        raise DeepJoinError(
+            f"{path} does not say how columns become texts: {error}. "
+            "Copy the model folder again, or give the settings."
+        ) from None
+
+
+def checked(vectors: FloatMatrix, name: str) -> FloatMatrix:
+    """Let no vector out that cannot be compared."""
+    if not np.isfinite(vectors).all():
+        raise DeepJoinError(
+            f"The encoder '{name}' gave a vector that is not a number. "
+            "Its weights are damaged: copy or train the model again."
+        )
+    return vectors
+
+
+def batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Group places of texts of one length, about so many tokens a group, the longest first.
+
+    Texts of one length need no padding, so a vector does not depend on its company.
+
+    >>> batches([3, 5, 3, 5, 5], tokens=10)
+    [[1, 3], [4], [0, 2]]
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    groups: list[list[int]] = []
+    for place in order.tolist():
+        length = lengths[place]
+        last = groups[-1] if groups else []
+        if last and lengths[last[0]] == length and (len(last) + 1) * length <= tokens:
+            last.append(place)
+        else:
+            groups.append([place])
+    return groups

@@ -1,0 +1,144 @@
+"""Any sentence-transformers or Hugging Face model as a column encoder, on CPU or GPU.
+
+A folder saved by sentence-transformers is used as it is, its normalisation left out; any other
+model is read with its tokens averaged. Needs the extra ``train``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xxhash import xxh3_128
+
+from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder, checked, text_settings
+from deepjoin.encoders.tokens import Tokens
+from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.text import TextSettings
+
+#: Where `deepjoin train` writes how columns became texts.
+SETTINGS_FILE = "deepjoin.json"
+#: What a configuration says beside what the vectors depend on.
+_INCIDENTAL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")
+#: RoBERTa and its kin begin to count positions after the number of the padding token.
+_OFFSET_KINDS = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
+_BATCH = 64
+
+
+class TorchEncoder(TextEncoder):
+    """A model by folder or name, ready to encode."""
+
+    def __init__(
+        self,
+        spec: str | Path,
+        settings: TextSettings | None = None,
+        profile: str | None = None,
+        device: str | None = None,
+    ) -> None:
+        model = _model(str(spec), device)
+        settings = text_settings(Path(spec) / SETTINGS_FILE, settings, profile)
+        text = _tokenizer_text(model, str(spec))
+        self._tokens = Tokens.from_text(text, settings.tokens)
+        self._tokens.check(_positions(model), str(spec))
+        model.max_seq_length = self._tokens.limit
+        self._model = model
+        dimension = int(model.get_embedding_dimension() or 0)
+        super().__init__(Path(spec).name, _digest(model, text), dimension, settings)
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each text, special tokens left out."""
+        return self._tokens.count(texts)
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return one vector a text, not normalised; a text without a token is 0."""
+        clean = self._tokens.readable(texts)
+        rows = [row for row, one in enumerate(self._tokens.numbers(clean)) if one]
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        if rows:
+            vectors[rows] = self._model.encode(
+                [clean[row] for row in rows],
+                batch_size=_BATCH,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+            )
+        return checked(vectors, self.name)
+
+
+def _model(spec: str, device: str | None) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise MissingExtra(
+            f"The encoder '{spec}' needs torch: pip install 'deepjoin[train]', "
+            "or use the encoder 'default'."
+        ) from None
+    try:
+        with _quiet():
+            loaded = SentenceTransformer(spec, device=device)
+        modules = [module for module in loaded if type(module).__name__ != "Normalize"]
+        return SentenceTransformer(modules=modules, device=device).eval()
+    # Whatever is missing, torn or unknown comes as another type from another library.
+    except Exception as error:
+        raise DeepJoinError(
+            f"The encoder '{spec}' cannot be loaded: {_line(error)}. Give a folder saved by "
+            "sentence-transformers or transformers, the name of a public model, or 'default'."
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the libraries' progress bars off the terminal."""
+    from transformers import utils
+
+    bars: Any = utils.logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:160].rstrip(".")
+
+
+def _tokenizer_text(model: Any, spec: str) -> str:
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise DeepJoinError(
+            f"The encoder '{spec}' has no tokenizer.json, or none that can be read. Save the model "
+            "with a fast tokenizer, or use the encoder 'default'."
+        )
+    return str(backend.to_str())
+
+
+def _positions(model: Any) -> int:
+    config = model[0].auto_model.config
+    positions = int(getattr(config, "max_position_embeddings", 1 << 20))
+    return positions - 2 if config.model_type in _OFFSET_KINDS else positions
+
+
+def _digest(model: Any, tokenizer: str) -> str:
+    """Hash weights, configuration, pooling and tokenizer."""
+    import torch
+
+    config = model[0].auto_model.config.to_dict()
+    said = {key: value for key, value in config.items() if key not in _INCIDENTAL}
+    kinds = [(type(module).__name__, _said_by(module)) for module in model]
+    content = xxh3_128(json.dumps([said, kinds, tokenizer], sort_keys=True, default=str).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        content.update(name.encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        content.update(flat.view(torch.uint8).numpy().data)
+    return content.hexdigest()
+
+
+def _said_by(module: Any) -> Any:
+    return module.get_config_dict() if type(module).__name__ == "Pooling" else None

@@ -1,0 +1,80 @@
+"""Between what and what the score of each column lies, from similarities with errors.
+
+A cell of the query counts once for a column, with its best match there. Columns that cannot be
+among the best need no exact similarity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.joinability import ONE
+from deepjoin.joinability import least as least_of
+from deepjoin.semantic.pairs import Pairs, Postings
+from deepjoin.semantic.quantised import SLACK
+
+Int = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a cell's best similarity counts: in full ("semantic"), or as it is ("any")."""
+
+    join: str
+    #: The cosine that makes a match.
+    floor: float
+
+    @property
+    def least(self) -> int:
+        """The floor in millionths."""
+        return least_of(self.floor)
+
+    def counted(self, similarities: npt.NDArray[Any]) -> Scores:
+        """Turn best similarities, in millionths, into what they add to a score."""
+        counts = ONE if self.join == "semantic" else similarities.astype(np.float64)
+        return np.where(similarities >= self.least, counts, 0.0)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of every column of a segment, the least and the most its summed score can be."""
+
+    lower: Scores
+    upper: Scores
+
+    @classmethod
+    def of(cls, pairs: Pairs, postings: Postings, columns: int, measure: Measure) -> Bounds:
+        """Add up the best bounds of each cell in each column."""
+        low, high = (measure.counted(bound) for bound in pair_bounds(pairs))
+        return cls(_summed(pairs, postings, columns, low), _summed(pairs, postings, columns, high))
+
+
+def pair_bounds(pairs: Pairs) -> tuple[Scores, Scores]:
+    """Return the least and the most each pair's similarity can be, in millionths."""
+    # Equal cells are known to be 1; anything else stays below what rounding could add.
+    error = np.where(pairs.errors > 0, pairs.errors + SLACK, 0.0)
+    similarity = pairs.similarities.astype(np.float64)
+    return np.maximum(similarity - error, 0) * ONE, np.minimum(similarity + error, 1) * ONE
+
+
+def _summed(pairs: Pairs, postings: Postings, columns: int, counted: Scores) -> Scores:
+    """Sum over the cells what the best pair of each cell counts for each column."""
+    counts = counted[postings.pairs]
+    cells = pairs.cells[postings.pairs]
+    used = np.flatnonzero(counts > 0)
+    order = used[np.lexsort((counts[used], cells[used]))]
+    ends = np.flatnonzero(np.diff(cells[order], append=-1)) + 1
+    total, best = np.zeros(columns), np.zeros(columns)
+    start = 0
+    for stop in ends.tolist():
+        here = order[start:stop]
+        at = postings.columns[here]
+        best[at] = counts[here]  # ascending: of the same column, the best is written last
+        total[at] += best[at]  # and added once, however often the column occurs
+        start = stop
+    return total

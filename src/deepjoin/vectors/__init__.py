@@ -1,0 +1,7 @@
+"""Column vectors and their Faiss indexes: built for a segment, opened by mapping, searched."""
+
+from deepjoin.vectors.build import build_vectors
+from deepjoin.vectors.index import VectorIndex
+from deepjoin.vectors.kinds import KINDS, METRICS
+
+__all__ = ["KINDS", "METRICS", "VectorIndex", "build_vectors"]

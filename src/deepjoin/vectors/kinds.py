@@ -1,0 +1,81 @@
+"""The kinds of vector index by name: what Faiss builds, and how hard it searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from deepjoin.errors import unknown_name
+
+METRICS = ("cosine", "euclidean")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way to store and search vectors."""
+
+    #: Faiss's name for it; ``{lists}`` is the number of inverted lists.
+    factory: str
+    #: Which knob says how much is searched ("efSearch", "nprobe" or none), and its setting.
+    effort_of: str = ""
+    effort: int = 0
+    #: Inverted lists; 0 for as many as suit the number of vectors.
+    lists: int = 0
+    #: How many times k candidates are ranked again on half-precision vectors; 0 for not at all.
+    rerank: int = 0
+
+    def list_count(self, vectors: int) -> int:
+        """Return the number of inverted lists, each with enough vectors to train on."""
+        return max(1, min(self.lists or int(4 * vectors**0.5), vectors // 39))
+
+
+KINDS = {
+    "flat": Kind("Flat"),
+    "flat16": Kind("SQfp16"),
+    "flat8": Kind("SQ8"),
+    "hnsw": Kind("HNSW32,Flat", "efSearch", 64),
+    "hnsw8": Kind("HNSW32,SQ8", "efSearch", 64),
+    "ivf8": Kind("IVF{lists}_HNSW32,SQ8", "nprobe", 32),
+    # The preset of the paper's authors: 1000 lists, 16 bytes a vector. "np" leaves out a
+    # training for comparisons of codes, which are never made and takes minutes.
+    "ivfpq": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000, rerank=16),
+    "ivfpq-plain": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000),
+}
+#: Up to here a scan takes a few milliseconds and is exact.
+FLAT_UP_TO = 20_000
+#: Fewer different vectors are too few to train lists and codes on.
+TRAINABLE = 1_000
+#: Vectors are padded with zeros to a multiple of this, for codes of 16 bytes.
+PAD = 16
+
+
+def chosen(kind: str, vectors: int) -> str:
+    """Return the kind to build: by size for "auto", and flat for a handful of vectors."""
+    if kind != "auto" and kind not in KINDS:
+        raise unknown_name("vector index", kind, "this version", ["auto", *KINDS])
+    if vectors < TRAINABLE:
+        return "flat"
+    if kind == "auto":
+        return "flat" if vectors <= FLAT_UP_TO else "ivf8"
+    return kind
+
+
+def check_metric(metric: str) -> None:
+    """Refuse a metric that does not exist."""
+    if metric not in METRICS:
+        raise unknown_name("metric", metric, "this version", METRICS)
+
+
+@contextmanager
+def faiss_threads(threads: int) -> Iterator[Any]:
+    """Lend Faiss with so many threads, and put its own number back."""
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(threads)
+    try:
+        yield faiss
+    finally:
+        faiss.omp_set_num_threads(before)
