@@ -30,7 +30,7 @@ from common import (
     say,
     show,
 )
-from deepjoin.evaluation.run import SETTINGS
+from deepjoin.evaluation.cache import SETTINGS
 from deepjoin.sources.corpus import is_corpus
 
 #: In a new virtual environment before anything is installed.

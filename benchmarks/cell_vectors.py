@@ -1,15 +1,13 @@
-"""Cell vectors judged: columns ranked by meaning, cells matched by meaning, values a second.
+"""Cell vectors judged: columns ranked by meaning, values a second; joins are in `fuzzy_join`.
 
 ``python benchmarks/cell_vectors.py rank CORPUS [--encoder default|DIR] [--half 0|1]``
-``python benchmarks/cell_vectors.py fuzzy FOLDER`` where each folder inside holds left.csv,
-right.csv and gt.csv; ``python benchmarks/cell_vectors.py speed CORPUS``.
+``python benchmarks/cell_vectors.py speed CORPUS``.
 """
 
 from __future__ import annotations
 
 import argparse
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -17,7 +15,6 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from common import emit, say
@@ -213,83 +210,10 @@ def speed(corpus: Path, encoder: CellEncoder) -> None:
          values_per_second=len(distinct) / seconds)  # fmt: skip
 
 
-Score = Callable[[list[str], list[str]], Floats]
-
-
-def similarities(encoder: CellEncoder) -> dict[str, Score]:
-    """Name the ways to compare two lists of strings: ours, and two edit distances."""
-    from rapidfuzz.distance import JaroWinkler
-    from rapidfuzz.fuzz import ratio
-    from rapidfuzz.process import cdist
-
-    return {
-        encoder.name: lambda mine, theirs: encoder.encode(mine) @ encoder.encode(theirs).T,
-        "levenshtein": lambda mine, theirs: cdist(mine, theirs, scorer=ratio) / 100,
-        "jaro-winkler": lambda mine, theirs: cdist(
-            mine, theirs, scorer=JaroWinkler.normalized_similarity
-        ),
-    }
-
-
-def fuzzy(folder: Path, encoder: CellEncoder) -> None:
-    """Match each right cell to its best left one; sweep one threshold over all sets together."""
-    sets = [_read_set(inside) for inside in sorted(folder.iterdir()) if inside.is_dir()]
-    for name, score in similarities(encoder).items():
-        outcomes = [_outcomes(*one, score) for one in sets]
-        best = max(np.arange(0.3, 1.0, 0.01), key=lambda t: _macro(outcomes, t)[2])
-        ours = (encoder.floor, encoder.tau) if name == encoder.name else ()
-        for threshold in (best, *ours):
-            precision, recall, f1 = _macro(outcomes, threshold)
-            emit("cell_vectors.fuzzy", way=name, sets=len(sets), threshold=threshold,
-                 precision=precision, recall=recall, f1=f1)  # fmt: skip
-
-
-def _macro(
-    outcomes: list[tuple[Floats, npt.NDArray[np.bool_], int]], threshold: float
-) -> tuple[float, float, float]:
-    """Average precision, recall and F1 over the sets, one threshold for all."""
-    precision, recall, f1 = np.mean([f1_at(*one, threshold) for one in outcomes], axis=0)
-    return float(precision), float(recall), float(f1)
-
-
-def f1_at(
-    scores: Floats, right: npt.NDArray[np.bool_], wanted: int, threshold: float
-) -> tuple[float, float, float]:
-    """Give precision, recall and F1 of the matches that reach a threshold."""
-    kept = scores >= threshold
-    hits = int((kept & right).sum())
-    precision, recall = hits / max(1, int(kept.sum())), hits / max(1, wanted)
-    return precision, recall, 2 * precision * recall / max(1e-9, precision + recall)
-
-
-def _read_set(folder: Path) -> tuple[list[str], list[str], set[tuple[int, int]]]:
-    left, right, truth = (
-        pacsv.read_csv(folder / f"{name}.csv",
-                       parse_options=pacsv.ParseOptions(newlines_in_values=True),
-                       convert_options=pacsv.ConvertOptions(
-                           column_types={"title": pa.string(), "id_l": pa.int64()}))
-        for name in ("left", "right", "gt")
-    )  # fmt: skip
-    place = [{i: at for at, i in enumerate(side["id"].to_pylist())} for side in (left, right)]
-    pairs = zip(truth["id_l"].to_pylist(), truth["id_r"].to_pylist(), strict=True)
-    gold = {(place[1][r], place[0][l_]) for l_, r in pairs}
-    texts = [[canonical(t or "") for t in side["title"].to_pylist()] for side in (left, right)]
-    return texts[0], texts[1], gold
-
-
-def _outcomes(
-    left: list[str], right: list[str], gold: set[tuple[int, int]], score: Score
-) -> tuple[Floats, npt.NDArray[np.bool_], int]:
-    scores = score(right, left)
-    nearest = scores.argmax(axis=1)
-    correct = np.array([(at, int(n)) in gold for at, n in enumerate(nearest)])
-    return scores[np.arange(len(right)), nearest], correct, len(gold)
-
-
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("rank", "fuzzy", "speed"))
+    parser.add_argument("what", choices=("rank", "speed"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--encoder", default="default")
     parser.add_argument("--half", type=int, choices=(0, 1))
@@ -298,8 +222,6 @@ def main() -> None:
     say(f"{options.what}: {encoder.name}, digest {encoder.digest}, floor {encoder.floor}")
     if options.what == "rank":
         rank(options.folder, encoder, options.half)
-    elif options.what == "fuzzy":
-        fuzzy(options.folder, encoder)
     else:
         speed(options.folder, encoder)
 

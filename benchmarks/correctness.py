@@ -12,7 +12,7 @@ import numpy as np
 import deepjoin
 from common import K, QuerySets, Row, emit, say, show
 from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.run import SETTINGS
+from deepjoin.evaluation.cache import SETTINGS
 from deepjoin.evaluation.truth import Truth, brute_force
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.values.profile import Generic, generic_of

@@ -37,7 +37,7 @@ from common import (
 )
 from correctness import check
 from deepjoin.errors import IndexUnusable
-from deepjoin.evaluation.run import SETTINGS
+from deepjoin.evaluation.cache import SETTINGS
 from deepjoin.sources.corpus import CorpusSource
 
 

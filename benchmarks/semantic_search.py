@@ -1,8 +1,7 @@
-"""Exact semantic search: time, memory and correctness of the top 10, one query and many at once.
+"""Semantic search: time, memory and correctness of the exact one, recall of the lists of values.
 
-CORPUS is a folder with columns.parquet and queries.parquet; MODEL a folder with model.safetensors
-and tokenizer.json, whose input embeddings make a plain static cell encoder: what is measured is
-the search. Index and vectors are kept in the work folder. The query's own table is left out.
+CORPUS is a folder with columns.parquet and queries.parquet. Index and vectors, made with the
+default cell encoder, are kept in the work folder. The query's own table is left out.
 With --column-vectors N, the kinds of vector index are compared on N made-up vectors instead.
 """
 
@@ -10,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,67 +21,36 @@ import numpy.typing as npt
 
 import deepjoin
 from common import Row, emit, folder_bytes, in_child, machine, memory, percentiles, say
+from deepjoin.cells import CellEncoder, load_cell_encoder
 from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.run import SETTINGS
+from deepjoin.evaluation.cache import SETTINGS
 from deepjoin.joinability import ONE, similarities
 from deepjoin.segment import Segment
 from deepjoin.semantic.bounds import Measure
 from deepjoin.semantic.engine import Found, SemanticEngine, Wanted
-from deepjoin.semantic.pairs import Marks
-from deepjoin.semantic.quantised import FILES, ValueVectors, write_vectors
+from deepjoin.semantic.list_build import write_value_lists
+from deepjoin.semantic.lists import ValueLists
+from deepjoin.semantic.pairs import Marks, Pairs
+from deepjoin.semantic.quantised import FILES, ORDER_FILES, ValueVectors, write_vectors
 from deepjoin.semantic.side import Part, Query
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.vectors import KINDS, VectorIndex, build_vectors
 from equi_search import built
 
 Float = npt.NDArray[np.float32]
+Asked = Sequence[tuple[Query, Marks | None]]
 _BLOCK = 50_000
+#: Join, the least cosine.
+_MEASURES = (("any", 0.55), ("semantic", 0.65), ("semantic", 0.9))
 
 
-class StaticEncoder:
-    """A cell is the mean of its word pieces' input embeddings, centred and cut by PCA."""
-
-    def __init__(self, model: Path, dimension: int) -> None:
-        from safetensors.numpy import load_file
-        from tokenizers import Tokenizer
-
-        self._tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        weights = load_file(model / "model.safetensors")
-        (name,) = [name for name in weights if name.endswith("word_embeddings.weight")]
-        table = weights[name].astype(np.float64)
-        table -= table.mean(axis=0)
-        axes = np.linalg.eigh(table.T @ table)[1][:, ::-1][:, :dimension]
-        self._table = (table @ axes).astype(np.float32)
-
-    def encode(self, values: Sequence[str]) -> Float:
-        """Give unit vectors, zero for a value without word pieces."""
-        encoded = self._tokenizer.encode_batch_fast(list(values), add_special_tokens=False)
-        counts = np.array([len(one.ids) for one in encoded], np.int64)
-        pieces = np.array([piece for one in encoded for piece in one.ids], np.int64)
-        rows = np.zeros((len(counts), self._table.shape[1]), np.float32)
-        if len(pieces):
-            starts = (np.cumsum(counts) - counts)[counts > 0]
-            rows[counts > 0] = np.add.reduceat(self._table[pieces], starts, axis=0)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.where(lengths > 1e-9, lengths, 1)
-
-
-def opened(index: Path, folder: Path, encoder: StaticEncoder) -> tuple[Segment, Part]:
-    """Open an index of one segment; its values' vectors are made on the first call."""
+def opened(index: Path, folder: Path, encoder: CellEncoder) -> tuple[Segment, Part]:
+    """Open an index of one segment; its values' vectors and lists are made on the first call."""
     (segment,) = deepjoin.open(index).segments
     values = segment.values.values
-    if not (folder / FILES[-1]).exists():
+    if not (folder / ORDER_FILES[-1]).exists():
         folder.mkdir(exist_ok=True)
-        started = perf_counter()
-        blocks = (
-            encoder.encode(values[start : start + _BLOCK])
-            for start in range(0, len(values), _BLOCK)
-        )
-        count = write_vectors(folder, blocks, encoder.encode(["a"]).shape[1])
-        took = {"build_s": perf_counter() - started, "values": count}
-        emit("semantic_search", what="vectors", **took, mb=folder_bytes(folder) / 1e6)
+        _write(folder, values, encoder)
 
     def exact(numbers: npt.NDArray[np.int64]) -> Float:
         return encoder.encode([values[number] for number in numbers.tolist()])
@@ -90,8 +59,26 @@ def opened(index: Path, folder: Path, encoder: StaticEncoder) -> tuple[Segment, 
     return segment, Part(segment.values, ValueVectors(folder), exact, order)
 
 
+def _write(folder: Path, values: Sequence[str], encoder: CellEncoder) -> None:
+    started = perf_counter()
+    steps = range(0, len(values), _BLOCK)
+    blocks = (encoder.encode(values[start : start + _BLOCK]) for start in steps)
+    count = write_vectors(folder, blocks, encoder.dimension)
+    took, size = perf_counter() - started, sum((folder / name).stat().st_size for name in FILES)
+    _tell({"what": "vectors", "build_s": took, "values": count, "bytes_each": size / count})
+    started, used = perf_counter(), process_time()
+    lists = write_value_lists(folder, ValueVectors(folder))
+    took, used = perf_counter() - started, process_time() - used
+    more = (folder_bytes(folder) - size) / count
+    _tell({"what": "lists", "build_s": took, "cpu_s": used, "lists": lists, "bytes_each": more})
+
+
+def _tell(row: Row) -> None:
+    say(json.dumps(row | {"load": os.getloadavg()[0]}))
+
+
 def read_queries(
-    corpus: Path, segment: Segment, encoder: StaticEncoder, limit: int
+    corpus: Path, segment: Segment, encoder: CellEncoder, limit: int
 ) -> list[tuple[Query, Marks | None]]:
     """Read the queries, each with marks of the columns of its own table."""
     read = []
@@ -103,18 +90,17 @@ def read_queries(
     return read
 
 
-def search(corpus: str, workdir: str, model: str, *numbers: str) -> None:
+def search(corpus: str, workdir: str, *numbers: str) -> None:
     """Time the searches in a process of its own and print one JSON object."""
-    dimension, limit, checks = map(int, numbers)
-    encoder = StaticEncoder(Path(model), dimension)
-    name = Path(corpus).name
-    index, folder = Path(workdir) / f"{name}.index", Path(workdir) / f"{name}.{dimension}.vectors"
-    segment, part = opened(index, folder, encoder)
+    limit, checks = map(int, numbers)
+    encoder, name = load_cell_encoder(), Path(corpus).name
+    folder = Path(workdir) / f"{name}.{encoder.digest}.vectors"
+    segment, part = opened(Path(workdir) / f"{name}.index", folder, encoder)
     engine = SemanticEngine([part])
     asked = read_queries(Path(corpus), segment, encoder, limit)
+    best = compared(part, [query for query, _ in asked[:checks]], 550_000) if checks else []
     rows: list[Row] = []
-    best = compared(part, [query for query, _ in asked[:checks]], 700_000) if checks else []
-    for join, floor in (("any", 0.7), ("semantic", 0.9)):
+    for join, floor in _MEASURES:
         wanted = Wanted(Measure(join, floor), 10)
         about = {"what": "search", "join": join, "floor": floor, "queries": len(asked)}
         rows.append(about | _timed(engine, asked, wanted))
@@ -124,11 +110,35 @@ def search(corpus: str, workdir: str, model: str, *numbers: str) -> None:
             for (query, marks), mine in zip(asked, best, strict=False)
         ]
         rows.append(about | {"what": "check", "checked": len(right), "right": sum(right)})
+    rows.append({"what": "near"} | probed(ValueLists(folder, part.vectors), engine, asked))
     rows.append({"what": "memory"} | memory())
     print(json.dumps({"rows": rows}))
 
 
-def _timed(engine: SemanticEngine, asked: Sequence[tuple[Query, Any]], wanted: Wanted) -> Row:
+def probed(lists: ValueLists, engine: SemanticEngine, asked: Asked) -> Row:
+    """Time the lists, and count the pairs they find: the near ones, and those that decide."""
+    lists.near(asked[0][0].vectors, 0.55)
+    seconds, near, best = [], [], []
+    for query, marks in asked:
+        started = perf_counter()
+        found = lists.near(query.vectors, 0.55)
+        seconds.append(perf_counter() - started)
+        have = set(zip(found.cells.tolist(), found.values.tolist(), strict=True))
+        close = lists.vectors.near(query.vectors, 0.65)
+        near += _held(have, close.where(close.similarities >= 0.65))
+        for one in engine.search(query, Wanted(Measure("any", 0.55), 10), [marks]).evidence:
+            # Equal cells are looked up, not searched for.
+            pairs = Pairs(one.cells, one.values, *(one.similarities.astype(np.float32),) * 2)
+            best += _held(have, pairs.where(one.similarities < 1))
+    recall = {"near_found": np.mean(near), "best_found": np.mean(best)}
+    return {"queries": len(asked), **recall} | percentiles(seconds)
+
+
+def _held(have: set[tuple[int, int]], pairs: Pairs) -> list[bool]:
+    return [pair in have for pair in zip(pairs.cells.tolist(), pairs.values.tolist(), strict=True)]
+
+
+def _timed(engine: SemanticEngine, asked: Asked, wanted: Wanted) -> Row:
     engine.search(asked[0][0], wanted, [asked[0][1]])
     seconds, used = [], []
     for query, marks in asked:
@@ -136,23 +146,27 @@ def _timed(engine: SemanticEngine, asked: Sequence[tuple[Query, Any]], wanted: W
         engine.search(query, wanted, [marks])
         seconds.append(perf_counter() - started)
         used.append(process_time() - before)
-    return percentiles(seconds) | {"cpu_p50_ms": 1e3 * float(np.median(used))}
+    return percentiles(seconds) | {
+        "cpu_p50_ms": 1e3 * float(np.median(used)),
+        "load": os.getloadavg()[0],
+    }
 
 
-def _together(engine: SemanticEngine, asked: Sequence[tuple[Query, Any]], wanted: Wanted) -> Row:
+def _together(engine: SemanticEngine, asked: Asked, wanted: Wanted) -> Row:
     started = perf_counter()
     found = list(engine.search_many([q for q, _ in asked], wanted, [[m] for _, m in asked]))
     return {"each_ms": 1e3 * (perf_counter() - started) / len(found)}
 
 
 def compared(part: Part, queries: Sequence[Query], least: int) -> list[Any]:
-    """Compare every cell with every value in single precision: the best in each column."""
+    """Compare every cell with every value in double precision: the best in each column."""
     best = [np.zeros((len(query.values), part.index.columns), np.int32) for query in queries]
     for start in range(0, len(part.vectors), _BLOCK):
         numbers = np.arange(start, min(start + _BLOCK, len(part.vectors)))
         vectors = part.exact(numbers)
+        doubled = vectors.astype(np.float64).T
         for query, mine in zip(queries, best, strict=True):
-            cells, rows = np.nonzero(query.vectors @ vectors.T * ONE >= least - 10)
+            cells, rows = np.nonzero(query.vectors.astype(np.float64) @ doubled * ONE >= least - 1)
             exact = similarities(query.vectors[cells], vectors[rows]).tolist()
             for cell, number, value in zip(cells, numbers[rows], exact, strict=True):
                 columns = part.index.postings(int(number))
@@ -212,15 +226,13 @@ def options() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("corpus", type=Path, nargs="?", metavar="CORPUS")
-    add("model", type=Path, nargs="?", metavar="MODEL")
     add("--workdir", type=Path, default=Path(), metavar="DIR", help="for indexes (default: here)")
-    add("--dimension", type=int, default=192, metavar="N", help="of the vectors (default 192)")
     add("--queries", type=int, default=0, metavar="N", help="only the first N queries")
     add("--check", type=int, default=10, metavar="N", help="queries compared with everything (10)")
     add("--column-vectors", type=int, metavar="N", help="compare the kinds of vector index")
     given = parser.parse_args()
-    if given.column_vectors is None and given.model is None:
-        parser.error("CORPUS and MODEL, or --column-vectors N")
+    if given.column_vectors is None and given.corpus is None:
+        parser.error("CORPUS, or --column-vectors N")
     return given
 
 
@@ -233,10 +245,10 @@ def main() -> None:
         return
     built(given.corpus, given.workdir / f"{given.corpus.name}.index")
     say(f"searching {given.corpus}")
-    numbers = (given.dimension, given.queries, given.check)
-    done = in_child("semantic_search.search", given.corpus, given.workdir, given.model, *numbers)
+    numbers = (given.queries, given.check)
+    done = in_child("semantic_search.search", given.corpus, given.workdir, *numbers)
     for row in done["rows"]:
-        emit("semantic_search", corpus=given.corpus.name, dimension=given.dimension, **row)
+        emit("semantic_search", corpus=given.corpus.name, **row)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 import deepjoin
 from deepjoin import Column, Lake, Settings
+from deepjoin.settings import Vectors
 
 settings.register_profile(
     "deepjoin",
@@ -20,6 +22,20 @@ settings.register_profile(
 settings.load_profile("deepjoin")
 
 MakeLake = Callable[..., Lake]
+
+
+@pytest.fixture(autouse=True)
+def without_column_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Index without the column encoder unless a test names one: most need none, and it is slow."""
+    monkeypatch.setattr("deepjoin.settings.USUAL_VECTORS", Vectors(encoder="none"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep vectors that tests encode apart from those of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEEPJOIN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture
@@ -58,4 +74,7 @@ def lake_folder(tmp_path: Path) -> Path:
         "order,customer_country,population\n1, france,10\n2,Germany,20\n3,GERMANY,30\n4,Italy,40\n"
         "5,Atlantis,50\n6,Peru,60\n"
     )
+    # Older than a moment, or whether their stamps tell a change would depend on the clock.
+    for path in folder.rglob("*.csv"):
+        os.utime(path, (path.stat().st_mtime - 100,) * 2)
     return folder

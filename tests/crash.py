@@ -76,7 +76,9 @@ def _age(place: Path) -> None:
 
 
 def _index(place: Path, **options: Any) -> Lake:
-    return deepjoin.index(place / "data", place / INDEX, min_distinct=1, threads=2, **options)
+    return deepjoin.index(
+        place / "data", place / INDEX, min_distinct=1, threads=2, encoder="none", **options
+    )
 
 
 def _outdated(place: Path) -> None:

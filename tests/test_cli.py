@@ -22,6 +22,7 @@ import pytest
 
 import deepjoin
 from deepjoin.cli import main
+from deepjoin.search import METHODS
 from deepjoin.search.render import one_line
 
 SEARCH_KEYS = {"query", "hits", "seconds"}
@@ -118,7 +119,7 @@ def test_search_json_has_every_promised_key(run: Run, data: Path, orders: Path) 
 
 def test_search_proves_its_hits(run: Run, data: Path, orders: Path) -> None:
     best, second, *_ = run(
-        *("search", data, orders, "-c", "customer_country", "--format", "json")
+        *("search", data, orders, "-c", "customer_country", "--join", "equi", "--format", "json")
     ).json["hits"]
     assert (best["table"], best["column"], best["type"]) == (COUNTRIES, "country", "text")
     assert (best["joinability"], best["query_size"], best["target_size"]) == (0.8, 5, 6)
@@ -303,7 +304,8 @@ def test_values_given_by_hand(
 
 @pytest.mark.parametrize(("k", "count"), [(0, 0), (1, 1), (2, 2), (100, 4)])
 def test_k(run: Run, data: Path, k: int, count: int) -> None:
-    answer = run("search", data, "--values", "Peru,Japan,68,7", "-k", k, "--format", "json")
+    wide = ("search", data, "--values", "Peru,Japan,68,7", "--join", "equi", "--format", "json")
+    answer = run(*wide, "-k", k)
     assert len(answer.hits) == count
 
 
@@ -322,7 +324,16 @@ def test_min_joinability(run: Run, data: Path, orders: Path) -> None:
 
 
 def test_group_by_tables(run: Run, data: Path) -> None:
-    wide = ("search", data, "--values", "Peru,Lima,Japan,Milan", "--format", "json")
+    wide = (
+        "search",
+        data,
+        "--values",
+        "Peru,Lima,Japan,Milan",
+        "--join",
+        "equi",
+        "--format",
+        "json",
+    )
     assert [column for _, column in run(*wide).hits] == ["country", "nation", "capital", "city"]
     grouped = run(*wide, "--group", "tables")
     assert [table for table, _ in grouped.hits] == [COUNTRIES, "geo/cities.csv"]
@@ -338,8 +349,8 @@ def test_matches(run: Run, data: Path, shown: int) -> None:
     for hit in run(
         *("search", data, "--values", values, "--matches", shown, "--format", "json")
     ).json["hits"]:
-        assert len(hit["matches"]) == min(shown, hit["equi"]["matched"])
-        assert len(hit["unmatched"]) == min(shown, 6 - hit["equi"]["matched"])
+        assert len(hit["matches"]) == min(shown, hit["semantic"]["matched"])
+        assert len(hit["unmatched"]) == min(shown, 6 - hit["semantic"]["matched"])
     assert run("search", data, "--values", values, "--matches", shown).status == 0
 
 
@@ -372,7 +383,9 @@ def test_a_plain_folder_is_indexed_once(run: Run, lake_folder: Path, orders: Pat
         (["ordrs.csv"], ["Did you mean 'orders.csv'?"]),
         (["numbers.csv", "-c", "flag"], ["'flag'", "fewer than 5 distinct values"]),
         (["orders.csv", "--method", "hybird"], ["Did you mean 'hybrid'?"]),
-        (["orders.csv", "--join", "semantic"], ["no cell vectors", "--join equi"]),
+        (["orders.csv", "--method", "deepjoin"], ["no column vectors", "--encoder default"]),
+        (["orders.csv", "--method", "sketch"], ["no sketches", "--sketch 768"]),
+        (["orders.csv", "--tau", "0"], ["tau is 0.0", "above 0"]),
         ([], ["Nothing to search with", "--values"]),
         (["orders.csv", "-k", "-1"], ["-1"]),
         (["orders.csv", "--matches", "-1"], ["-1"]),
@@ -558,8 +571,8 @@ def test_wrong_left_sides(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch)
     target = ("--with", f"{COUNTRIES}:country")
     run("join", "data", "orders.csv", "-c", "cuntry", *target).refused("'cuntry'", "orders.csv")
     run("join", "data", "ordrs.csv", "-c", "x", *target).refused("Did you mean", "orders.csv'?")
-    run("join", "data", "orders.csv", "-c", "order", *target, "--join", "semantic").refused(
-        "no cell vectors", "--join equi"
+    run("join", "data", "orders.csv", "-c", "order", *target, "--tau", "0.5").refused(
+        "semantic joins", "--join semantic"
     )
 
 
@@ -610,9 +623,9 @@ def test_every_format_is_what_it_says(
 
 def test_methods(run: Run) -> None:
     table = run("methods").out.splitlines()
-    assert [line.split()[0] for line in table] == ["method", "hybrid", "exact-equi"]
+    assert [line.split()[0] for line in table] == ["method", *METHODS]
     rows = [json.loads(line) for line in run("methods", "--format", "json").out.splitlines()]
-    assert [row["method"] for row in rows] == ["hybrid", "exact-equi"]
+    assert [row["method"] for row in rows] == list(METHODS)
 
 
 def test_demo(run: Run, tmp_path: Path) -> None:
@@ -620,7 +633,7 @@ def test_demo(run: Run, tmp_path: Path) -> None:
     assert answer.status == 0
     assert (tmp_path / "demo" / "orders-with-countries.csv").is_file()
     commands = [line[2:] for line in answer.out.splitlines() if line.startswith("$ ")]
-    assert len(commands) == 3
+    assert len(commands) == 5
     for command in commands:
         assert run(*command.split()[1:]).status == 0
 

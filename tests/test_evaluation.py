@@ -14,9 +14,17 @@ import pytest
 
 import deepjoin
 from deepjoin import Column
+from deepjoin.cli import evaluate as command
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.evaluation import run as evaluation
-from deepjoin.evaluation.metrics import interval, mean, ndcg, precision, precision_ties
+from deepjoin.evaluation import cache, exact
+from deepjoin.evaluation.metrics import (
+    candidates,
+    interval,
+    mean,
+    ndcg,
+    precision,
+    precision_ties,
+)
 from deepjoin.evaluation.truth import Truth, brute_force
 from deepjoin.sources.corpus import write_corpus
 
@@ -28,13 +36,10 @@ REQUIRED = {
     *("total_ms_p50", "total_ms_p99", "build_s", "index_mb", "memory_mb", "tau", "encoder"),
     *("seed", "version"),
 }
-OPTIONAL = {
-    *("candidates_500", "precision_labels", "ndcg_labels", "hard_recall_labels"),
-    *("pooled_precision", "pooled_recall", "pooled_f1"),
-}
 TIMES = {
     *("encode_ms", "search_ms_p50", "total_ms_p50", "total_ms_p99", "build_s", "memory_mb"),
 }
+EXACT = ("--methods", "exact-equi")
 
 
 @pytest.fixture
@@ -70,7 +75,7 @@ def test_exact_search_scores_one(run: Run, corpus: Path) -> None:
         *(("hybrid", 1), ("hybrid", 5), ("hybrid", 10)),
     ]
     for row in rows:
-        assert REQUIRED <= set(row) <= REQUIRED | OPTIONAL
+        assert set(row) == REQUIRED
         assert (row["precision"], row["precision_ties"], row["ndcg"]) == (1.0, 1.0, 1.0)
         assert (row["precision_low"], row["precision_high"]) == (1.0, 1.0)
         assert (row["queries"], row["queries_ndcg"], row["queries_ties"]) == (6, 5, 5)
@@ -80,24 +85,24 @@ def test_exact_search_scores_one(run: Run, corpus: Path) -> None:
 
 
 def test_evaluate_yields_what_the_command_prints(run: Run, corpus: Path) -> None:
-    printed = rows_of(run("evaluate", corpus, "-k", "5").out)
-    (row,) = deepjoin.evaluate(corpus, k=[5])
+    printed = rows_of(run("evaluate", corpus, *EXACT, "-k", "5").out)
+    (row,) = deepjoin.evaluate(corpus, ["exact-equi"], k=[5])
     assert {n: v for n, v in row.items() if n not in TIMES} == {
         n: v for n, v in printed[0].items() if n not in TIMES
     }
 
 
 def test_default_depths_and_queries(run: Run, corpus: Path) -> None:
-    rows = rows_of(run("evaluate", corpus, "--queries", 2).out)
+    rows = rows_of(run("evaluate", corpus, *EXACT, "--queries", 2).out)
     assert [row["k"] for row in rows] == [10, 20, 30, 40, 50]
     assert {row["queries"] for row in rows} == {2}
-    more = rows_of(run("evaluate", corpus, "--queries", 99, "-k", "3").out)
+    more = rows_of(run("evaluate", corpus, *EXACT, "--queries", 99, "-k", "3").out)
     assert more[0]["queries"] == 6
 
 
 def test_results_as_a_table_and_a_file(run: Run, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "results"
-    answer = run("evaluate", corpus, "-k", "2,4", "--format", "table", "-o", out)
+    answer = run("evaluate", corpus, *EXACT, "-k", "2,4", "--format", "table", "-o", out)
     lines = answer.out.splitlines()
     assert lines[0].split()[:5] == ["method", "k", "precision", "precision_ties", "ndcg"]
     assert [line.split()[:5] for line in lines[1:]] == [
@@ -108,24 +113,71 @@ def test_results_as_a_table_and_a_file(run: Run, corpus: Path, tmp_path: Path) -
 
 
 def test_progress_goes_to_stderr(run: Run, corpus: Path) -> None:
-    answer = run("evaluate", corpus, "-k", "2")
+    answer = run("evaluate", corpus, *EXACT, "-k", "2")
     assert "brute force" in answer.err
     assert "exact-equi: 6 queries" in answer.err
+    assert "6 of 6" not in answer.err, "it was over at once"
     assert len(rows_of(answer.out)) == 1
+
+
+def test_long_steps_say_how_far_they_are(
+    run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_PAUSE", 0)
+    said = run("evaluate", corpus, *EXACT, "-k", "2").err.splitlines()
+    assert {"  40 of 40 columns compared", "  40 of 40 tiny", "  6 of 6 queries"} <= set(said)
+
+
+def test_what_was_measured_before_an_interruption_stays(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = ("evaluate", corpus, "-k", "2", "--cache", tmp_path / "c", "-o", tmp_path / "out")
+    search = deepjoin.Lake.search
+
+    def stopped(*arguments: Any, method: str, **options: Any) -> Any:
+        if method == "hybrid":
+            raise KeyboardInterrupt
+        return search(*arguments, method=method, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deepjoin.Lake, "search", stopped)
+        answer = run(*wide, "--methods", "exact-equi,hybrid")
+    assert answer.status == 130
+    assert "run the same command to go on" in answer.err.splitlines()[-1]
+    assert rows_of(answer.out) == rows_of((tmp_path / "out" / "rows.jsonl").read_text())
+    assert len(rows_of(answer.out)) == 1
+    again = rows_of(run(*wide, "--methods", "exact-equi,hybrid").out)
+    assert [row["precision"] for row in again] == [1.0, 1.0]
+
+
+def test_an_interrupted_build_is_made_again(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = ("evaluate", corpus, *EXACT, "-k", "2", "--cache", tmp_path / "cache")
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ("deepjoin.lake.build_corpus.write_ledger", "deepjoin.evaluation.cache._timing"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, stopped)
+            assert run(*wide).status == 130
+    (row,) = rows_of(run(*wide).out)
+    assert row["precision"] == 1
 
 
 def test_the_cache_is_used(
     run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wide = ("evaluate", corpus, "-k", "5", "--cache", tmp_path / "cache")
+    wide = ("evaluate", corpus, *EXACT, "-k", "5", "--cache", tmp_path / "cache")
     first = rows_of(run(*wide).out)
     built = sorted(path.name for path in (tmp_path / "cache").iterdir())
 
     def again(*_: object, **__: object) -> None:
         raise AssertionError("built again")
 
-    monkeypatch.setattr(evaluation, "index", again)
-    monkeypatch.setattr(evaluation, "brute_force", again)
+    monkeypatch.setattr(cache, "index", again)
+    monkeypatch.setattr(exact, "brute_force", again)
     second = rows_of(run(*wide).out)
     assert [row["build_s"] for row in first] == [row["build_s"] for row in second]
     assert [row["precision"] for row in second] == [1.0]
@@ -133,7 +185,8 @@ def test_the_cache_is_used(
 
 
 def test_the_cache_follows_the_content(run: Run, corpus: Path, tmp_path: Path) -> None:
-    wide = ("evaluate", corpus, "-k", "1", "--queries", 1, "--cache", tmp_path / "cache")
+    kept = tmp_path / "cache"
+    wide = ("evaluate", corpus, *EXACT, "-k", "1", "--queries", 1, "--cache", kept)
     run(*wide)
     queries = pq.read_table(corpus / "queries.parquet")
     query = Column(queries["cells"][0].as_py(), "c", "a table of its own", column_id="q")
@@ -142,20 +195,17 @@ def test_the_cache_follows_the_content(run: Run, corpus: Path, tmp_path: Path) -
     assert (row["precision"], row["queries_ndcg"]) == (None, 0), "its own table never counts"
 
 
-@pytest.mark.parametrize("pattern", ["truth-*.json", "index-*/manifest.json"])
-def test_a_damaged_cache_is_explained_or_mended(
-    run: Run, corpus: Path, tmp_path: Path, pattern: str
-) -> None:
-    wide = ("evaluate", corpus, "-k", "1", "--cache", tmp_path / "cache")
+@pytest.mark.parametrize(
+    "pattern", ["truth-*.json", "index-*/manifest.json", "index-*.seconds", "index-*/segments/*/*"]
+)
+def test_a_damaged_cache_is_mended(run: Run, corpus: Path, tmp_path: Path, pattern: str) -> None:
+    wide = ("evaluate", corpus, *EXACT, "-k", "1", "--cache", tmp_path / "cache")
     run(*wide)
     for path in (tmp_path / "cache").glob(pattern):
         path.write_text('[{"a": 0.')
     answer = run(*wide)
-    assert "Traceback" not in answer.err
-    if answer.status == 0:
-        assert rows_of(answer.out)[0]["precision"] == 1
-    else:
-        assert str(tmp_path / "cache") in answer.err.splitlines()[-1]
+    assert answer.status == 0, answer.err
+    assert rows_of(answer.out)[0]["precision"] == 1
 
 
 def test_nothing_stays_without_a_cache(
@@ -165,7 +215,7 @@ def test_nothing_stays_without_a_cache(
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     before = sorted(corpus.iterdir())
-    assert run("evaluate", corpus, "-k", "1").status == 0
+    assert run("evaluate", corpus, *EXACT, "-k", "1").status == 0
     assert list(scratch.iterdir()) == []
     assert sorted(corpus.iterdir()) == before
 
@@ -182,7 +232,15 @@ def test_nothing_stays_without_a_cache(
         (["--queries", "0"], 2, ["queries"]),
         (["--queries", "-2"], 2, ["queries"]),
         (["--queries", "two"], 2, ["queries"]),
-        (["--join", "semantic"], 2, ["semantic"]),
+        (["--join", "near"], 2, ["near", "semantic"]),
+        ([*EXACT, "--join", "semantic"], 1, ["'exact-equi' answers join equi, not semantic."]),
+        (["--join", "any", "--candidates"], 1, ["Join any has no exact top 10"]),
+        (["--tau", "0.7"], 1, ["tau is 0.7 and join equi; tau is a cosine"]),
+        (["--join", "any", "--tau", "0"], 1, ["tau is 0.0 and join any; tau is a cosine"]),
+        (["--tau", "2"], 2, ["2"]),
+        (["--join", "semantic", "--cells", "none"], 1, ["cells is 'none'"]),
+        (["--join", "any", "--cells", "no/where/here"], 1, ["no/where/here"]),
+        (["--sketch", "0"], 2, ["0"]),
         (["--format", "xml"], 2, ["xml"]),
     ],
 )
@@ -221,10 +279,27 @@ def test_results_that_cannot_be_written_are_explained(
 ) -> None:
     (tmp_path / "file").write_text("")
     for option in ("-o", "--cache"):
-        answer = run("evaluate", corpus, "-k", "1", option, tmp_path / "file")
+        answer = run("evaluate", corpus, *EXACT, "-k", "1", option, tmp_path / "file")
         assert answer.status == 1
         assert str(tmp_path / "file") in answer.err.splitlines()[-1]
         assert "Traceback" not in answer.err
+    (tmp_path / "out" / "rows.jsonl").mkdir(parents=True)
+    answer = run("evaluate", corpus, *EXACT, "-k", "1", "-o", tmp_path / "out")
+    assert (answer.status, answer.out) == (1, "")
+    assert f"Cannot write the rows to {tmp_path / 'out'}" in answer.err.splitlines()[-1]
+
+
+def test_a_truth_that_cannot_be_kept_is_explained(
+    run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    answer = run("evaluate", corpus, *EXACT, "-k", "1", "--cache", tmp_path / "cache")
+    assert answer.status == 1
+    assert f"Cannot write {tmp_path / 'cache'}" in answer.err.splitlines()[-1]
+    assert "No space left on device." in answer.err.splitlines()[-1]
 
 
 def test_arguments_are_checked_before_the_work(corpus: Path) -> None:
@@ -232,6 +307,8 @@ def test_arguments_are_checked_before_the_work(corpus: Path) -> None:
         next(iter(deepjoin.evaluate(corpus, ["exact-equi", "magic"])))
     with pytest.raises(DeepJoinError, match="k is 0; give numbers from 1 on"):
         next(iter(deepjoin.evaluate(corpus, k=[0])))
+    with pytest.raises(UnknownName, match="No join kind 'near' in deepjoin"):
+        next(iter(deepjoin.evaluate(corpus, join="near")))
 
 
 def test_truth_leaves_the_own_table_out() -> None:
@@ -262,6 +339,23 @@ NOTHING = Truth({})
 def test_precision(found: str, k: int, by_id: float, tied: float | None) -> None:
     assert precision(list(found), RIGHT, k) == by_id
     assert precision_ties(list(found), RIGHT, k) == tied
+
+
+def test_candidates() -> None:
+    ties = Truth({f"c{i}": 1.0 if i < 4 else 0.5 for i in range(20)} | {"worse": 0.25})
+    best = [f"c{i}" for i in range(20)]
+    assert candidates(best, ties) == 1
+    assert candidates(best[10:], ties) == 1, "any ten that reach the tenth"
+    assert candidates([*best[:3], "worse", "unknown"], ties) == 0.3
+    assert candidates(["unknown"] * 499 + best, ties) == 0.1, "the first 500"
+    assert candidates(list("abcd"), RIGHT) is None, "there is no tenth"
+
+
+def test_candidates_are_measured_when_asked_for(run: Run, corpus: Path) -> None:
+    options = (*EXACT, "-k", "1,5", "--candidates")
+    rows = rows_of(run("evaluate", corpus, *options).out)
+    assert {(row["candidates_500"], row["queries_candidates"]) for row in rows} == {(1.0, 5)}
+    assert set(rows[0]) == REQUIRED | {"candidates_500", "queries_candidates"}
 
 
 def test_ndcg() -> None:

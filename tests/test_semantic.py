@@ -19,9 +19,10 @@ from deepjoin.joinability import (
     similarities,
     soft_joinability,
 )
-from deepjoin.semantic import engine, kernel, quantised
+from deepjoin.semantic import engine, kernel, scan
 from deepjoin.semantic.bounds import Measure
 from deepjoin.semantic.engine import Found, SemanticEngine, Wanted
+from deepjoin.semantic.list_build import write_value_lists
 from deepjoin.semantic.quantised import ValueVectors, write_vectors
 from deepjoin.semantic.side import Part, Query
 from deepjoin.values.index import ValueIndex
@@ -70,10 +71,14 @@ class SmallIndex(ValueIndex):
         return np.array([places.get(value, -1) for value in values], np.int64)
 
 
-def part_of(index: ValueIndex, values: list[str], folder: Path, first: int = 0) -> Part:
+def part_of(
+    index: ValueIndex, values: list[str], folder: Path, first: int = 0, lists: bool = False
+) -> Part:
     """Store the vectors of an index's values; its columns come behind those before ``first``."""
     folder.mkdir(exist_ok=True)
     write_vectors(folder, [encode(values[:3]), encode(values[3:])], 3)
+    if lists:
+        write_value_lists(folder, ValueVectors(folder), threads=1)
     order = first + np.arange(index.columns)[::-1]
 
     def exact(numbers: npt.NDArray[np.int64]) -> Float:
@@ -83,11 +88,11 @@ def part_of(index: ValueIndex, values: list[str], folder: Path, first: int = 0) 
 
 
 def parts_of(halves: list[list[list[str]]], folder: Path) -> list[Part]:
-    """Make one part of each list of columns."""
+    """Make one part of each list of columns; the second has its vectors in another order."""
     parts, first = [], 0
     for number, drawn in enumerate(halves):
         index = SmallIndex(drawn)
-        parts.append(part_of(index, index.words, folder / f"v{number}", first))
+        parts.append(part_of(index, index.words, folder / f"v{number}", first, number == 1))
         first += len(drawn)
     return parts
 
@@ -133,7 +138,7 @@ def as_list(found: Found) -> list[tuple[float, int, int]]:
     threshold=st.sampled_from([0.0, 0.2, 0.5, 1.0]),
     marks=st.lists(st.booleans(), min_size=20, max_size=20),
 )
-@pytest.mark.parametrize("first", [1, 64])
+@pytest.mark.parametrize(("first", "threads"), [(1, 1), (64, 2)])
 def test_search_equals_brute_force(
     tmp_path: Path,
     drawn: list[list[str]],
@@ -145,6 +150,7 @@ def test_search_equals_brute_force(
     threshold: float,
     marks: list[bool],
     first: int,
+    threads: int,
 ) -> None:
     halves = [drawn, more]
     parts = parts_of(halves, tmp_path)
@@ -153,8 +159,8 @@ def test_search_equals_brute_force(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_FIRST", first)
         patch.setattr(engine, "_GROWTH", 2)
-        patch.setattr(quantised, "_ROWS", 4)
-        searcher = SemanticEngine(parts, threads=1)
+        patch.setattr(scan, "_ROWS", 4)
+        searcher = SemanticEngine(parts, threads=threads)
         found = searcher.search(ask(query), wanted, dead)
         (again,) = searcher.search_many([ask(query)], wanted, [dead])
     truth = brute_force(halves, query, wanted, dead)
@@ -278,7 +284,7 @@ def test_the_scan_misses_no_pair_and_keeps_its_bound(
         needed = np.argwhere(np.rint(1e6 * cosines) >= round(1e6 * floor))
         assert set(map(tuple, needed.tolist())) <= found
         off = np.abs(cosines[pairs.cells, pairs.values] - pairs.similarities)
-        assert (off <= pairs.errors + quantised.SLACK).all()
+        assert (off <= pairs.errors + scan.SLACK).all()
 
 
 def test_outliers_in_one_dimension_cost_no_pair(tmp_path: Path) -> None:
@@ -341,3 +347,41 @@ def test_a_value_without_a_vector_matches_only_itself() -> None:
     assert best_similarities(["w0"], ["w18"], encode).tolist() == [0]
     assert semantic_joinability([], ["w1"], encode, 0.5) == 0
     assert soft_joinability([], ["w1"], encode, 0.5) == 0
+
+
+def steep(cosines: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Count cosines by a curve in single precision, 1 from .9 on."""
+    return np.minimum(1, np.maximum(0, cosines.astype(np.float32) - 0.3) ** 2 / 0.36)
+
+
+@given(
+    drawn=COLUMNS,
+    query=st.lists(WORD, min_size=1, max_size=6),
+    floor=BOUND,
+    k=st.integers(1, 12),
+)
+def test_any_rising_function_of_the_cosine_can_count(
+    tmp_path: Path, drawn: list[list[str]], query: list[str], floor: float, k: int
+) -> None:
+    measure = Measure("any", floor, steep)
+    parts = parts_of([drawn], tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_FIRST", 1)
+        patch.setattr(engine, "_GROWTH", 1)
+        found = SemanticEngine(parts, threads=1).search(ask(query), Wanted(measure, k))
+    size = len(set(query))
+    best = [best_similarities(query, cells, encode) for cells in drawn]
+    totals = np.array([int(measure.counted(one).sum()) for one in best])
+    order = np.lexsort((parts[0].order, -totals))[:k]
+    order = order[totals[order] > 0]
+    assert found.columns.tolist() == order.tolist()
+    assert found.scores.tolist() == (totals[order] / (1e6 * size)).tolist()
+
+
+def test_what_counts_is_whole_millionths_and_nothing_below_the_floor() -> None:
+    best = np.array([0, 599_999, 600_000, 650_001, 1_000_000])
+    assert Measure("any", 0.6).counted(best).tolist() == [0, 0, 600_000, 650_001, 1_000_000]
+    assert Measure("semantic", 0.6).counted(best).tolist() == [0, 0, *[1_000_000] * 3]
+    counted = Measure("any", 0.6, steep).counted(best)
+    assert counted[1:3].tolist() == [0, 250_000]
+    assert (counted == np.rint(counted)).all()

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.catalog import Catalog
+from deepjoin.cell_vectors import CellVectors
 from deepjoin.ledger import read_ledger
 from deepjoin.values.index import ValueIndex
 
@@ -24,6 +25,8 @@ class Segment:
         self.values = ValueIndex(folder)
         self.catalog = Catalog(folder)
         self.ledger = read_ledger(folder)
+        #: None in a lake without vectors.
+        self.cells = CellVectors.open(folder)
         self.removed: frozenset[int] = frozenset()
         self._set_removed(removed)
 
@@ -31,7 +34,7 @@ class Segment:
         """Return the same segment, with these tables and no others out of the lake."""
         other = Segment.__new__(Segment)
         other.folder, other.values, other.catalog = self.folder, self.values, self.catalog
-        other.ledger = self.ledger
+        other.ledger, other.cells = self.ledger, self.cells
         other._set_removed(removed)
         return other
 

@@ -51,3 +51,32 @@ class Settings:
             raise DeepJoinError(f"sample_rows is {self.sample_rows}; it is 0, for all, or more.")
         if self.min_distinct < 1:
             raise DeepJoinError(f"min_distinct is {self.min_distinct}; it must be at least 1.")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What is encoded beside the values; other choices are made without reading a table again.
+
+    >>> Vectors(encoder="none").cells
+    'default'
+    """
+
+    #: Gives each column a vector: "default", "none", a model folder or the name of a model.
+    encoder: str = "default"
+    #: Gives each value a vector: "default", "none", a folder of a table, or fastText vectors.
+    cells: str = "default"
+    #: How many numbers a column's sketch has; 0 for no sketches.
+    sketch: int = 0
+    #: How column vectors are stored and searched; "auto" goes by their number.
+    index: str = "auto"
+    metric: str = "cosine"
+
+    def __post_init__(self) -> None:
+        if self.sketch < 0:
+            raise DeepJoinError(f"sketch is {self.sketch}; it is 0, for none, or a dimension.")
+
+
+#: What is encoded unless told otherwise.
+USUAL_VECTORS = Vectors()
+#: A lake of hashes, or of an earlier version, has none.
+NO_VECTORS = Vectors(encoder="none", cells="none")

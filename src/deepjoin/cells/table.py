@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.cells.numbers import WEIGHT, directions, number_bags, numbered, wordless
 from deepjoin.cells.tokens import Bags, gram_bags, piece_bags, plain_word, split_words
 from deepjoin.errors import DeepJoinError
 
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Floats = npt.NDArray[np.float32]
+Int = npt.NDArray[np.int64]
 
 FORMAT = 1
+#: Part of the digest: raised when the same table would give other vectors.
+_WAY = 2
 _FILES = ("table.json", "tokenizer.json", "rows.npy", "scales.npy", "phrases.txt")
 _VALUES_AT_ONCE = 1 << 19
 _WORDS_AT_ONCE = 1 << 12
+_NUMBERED_AT_ONCE = 1 << 16
 #: Of a row of eight-bit numbers, the largest one.
 _TOP = 127
 
@@ -105,7 +110,7 @@ class StaticTable:
 
     def _digest(self) -> str:
         """Everything a vector depends on, as sixteen letters."""
-        whole = hashlib.sha256(json.dumps(asdict(self.facts)).encode())
+        whole = hashlib.sha256(json.dumps([_WAY, asdict(self.facts)]).encode())
         whole.update(self._tokenizer_text.encode())
         whole.update(np.ascontiguousarray(self._rows).tobytes())
         whole.update(self._scales.astype(np.float16).tobytes())
@@ -145,9 +150,23 @@ class StaticTable:
         starts, numbers, words = split_words(values)
         vectors = self._word_vectors(words)
         _sum_bags(vectors, Bags(starts, numbers), out)
-        self._place_phrases(values, out)
-        lengths = np.linalg.norm(out, axis=1, keepdims=True)
-        np.divide(out, lengths, out=out, where=lengths > 0)
+        phrases = self._place_phrases(values, out)
+        _normalise(out)
+        rows = np.setdiff1d(numbered(values), phrases)
+        for start in range(0, len(rows), _NUMBERED_AT_ONCE):
+            self._add_numbers(values, rows[start : start + _NUMBERED_AT_ONCE], out)
+
+    def _add_numbers(self, values: pa.Array, rows: Int, out: Floats) -> None:
+        """Turn values with numbers towards what these are, and those without words all the way."""
+        some = values.take(pa.array(rows))
+        alone = wordless(some)
+        bags, numbers = number_bags(some.to_pylist(), alone.tolist())
+        parts = np.zeros((len(rows), self.dimension), np.float32)
+        _sum_bags(directions(numbers, self.dimension), bags, parts)
+        _normalise(parts)
+        turned = np.where(alone[:, None], parts, out[rows] + np.float32(WEIGHT) * parts)
+        _normalise(turned)
+        out[rows] = turned
 
     def _word_vectors(self, words: Sequence[str]) -> Floats:
         plain = [plain_word(word) for word in words]
@@ -165,11 +184,13 @@ class StaticTable:
             gram_bags(words, self.facts.buckets, self.facts.pieces),
         )
 
-    def _place_phrases(self, values: pa.Array, out: Floats) -> None:
+    def _place_phrases(self, values: pa.Array, out: Floats) -> Int:
+        """Give phrases the rows they have of their own, and say where they are."""
         places = pc.index_in(values, self._phrases)
         known = np.asarray(pc.is_valid(places)).nonzero()[0]
         first = self.facts.pieces + self.facts.buckets
         out[known] = self._table[first + np.asarray(places.take(known)).astype(np.int64)]
+        return known
 
 
 def _facts(path: Path) -> Facts:
@@ -180,6 +201,12 @@ def _facts(path: Path) -> Facts:
             "Make the table again with 'python -m deepjoin.cells.make'."
         )
     return Facts(**said)
+
+
+def _normalise(rows: Floats) -> None:
+    """Scale rows to length 1, but for those that are 0."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    np.divide(rows, lengths, out=rows, where=lengths > 0)
 
 
 def _sum_bags(table: Floats, bags: Bags, out: Floats) -> None:

@@ -4,40 +4,89 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 from deepjoin.cli.opening import say
 from deepjoin.errors import DeepJoinError
 from deepjoin.evaluation import evaluate
-from deepjoin.evaluation.run import Row
+from deepjoin.evaluation.row import Row
 from deepjoin.search.render import aligned
 
-_SHOWN = ("method", "k", "precision", "precision_ties", "ndcg", "total_ms_p50", "total_ms_p99")
+_EXACT = ("precision", "precision_ties", "ndcg", "candidates_500")
+_LABELS = ("precision_labels", "ndcg_labels", "hard_recall_labels")
+_SHOWN = ("method", "k", *_EXACT, *_LABELS, "total_ms_p50", "total_ms_p99")
+#: Seconds between two lines that say how far a long step is.
+_PAUSE = 10.0
 
 
 def run(options: argparse.Namespace) -> None:
     """Evaluate and print one JSON object a line, or a table."""
-    rows = []
-    methods = options.methods.split(",")
-    for row in evaluate(
-        options.corpus, methods, k=options.k, queries=options.queries, cache=options.cache, tell=say
-    ):
+    folder = _folder(options.out) if options.out else None
+    rows: list[Row] = []
+    for row in _evaluated(options):
+        line = json.dumps(row, ensure_ascii=False)
+        if folder is not None:
+            _keep(folder / "rows.jsonl", line, "a" if rows else "w")
         rows.append(row)
         if options.format == "json":
-            print(json.dumps(row, ensure_ascii=False), flush=True)
+            print(line, flush=True)
     if options.format == "table":
-        shown = [[_cell(row[name]) for name in _SHOWN] for row in rows]
-        print(aligned([_SHOWN, *shown]))
-    if options.out:
-        _write(Path(options.out), rows)
+        print(_table(rows))
 
 
-def _write(folder: Path, rows: list[Row]) -> None:
+def _evaluated(options: argparse.Namespace) -> Iterator[Row]:
+    return evaluate(
+        *(options.corpus, options.methods.split(",")),
+        join=options.join,
+        k=options.k,
+        queries=options.queries,
+        tau=options.tau,
+        encoder=options.encoder,
+        cells=options.cells,
+        sketch=options.sketch,
+        candidates=options.candidates,
+        cache=options.cache,
+        tell=say,
+        progress=_Lines(),
+    )
+
+
+class _Lines:
+    """Says on stderr how far the work is, every few seconds."""
+
+    def __init__(self) -> None:
+        self._said = monotonic()
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        if monotonic() - self._said >= _PAUSE:
+            say(f"  {done:,} of {total:,} {name}")
+            self._said = monotonic()
+
+
+def _folder(out: str) -> Path:
+    """Make the folder of the rows before any work is done."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        Path(out).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DeepJoinError(f"Cannot write the rows to {folder}: {error.strerror}.") from None
+        raise DeepJoinError(f"Cannot write the rows to {out}: {error.strerror}.") from None
+    return Path(out)
+
+
+def _keep(path: Path, line: str, mode: str) -> None:
+    """Write a row when it comes: what was measured before an interruption stays."""
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        raise DeepJoinError(f"Cannot write the rows to {path}: {error.strerror}.") from None
+
+
+def _table(rows: list[Row]) -> str:
+    """Show what was measured."""
+    shown = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
+    return aligned([shown, *([_cell(row[name]) for name in shown] for row in rows)])
 
 
 def _cell(value: object) -> str:

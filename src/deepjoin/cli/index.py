@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import fields
 from pathlib import Path
 
 from deepjoin.cli.opening import human_size, index_with_progress
@@ -27,11 +28,16 @@ def run(options: argparse.Namespace) -> None:
         "sample_rows": options.sample_rows,
         "version_query": options.version_query,
         "hash_only": options.hash_only,
+        "encoder": options.encoder,
+        "cells": options.cells,
+        "sketch": options.sketch,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     source = options.source if len(options.source) > 1 else options.source[0]
     if options.dry_run:
-        _dry_run(source, Settings(**changes), options.format)
+        known = {field.name for field in fields(Settings)}
+        given = {name: changes[name] for name in changes.keys() & known}
+        _dry_run(source, Settings(**given), options.format)
         return
     titles = _titles(options.titles) if options.titles else None
     lake = index_with_progress(

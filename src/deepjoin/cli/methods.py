@@ -16,5 +16,7 @@ def run(options: argparse.Namespace) -> None:
             fields = {"method": name, "joins": method.joins, "needs": method.needs}
             print(json.dumps(fields | {"summary": method.summary}, ensure_ascii=False))
         return
-    rows = [(name, ", ".join(m.joins), m.needs, m.summary) for name, m in METHODS.items()]
+    rows = [
+        (name, ", ".join(m.joins), ", ".join(m.needs), m.summary) for name, m in METHODS.items()
+    ]
     print(aligned([("method", "joins", "needs", "what it is"), *rows]))

@@ -96,6 +96,9 @@ def index_with_progress(
     lake = open_lake(location)
     for text in found.unreachable:
         say(f"Not looked at, its tables stay as they were: {text}")
+    if lake.report.tables and not found and found.encoded:
+        say(f"Encoded what {lake.location} holds: {described_vectors(lake)}.")
+        return lake
     if lake.report.tables and not found:
         say(f"Nothing has changed since {lake.location} was made (--rebuild makes it anew).")
         return lake
@@ -112,6 +115,14 @@ def index_with_progress(
     for text in left_out_lines(lake):
         say(text)
     return lake
+
+
+def described_vectors(lake: Lake) -> str:
+    """Say what is encoded beside the values."""
+    chosen = lake.vectors
+    return f"cells by {chosen.cells}, columns by {chosen.encoder}, " + (
+        f"sketches of {chosen.sketch} numbers" if chosen.sketch else "no sketches"
+    )
 
 
 def _changes(found: Refreshed) -> str:

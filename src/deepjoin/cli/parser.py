@@ -186,9 +186,21 @@ def _index(commands: Commands) -> None:
     )
     parser.add_argument(
         "--encoder",
-        choices=("none",),
-        default="none",
-        help="column encoder; none: values alone, which is all that equi-joins need",
+        metavar="NAME|DIR|none",
+        help="what gives each column a vector: default, a model folder, the name of a model, or "
+        "none; only the methods that say so in `deepjoin methods` need it",
+    )
+    parser.add_argument(
+        "--cells",
+        metavar="NAME|PATH|none",
+        help="what gives each value a vector, for semantic joins: default, a folder made by "
+        "python -m deepjoin.cells.make, fastText vectors (.vec, .bin), or none",
+    )
+    parser.add_argument(
+        "--sketch",
+        metavar="N",
+        type=whole(0),
+        help="numbers in a column's sketch, for the sketch methods; default 0: none",
     )
     parser.add_argument(
         "--rebuild", action="store_true", help="index again even if no file has changed"
@@ -257,7 +269,16 @@ def _search(commands: Commands) -> None:
     parser.add_argument("--values", metavar="a,b,c", help="search for these values instead")
     parser.add_argument("-k", type=whole(0), metavar="K", help="how many hits (default 10)")
     parser.add_argument(
-        "--join", choices=("any", "equi", "semantic"), default="any", help="kind of join"
+        "--join",
+        choices=("any", "equi", "semantic"),
+        default="any",
+        help="equi: equal values; semantic: values that mean the same; any (default): both",
+    )
+    parser.add_argument(
+        "--tau",
+        metavar="T",
+        type=share,
+        help="cosine from which on two values match; default: the cell encoder's own",
     )
     parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
     parser.add_argument(
@@ -284,7 +305,13 @@ def _join(commands: Commands) -> None:
         "examples:\n"
         "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --preview 5\n"
         "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name -o out.parquet\n"
-        "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --sql",
+        "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --sql\n"
+        "  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --join semantic\n"
+        "\n"
+        "An equi-join matches equal cells: case, white space and the like aside. A semantic join\n"
+        "also matches what means the same, UK and United Kingdom, a firm with and without Ltd,\n"
+        "and says in a column how similar the two are. Look at some before you trust all:\n"
+        "--near-misses 20 shows what was just not enough, and --tau where to draw the line.",
     )
     _index_argument(parser)
     parser.add_argument("file", metavar="FILE", help="your table, or one of the lake")
@@ -297,7 +324,13 @@ def _join(commands: Commands) -> None:
         required=True,
         help="the table of the lake and its key column, as a search names them",
     )
-    parser.add_argument("--join", choices=("equi", "semantic"), default="equi")
+    parser.add_argument(
+        "--join",
+        choices=("equi", "semantic"),
+        default="equi",
+        help="equal values (default), or also values that mean the same",
+    )
+    _semantic_arguments(parser)
     parser.add_argument("--how", choices=("left", "inner"), default="left")
     parser.add_argument(
         "--many",
@@ -313,6 +346,34 @@ def _join(commands: Commands) -> None:
     parser.add_argument("--unmatched", action="store_true", help="your rows that match nothing")
     parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
     _format_argument(parser, "csv")
+
+
+def _semantic_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tau",
+        metavar="T",
+        type=share,
+        help="semantic: least similarity of a match, up to 1; default: the cell encoder's own",
+    )
+    parser.add_argument(
+        "--matching",
+        choices=("best", "one-to-one", "all"),
+        default="best",
+        help="semantic: every value of yours meets its best match (default), its best one that "
+        "no other value of yours fits better, or all that are similar enough",
+    )
+    parser.add_argument(
+        "--near-misses",
+        metavar="N",
+        type=whole(0),
+        help="the N values of yours that just found no match, and what is nearest to them",
+    )
+    parser.add_argument(
+        "--matches-out",
+        metavar="FILE",
+        help="also write which value matches which, and how similar they are; the SQL and the "
+        "pandas code then read it (.parquet)",
+    )
 
 
 def _info(commands: Commands) -> None:
@@ -351,20 +412,42 @@ def _evaluate(commands: Commands) -> None:
     parser = _command(
         commands,
         "evaluate",
-        "measure methods on a column corpus, against brute force",
-        "examples:\n  deepjoin evaluate corpus/ --methods exact-equi,hybrid --join equi -k 10,20",
+        "measure methods on a column corpus, against the exact answer and labels",
+        "examples:\n"
+        "  deepjoin evaluate corpus/ --methods exact-equi,hybrid --join equi -k 10,20\n"
+        "  deepjoin evaluate corpus/ --methods hybrid --join any -k 10 --cache kept/",
     )
     parser.add_argument(
         "corpus", metavar="CORPUS", help="folder of columns.parquet, queries.parquet"
     )
+    parser.add_argument("--methods", metavar="a,b", default="hybrid", help="see: deepjoin methods")
     parser.add_argument(
-        "--methods", metavar="a,b", default="exact-equi", help="see: deepjoin methods"
+        "--join",
+        choices=("equi", "semantic", "any"),
+        default="equi",
+        help="equi (default) and semantic are compared with the exact answer, any with labels only",
     )
-    parser.add_argument("--join", choices=("equi",), default="equi")
     parser.add_argument(
         "-k", metavar="K,K", type=depths, default="10,20,30,40,50", help="depths to measure at"
     )
     parser.add_argument("--queries", metavar="N", type=whole(1), help="only the first N queries")
+    parser.add_argument(
+        "--tau", metavar="T", type=share, help="semantic, any: as for deepjoin search"
+    )
+    parser.add_argument(
+        "--encoder", metavar="NAME|DIR", help="for methods with column vectors (default: default)"
+    )
+    parser.add_argument(
+        "--cells", metavar="NAME|PATH|none", help="for methods with cell vectors; the truth too"
+    )
+    parser.add_argument(
+        "--sketch", metavar="N", type=whole(1), help="for methods with sketches (default 768)"
+    )
+    parser.add_argument(
+        "--candidates",
+        action="store_true",
+        help="also measure how much of the exact top 10 is among the first 500",
+    )
     parser.add_argument("--cache", metavar="DIR", help="keep built indexes and truth here")
     parser.add_argument(
         "--format", choices=("table", "json"), default="json", help="form of the result"

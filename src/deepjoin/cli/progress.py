@@ -13,11 +13,13 @@ from deepjoin.cli.texts import printable
 
 #: Told how many tables are done, of how many, and what is being worked on.
 Show = Callable[[int, int, str], None]
+#: What is counted when vectors are made, by the name of that work.
+_UNITS = {"values": "values", "columns": "columns", "sketches": "columns"}
 
 
 @contextmanager
 def progress_bar() -> Iterator[Show]:
-    """Show tables done, rate and time left; nothing when no terminal is watching.
+    """Show tables (or values, or columns) done, rate and time left; nothing if nobody watches.
 
     The bar begins with the first call and moves with every other, also where no more tables
     are done but the name says something new, as that of a large table being read does.
@@ -26,8 +28,11 @@ def progress_bar() -> Iterator[Show]:
 
     def show(done: int, total: int, name: str) -> None:
         nonlocal bar
+        if bar is not None and done < bar.n:  # other work has begun
+            bar.close()
+            bar = None
         if bar is None:
-            bar = _bar(done, total)
+            bar = _bar(done, total, _UNITS.get(name, "tables"))
         bar.total = total
         bar.set_postfix_str(shortened(printable(name), _room()), refresh=False)
         bar.update(done - bar.n)
@@ -48,7 +53,7 @@ def _is_watched() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _bar(done: int, total: int) -> Any:
+def _bar(done: int, total: int, unit: str) -> Any:
     from tqdm import tqdm
 
     # Without smoothing the rate is that of all so far: a table may take longer than thousands
@@ -56,7 +61,7 @@ def _bar(done: int, total: int) -> Any:
     return tqdm(
         initial=done,
         total=total,
-        unit=" tables",
+        unit=f" {unit}",
         leave=False,
         dynamic_ncols=True,
         smoothing=0,

@@ -21,7 +21,7 @@ def query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
     """Find the columns to search with; at least one, or an error that says how."""
     if options.values is not None:
         rows = csv.reader(options.values.splitlines(), skipinitialspace=True)
-        return [Column([cell for row in rows for cell in row], "values")]
+        return [Column([cell for row in rows for cell in row])]
     if options.query is None:
         raise DeepJoinError(
             "Nothing to search with: name a file, a table of the lake, - for stdin, "
@@ -46,7 +46,7 @@ def _from_stdin(column: str | None) -> list[Column]:
     content = sys.stdin.buffer.read()
     if column is None:
         text = content.decode(encoding_of(content), "replace")
-        return [Column(text.splitlines(), "stdin")]
+        return [Column(text.splitlines())]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stdin.csv"
         path.write_bytes(content)

@@ -50,6 +50,7 @@ def _search(lake: Lake, column: Column, options: argparse.Namespace) -> Results:
         options.k,
         join=options.join,
         method=options.method,
+        tau=options.tau,
         min_joinability=options.min_joinability,
         group=options.group,
         matches=options.matches,
@@ -64,8 +65,8 @@ def _key_quality(results: Results) -> tuple[bool, float, int]:
     if not results.hits:
         return (False, 0.0, 0)
     best: Hit = results.hits[0]
-    coincidence = best.type in ("integer", "decimal") and best.equi.reverse < _COINCIDENCE
-    return (not (best.generic or coincidence), best.joinability, best.equi.matched)
+    coincidence = best.type in ("integer", "decimal") and best.reverse < _COINCIDENCE
+    return (not (best.generic or coincidence), best.joinability, best.matched)
 
 
 def _print_json(results: list[Results]) -> None:
@@ -97,7 +98,7 @@ def _print_tables(results: list[Results], nothing: str) -> None:
 def _print_reasons(hit: Hit) -> None:
     """Say of the best hit what it lacks and what it would bring."""
     if hit.unmatched:
-        more = hit.query_size - hit.equi.matched - len(hit.unmatched[:5])
+        more = hit.query_size - hit.matched - len(hit.unmatched[:5])
         shown = ", ".join(one_line(cell) for cell in hit.unmatched[:5])
         more_text = f" and {more:,} more" if more else ""
         print("\n" + printable(f"not in {hit.table}: {shown}{more_text}"))

@@ -54,6 +54,8 @@ class DemoLake:
     tables: tuple[str, ...]
     query: Path
     query_column: str
+    #: A column whose values the lake spells in other ways.
+    meaning_column: str = "customer"
 
 
 def write_demo_lake(folder: Path) -> DemoLake:

@@ -47,7 +47,10 @@ class VectorCache:
         self.path = Path(path)
         self.max_bytes = max_bytes
         with self._explained():
-            self._database = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            # Encoders work in a thread of their own, one call at a time.
+            self._database = sqlite3.connect(
+                self.path, timeout=60, isolation_level=None, check_same_thread=False
+            )
         try:
             with self._explained():
                 self._prepare()

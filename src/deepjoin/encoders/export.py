@@ -7,20 +7,23 @@ folder asks for is refused, because it would be left out.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from deepjoin.encoders.graph import Graph, Shape
+from deepjoin.encoders.calibration import TEXTS, compressed, made_texts
+from deepjoin.encoders.graph import Graph, Shape, probe
+from deepjoin.encoders.onnx_encoder import FORMAT
 from deepjoin.encoders.text_encoder import text_settings
+from deepjoin.encoders.tokens import Tokens
 from deepjoin.encoders.torch_encoder import SETTINGS_FILE
-from deepjoin.encoders.weights import BLOCK, Floats, compressed, write_weights
+from deepjoin.encoders.weights import BLOCK, Floats, write_weights
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.text import TextSettings
 
-FORMAT = 1
 #: Where the two architectures keep the weights of a layer.
 _NAMES = {
     "bert": {
@@ -49,11 +52,16 @@ _NAMES = {
 
 
 def export_encoder(
-    source: str | Path, target: str | Path, name: str, settings: TextSettings | None = None
+    source: str | Path,
+    target: str | Path,
+    name: str,
+    settings: TextSettings | None = None,
+    texts: Sequence[str] | None = None,
 ) -> Path:
     """Write the model folder for a folder saved by sentence-transformers, and return it.
 
-    ``settings`` is how columns become texts for this model; without, as it was tuned.
+    ``settings`` is how columns become texts for this model; without, as it was tuned. ``texts``
+    are some it will read: weights are rounded so that these change least; without, made ones.
     """
     source, target = Path(source), Path(target)
     shape = _shape(_json(source / "config.json"), source)
@@ -63,17 +71,30 @@ def export_encoder(
     tokenizer = json.dumps(
         _json(source / "tokenizer.json"), ensure_ascii=False, separators=(",", ":")
     )
-    about = {"format": FORMAT, "name": name, **_limits(weights)}
-    text = asdict(text_settings(source / SETTINGS_FILE, settings))
-    about["text"] = {key: value for key, value in text.items() if key != "profile"}
-    matrices = {key for key in weights if key[0].isdigit() and weights[key].ndim == 2}
+    settings = text_settings(source / SETTINGS_FILE, settings)
+    arrays = compressed(weights, shape, _sample(tokenizer, settings, texts))
     target.mkdir(parents=True, exist_ok=True)
-    write_weights(target / "weights.npz", compressed(weights, {"words"}, matrices))
-    (target / "graph.onnx").write_bytes(Graph(shape, weights).model().SerializeToString())
+    write_weights(target / "weights.npz", arrays)
+    (target / "graph.onnx").write_bytes(Graph(shape, arrays).model().SerializeToString())
+    (target / "probe.onnx").write_bytes(probe().SerializeToString())
     (target / "tokenizer.json").write_text(tokenizer, "utf-8")
+    about = {"format": FORMAT, "name": name, **_limits(weights), "text": _said(settings)}
     # Last, because a folder without it is none.
     (target / "encoder.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
     return target
+
+
+def _sample(tokenizer: str, settings: TextSettings, texts: Sequence[str] | None) -> list[list[int]]:
+    """Return the token numbers of the texts weights are rounded for."""
+    tokens = Tokens.from_text(tokenizer, settings.tokens)
+    if texts is None:
+        texts = made_texts(json.loads(tokenizer)["model"]["vocab"])
+    return [numbers for numbers in tokens.numbers(texts[:TEXTS]) if numbers]
+
+
+def _said(settings: TextSettings) -> dict[str, Any]:
+    """Leave out the profile, which is the lake's."""
+    return {key: value for key, value in asdict(settings).items() if key != "profile"}
 
 
 def _json(path: Path) -> Any:

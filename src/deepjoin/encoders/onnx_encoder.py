@@ -1,19 +1,24 @@
 """The encoder of the default install: a BERT through ONNX Runtime, without torch.
 
-Weights are stored in 8 to 10 bits and computed in 32: rounding activations as well would be faster,
-and would change which columns are found (``docs/decisions``).
+Matrices and states are multiplied in whole numbers of 8 bits, in two parts where one would change
+which columns are found (``docs/decisions``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from xxhash import xxh3_128
 
+from deepjoin.encoders.graph import PROBE, has_twin, twin_name
 from deepjoin.encoders.text_encoder import (
     FloatMatrix,
     TextEncoder,
@@ -22,18 +27,18 @@ from deepjoin.encoders.text_encoder import (
     text_settings,
 )
 from deepjoin.encoders.tokens import Tokens
-from deepjoin.encoders.weights import Array, grouped, read_weights, restored
+from deepjoin.encoders.weights import Array, read_weights
 from deepjoin.errors import DeepJoinError
 from deepjoin.text import TextSettings
 
 if TYPE_CHECKING:
     import onnxruntime
 
-FORMAT = 1
+FORMAT = 2
 #: What a vector depends on beside the text.
 _FILES = ("graph.onnx", "tokenizer.json", "weights.npz")
 #: Tokens in one run: more gain nothing, fewer leave threads idle.
-_TOKENS = 1024
+_TOKENS = 512
 
 
 class OnnxEncoder(TextEncoder):
@@ -51,8 +56,12 @@ class OnnxEncoder(TextEncoder):
         settings = text_settings(folder / "encoder.json", settings, profile)
         self._tokens = Tokens.from_file(folder / "tokenizer.json", settings.tokens)
         self._tokens.check(about["positions"], about["name"])
-        self._session = _session(folder, threads)
-        super().__init__(about["name"], _digest(folder), about["dimension"], settings)
+        files = {name: _content(folder / name) for name in (*_FILES, "probe.onnx")}
+        weights = read_weights(files["weights.npz"], folder / "weights.npz")
+        self._threads = threads or os.cpu_count() or 1
+        self._session = _session(folder, files, weights, self._threads)
+        self._new_session = partial(_session, folder, files, weights, 1)
+        super().__init__(about["name"], _digest(files), about["dimension"], settings)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, special tokens left out."""
@@ -62,11 +71,28 @@ class OnnxEncoder(TextEncoder):
         """Return one vector a text, not normalised; a text without a token is 0."""
         numbers = self._tokens.numbers(texts)
         vectors = np.zeros((len(texts), self.dimension), np.float32)
-        for batch in batches([len(one) for one in numbers], _TOKENS):
-            if numbers[batch[0]]:
-                tokens = np.array([numbers[place] for place in batch], np.int64)
-                vectors[batch] = self._session.run(["vector"], {"tokens": tokens})[0]
+        groups = [some for some in batches(list(map(len, numbers)), _TOKENS) if numbers[some[0]]]
+        tokens = [np.array([numbers[place] for place in some], np.int64) for some in groups]
+        for some, rows in zip(groups, self._runs(tokens), strict=True):
+            vectors[some] = rows
         return checked(vectors, self.name)
+
+    def _runs(self, tokens: list[npt.NDArray[np.int64]]) -> Iterable[FloatMatrix]:
+        """Run each batch; threads that shared one would wait for each other, so not if many."""
+        if self._threads == 1 or len(tokens) < 2 * self._threads:
+            return map(partial(_run, self._session), tokens)
+        with ThreadPoolExecutor(self._threads) as workers:
+            return list(workers.map(partial(_run, self._bulk), tokens))
+
+    @cached_property
+    def _bulk(self) -> onnxruntime.InferenceSession:
+        """Make a session of one thread, which several threads use at once."""
+        return self._new_session()
+
+
+def _run(model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]) -> FloatMatrix:
+    vectors: FloatMatrix = model.run(["vector"], {"tokens": tokens})[0]
+    return vectors
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -85,24 +111,28 @@ def _about(folder: Path) -> dict[str, Any]:
     return dict(about)
 
 
-def _digest(folder: Path) -> str:
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DeepJoinError(
+            f"The encoder folder has no {path}: {error.strerror}. Copy the model folder again."
+        ) from None
+
+
+def _digest(files: dict[str, bytes]) -> str:
     content = xxh3_128()
     for name in _FILES:
-        content.update((folder / name).read_bytes())
+        content.update(files[name])
     return content.hexdigest()
 
 
-def _session(folder: Path, threads: int | None) -> onnxruntime.InferenceSession:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or 0
-    weights = _handed_over(read_weights(folder / "weights.npz"))
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
-    options.add_external_initializers(list(weights), values)
+def _session(
+    folder: Path, files: dict[str, bytes], weights: dict[str, Array], threads: int | None
+) -> onnxruntime.InferenceSession:
     try:
-        graph = (folder / "graph.onnx").read_bytes()
-        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        exact = _is_exact(files["probe.onnx"])
+        return session(files["graph.onnx"], weights, threads, exact)
     # The library's own errors share no public base class.
     except Exception as error:
         raise DeepJoinError(
@@ -111,12 +141,27 @@ def _session(folder: Path, threads: int | None) -> onnxruntime.InferenceSession:
         ) from None
 
 
-def _handed_over(stored: dict[str, Array]) -> dict[str, Array]:
-    """Restore the matrices; the table of words stays in codes, in which the graph looks up."""
-    ready: dict[str, Array] = {}
-    for name, parts in grouped(stored).items():
-        if name == "words":
-            ready |= {f"{name}.{part}": array for part, array in parts.items()}
-        else:
-            ready[name] = parts[""] if "" in parts else restored(parts)
-    return ready
+def _is_exact(probe: bytes) -> bool:
+    """Find out whether this processor's fast products are exact: without VNNI they overflow."""
+    states = np.full((8, PROBE[0]), 255, np.uint8)
+    sums = session(probe, {}, 1).run(["sums"], {"states": states})[0]
+    return bool((sums == 255 * 127 * PROBE[0]).all())
+
+
+def session(
+    graph: bytes, weights: dict[str, Array], threads: int | None, exact: bool = True
+) -> onnxruntime.InferenceSession:
+    """Make a graph ready to run on the weights it declares.
+
+    Where products are not ``exact``, slower ones are taken: vectors are the same everywhere.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    options.add_session_config_entry("session.x64quantprecision", "0" if exact else "1")
+    # The slower ones rewrite their matrices, and then no two products may share one.
+    handed = weights | {twin_name(name): array for name, array in weights.items() if has_twin(name)}
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in handed.values()]
+    options.add_external_initializers(list(handed), values)
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

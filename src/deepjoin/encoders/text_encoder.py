@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -17,8 +18,8 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.text import Frequency, TextSettings, column_texts
 
 FloatMatrix = npt.NDArray[np.float32]
-#: Columns whose texts are made at a time, so that tall columns are not all held at once.
-_BLOCK = 4096
+#: Columns whose texts are made while those before are encoded.
+_BLOCK = 512
 
 
 class TextEncoder(ABC):
@@ -48,11 +49,18 @@ class TextEncoder(ABC):
 
     def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
         """Return one vector a column, not normalised."""
-        vectors = np.zeros((len(columns), self.dimension), np.float32)
-        for start in range(0, len(columns), _BLOCK):
-            block = columns[start : start + _BLOCK]
-            vectors[start : start + len(block)] = self.encode_texts(self.texts(block, frequency))
-        return vectors
+        if len(columns) <= _BLOCK:
+            return self.encode_texts(self.texts(columns, frequency))
+        starts = range(0, len(columns), _BLOCK)
+        with ThreadPoolExecutor(1) as model:
+            # The model in the other thread: whose frequency this is may depend on the thread.
+            encoded: list[Future[FloatMatrix]] = []
+            for start in starts:
+                texts = self.texts(columns[start : start + _BLOCK], frequency)
+                if encoded:
+                    encoded[-1].result()
+                encoded.append(model.submit(self.encode_texts, texts))
+            return np.concatenate([block.result() for block in encoded])
 
 
 def text_settings(

@@ -1,13 +1,17 @@
-"""Precision and NDCG against the exact answer (paper, section 5.1), with and without ties."""
+"""Precision and NDCG against the exact answer (paper, section 5.1) and against labels."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from deepjoin.evaluation.labels import Labels
 from deepjoin.evaluation.truth import Truth
+
+#: Of the exact top so many, how many are among the first so many.
+BEST, CANDIDATES = 10, 500
 
 
 def precision(found: Sequence[str], truth: Truth, k: int) -> float | None:
@@ -21,13 +25,47 @@ def precision_ties(found: Sequence[str], truth: Truth, k: int) -> float | None:
     kth = truth.kth(k)
     if kth == 0:
         return None
-    return sum(truth.joinability.get(column, 0.0) >= kth for column in found[:k]) / k
+    return sum(truth.of(column) >= kth for column in found[:k]) / k
+
+
+def candidates(found: Sequence[str], truth: Truth) -> float | None:
+    """Share of the exact top 10 among the first 500; any column as joinable as the tenth counts."""
+    tenth = truth.kth(BEST)
+    if tenth == 0:
+        return None
+    return min(BEST, sum(truth.of(column) >= tenth for column in found[:CANDIDATES])) / BEST
 
 
 def ndcg(found: Sequence[str], truth: Truth, k: int) -> float | None:
     """DCG over the exact DCG; None when nothing matches the query."""
-    best = _dcg(list(truth.joinability.values())[:k])
-    gains = [truth.joinability.get(column, 0.0) for column in found[:k]]
+    return _ratio([truth.of(column) for column in found[:k]], truth.joinability, k)
+
+
+def precision_labels(found: Sequence[str], labels: Labels, k: int) -> float | None:
+    """Share of the relevant columns in the top k, of as many as fit; None when there are none."""
+    return _share(found[:k], labels.relevant, k)
+
+
+def ndcg_labels(found: Sequence[str], labels: Labels, k: int) -> float | None:
+    """DCG by the labels over the best that could be; None for a query without labels."""
+    return _ratio([labels.gains.get(column, 0.0) for column in found[:k]], labels.gains, k)
+
+
+def hard_recall_labels(found: Sequence[str], labels: Labels, k: int) -> float | None:
+    """Share of the hard columns in the top k that is left once the easy ones are taken out.
+
+    ``found`` must go as much deeper than k as there are easy ones.
+    """
+    rest = [column for column in found if column not in labels.easy]
+    return _share(rest[:k], labels.hard, k)
+
+
+def _share(found: Sequence[str], right: frozenset[str], k: int) -> float | None:
+    return len(right.intersection(found)) / min(k, len(right)) if right else None
+
+
+def _ratio(gains: Sequence[float], possible: Mapping[str, float], k: int) -> float | None:
+    best = _dcg(sorted(possible.values(), reverse=True)[:k])
     return _dcg(gains) / best if best else None
 
 

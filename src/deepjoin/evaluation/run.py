@@ -2,62 +2,122 @@
 
 from __future__ import annotations
 
-import json
 import os
-import resource
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from time import perf_counter
-from typing import Any
-
-import numpy as np
-import xxhash
 
 from deepjoin._version import __version__
-from deepjoin.columns import Column
-from deepjoin.errors import DeepJoinError
-from deepjoin.evaluation.metrics import interval, mean, ndcg, precision, precision_ties
-from deepjoin.evaluation.truth import Truth, brute_force
-from deepjoin.lake import Lake, index
-from deepjoin.lake.manifest import is_index
+from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.evaluation.asking import Answers, ask
+from deepjoin.evaluation.cache import Built, Cache
+from deepjoin.evaluation.exact import Exact, exact_answers
+from deepjoin.evaluation.labels import read_labels
+from deepjoin.evaluation.row import SEED, Row, accuracy, by_labels, candidates_of
+from deepjoin.evaluation.task import Task, Tell
+from deepjoin.evaluation.truth import Truth
+from deepjoin.lake.build import Progress, no_progress
+from deepjoin.lake.lake import JOINS
 from deepjoin.search import method_named
-from deepjoin.settings import Settings
+from deepjoin.settings import Vectors
 from deepjoin.sources.corpus import CorpusSource
 
-Row = dict[str, Any]
-#: The paper's corpora compare lower-cased, stripped cells, and drop no column here.
-SETTINGS = Settings(profile="basic", min_distinct=1, max_cell=1 << 30)
-SEED = 0
+#: Numbers in a sketch, for methods that need one, unless told otherwise.
+SKETCH = 768
 
 
 def evaluate(
     corpus: str | os.PathLike[str],
-    methods: Sequence[str] = ("exact-equi",),
+    methods: Sequence[str] = ("hybrid",),
     *,
+    join: str = "equi",
     k: Sequence[int] = (10, 20, 30, 40, 50),
     queries: int | None = None,
+    tau: float | None = None,
+    encoder: str | None = None,
+    cells: str | None = None,
+    sketch: int | None = None,
+    candidates: bool = False,
     cache: str | os.PathLike[str] | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Tell = lambda text: None,
+    progress: Progress = no_progress,
 ) -> Iterator[Row]:
-    """Yield one row for each method and k; indexes and truth are kept in ``cache``."""
-    for method in methods:
-        method_named(method)
-    if not k or min(k) < 1:
-        raise DeepJoinError(f"k is {','.join(map(str, k))}; give numbers from 1 on.")
+    """Yield one row for each method and k.
+
+    Parameters
+    ----------
+    corpus
+        A folder of columns.parquet, queries.parquet and perhaps labels.parquet.
+    methods
+        Names from `deepjoin methods`.
+    join
+        "equi" and "semantic" are compared with the exact answer; "any" has none, only labels.
+    k
+        The depths to measure at.
+    queries
+        Only the first so many queries.
+    tau
+        The cosine from which on two values match; unless given, the cell encoder's own.
+    encoder, cells, sketch
+        As for `deepjoin.index`, for the methods that need them.
+    candidates
+        Also measure how many of the exact top 10 are among the first 500.
+    cache
+        A folder to keep built indexes and truth in.
+    tell, progress
+        Told what is done next, and how much of it is done, of how much.
+    """
+    _check(methods, join, k, tau, candidates)
     source = CorpusSource(corpus)
     asked = source.queries()[:queries]
     if not asked:
         raise DeepJoinError(f"The corpus '{source.folder}' has no queries to evaluate with.")
+    labels = read_labels(source, asked)
+    task = Task(source, asked, join, tau, tuple(k), candidates, labels, tell, progress)
+    numbers = SKETCH if sketch is None else sketch
+    wanted = partial(_vectors, Vectors(encoder or "default", cells or "default", numbers))
     with _folder(cache) as folder:
-        tell("truth by brute force")
-        truth = _truth(source, asked, folder)
-        tell("index")
-        lake, build_s = _lake(source, folder)
+        kept = Cache(folder, task)
+        exact = exact_answers(task, kept, wanted({"cell vectors"}))
         for method in methods:
-            tell(f"{method}: {len(asked)} queries")
-            yield from _rows(source.folder.name, method, lake, build_s, asked, truth, k)
+            tell(f"{method}: index")
+            built = kept.index(wanted(set(method_named(method).needs)))
+            yield from _rows(task, method, built, exact)
+
+
+def _check(
+    methods: Sequence[str], join: str, k: Sequence[int], tau: float | None, candidates: bool
+) -> None:
+    """Refuse what cannot be evaluated before any work is done."""
+    if join not in JOINS:
+        raise unknown_name("join kind", join, "deepjoin", JOINS)
+    for method in methods:
+        joins = method_named(method).joins
+        if join not in ("any", *joins):
+            raise DeepJoinError(
+                f"Method '{method}' answers join {' or '.join(joins)}, not {join}. "
+                f"Methods: deepjoin methods."
+            )
+    if not k or min(k) < 1:
+        raise DeepJoinError(f"k is {','.join(map(str, k))}; give numbers from 1 on.")
+    if tau is not None and (join == "equi" or not 0 < tau <= 1):
+        raise DeepJoinError(
+            f"tau is {tau} and join {join}; tau is a cosine above 0 and at most 1, for joins any "
+            "and semantic."
+        )
+    if candidates and join == "any":
+        raise DeepJoinError("Join any has no exact top 10; ask for candidates of equi or semantic.")
+
+
+def _vectors(chosen: Vectors, needs: set[str]) -> Vectors:
+    """Choose what an index is to have for what a method needs, and nothing else."""
+    return Vectors(
+        encoder=chosen.encoder if "column vectors" in needs else "none",
+        cells=chosen.cells if "cell vectors" in needs else "none",
+        sketch=chosen.sketch if "sketches" in needs else 0,
+    )
 
 
 @contextmanager
@@ -69,98 +129,43 @@ def _folder(cache: str | os.PathLike[str] | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _truth(source: CorpusSource, queries: list[Column], folder: Path) -> list[Truth]:
-    path = folder / f"truth-{_content(source, queries)}.json"
-    try:
-        return [Truth(one) for one in json.loads(path.read_text("utf-8"))]
-    except (OSError, ValueError):
-        pass  # not there yet, or cut short: made anew
-    truth = brute_force(source.columns(), queries, SETTINGS.profile)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".new")
-        aside.write_text(json.dumps([one.joinability for one in truth]), "utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise DeepJoinError(f"Cannot keep the truth in {folder}: {error.strerror}.") from None
-    return truth
+def _rows(task: Task, method: str, built: Built, exact: Exact) -> Iterator[Row]:
+    """Put every query to a method, and measure its answers at each depth."""
+    task.tell(f"{method}: {len(task.queries)} queries")
+    search = partial(built.lake.search, join=task.join, method=method, tau=task.tau)
+    answers = ask(search, task.queries, task.depth, task.deeper, task.progress)
+    truth = exact.knowing(task, answers.found)
+    about = _about(task, built, exact, answers)
+    for k in task.k:
+        head = {"corpus": task.source.folder.name, "method": method, "join": task.join, "k": k}
+        measured = {"queries": len(task.queries)} | _measured(task, answers, truth, k)
+        yield head | measured | about
 
 
-def _lake(source: CorpusSource, folder: Path) -> tuple[Lake, float]:
-    path = folder / f"index-{_content(source, [])}"
-    timing = folder / f"{path.name}.seconds"
-    if is_index(path) and timing.exists():
-        return Lake(path), float(timing.read_text())
-    started = perf_counter()
-    lake = index(source.folder, path, settings=SETTINGS)
-    seconds = perf_counter() - started
-    timing.write_text(str(seconds))
-    return lake, seconds
+def _measured(task: Task, answers: Answers, truth: list[Truth], k: int) -> Row:
+    row = accuracy(answers.found, truth, k)
+    if task.candidates:
+        row |= candidates_of(answers.deeper, truth)
+    if task.labels is not None:
+        row |= by_labels(answers.found, answers.deeper, task.labels, k)
+    return row
 
 
-def _content(source: CorpusSource, queries: list[Column]) -> str:
-    """Hash everything an answer depends on."""
-    digest = xxhash.xxh3_64(repr((SETTINGS, __version__)).encode())
-    with (source.folder / "columns.parquet").open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    for query in queries:
-        digest.update(repr((query.table, query.name, query.cells)).encode())
-    return digest.hexdigest()
-
-
-def _rows(
-    corpus: str,
-    method: str,
-    lake: Lake,
-    build_s: float,
-    queries: list[Column],
-    truth: list[Truth],
-    k: Sequence[int],
-) -> Iterator[Row]:
-    found: list[list[str]] = []
-    seconds: list[dict[str, float]] = []
-    for query in queries:
-        started = perf_counter()
-        results = lake.search(query, max(k), join="equi", method=method)
-        seconds.append(results.seconds | {"total": perf_counter() - started})
-        found.append([hit.column_id for hit in results])
-    times = _times(seconds) | {
-        "build_s": build_s,
-        "index_mb": lake.info()["bytes"] / 1e6,
-        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
-    }
-    about = {"tau": None, "encoder": None, "seed": SEED, "version": __version__}
-    for depth in k:
-        head = {"corpus": corpus, "method": method, "join": "equi", "k": depth}
-        yield head | {"queries": len(queries)} | _accuracy(found, truth, depth) | times | about
-
-
-def _accuracy(found: list[list[str]], truth: list[Truth], k: int) -> Row:
-    pairs = list(zip(found, truth, strict=True))
-    by_id = [precision(ids, right, k) for ids, right in pairs]
-    low, high = interval(by_id, SEED)
-    tied, queries_ties = mean([precision_ties(ids, right, k) for ids, right in pairs])
-    gain, queries_ndcg = mean([ndcg(ids, right, k) for ids, right in pairs])
-    return {
-        "precision": mean(by_id)[0],
-        "precision_ties": tied,
-        "queries_ties": queries_ties,
-        "precision_low": low,
-        "precision_high": high,
-        "ndcg": gain,
-        "queries_ndcg": queries_ndcg,
+def _about(task: Task, built: Built, exact: Exact, answers: Answers) -> Row:
+    """Say what the answers took, and by what they were found."""
+    return answers.times() | {
+        "build_s": built.seconds,
+        "index_mb": built.lake.info()["bytes"] / 1e6,
+        "memory_mb": answers.memory_mb,
+        "tau": exact.tau if task.join == "semantic" else _tau(task, built),
+        "encoder": built.encoder,
+        "seed": SEED,
+        "version": __version__,
     }
 
 
-def _times(seconds: list[dict[str, float]]) -> Row:
-    def percentile(key: str, share: int) -> float:
-        return float(np.percentile([1e3 * one[key] for one in seconds], share))
-
-    search = [one | {"search": one["candidates"] + one["verify"]} for one in seconds]
-    return {
-        "encode_ms": percentile("encode", 50),
-        "search_ms_p50": float(np.percentile([1e3 * one["search"] for one in search], 50)),
-        "total_ms_p50": percentile("total", 50),
-        "total_ms_p99": percentile("total", 99),
-    }
+def _tau(task: Task, built: Built) -> float | None:
+    """Return the cosine that makes a match, where cells are compared by their vectors."""
+    if task.join == "equi" or built.cells is None:
+        return None
+    return built.cells.tau if task.tau is None else task.tau

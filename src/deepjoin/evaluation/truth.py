@@ -1,4 +1,4 @@
-"""The right answers by brute force: every column of the corpus against every query.
+"""The right answers to equi-joins by brute force: every column against every query.
 
 Nothing of the index is used here, only the definitions, so the two can disagree.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deepjoin.columns import Column
 from deepjoin.distinct import distinct_cells
@@ -17,14 +17,23 @@ from deepjoin.search.ranking import name_similarity
 
 @dataclass(frozen=True)
 class Truth:
-    """Of one query: the joinability of every column that shares a value, best first."""
+    """Of one query: the joinability of the columns that match it, best first.
+
+    Equi-joins have all that match; semantic joins the best, with all that tie with the last,
+    and ``below`` has others that a method found.
+    """
 
     joinability: dict[str, float]
+    below: dict[str, float] = field(default_factory=dict)
 
     @property
     def ranked(self) -> list[str]:
         """Column ids, best first."""
         return list(self.joinability)
+
+    def of(self, column: str) -> float:
+        """Return the joinability of a column."""
+        return self.joinability.get(column, self.below.get(column, 0.0))
 
     def kth(self, k: int) -> float:
         """Return the joinability of the k-th best column, 0 when fewer match."""

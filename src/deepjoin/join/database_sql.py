@@ -18,6 +18,7 @@ from deepjoin.join.keys import KeySql
 from deepjoin.join.names import free_name
 from deepjoin.join.plan import JoinPlan
 from deepjoin.join.select import MAX_VALUES, Aggregate, aggregates
+from deepjoin.join.shown import Stored, pair_values, stored_pairs
 from deepjoin.join.side import Source, SourceColumn
 from deepjoin.join.sql import JoinSql, Part
 from deepjoin.sources.database import DatabaseSource
@@ -97,7 +98,17 @@ def _for_duckdb(plan: JoinPlan, ask: Ask, yours: Relation | None, theirs: Relati
 
     join = plan._join
     join = replace(join, left=over(join.left, yours), right=over(join.right, theirs))
-    return join.joined(typed=True, show=plan._spelling)
+    _check_pairs(plan)
+    return join.joined(typed=True, show=Stored(plan._session))
+
+
+def _check_pairs(plan: JoinPlan) -> None:
+    count = plan._session.count(plan._join.pairs) if plan._join.pairs else 0
+    if count > MOST_SPELLINGS:
+        raise _refusal(
+            f"it goes through {count:,} pairs of values, {MOST_SPELLINGS:,} at most can be listed",
+            "-o OUT to export the joined table",
+        )
 
 
 @dataclass
@@ -108,9 +119,8 @@ class _Keys:
     truth: dict[str, str]
     chosen: int = 0
 
-    def choose(self, other: _Keys) -> None:
+    def choose(self, matching: set[str]) -> None:
         """Take the expression that is wrong for the fewest of the cells that match."""
-        matching = set(other.truth.values())
         cells = [cell for cell, key in self.truth.items() if key and key in matching]
         count = len(next(iter(self.spelled.values()), ()))
         wrong = [
@@ -122,10 +132,8 @@ class _Keys:
         """Return the keys that the chosen expression makes."""
         return {texts[self.chosen] for texts in self.spelled.values()}
 
-    def exceptions(self, other: _Keys) -> list[tuple[str, str]]:
+    def exceptions(self, keys: set[str], made: set[str]) -> list[tuple[str, str]]:
         """List the cells on which the expression errs so that a match could be missed or made."""
-        keys = set(other.truth.values()) - {""}
-        made = keys | other.made()
         return sorted(
             (cell, self.truth[cell])
             for cell, texts in self.spelled.items()
@@ -152,12 +160,22 @@ class _Translation:
             left, right = self._spelled(left, right, yours is not None)
         kind = _PostgresJoin if self.dialect == "postgresql" else JoinSql
         columns = (join.left_columns, join.right_columns)
-        written = kind(left, right, join.how, join.many, *columns)
+        written = kind(left, right, join.how, join.many, *columns, join.pairs, join.between)
         if isinstance(written, _PostgresJoin):
             written = replace(written, aggregated=tuple(aggregates(join.right.source)))
-        return written.joined(typed=False, show=lambda table: self.spellings[table])
+        return written.joined(typed=False, show=self)
+
+    def spelling(self, stored: str) -> list[tuple[str, str]]:
+        """Give the cells that the database's expression gets wrong."""
+        return self.spellings[stored]
+
+    def pairs(self, stored: str) -> str:
+        """List the pairs of a semantic join; no table of theirs can hold a NUL."""
+        pairs = stored_pairs(self.plan._session, stored)
+        return pair_values([pair for pair in pairs if "\0" not in pair[0]])
 
     def _check(self, join: JoinSql, theirs: Relation) -> None:
+        _check_pairs(self.plan)
         if join.many == "aggregate" and self.dialect == "sqlite":
             raise _refusal("SQLite cannot list distinct values in order", "--many first")
         if join.many == "aggregate" and join.right.source.key.kind in ("FLOAT", "DOUBLE"):
@@ -224,12 +242,22 @@ class _Translation:
         """Give both sides the SQL of their keys, and the cells it errs on."""
         yours = self._keys(left.source if in_database else None, "left_keys", left)
         theirs = self._keys(right.source, "right_keys", right)
-        yours.choose(theirs)
-        theirs.choose(yours)
+        mine, other = self._wanted(yours, theirs)
+        yours.choose(mine)
+        theirs.choose(other)
+        # Keys of pairs are compared with themselves, others with what the other side makes.
+        made = (set(), set()) if self.plan._join.pairs else (theirs.made(), yours.made())
         return (
-            self._with_key(left, yours, yours.exceptions(theirs)),
-            self._with_key(right, theirs, theirs.exceptions(yours)),
+            self._with_key(left, yours, yours.exceptions(mine, mine | made[0])),
+            self._with_key(right, theirs, theirs.exceptions(other, other | made[1])),
         )
+
+    def _wanted(self, yours: _Keys, theirs: _Keys) -> tuple[set[str], set[str]]:
+        """Give the keys that must come out right on each side."""
+        if not self.plan._join.pairs:
+            return set(theirs.truth.values()) - {""}, set(yours.truth.values()) - {""}
+        pairs = stored_pairs(self.plan._session, self.plan._join.pairs)
+        return {mine for mine, *_ in pairs}, {other for _, other, *_ in pairs}
 
     def _with_key(self, part: Part, keys: _Keys, exceptions: list[tuple[str, str]]) -> Part:
         if len(exceptions) > MOST_SPELLINGS:
@@ -303,19 +331,11 @@ class _PostgresJoin(JoinSql):
 
     aggregated: tuple[Aggregate, ...] = ()
 
-    def _matches(self) -> list[tuple[str, str]]:
-        if self.many != "aggregate":
-            return super()._matches()
-        _, key = self._row_and_key()
-        lists = [f"{_grouped(each)} AS {identifier(each.name)}" for each in self.aggregated]
-        cells = [f"{_listed(each)} AS {identifier(each.name)}" for each in self.aggregated]
-        grouped = ",\n    ".join([key, "count(*) AS matched_rows", *lists])
-        shown = ",\n    ".join([key, "matched_rows", *cells])
-        by_key = f"FROM theirs WHERE {key} IN (SELECT {key} FROM yours) GROUP BY {key}"
-        return [
-            ("grouped", f"SELECT\n    {grouped}\n  {by_key}"),
-            ("per_key", f"SELECT\n    {shown}\n  FROM grouped"),
-        ]
+    def _groups(self, row: str) -> list[str]:
+        return [f"{_grouped(each)} AS {identifier(each.name)}" for each in self.aggregated]
+
+    def _shown(self) -> list[str]:
+        return [f"{_listed(each)} AS {identifier(each.name)}" for each in self.aggregated]
 
 
 def _grouped(aggregate: Aggregate) -> str:

@@ -14,8 +14,9 @@ from deepjoin.joinability import cardinality_of
 class JoinFacts:
     """Exact numbers of a join; keys are distinct canonical strings, blank ones left out.
 
-    ``cardinality`` and ``max_fan_out`` speak of the keys that match; ``renamed`` gives the
-    right columns that had to change their name.
+    ``cardinality`` and ``max_fan_out`` speak of the keys that match, ``equal_keys`` of those of
+    the left table whose equal is on the right; ``renamed`` gives the right columns that had to
+    change their name. The last three are those of a semantic join.
     """
 
     left_rows: int
@@ -27,11 +28,17 @@ class JoinFacts:
     cardinality: str
     max_fan_out: int
     renamed: Mapping[str, str]
+    equal_keys: int = 0
+    join: str = "equi"
+    tau: float | None = None
+    matching: str | None = None
+    #: The column of the result that has the similarity of the two keys.
+    similarity: str | None = None
 
 
 @dataclass(frozen=True)
 class KeyCounts:
-    """What the keys of both sides have in common; ``widest`` has most rows on the right."""
+    """What the keys of both sides have in common; ``widest`` meets most rows on the right."""
 
     widest: str
     left_keys: int
@@ -40,6 +47,7 @@ class KeyCounts:
     pairs: int
     max_left: int
     max_right: int
+    equal_keys: int
 
 
 def count_keys(session: Session, left_keys: str, right_keys: str) -> KeyCounts:
@@ -47,7 +55,7 @@ def count_keys(session: Session, left_keys: str, right_keys: str) -> KeyCounts:
     counts = session.run(
         f"WITH yours AS ({_by_key(left_keys)}), theirs AS ({_by_key(right_keys)}) "
         "SELECT (SELECT count(*) FROM yours), count(*), sum(yours.number), "
-        "sum(yours.number * theirs.number), max(yours.number), max(theirs.number), "
+        "sum(yours.number * theirs.number), max(yours.number), max(theirs.number), count(*), "
         "arg_max(theirs.cell, (theirs.number, theirs.cell)) FROM yours JOIN theirs USING (key)"
     )[0]
     *numbers, widest = counts
@@ -78,6 +86,7 @@ def join_facts(
         cardinality=cardinality_of(counts.max_left, counts.max_right),
         max_fan_out=counts.max_right,
         renamed=renamed,
+        equal_keys=counts.equal_keys,
     )
 
 
@@ -91,16 +100,20 @@ def warn(facts: JoinFacts, widest: str, how: str, left: Source, right: Source) -
     ]
     before = facts.left_rows if how == "left" else facts.matched_left_rows
     if not facts.matched_keys:
-        warnings.append(f"No row of {left.table} has a match in {right.table}. Try another column.")
+        lower = ", or a lower --tau: --near-misses 10 shows what is near"
+        hint = f"Try another column{lower if facts.join == 'semantic' else ''}."
+        warnings.append(f"No row of {left.table} has a match in {right.table}. {hint}")
     elif facts.result_rows > before:
+        has = "has" if facts.join == "equi" else "matches"
         warnings.append(
-            f"{before:,} rows become {facts.result_rows:,}: '{_short(widest)}' has "
+            f"{before:,} rows become {facts.result_rows:,}: '{short(widest)}' {has} "
             f"{facts.max_fan_out:,} rows in {right.table}. Use --many first or --many aggregate "
             "to keep one row per row of yours."
         )
     return warnings
 
 
-def _short(cell: str) -> str:
+def short(cell: str) -> str:
+    """Write a cell so that it fits into a line."""
     text = " ".join(cell.split())
     return text if len(text) <= 60 else text[:59] + "…"

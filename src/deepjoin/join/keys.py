@@ -61,20 +61,28 @@ def cell_text(source: Source, table: str = "") -> str:
     return f"CAST({cell} AS VARCHAR)"
 
 
-def collect_keys(session: Session, source: Source, store: str, profile: str) -> None:
-    """Store the distinct cells of a key column, their canonical strings and their row counts."""
-    session.run(f"CREATE TABLE {store} (cell VARCHAR, key VARCHAR, number BIGINT)")
+def collect_keys(
+    session: Session, source: Source, store: str, profile: str, ordered: bool = False
+) -> None:
+    """Store the distinct cells of a key column, their canonical strings and their row counts.
+
+    ``ordered`` also tells the row in which each came first.
+    """
+    session.run(f"CREATE TABLE {store} (cell VARCHAR, key VARCHAR, number BIGINT, first BIGINT)")
     name = identifier(source.key.name)
+    first = ("min(place)", ", row_number() OVER () AS place") if ordered else ("0", "")
     distinct = session.reader(
-        f"SELECT {name} AS value, {cell_text(source)} AS cell, count(*) AS number "
-        f"FROM {source.reads} WHERE {name} IS NOT NULL GROUP BY ALL"
+        f"SELECT value, cell, count(*) AS number, {first[0]} AS first "
+        f"FROM (SELECT {name} AS value, {cell_text(source)} AS cell{first[1]} "
+        f"FROM {source.reads}) WHERE value IS NOT NULL GROUP BY value, cell"
     )
     for batch in distinct:
         # Lists and bytes are not indexed; they can still be joined, as DuckDB writes them.
         texts = as_strings(batch["value"])
         keys = canonical_array(batch["cell"] if texts is None else texts, profile)
         keys = pc.if_else(pc.equal(keys, ""), None, keys)
-        rows = pa.table([batch["cell"], keys, batch["number"]], names=["cell", "key", "number"])
+        columns = {"cell": batch["cell"], "key": keys}
+        rows = pa.table(columns | {name: batch[name] for name in ("number", "first")})
         session.run(f"INSERT INTO {store} SELECT * FROM batch", rows)
 
 
@@ -82,8 +90,8 @@ def match_keys(
     session: Session, left: Source, right: Source, left_keys: str, right_keys: str
 ) -> tuple[KeySql, KeySql]:
     """Choose the SQL of both sides, given the tables that `collect_keys` made."""
-    of_left = _best(session, left_keys, right_keys)
-    of_right = _best(session, right_keys, left_keys)
+    of_left = _best(session, left_keys, _held(right_keys))
+    of_right = _best(session, right_keys, _held(left_keys))
     drops_blanks = _has_blanks(session, left_keys) and _has_blanks(session, right_keys)
     if left.key.kind in _INTEGERS and right.key.kind in _INTEGERS:
         return KeySql("{cell}", as_text=False), KeySql("{cell}", as_text=False)
@@ -95,9 +103,24 @@ def match_keys(
     )
 
 
-def _best(session: Session, keys: str, other_keys: str) -> str:
+def linked_keys(
+    session: Session, pairs: str, left_keys: str, right_keys: str
+) -> tuple[KeySql, KeySql]:
+    """Choose the SQL of both sides of a table of pairs: their keys must come out as they are."""
+    return (
+        _linked(session, left_keys, f"SELECT yours FROM {pairs}"),
+        _linked(session, right_keys, f"SELECT theirs FROM {pairs}"),
+    )
+
+
+def _linked(session: Session, keys: str, wanted: str) -> KeySql:
+    expression = _best(session, keys, wanted)
+    return KeySql(expression, _exceptions(session, keys, expression, wanted, wanted))
+
+
+def _best(session: Session, keys: str, wanted: str) -> str:
     """Return the expression that is wrong for the fewest of the cells that match."""
-    matching = f"key IN (SELECT key FROM {other_keys} WHERE key IS NOT NULL)"
+    matching = f"key IN ({wanted})"
     fewest, best = -1, ""
     for expression in _EXPRESSIONS:
         wrong = session.count(f"{keys} WHERE {matching} AND {_of_cell(expression)} <> key")
@@ -116,17 +139,25 @@ def _has_blanks(session: Session, keys: str) -> bool:
     return session.count(f"{keys} WHERE key IS NULL") > 0
 
 
+def _held(keys: str) -> str:
+    return f"SELECT key FROM {keys} WHERE key IS NOT NULL"
+
+
 def _spelling(
     session: Session, keys: str, expression: str, other_keys: str, other_expression: str
 ) -> str | None:
     """Store the cells whose expression is wrong and could miss or make a match."""
+    held = _held(other_keys)
+    made = f"{held} UNION ALL SELECT {_of_cell(other_expression)} FROM {other_keys}"
+    return _exceptions(session, keys, expression, held, made)
+
+
+def _exceptions(session: Session, keys: str, expression: str, held: str, made: str) -> str | None:
+    """Store the cells that are wrong where their key is held, or what is made of them is made."""
     spelling = f"{keys}_spelling"
     wrong = _of_cell(expression)
     session.run(
         f"CREATE TABLE {spelling} AS SELECT cell, coalesce(key, '') AS key FROM {keys} "
-        f"WHERE {wrong} <> coalesce(key, '') AND ("
-        f"key IN (SELECT key FROM {other_keys} WHERE key IS NOT NULL) OR {wrong} IN "
-        f"(SELECT key FROM {other_keys} WHERE key IS NOT NULL "
-        f"UNION ALL SELECT {_of_cell(other_expression)} FROM {other_keys}))"
+        f"WHERE {wrong} <> coalesce(key, '') AND (key IN ({held}) OR {wrong} IN ({made}))"
     )
     return spelling if session.count(spelling) else None

@@ -6,13 +6,14 @@ import os
 import tempfile
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.join.session import Session, explained
-from deepjoin.join.sql import ReadSpelling
+from deepjoin.join.shown import Stored
+from deepjoin.join.sql import Show
 from deepjoin.sources.quote import literal
 
 #: Endings of files that can be written, and how DuckDB writes them.
@@ -26,9 +27,9 @@ ENDINGS = {
 
 
 class Query(Protocol):
-    """A query that writes itself: with or without casts, to be run or, given spellings, shown."""
+    """A query that writes itself: with or without casts, to be run or, given how, shown."""
 
-    def __call__(self, typed: bool, show: ReadSpelling | None = None) -> str:
+    def __call__(self, typed: bool, show: Show | None = None) -> str:
         """Write the SQL."""
 
 
@@ -42,7 +43,7 @@ class Rows:
     @cached_property
     def sql(self) -> str:
         """The SELECT, over the original tables: DuckDB runs it where both sides have a scan."""
-        return self._query(True, self._spelling)
+        return self._query(True, Stored(self._session))
 
     def preview(self, rows: int = 10) -> pa.Table:
         """Return the first rows."""
@@ -83,9 +84,6 @@ class Rows:
             copied = self._session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
             aside.replace(target)
         return int(copied[0][0])
-
-    def _spelling(self, stored: str) -> list[tuple[Any, ...]]:
-        return self._session.run(f"SELECT cell, key FROM {stored} ORDER BY cell")
 
 
 def writing_options(path: Path) -> str:

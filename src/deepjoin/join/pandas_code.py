@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from deepjoin.join.names import free_name
 from deepjoin.join.select import MAX_VALUES, aggregates
+from deepjoin.join.session import Session
+from deepjoin.join.shown import stored_pairs
 from deepjoin.join.sql import JoinSql
 
 _KEY = """\
@@ -33,29 +37,50 @@ joined = joined.drop(columns="{name}"){counted}
 """
 
 
-def pandas_code(join: JoinSql, profile: str) -> str:
-    """Write the join over the data frames `yours` and `theirs`."""
+_PAIRS = """\
+pairs = {pairs}
+pairs.columns = ["{name}", "{target}", {similarity}]
+keys = theirs[{right_key}].map(key)
+matches = theirs{columns}.assign({target}=keys, {place}=range(len(theirs)))
+matches = pairs.merge(matches, on="{target}")
+matches = matches.sort_values([{similarity}, "{place}"], ascending=[False, True])
+matches = matches.drop(columns=["{target}", "{place}"]){once}
+joined = yours.assign({name}=yours[{left_key}].map(key)).merge(matches, how="{how}", on="{name}")
+joined = joined.drop(columns="{name}"){counted}
+"""
+
+
+def pandas_code(join: JoinSql, profile: str, session: Session, file: Path | None = None) -> str:
+    """Write the join over the data frames `yours` and `theirs`; ``file`` may hold the pairs."""
     left, right = join.left.source, join.right.source
-    name = _key_name(join)
+    name, target, place = (_free(join, word) for word in ("_key", "_target", "_place"))
     code = _KEY.format(left=repr(left.table), right=repr(right.table), profile=repr(profile))
     if join.many == "aggregate":
         code += _AGGREGATES
-    return code + _MERGE.format(
-        left_key=repr(left.key.original),
-        right_key=repr(right.key.original),
-        how=join.how,
-        name=name,
-        columns=_renamed(join),
-        once=_once(join, name),
-        counted=_counted(join),
-    )
+    words = {"name": name, "target": target, "place": place, "how": join.how}
+    words |= {"left_key": repr(left.key.original), "right_key": repr(right.key.original)}
+    words |= {"columns": _renamed(join), "once": _once(join, name), "counted": _counted(join)}
+    if join.pairs is None:
+        return code + _MERGE.format(**words)
+    similarity = repr(join.between[0].name)
+    pairs = f"pd.read_parquet({str(file)!r})" if file else _listed(session, join.pairs)
+    return code + _PAIRS.format(**words, similarity=similarity, pairs=pairs)
 
 
-def _key_name(join: JoinSql) -> str:
-    """Name the column that the code adds so that no column of a table is overwritten."""
+def _listed(session: Session, stored: str) -> str:
+    rows = "".join(f"    {pair!r},\n" for pair in stored_pairs(session, stored))
+    return f"pd.DataFrame([\n{rows}], columns=range(3))" if rows else _NO_PAIRS
+
+
+_NO_PAIRS = "pd.DataFrame({0: pd.Series(dtype=str), 1: pd.Series(dtype=str), 2: 0.0})"
+
+
+def _free(join: JoinSql, word: str) -> str:
+    """Name a column that the code adds so that no column of a table is overwritten."""
     columns = (*join.left.source.columns, *join.right.source.columns)
-    outputs = {column.name.lower() for column in (*join.left_columns, *join.right_columns)}
-    return free_name("_key", outputs | {column.original.lower() for column in columns})
+    added = (*join.left_columns, *join.between, *join.right_columns)
+    outputs = {column.name.lower() for column in added}
+    return free_name(word, outputs | {column.original.lower() for column in columns})
 
 
 def _renamed(join: JoinSql) -> str:
@@ -75,7 +100,8 @@ def _once(join: JoinSql, name: str) -> str:
     if join.many == "expand":
         return ""
     key = repr(join.right.source.key.original)
-    columns = {join.right_columns[0].name: (key, "'size'")}
+    columns = {each.name: (repr(each.name), "'max'") for each in join.between}
+    columns[join.right_columns[0].name] = (key, "'size'")
     for each, output in zip(aggregates(join.right.source), join.right_columns[1:], strict=True):
         columns[output.name] = (repr(each.column.original), "mean" if each.is_mean else "values")
     listed = ",\n    ".join(

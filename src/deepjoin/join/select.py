@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from deepjoin.join.names import joined_names
+from deepjoin.join.names import free_name, joined_names
 from deepjoin.join.side import Source, SourceColumn
 from deepjoin.sources.quote import identifier
 
@@ -43,6 +44,17 @@ def right_columns(
     named = [replace(column, name=name) for column, name in zip(columns, names, strict=True)]
     pairs = zip(bases, names, strict=True)
     return named, {base: name for base, name in pairs if base != name}
+
+
+def similarity_column(
+    left: Source, right: Source, outputs: Sequence[OutputColumn], many: str, stored: str
+) -> OutputColumn:
+    """Name the column of similarities like none that either table has or brings."""
+    held = (column.name for column in (*left.columns, *right.columns))
+    brought = (column.name for column in outputs)
+    name = free_name("similarity", {name.lower() for name in (*held, *brought)})
+    cell = f"{MATCHES[many]}.{stored}"
+    return OutputColumn(name, cell, cell)
 
 
 def _taken(right: Source, table: str) -> list[OutputColumn]:

@@ -34,7 +34,8 @@ def refresh_lake(location: Location, means: Means) -> Refreshed:
     """Bring a lake up to all of its sources, as its manifest describes them."""
     with editing(location) as folder:
         before = LakeView(folder)
-        return Refresh(folder, before.settings, [], [], {}, means).refresh(before)
+        vectors = before.vectors, False
+        return Refresh(folder, before.settings, vectors, [], [], {}, means).refresh(before)
 
 
 def add_tables(location: Location, source: object, means: Means) -> list[str]:
@@ -113,7 +114,9 @@ def _updating(folder: Path, means: Means) -> Iterator[Update]:
     read_manifest(folder)  # what is no index is not to become one
     with disk_errors(folder), writing(folder) as writer:
         manifest = read_manifest(folder)
-        plan = Plan(manifest.settings, list(manifest.sources), set(manifest.excluded))
+        plan = Plan(
+            *(manifest.settings, list(manifest.sources), set(manifest.excluded)), manifest.vectors
+        )
         update = Update(writer, plan, manifest.segments, means)
         yield update
         update.commit()

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from deepjoin import settings as settings_of
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.build import Means, Progress, Titles, usual_means
 from deepjoin.lake.lake import Lake
@@ -21,18 +22,21 @@ from deepjoin.lake.manifest import (
     may_write,
     parse_manifest,
 )
+from deepjoin.lake.models import stored
 from deepjoin.lake.origin import root_of
 from deepjoin.lake.refresh import Refresh, Refreshed
 from deepjoin.lake.remote import editing, is_remote, pull
 from deepjoin.lake.storage import pending_salt
 from deepjoin.private import salted
-from deepjoin.settings import Settings
+from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.sources import LastingSource, open_sources
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.frames import MemorySource
 
 DEFAULT = ".deepjoin"
+#: Options of what is encoded; the others are of what is indexed.
+_VECTORS = {"encoder", "cells", "sketch"}
 
 
 def index(
@@ -45,6 +49,9 @@ def index(
     threads: int | None = None,
     progress: Progress | None = None,
     rebuild: bool = False,
+    encoder: str | None = None,
+    cells: str | None = None,
+    sketch: int | None = None,
     **options: Any,
 ) -> Lake:
     """Index tables and open the lake; of an index that is there, only what changed is read.
@@ -70,11 +77,20 @@ def index(
         Called after each file or table with (done, of how many, name).
     rebuild
         Read everything again, changed or not.
+    encoder
+        What gives each column a vector: "default", "none", a model folder or a model's name;
+        unless given, that of the index that is there already.
+    cells
+        What gives each value a vector: "default", "none", a folder made by
+        ``deepjoin.cells.make``, or a file of fastText vectors.
+    sketch
+        How many numbers a column's sketch has, for the methods that use one; 0 for none.
     **options
         Single fields of `Settings`, such as ``profile="basic"`` or ``min_distinct=2``.
     """
     means = usual_means(threads, memory, progress)
-    location, _ = refresh(source, out, settings, titles or {}, means, rebuild, options)
+    encode = {"encoder": encoder, "cells": cells, "sketch": sketch}
+    location, _ = refresh(source, out, settings, titles or {}, means, rebuild, options | encode)
     return open_lake(location)
 
 
@@ -94,7 +110,10 @@ def refresh(
     with editing(location, fresh=rebuild) as folder:
         _refuse_foreign(folder)
         manifest, before = _earlier(folder, rebuild)
+        asked = {name: options[name] for name in options.keys() & _VECTORS}
+        options = {name: options[name] for name in options.keys() - _VECTORS}
         chosen = _chosen(folder, manifest, settings, options)
+        vectors = chosen_vectors(folder, manifest, chosen, asked)
         sources = []  # of an index that is to look again, they are those it has
         if source != location:
             sources = open_sources(source, chosen, skip_dirs=[folder])
@@ -103,7 +122,7 @@ def refresh(
             if not (rebuild and out is not None) and not _keeps_all(before, sources):
                 raise _other_tables(folder, manifest)
             manifest = before = None
-        job = Refresh(folder, chosen, sources, described, titles, means)
+        job = Refresh(folder, chosen, vectors, sources, described, titles, means)
         if before is None or rebuild or (before.settings, before.reads) != (chosen, READS):
             return location, job.rebuild(before or manifest)
         return location, job.refresh(before)
@@ -162,6 +181,25 @@ def _chosen(
     if before is not None and before.settings.hash_only:
         return salted(chosen, before.settings)
     return salted(chosen, replace(chosen, salt=pending_salt(folder)))
+
+
+def chosen_vectors(
+    folder: Path, before: Manifest | None, settings: Settings, asked: Mapping[str, Any]
+) -> tuple[Vectors, bool]:
+    """Change what is asked to be encoded; also say if what is there may be encoded again."""
+    wanted = {name: value for name, value in asked.items() if value is not None}
+    named = [name for name in ("encoder", "cells") if wanted.get(name, "none") != "none"]
+    if settings.hash_only:
+        if named:
+            raise DeepJoinError(
+                f"{named[0]} is '{wanted[named[0]]}', and a lake of hashes has nothing to encode. "
+                f"Leave it out, or index without --hash-only."
+            )
+        return replace(NO_VECTORS, sketch=wanted.get("sketch", 0)), False
+    for name in named:
+        wanted[name] = stored(wanted[name], folder)
+    earlier = settings_of.USUAL_VECTORS if before is None else before.vectors
+    return replace(earlier, **wanted), bool(named)
 
 
 def open_lake(path: str | os.PathLike[str]) -> Lake:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, UnknownName, unknown_name
 from deepjoin.lake.build import Progress, usual_means
+from deepjoin.lake.ground import LakeGround
 from deepjoin.lake.view import LakeView
-from deepjoin.private import key
 from deepjoin.search import method_named
-from deepjoin.search.exact_equi import SHOWN, ExactEqui
+from deepjoin.search.base import SHOWN, Searching
 from deepjoin.search.results import Hit, Results
 from deepjoin.sources.frames import as_column
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Done = TypeVar("Done")
 
-JOINS = ("any", "equi")
+JOINS = ("any", "equi", "semantic")
 
 
 class Lake(LakeView):
@@ -41,6 +41,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         *,
         join: str = "any",
         method: str = "hybrid",
+        tau: float | None = None,
         min_joinability: float | None = None,
         group: str | None = None,
         exclude_table: str | None = None,
@@ -56,9 +57,12 @@ Make one with: deepjoin index SOURCE -o no such folder
         k
             How many hits; 10, or all when ``min_joinability`` is given.
         join
-            "equi" for equal values; "any" for every kind the index can prove.
+            "equi" for equal values, "semantic" for values that mean the same, "any" for both:
+            then a value counts by the chance that the hit has it, in any spelling.
         method
             A name from `deepjoin methods`.
+        tau
+            The cosine from which on two values match; unless given, the cell encoder's own.
         min_joinability
             Only hits that cover at least this share of the query's distinct values.
         group
@@ -69,12 +73,12 @@ Make one with: deepjoin index SOURCE -o no such folder
             How many matched and unmatched cells to list per hit; None for all.
         """
         column = as_column(query)
-        searcher = self._searcher(method, join)
+        _check(k, min_joinability or 0.0, tau, group)
+        searcher = self._searcher(method, join, tau)
         exclude = exclude_table if exclude_table is not None else column.table
         if k is None:
             k = 10 if min_joinability is None else None
         least = min_joinability or 0.0
-        _check(k, least, group)
         with self.telling_damage():
             if group is not None:
                 return searcher.search_tables(column, k, exclude, least, matches)
@@ -84,15 +88,19 @@ Make one with: deepjoin index SOURCE -o no such folder
                 column, k, exclude_table=exclude, min_joinability=least, show=matches
             )
 
-    def _searcher(self, method: str, join: str) -> ExactEqui:
+    def _searcher(self, method: str, join: str, tau: float | None) -> Searching:
         chosen = method_named(method)
-        if join == "semantic":
-            raise DeepJoinError(
-                f"{self.path} has no cell vectors, which semantic joins need. Use --join equi."
-            )
         if join not in JOINS:
             raise unknown_name("join kind", join, "deepjoin", JOINS)
-        return chosen.searcher(self.segments, self.settings.profile, key(self.settings))
+        if join not in chosen.joins:
+            if join != "any":
+                raise DeepJoinError(
+                    f"Method '{method}' answers join {' or '.join(chosen.joins)}, not {join}. "
+                    f"Methods: deepjoin methods."
+                )
+            join = chosen.joins[0]
+        ground = LakeGround(*(self.segments, self.settings, self.vectors), self.location, self.path)
+        return chosen.make(ground, join, tau)
 
     def plan_join(
         self,
@@ -102,30 +110,59 @@ Make one with: deepjoin index SOURCE -o no such folder
         *,
         how: str = "left",
         many: str = "expand",
+        join: str | None = None,
+        tau: float | None = None,
+        matching: str = "best",
+        progress: Progress | None = None,
     ) -> JoinPlan:
         """Prepare the join of a table of yours with a hit: its facts, SQL, preview and outputs.
 
-        ``left`` is a data frame, an Arrow table, the path of a file or the name of a table of
-        this lake; ``hit`` a hit of a search, or (table, column) of the lake.
+        Parameters
+        ----------
+        left
+            A data frame, an Arrow table, the path of a file or the name of a table of this lake.
+        on
+            Its key column.
+        hit
+            A hit of a search, or (table, column) of the lake.
+        how
+            "left" keeps your rows without a match, "inner" does not.
+        many
+            Several matching rows: "expand" to all, the "first", or "aggregate" them to one.
+        join
+            "equi" for equal values, "semantic" for values that mean the same, too; default:
+            semantic for a hit that has more matches that way, else equi.
+        tau
+            The least cosine that makes a semantic match; default: the hit's, or the encoder's.
+        matching
+            Of several semantic matches of a value: the "best", the best that no other value has
+            a better claim to ("one-to-one"), or "all".
+        progress
+            Told how many values are matched, of how many, and what is being done.
         """
         from deepjoin.join import plan_join
-        from deepjoin.lake.sides import check_key, left_side, right_side
+        from deepjoin.lake import sides
 
+        semantic = sides.semantic_or_equi(
+            *(hit, join, tau, matching, progress),
+            lambda: sides.encoder_of(self.vectors.cells, self.path),
+        )
         table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
         known = {one.name for one in self.table(table).columns}
         if isinstance(left, str) and not Path(left).exists() and left in self:
             left = self.origin(left).table()
-        mine = left_side(left, on)
+        mine = sides.left_side(left, on)
         origin = self.origin(table)
         if isinstance(hit, Hit):
             column = origin.key(column, hit.column_id)
         try:
-            right = right_side(origin, column)
-            check_key(right)
+            right = sides.right_side(origin, column)
+            sides.check_key(right)
         except UnknownName as error:
             hint = " It has changed since it was indexed: run deepjoin index again."
             raise UnknownName(f"{error}{hint if column in known else ''}") from None
-        plan = plan_join(mine, right, how=how, many=many, profile=self.settings.profile)
+        profile = self.settings.profile
+        plan = plan_join(mine, right, how=how, many=many, profile=profile, semantic=semantic)
         if origin.has_changed:
             changed = f"{table} has changed since it was indexed: run deepjoin index again."
             plan.warnings = (*plan.warnings, changed)
@@ -139,29 +176,37 @@ Make one with: deepjoin index SOURCE -o no such folder
         *,
         how: str = "left",
         many: str = "expand",
+        join: str | None = None,
+        tau: float | None = None,
+        matching: str = "best",
     ) -> Any:
         """Join a table of yours with a hit; a data frame comes back as the same kind of frame.
 
-        Everything else comes back as an Arrow table. See `plan_join` for the facts, the SQL
-        and results too large for memory.
+        Everything else comes back as an Arrow table. See `plan_join` for the options, the
+        facts, the SQL and results too large for memory.
         """
         from deepjoin.lake.sides import frame_like, warn
 
-        with self.plan_join(left, on, hit, how=how, many=many) as plan:
+        with self.plan_join(
+            left, on, hit, how=how, many=many, join=join, tau=tau, matching=matching
+        ) as plan:
             warn(plan.warnings)
             return frame_like(left, plan.to_arrow())
 
-    def join_sql(self, plan: JoinPlan, table: str, left: str = "") -> str:
+    def join_sql(
+        self, plan: JoinPlan, table: str, left: str = "", matches: str | Path | None = None
+    ) -> str:
         """Write a planned join with a table as SQL.
 
         It is for the database that has the table, where ``left`` names the other one if that
-        is there too; for tables that are not in a database, it is DuckDB's.
+        is there too; for tables that are not in a database, it is DuckDB's, and ``matches`` may
+        name a .parquet file for the pairs of a semantic join, which are else listed in it.
         """
         from deepjoin.sources.database import DatabaseSource
 
         source = self.origin(table).source
         if not isinstance(source, DatabaseSource):
-            return plan.sql
+            return plan.sql if matches is None else plan.reading(matches)[0]
         from deepjoin.join.database_sql import database_sql
 
         there = (
@@ -230,6 +275,7 @@ Make one with: deepjoin index SOURCE -o no such folder
             "rows": report.rows,
             "cells": report.cells,
             "bytes": size,
+            "vectors": vars(self.vectors),
             "settings": {n: v for n, v in vars(self.settings).items() if n != "salt"},
             "sources": list(self._manifest.sources),
             "segments": len(self.segments),
@@ -245,10 +291,12 @@ Make one with: deepjoin index SOURCE -o no such folder
         )
 
 
-def _check(k: int | None, least: float, group: str | None) -> None:
+def _check(k: int | None, least: float, tau: float | None, group: str | None) -> None:
     if k is not None and k < 0:
         raise DeepJoinError(f"k is {k}; ask for at least 1 hit.")
     if not 0 <= least <= 1:
         raise DeepJoinError(f"min_joinability is {least}; it is a share between 0 and 1.")
+    if tau is not None and not 0 < tau <= 1:
+        raise DeepJoinError(f"tau is {tau}; it is a cosine above 0 and at most 1.")
     if group not in (None, "tables"):
         raise unknown_name("grouping", str(group), "deepjoin", ["tables"])

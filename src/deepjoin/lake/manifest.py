@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.settings import Settings
+from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.sources.walk import INDEX_MARKS, INDEX_PRODUCT, is_index_manifest
 
 FORMAT = 1
@@ -58,6 +58,7 @@ class Manifest:
     segments: tuple[SegmentRecord, ...]
     #: Tables the user took out; a refresh does not bring them back.
     excluded: tuple[str, ...] = ()
+    vectors: Vectors = NO_VECTORS
 
     def to_json(self) -> str:
         """Give the manifest as text."""
@@ -151,6 +152,7 @@ def _parsed(fields: dict[str, Any]) -> Manifest:
         "sources": tuple(map(_source, fields["sources"])),
         "segments": tuple(map(segment_record, fields["segments"])),
         "excluded": tuple(map(str, fields["excluded"])),
+        "vectors": Vectors(**fields["vectors"]) if "vectors" in fields else NO_VECTORS,
     }
     manifest = Manifest(**checked)
     if not isinstance(manifest.format, int) or not isinstance(manifest.reads, int):

@@ -46,10 +46,7 @@ def merge_segments(
     segments: Sequence[Segment], out: Path, scratch: Path, means: Means, whole: bool
 ) -> None:
     """Write one segment that stands for several; ``whole`` if there are none before them."""
-    parts = [
-        Part(one.folder, one.values, ~one.dead if one.dead is not None else _all(one))
-        for one in segments
-    ]
+    parts = [Part(one.folder, one.values, kept_columns(one)) for one in segments]
     merge_values(parts, out, scratch, means.memory, means.threads)
     rows, entries = _merged_ledger(segments, whole)
     with CatalogWriter(out) as catalog:
@@ -65,8 +62,9 @@ def merge_segments(
     sum_of([live_report(segment) for segment in segments]).saved(out)
 
 
-def _all(segment: Segment) -> npt.NDArray[np.bool_]:
-    return np.ones(segment.values.columns, bool)
+def kept_columns(segment: Segment) -> npt.NDArray[np.bool_]:
+    """Mark the columns of a segment that a merge keeps: those still part of the lake."""
+    return np.ones(segment.values.columns, bool) if segment.dead is None else ~segment.dead
 
 
 def _gathered(

@@ -13,6 +13,7 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake.build import Means, Titles
 from deepjoin.lake.changes import Changes, Found, compare, list_items, renamed
+from deepjoin.lake.encoding import Encoding
 from deepjoin.lake.item_reader import ItemReader
 from deepjoin.lake.manifest import MANIFEST, READS, Described, Manifest
 from deepjoin.lake.origin import frames_of, reopen
@@ -21,7 +22,7 @@ from deepjoin.lake.update import Plan, Update
 from deepjoin.lake.view import LakeView
 from deepjoin.ledger import known_items
 from deepjoin.segment import Segment
-from deepjoin.settings import Settings
+from deepjoin.settings import Settings, Vectors
 from deepjoin.sources import LastingSource
 from deepjoin.sources.files import FileSource
 
@@ -36,6 +37,8 @@ class Refreshed:
     renamed: int = 0
     #: Whether everything was read, changed or not.
     whole: bool = False
+    #: Whether vectors were made of tables that are as they were.
+    encoded: bool = False
     #: Why sources could not be looked at; their tables stay as they were.
     unreachable: tuple[str, ...] = ()
 
@@ -44,19 +47,24 @@ class Refreshed:
 
 
 class Refresh:
-    """One run over the sources of an index folder."""
+    """One run over the sources of an index folder.
+
+    ``vectors`` are those it is to have, and whether those it has may be another encoder's.
+    """
 
     def __init__(
         self,
         folder: Path,
         settings: Settings,
+        vectors: tuple[Vectors, bool],
         sources: Sequence[LastingSource],
         described: Sequence[Described],
         titles: Titles,
         means: Means,
     ) -> None:
         self._folder, self._titles, self._means = folder, titles, means
-        self._plan = Plan(settings, list(described))
+        chosen, again = vectors
+        self._plan = Plan(settings, list(described), vectors=chosen, encode_again=again)
         self._given = len(described)
         self._sources: dict[int, LastingSource] = dict(enumerate(sources))
         self._unreachable: list[str] = []
@@ -67,14 +75,20 @@ class Refresh:
         changes = self._changes(found, before.segments)
         _refuse_emptied(before, found, changes)
         done = Refreshed()
-        if changes.new or changes.changed or changes.gone:
-            done = self._write(before, found, keep=True)
+        lacks_vectors = self._lacks_vectors(before)
+        if changes.new or changes.changed or changes.gone or lacks_vectors:
+            done = replace(self._write(before, found, keep=True), encoded=lacks_vectors)
         elif changes.touched:
             with suppress(DeepJoinError):  # another stamp need not be noted
                 self._write(before, found, keep=True)
         else:
             clear_up(self._folder)
         return replace(done, unreachable=tuple(self._unreachable))
+
+    def _lacks_vectors(self, before: LakeView) -> bool:
+        plan = self._plan
+        encoding = Encoding(plan.vectors, plan.settings, self._folder, self._means)
+        return any(encoding.lacking(segment, plan.encode_again) for segment in before.segments)
 
     def rebuild(self, before: LakeView | Manifest | None) -> Refreshed:
         """Read everything; what was added to an earlier index of the same sources stays.

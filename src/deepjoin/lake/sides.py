@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from deepjoin.cells import CellEncoder, load_cell_encoder
 from deepjoin.columns import Table
-from deepjoin.errors import unknown_name
-from deepjoin.join import Side
+from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.join import Semantic, Side
+from deepjoin.lake.models import cell_encoder
 from deepjoin.lake.origin import TableOrigin
 from deepjoin.sources.frames import frame_table
 from deepjoin.sources.reading import file_table
 from deepjoin.sources.scan import duckdb_scan
+
+JOINS = ("equi", "semantic")
 
 
 class JoinWarning(UserWarning):
@@ -37,6 +41,45 @@ def right_side(origin: TableOrigin, column: str) -> Side:
     """Open a table of the lake where it was found."""
     path = origin.path()
     return Side(origin.table(), column, duckdb_scan(path) if path else None)
+
+
+def semantic_or_equi(
+    hit: object,
+    join: str | None,
+    tau: float | None,
+    matching: str,
+    progress: Callable[[int, int, str], None] | None,
+    encoder: Callable[[], CellEncoder],
+) -> Semantic | None:
+    """Say how to match values that are not equal; None if they do not."""
+    if join not in (None, *JOINS):
+        raise unknown_name("join kind", str(join), "a join", JOINS)
+    found = getattr(hit, "semantic", None)
+    if join is None:
+        join = "semantic" if _is_better(hit, found) else "equi"
+    if join == "equi":
+        if tau is not None or matching != "best":
+            raise DeepJoinError(
+                "tau and matching are for semantic joins; add join='semantic' (--join semantic)."
+            )
+        return None
+    if tau is None and found is not None:
+        tau = found.tau
+    told = {} if progress is None else {"progress": progress}
+    return Semantic(encoder(), tau, matching, **told)
+
+
+def _is_better(hit: object, found: Any) -> bool:
+    """Tell whether a hit has more matches by meaning than by equality."""
+    if found is None or getattr(hit, "join", "equi") not in ("semantic", "any"):
+        return False
+    equi = getattr(hit, "equi", None)
+    return equi is None or bool(equi.joinability < found.joinability)
+
+
+def encoder_of(spec: str, folder: Path) -> CellEncoder:
+    """Load the cell encoder of an index; one without vectors is joined by the default one's."""
+    return cell_encoder(spec, folder) or load_cell_encoder()
 
 
 def check_key(side: Side) -> None:

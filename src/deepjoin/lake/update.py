@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,14 @@ from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake.build import FRAMES, Means, SegmentBuilder
 from deepjoin.lake.build_corpus import build_corpus
+from deepjoin.lake.encoding import Encoding
 from deepjoin.lake.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
 from deepjoin.lake.merging import merge_segments, worth_merging
 from deepjoin.lake.storage import IndexWriter
 from deepjoin.lake.view import opened
 from deepjoin.ledger import Key, rows_of
 from deepjoin.segment import Segment
-from deepjoin.settings import Settings
+from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.sources.corpus import CorpusSource
 
 
@@ -31,6 +32,9 @@ class Plan:
     sources: list[Described]
     #: Tables the user took out, which are not to come back by themselves.
     excluded: set[str] = field(default_factory=set)
+    vectors: Vectors = NO_VECTORS
+    #: Whether vectors that are there may be another encoder's.
+    encode_again: bool = False
 
 
 class Update:
@@ -43,6 +47,7 @@ class Update:
         self.means = means
         self.plan = plan
         self.records = list(records)
+        self._encoding = Encoding(plan.vectors, plan.settings, writer.folder, means)
         self._rounds = 0
         self._opened: list[Segment] = []
 
@@ -68,6 +73,7 @@ class Update:
         return here / f"segment-{self._rounds}", here / f"spill-{self._rounds}"
 
     def _join(self, built: Path, read: Collection[Key]) -> None:
+        self._encoding.dress(built)
         self.drop(read)
         _refuse_namesakes(Segment(built), self.segments())
         self.records.append(self._writer.place(built))
@@ -113,6 +119,7 @@ class Update:
         segments = self.segments()[first:]
         out, scratch = self._next_folders()
         merge_segments(segments, out, scratch, self.means, whole=first == 0)
+        self._encoding.merge(segments, out, renew=whole)
         known = _frames_of(segments, self.records[first:])
         self.records[first:] = [self._writer.place(out, known)]
 
@@ -128,12 +135,28 @@ class Update:
         return bool(left)
 
     def commit(self) -> None:
-        """Make this the lake."""
+        """Make this the lake; vectors that it lacks come after, segment by segment."""
+        self._commit()
+        for number, segment in enumerate(self.segments()):
+            if self._encoding.lacking(segment, self.plan.encode_again):
+                self._complete(number, segment)
+                self._commit()
+
+    def _complete(self, number: int, segment: Segment) -> None:
+        """Put a segment with all its vectors in the place of one without."""
+        out, _ = self._next_folders()
+        again = self.plan.encode_again
+        self._encoding.complete(segment, out, self.segments(), again)
+        record = self.records[number]
+        known = {(segment.folder / name).stat().st_ino: of for name, of in record.files.items()}
+        self.records[number] = replace(self._writer.place(out, known), removed=record.removed)
+
+    def _commit(self) -> None:
         plan = self.plan
         self._writer.commit(
             Manifest(
                 *(FORMAT, __version__, READS, plan.settings, tuple(plan.sources)),
-                *(tuple(self.records), tuple(sorted(plan.excluded))),
+                *(tuple(self.records), tuple(sorted(plan.excluded)), plan.vectors),
             )
         )
 

@@ -24,7 +24,9 @@ from deepjoin.lake.manifest import (
 from deepjoin.lake.origin import TableOrigin, name_of, root_of
 from deepjoin.lake.reader import read_again
 from deepjoin.lake.report import BuildReport, lake_report
+from deepjoin.search.base import Searching
 from deepjoin.segment import Segment
+from deepjoin.settings import Vectors
 
 #: How often opening is tried while other processes commit.
 _ATTEMPTS = 50
@@ -105,6 +107,8 @@ class LakeView:
         #: What was indexed, what was left out, and why.
         self.report: BuildReport = lake_report(segments)
         self.segments = segments
+        #: Searchers by what they were made for.
+        self._searchers: dict[object, Searching] = {}
         self.settings = manifest.settings
         self._manifest = manifest
 
@@ -127,6 +131,11 @@ class LakeView:
     def excluded(self) -> Sequence[str]:
         """The tables that were taken out, and do not come back by themselves."""
         return self._manifest.excluded
+
+    @property
+    def vectors(self) -> Vectors:
+        """What is encoded beside the values."""
+        return self._manifest.vectors
 
     @property
     def reads(self) -> int:

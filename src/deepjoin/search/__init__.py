@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from deepjoin.columns import Column
 from deepjoin.errors import unknown_name
-from deepjoin.search.exact_equi import ExactEqui
-from deepjoin.search.hybrid import Hybrid
+from deepjoin.search.base import Searching
+from deepjoin.search.by_column import deepjoin, deepjoin_sketch, sketch
+from deepjoin.search.exact_equi import exact_equi
+from deepjoin.search.exact_semantic import exact_semantic
+from deepjoin.search.ground import Ground
+from deepjoin.search.hybrid import hybrid
+from deepjoin.search.pexeso_search import pexeso
 from deepjoin.search.results import Results
 
 
@@ -32,22 +38,54 @@ class ThresholdSearcher(Searcher, Protocol):
 class Method:
     """A row of the table of methods."""
 
-    searcher: type[ExactEqui]
+    #: Makes a searcher for a lake, a join kind and a tau, None being the encoder's.
+    make: Callable[[Ground, str, float | None], Searching]
     joins: tuple[str, ...]
-    needs: str
+    #: What of the index it uses: "values", "cell vectors", "column vectors", "sketches".
+    needs: tuple[str, ...]
     summary: str
 
 
 #: The methods by name; `deepjoin methods` prints this table.
 METHODS: dict[str, Method] = {
     "hybrid": Method(
-        Hybrid,
-        ("any", "equi"),
-        "values",
-        "the default: every candidate verified, row numbers, years and flags ranked last",
+        hybrid,
+        ("any", "equi", "semantic"),
+        ("values", "cell vectors"),
+        "the default: all candidates, every hit verified, row numbers, years and flags last",
+    ),
+    "deepjoin": Method(
+        deepjoin,
+        ("equi", "semantic"),
+        ("column vectors",),
+        "the paper's system: nearest vectors of column texts, never verified",
+    ),
+    "sketch": Method(
+        sketch,
+        ("equi",),
+        ("sketches",),
+        "cells summed up in one vector a column, no model, never verified",
+    ),
+    "deepjoin-sketch": Method(
+        deepjoin_sketch,
+        ("equi", "semantic"),
+        ("column vectors", "sketches"),
+        "column vector and sketch as one vector, never verified",
     ),
     "exact-equi": Method(
-        ExactEqui, ("equi",), "values", "exact |Q ∩ X| / |Q| from the postings, nothing else"
+        exact_equi, ("equi",), ("values",), "exact |Q ∩ X| / |Q| from the postings, nothing else"
+    ),
+    "exact-semantic": Method(
+        exact_semantic,
+        ("semantic",),
+        ("values", "cell vectors"),
+        "exact share of cells with a match of cosine tau or more, nothing else",
+    ),
+    "pexeso": Method(
+        pexeso,
+        ("semantic",),
+        ("values", "cell vectors"),
+        "the same by PEXESO's pivots, grid and lemmas, all vectors held in memory",
     ),
 }
 

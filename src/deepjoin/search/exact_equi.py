@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
 
-from deepjoin.catalog import Catalog
 from deepjoin.columns import Column
 from deepjoin.distinct import DistinctCells, distinct_cells
+from deepjoin.search.base import Ranking, Searching, Wanted
+from deepjoin.search.ground import Ground
+from deepjoin.search.hits import Judged, hit
 from deepjoin.search.overlap import Marks
-from deepjoin.search.probe import Best, Probe, Rarity, Wanted, merged
-from deepjoin.search.results import Brings, Hit, Results
+from deepjoin.search.probe import Best, Probe, Rarity, merged
+from deepjoin.search.results import Hit
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.verify import QueryValues, Verified, verify
 from deepjoin.segment import Segment
@@ -20,79 +19,20 @@ from deepjoin.segment import Segment
 #: Candidates come from the postings, whichever way they are ranked.
 FOUND_BY = ("exact-equi",)
 
-#: How many matched and unmatched cells a hit lists unless told otherwise.
-SHOWN = 20
+
+def exact_equi(ground: Ground, join: str, tau: float | None) -> ExactEqui:
+    """Search by definition 2.1 alone."""
+    return ExactEqui(ground.segments, ground.profile, ground.key)
 
 
-class Found(NamedTuple):
-    """Columns of all segments in one order; a pair is (which part, which of its columns)."""
-
-    distinct: DistinctCells
-    parts: list[Best]
-    pairs: list[tuple[int, int]]
-
-
-class ExactEqui:
+class ExactEqui(Searching):
     """Ranks by equi-joinability alone; ties by reverse coverage, rarity, name, then place."""
 
     def __init__(self, segments: Sequence[Segment], profile: str, key: bytes = b"") -> None:
         self._segments = [segment for segment in segments if segment.values.columns]
         self._profile, self._key = profile, key
 
-    def search(
-        self,
-        query: Column,
-        k: int,
-        *,
-        exclude_table: str | None = None,
-        min_joinability: float = 0.0,
-        show: int | None = SHOWN,
-    ) -> Results:
-        """Return the best k columns; columns that share nothing are never among them."""
-        return self._search(query, Wanted(k, min_joinability, exclude_table, query.name), show)
-
-    def search_above(
-        self,
-        query: Column,
-        threshold: float,
-        *,
-        exclude_table: str | None = None,
-        show: int | None = SHOWN,
-    ) -> Results:
-        """Return every column whose joinability reaches the threshold, best first."""
-        return self._search(query, Wanted(None, threshold, exclude_table, query.name), show)
-
-    def search_tables(
-        self,
-        query: Column,
-        k: int | None,
-        exclude_table: str | None,
-        min_joinability: float,
-        show: int | None,
-    ) -> Results:
-        """Return the best column of each of the best k tables, the table's others beside it."""
-        watch = Stopwatch()
-        wanted = Wanted(None, min_joinability, exclude_table, query.name)
-        found = self._found(watch, query, wanted)
-        tables: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for which, row in found.pairs:
-            best = found.parts[which]
-            owner = which, int(best.probe.segment.catalog.column_tables[best.columns[row]])
-            if owner in tables or k is None or len(tables) < k:
-                tables.setdefault(owner, []).append((which, row))
-        chosen = found._replace(pairs=[pair for of in tables.values() for pair in of])
-        hits = iter(self._hits(chosen, show))
-        grouped = [[next(hits) for _ in of] for of in tables.values()]
-        best_of = [replace(of[0], rank=n, also=tuple(of[1:])) for n, of in enumerate(grouped, 1)]
-        return Results(_described(query, found), tuple(best_of), watch.stop("verify"))
-
-    def _search(self, query: Column, wanted: Wanted, show: int | None) -> Results:
-        watch = Stopwatch()
-        found = self._found(watch, query, wanted)
-        hits = self._hits(found, show)
-        return Results(_described(query, found), hits, watch.stop("verify"))
-
-    def _found(self, watch: Stopwatch, query: Column, wanted: Wanted) -> Found:
+    def _ranking(self, watch: Stopwatch, query: Column, wanted: Wanted) -> Overlapping:
         """Look the query's values up and rank the columns that hold them."""
         distinct = distinct_cells(query.cells, self._profile, self._key)
         probes = list(self._probes(distinct))
@@ -106,7 +46,7 @@ class ExactEqui:
         else:
             pairs = merged(parts, wanted.k) if parts else []
         watch.lap("candidates")
-        return Found(distinct, parts, pairs)
+        return Overlapping(distinct, parts, pairs)
 
     def _probes(self, distinct: DistinctCells) -> Iterator[Probe]:
         for segment in self._segments:
@@ -118,18 +58,37 @@ class ExactEqui:
         """Mark the columns that rank behind all others: none, by the definition."""
         return None
 
-    def _hits(self, found: Found, show: int | None) -> tuple[Hit, ...]:
-        size = len(found.distinct)
+
+class Overlapping(Ranking):
+    """Columns that share values with a query; a pair is (which part, which of its columns)."""
+
+    def __init__(
+        self, distinct: DistinctCells, parts: list[Best], pairs: list[tuple[int, int]]
+    ) -> None:
+        self.distinct, self._parts, self._pairs = distinct, parts, pairs
+
+    @property
+    def places(self) -> list[tuple[Segment, int]]:
+        """The segment and the number of each column."""
+        parts = self._parts
+        return [(parts[w].probe.segment, int(parts[w].columns[row])) for w, row in self._pairs]
+
+    def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
+        """Measure some of the columns, those of a segment together."""
+        pairs = [self._pairs[place] for place in chosen]
         verified = [
-            _verified(part, [row for which, row in found.pairs if which == number], show)
-            for number, part in enumerate(found.parts)
+            _verified(part, [row for which, row in pairs if which == number], show)
+            for number, part in enumerate(self._parts)
         ]
+        size = len(self.distinct)
         hits = []
-        for rank, (which, row) in enumerate(found.pairs, 1):
-            part = found.parts[which]
+        for rank, (which, row) in enumerate(pairs, 1):
+            part, measured = self._parts[which], verified[which][row]
+            share = measured.equi.joinability
+            judged = Judged("equi", share, share, FOUND_BY)
             catalog = part.probe.segment.catalog
-            hits.append(_hit(rank, catalog, int(part.columns[row]), verified[which][row], size))
-        return tuple(hits)
+            hits.append(hit(rank, catalog, int(part.columns[row]), size, measured, judged))
+        return hits
 
 
 def _verified(part: Best, rows: list[int], show: int | None) -> dict[int, Verified]:
@@ -141,37 +100,3 @@ def _verified(part: Best, rows: list[int], show: int | None) -> dict[int, Verifi
     cells = segment.catalog.column_cells[columns].tolist()
     measured = verify(part.probe.values, segment.values, columns, cells, show)
     return dict(zip(rows, measured, strict=True))
-
-
-def _described(query: Column, found: Found) -> dict[str, Any]:
-    return {
-        "table": query.table,
-        "column": query.name,
-        "cells": len(query.cells),
-        "size": len(found.distinct),
-    }
-
-
-def _hit(rank: int, catalog: Catalog, column: int, evidence: Verified, query_size: int) -> Hit:
-    return Hit(
-        rank=rank,
-        table=catalog.table_names[int(catalog.column_tables[column])],
-        column=catalog.column_names[column],
-        column_id=catalog.column_ids[column],
-        type=catalog.type_name(column),
-        generic=catalog.generic_name(column),
-        join="equi",
-        score=evidence.equi.joinability,
-        equi=evidence.equi,
-        query_size=query_size,
-        target_size=evidence.target_size,
-        cardinality=evidence.cardinality,
-        matches=evidence.matches,
-        unmatched=evidence.unmatched,
-        found_by=FOUND_BY,
-        bring=partial(_brings, catalog, column),
-    )
-
-
-def _brings(catalog: Catalog, column: int) -> Brings:
-    return Brings(*catalog.others_and_sample(column))

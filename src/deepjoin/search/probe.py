@@ -9,23 +9,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.search.base import Wanted
 from deepjoin.search.overlap import Candidates, Columns, Marks, Overlap
 from deepjoin.search.ranking import Key, Keys, best_rows, name_similarity
 from deepjoin.search.verify import QueryValues
 from deepjoin.segment import Segment
 
 Int = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a search asks for; ``k`` None is everything that reaches ``threshold``."""
-
-    k: int | None
-    threshold: float
-    exclude: str | None
-    #: The query's name, which decides between hits that are equal otherwise.
-    name: str
 
 
 class Probe:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deepjoin.search.results import Hit, Results
+    from deepjoin.search.results import Hit, Match, Results
 
 _EXAMPLES = 3
 _HEAD = ("#", "table", "column", "covers", "matched", "back", "rows", "why")
@@ -20,29 +20,34 @@ def render_table(results: Results) -> str:
 
 
 def _row(hit: Hit) -> tuple[str, ...]:
-    equi = hit.equi
     return (
         str(hit.rank),
         hit.table,
         hit.column,
-        f"{equi.joinability:.0%}",
-        f"{equi.matched}/{hit.query_size}",
-        f"{equi.reverse:.0%}",
+        f"{hit.joinability:.0%}",
+        f"{hit.matched}/{hit.query_size}",
+        f"{hit.reverse:.0%}",
         hit.cardinality,
         _why(hit),
     )
 
 
 def _why(hit: Hit) -> str:
-    shown = ", ".join(_pair(match.query, match.target) for match in hit.matches[:_EXAMPLES])
-    shown += ", …" if shown and hit.equi.matched > _EXAMPLES else ""
+    # What is spelled differently tells most.
+    telling = sorted(hit.matches, key=lambda one: (one.similarity == 1, -one.similarity))
+    telling = telling[:_EXAMPLES]
+    shown = ", ".join(map(_pair, telling))
+    shown += ", …" if shown and hit.matched > _EXAMPLES else ""
     if hit.also:
         shown += f" (also {', '.join(other.column for other in hit.also[:3])})"
     return f"[{hit.generic}] {shown}" if hit.generic else shown
 
 
-def _pair(query: str, target: str) -> str:
-    return one_line(query) if query == target else f"{one_line(query)} = {one_line(target)}"
+def _pair(match: Match) -> str:
+    query, target = one_line(match.query), one_line(match.target)
+    if match.similarity < 1:
+        return f"{query} ≈ {target}"
+    return query if match.query == match.target else f"{query} = {target}"
 
 
 def one_line(text: str, width: int = 40, *, keep_end: bool = False) -> str:

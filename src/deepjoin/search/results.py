@@ -31,6 +31,17 @@ class EquiEvidence(NamedTuple):
     multiset: float
 
 
+class SemanticEvidence(NamedTuple):
+    """What was measured of the semantic join of two columns; equal cells match as well."""
+
+    #: Share of the query's distinct values with a match in the target, and the other way round.
+    joinability: float
+    reverse: float
+    matched: int
+    #: The cosine that makes two cells match.
+    tau: float
+
+
 @dataclass(frozen=True)
 class Brings:
     """What joining the hit would add: the target's other columns and its first rows."""
@@ -51,8 +62,13 @@ class Hit:
     #: Empty, or why the key says little: "run" (1..n), "year" or "flag".
     generic: str
     join: str
+    #: What the method ranks by; for most it is the joinability.
     score: float
+    #: The joinability of the join kind that was asked for.
+    joinability: float
     equi: EquiEvidence
+    #: None where cells are compared as strings alone.
+    semantic: SemanticEvidence | None
     query_size: int
     target_size: int
     cardinality: str
@@ -65,9 +81,14 @@ class Hit:
     also: tuple[Hit, ...] = ()
 
     @property
-    def joinability(self) -> float:
-        """The joinability of the join kind that was asked for."""
-        return self.equi.joinability
+    def matched(self) -> int:
+        """How many of the query's distinct values have a match, equal or similar."""
+        return self.equi.matched if self.semantic is None else self.semantic.matched
+
+    @property
+    def reverse(self) -> float:
+        """Share of the target's distinct values that have a match in the query."""
+        return self.equi.reverse if self.semantic is None else self.semantic.reverse
 
     @cached_property
     def brings(self) -> Brings:
@@ -76,7 +97,7 @@ class Hit:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the hit as the JSON of the command line and the service."""
-        equi = self.equi
+        semantic = None if self.semantic is None else self.semantic._asdict()
         return {
             "rank": self.rank,
             "table": self.table,
@@ -87,14 +108,8 @@ class Hit:
             "join": self.join,
             "score": self.score,
             "joinability": self.joinability,
-            "equi": {
-                "joinability": equi.joinability,
-                "reverse": equi.reverse,
-                "matched": equi.matched,
-                "join_size": equi.join_size,
-                "multiset": equi.multiset,
-            },
-            "semantic": None,
+            "equi": self.equi._asdict(),
+            "semantic": semantic,
             "query_size": self.query_size,
             "target_size": self.target_size,
             "cardinality": self.cardinality,
@@ -153,17 +168,28 @@ FLAT = (
     *("rank", "table", "column", "column_id", "type", "generic", "join", "score"),
     *("joinability", "query_size", "target_size", "cardinality"),
     *("reverse", "matched", "join_size", "multiset"),
+    *("equi_joinability", "semantic_joinability", "found_by"),
 )
 
 
 def flat_row(hit: Hit) -> dict[str, Any]:
     """Flatten a hit to one level, as CSV and Arrow want it."""
-    found = {name: getattr(hit, name, None) for name in FLAT} | hit.equi._asdict()
-    return found | {"generic": hit.generic or None}
+    found = {name: getattr(hit, name, None) for name in FLAT}
+    return found | {
+        "generic": hit.generic or None,
+        "join_size": hit.equi.join_size,
+        "multiset": hit.equi.multiset,
+        "equi_joinability": hit.equi.joinability,
+        "semantic_joinability": None if hit.semantic is None else hit.semantic.joinability,
+        "found_by": ",".join(hit.found_by),
+    }
 
 
-_TEXT = ("table", "column", "column_id", "type", "generic", "join", "cardinality")
-_REAL = ("score", "joinability", "reverse", "multiset")
+_TEXT = ("table", "column", "column_id", "type", "generic", "join", "cardinality", "found_by")
+_REAL = (
+    *("score", "joinability", "reverse", "multiset"),
+    *("equi_joinability", "semantic_joinability"),
+)
 
 
 def _flat_schema() -> pa.Schema:

@@ -84,7 +84,7 @@ def verify(
             join_size=join_size,
             multiset=join_size / (query_cells * target_cells[i]),
         )
-        cardinality = cardinality_of(max(own), max(other))
+        cardinality = cardinality_of(max(own, default=1), max(other, default=1))
         matches = tuple(map(match, here[:show], spelled[start:stop]))
         yield Verified(equi, sizes[i], cardinality, matches, _unmatched(query.distinct, here, show))
 
@@ -95,6 +95,8 @@ def _matched(query: QueryValues, index: ValueIndex, columns: Columns) -> tuple[I
     Ordered by hit, then by the query's own order.
     """
     wanted = query.numbers[query.known]
+    if len(wanted) == 0:
+        return (np.zeros(0, np.int64),) * 3
     hits, whos, places = [], [], []
     small: list[tuple[int, int, int]] = []
     for i, column in enumerate(columns.tolist()):

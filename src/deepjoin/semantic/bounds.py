@@ -6,6 +6,7 @@ among the best need no exact similarity.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +16,25 @@ import numpy.typing as npt
 from deepjoin.joinability import ONE
 from deepjoin.joinability import least as least_of
 from deepjoin.semantic.pairs import Pairs, Postings
-from deepjoin.semantic.quantised import SLACK
+from deepjoin.semantic.scan import SLACK
 
 Int = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
 
 
+#: Turns cosines into what they are worth, 0 to 1; never less for a higher cosine.
+Worth = Callable[[Scores], npt.NDArray[Any]]
+
+
 @dataclass(frozen=True)
 class Measure:
-    """How a cell's best similarity counts: in full ("semantic"), or as it is ("any")."""
+    """How a cell's best similarity counts: in full ("semantic"), or what it is worth ("any")."""
 
     join: str
     #: The cosine that makes a match.
     floor: float
+    #: For "any": what a cosine counts; itself if None.
+    worth: Worth | None = None
 
     @property
     def least(self) -> int:
@@ -35,9 +42,21 @@ class Measure:
         return least_of(self.floor)
 
     def counted(self, similarities: npt.NDArray[Any]) -> Scores:
-        """Turn best similarities, in millionths, into what they add to a score."""
-        counts = ONE if self.join == "semantic" else similarities.astype(np.float64)
-        return np.where(similarities >= self.least, counts, 0.0)
+        """Turn best similarities, in millionths, into the millionths they add to a score."""
+        return np.where(similarities >= self.least, self._worth(similarities), 0.0)
+
+    def most(self, similarities: npt.NDArray[Any]) -> Scores:
+        """Return what similarities up to these count at most."""
+        # A function of the caller may fall by what rounding does; ours do not.
+        spare = 0.0 if self.worth is None else 1.0
+        return np.where(similarities >= self.least, self._worth(similarities) + spare, 0.0)
+
+    def _worth(self, similarities: npt.NDArray[Any]) -> Scores:
+        if self.join == "semantic":
+            return np.full(similarities.shape, float(ONE))
+        if self.worth is None:
+            return similarities.astype(np.float64)
+        return np.rint(ONE * self.worth(similarities / ONE).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,8 @@ class Bounds:
     @classmethod
     def of(cls, pairs: Pairs, postings: Postings, columns: int, measure: Measure) -> Bounds:
         """Add up the best bounds of each cell in each column."""
-        low, high = (measure.counted(bound) for bound in pair_bounds(pairs))
+        low, high = pair_bounds(pairs)
+        low, high = measure.counted(low), measure.most(high)
         return cls(_summed(pairs, postings, columns, low), _summed(pairs, postings, columns, high))
 
 

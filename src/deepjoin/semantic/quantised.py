@@ -1,45 +1,60 @@
-"""Value vectors in 8 bits, with a proven bound on what that costs, and the scan that uses it.
+"""Value vectors in 8 bits, with a proven bound on what that costs.
 
 A unit vector v is turned by a fixed rotation and stored as scale * codes; error is the length of
-what is lost. For a unit vector q, given as a multiple of small whole numbers with error e_q,
-the product of the codes is off by at most error + e_q * (1 + error) (Cauchy-Schwarz), so no pair
-that reaches the floor is missed. Pairs that may reach it are computed again with q in full.
+what is lost. Rows are in the order of the values, or in another that a further file tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.semantic.kernel import LARGEST_SIGNED, ZERO_POINT, Codes, Signed, multiplier
+from deepjoin.semantic.kernel import ZERO_POINT, Codes
 from deepjoin.semantic.pairs import Pairs
+from deepjoin.semantic.scan import SLACK, Rows, Scan
 from deepjoin.values.arrays import ArrayWriter, load_array
+
+__all__ = ["FILES", "LIST_FILES", "ORDER_FILES", "SLACK", "ValueVectors", "write_vectors"]
 
 Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
 
-#: More than single precision loses in a product of two unit vectors, rotated or not.
-SLACK = 1e-5
 #: The files of a segment's vectors, in its folder.
 FILES = ("vector_codes.npy", "vector_scales.npy", "vector_errors.npy", "vector_rotation.npy")
+#: Which value each row belongs to, and back: there only if rows are not in order of the values.
+ORDER_FILES = ("vector_values.npy", "vector_rows.npy")
+#: The lists of a segment that has some: codes of the middle of each, all of one scale, where each
+#: list starts, and the rows in all lists.
+LIST_FILES = ("list_codes.npy", "list_offsets.npy", "list_rows.npy")
 
-_LARGEST = 127
+LARGEST_CODE = 127
 _ROUNDING = 1e-6
 _SEED = 20221
-#: Rows a step: codes and sums of one step stay in the cache.
-_ROWS, _SUMS = 1 << 14, 1 << 19
-#: More than any sum, and exact as a floating-point number.
-_NEVER = 1 << 30
 
 
 def write_vectors(folder: Path, blocks: Iterable[npt.ArrayLike], dimension: int) -> int:
     """Store unit vectors, zero vectors among them, given in blocks; return how many."""
-    rotation = _rotation(dimension)
-    codes, scales, errors, turned = (folder / name for name in FILES)
+    rotation = new_rotation(dimension)
+    rows = (quantised(block, rotation) for block in blocks)
+    return write_in_order(folder, rows, rotation)
+
+
+def write_in_order(folder: Path, blocks: Iterable[Rows], rotation: Float) -> int:
+    """Store rows in order of the values, without the lists others may have had here."""
+    for name in (*ORDER_FILES, *LIST_FILES):
+        (folder / name).unlink(missing_ok=True)
+    return write_rows([folder / name for name in FILES], blocks, rotation)
+
+
+def write_rows(paths: Sequence[Path], blocks: Iterable[Rows], rotation: Float) -> int:
+    """Write rows as they are into the files that `FILES` names; return how many."""
+    codes, scales, errors, turned = paths
     with (
         ArrayWriter(turned, np.float32) as to_rotation,
         ArrayWriter(codes, np.uint8) as to_codes,
@@ -48,10 +63,9 @@ def write_vectors(folder: Path, blocks: Iterable[npt.ArrayLike], dimension: int)
     ):
         to_rotation.append(rotation.ravel())
         for block in blocks:
-            rows, scale, error = _quantise(checked(block, dimension) @ rotation)
-            to_codes.append(rows.ravel())
-            to_scales.append(scale)
-            to_errors.append(error)
+            to_codes.append(block.codes.ravel())
+            to_scales.append(block.scales)
+            to_errors.append(block.errors)
         return to_scales.length
 
 
@@ -74,88 +88,81 @@ def checked(vectors: npt.ArrayLike, dimension: int) -> Float:
     return matrix
 
 
-def _rotation(dimension: int) -> Float:
+def new_rotation(dimension: int) -> Float:
     """Return a fixed random rotation: it spreads every vector evenly over the dimensions."""
     noise = np.random.default_rng(_SEED).standard_normal((dimension, dimension))
     return np.asarray(np.linalg.qr(noise)[0], np.float32)
 
 
-def _quantise(rows: Float) -> tuple[Codes, Float, Float]:
-    """Return codes, the scale of each row, and the length of what rounding loses."""
-    scale = np.max(np.abs(rows), axis=1, initial=0) / _LARGEST
+def quantised(vectors: npt.ArrayLike, rotation: Float) -> Rows:
+    """Turn vectors and round them: codes, the scale of each, the length of what is lost."""
+    rows = checked(vectors, len(rotation)) @ rotation
+    scale = np.max(np.abs(rows), axis=1, initial=0) / LARGEST_CODE
     signed = np.rint(rows / np.where(scale > 0, scale, 1)[:, None])
     # Never 0, which stands for equal cells.
     error = np.linalg.norm(rows - signed * scale[:, None], axis=1) + np.float32(_ROUNDING)
-    codes = (signed + ZERO_POINT).astype(np.uint8)
-    return codes, scale.astype(np.float32), error.astype(np.float32)
+    codes: Codes = (signed + ZERO_POINT).astype(np.uint8)
+    return Rows(codes, scale.astype(np.float32), error.astype(np.float32))
 
 
 class ValueVectors:
-    """The stored vectors of one segment's values, mapped; a value's number is its row."""
+    """The stored vectors of one segment's values, mapped."""
 
     def __init__(self, folder: Path) -> None:
-        codes, self.scales, self.errors, rotation = (load_array(folder / name) for name in FILES)
+        codes, scales, errors, rotation = (load_array(folder / name) for name in FILES)
         self.dimension = round(len(rotation) ** 0.5)
-        self._rotation = rotation.reshape(self.dimension, self.dimension)
-        self.codes: Codes = codes.reshape(-1, self.dimension)
+        self.rotation: Float = rotation.reshape(self.dimension, self.dimension)
+        self.stored = Rows(codes.reshape(-1, self.dimension), scales, errors)
+        self._values: Int32 | None = None
+        self._rows: Int32 | None = None
+        if (folder / ORDER_FILES[0]).exists():
+            self._values, self._rows = (load_array(folder / name) for name in ORDER_FILES)
 
     def __len__(self) -> int:
-        return len(self.scales)
+        return len(self.stored.scales)
 
     def near(self, queries: npt.ArrayLike, floor: float, threads: int = 2) -> Pairs:
         """Find every (query, value) whose cosine can reach the floor, which is above 0."""
+        there, turned = self.turned(queries, floor)
+        return self.found(there, turned, floor, None, threads)
+
+    def among(self, values: Int, queries: npt.ArrayLike, floor: float, threads: int = 2) -> Pairs:
+        """Find every pair whose cosine can reach the floor with some values, given once each."""
+        there, turned = self.turned(queries, floor)
+        return self.found(there, turned, floor, np.sort(self.rows_of(values)), threads)
+
+    def turned(self, queries: npt.ArrayLike, floor: float) -> tuple[Int, Float]:
+        """Check what is asked; return which queries have a vector, and these rotated."""
         if not 0 < floor <= 1:
             raise DeepJoinError(f"The cosine bound is {floor}; it is above 0 and at most 1.")
         vectors = checked(queries, self.dimension)
         there = np.flatnonzero(vectors.any(axis=1))
-        if len(there) == 0 or len(self) == 0:
+        return there, vectors[there] @ self.rotation
+
+    def found(
+        self, cells: Int, turned: Float, floor: float, rows: Int | None, threads: int
+    ) -> Pairs:
+        """Scan all rows, or some; the pairs have the numbers of cells and values."""
+        if len(cells) == 0 or len(self if rows is None else rows) == 0:
             return Pairs.none()
-        found = _Scan(self, vectors[there] @ self._rotation, floor, threads).run()
-        return Pairs(there[found.cells], found.values, found.similarities, found.errors)
+        found = Scan(turned, floor, threads).run(self.stored, rows)
+        return Pairs(
+            cells[found.cells], self.values_of(found.values), found.similarities, found.errors
+        )
 
+    def values_of(self, rows: Int) -> Int:
+        """Return the values that rows stand for."""
+        return rows if self._values is None else self._values[rows].astype(np.int64)
 
-class _Scan:
-    """One pass of some queries over all values, a block at a time."""
+    def rows_of(self, values: Int) -> Int:
+        """Return the rows in which values are stored."""
+        return values if self._rows is None else self._rows[values].astype(np.int64)
 
-    def __init__(self, vectors: ValueVectors, turned: Float, floor: float, threads: int) -> None:
-        self._vectors, self._turned, self._floor = vectors, turned, floor - SLACK
-        self._multiply = multiplier(threads)
-        self._step = float(np.abs(turned).max()) / LARGEST_SIGNED
-        rounded = np.rint(turned / self._step)
-        self._error = float(np.linalg.norm(turned - rounded * self._step, axis=1).max())
-        self._signed: Signed = np.ascontiguousarray(rounded.astype(np.int8).T)
+    def errors_of(self, values: Int) -> Float:
+        """Return how far the stored vectors of some values are from their own."""
+        return self.stored.errors[self.rows_of(values)]
 
-    def run(self) -> Pairs:
-        """Collect the pairs of all blocks."""
-        rows = max(256, min(_ROWS, _SUMS // len(self._turned)))
-        blocks = range(0, len(self._vectors), rows)
-        return Pairs.concatenate([self._block(start, start + rows) for start in blocks])
-
-    def _block(self, start: int, stop: int) -> Pairs:
-        codes = self._vectors.codes[start:stop]
-        sums = self._multiply(codes, self._signed)
-        flat = np.flatnonzero(sums >= self._least(start, stop)[:, None])
-        rows, cells = np.divmod(flat, len(self._turned))
-        return self._refined(start, rows, cells)
-
-    def _least(self, start: int, stop: int) -> npt.NDArray[np.int32]:
-        """Return the smallest sum of each row that can still mean a cosine at the floor."""
-        scales, errors = self._vectors.scales[start:stop], self._vectors.errors[start:stop]
-        bound = (self._floor - self._error) - (1 + self._error) * errors
-        with np.errstate(divide="ignore"):
-            least = np.floor(bound / (scales * np.float32(self._step)))
-        return np.where(scales > 0, np.clip(least, -_NEVER, _NEVER), _NEVER).astype(np.int32)
-
-    def _refined(self, start: int, rows: Int, cells: Int) -> Pairs:
-        """Compute pairs again with the queries in full precision; drop those that fall short."""
-        similarities = np.empty(len(rows), np.float32)
-        codes = self._vectors.codes
-        for at in range(0, len(rows), _ROWS):
-            here = slice(at, at + _ROWS)
-            signed = codes[start + rows[here]].astype(np.float32) - ZERO_POINT
-            similarities[here] = np.einsum("ij,ij->i", signed, self._turned[cells[here]])
-        values = start + rows
-        similarities *= self._vectors.scales[values]
-        errors = self._vectors.errors[values]
-        kept = similarities + errors >= self._floor
-        return Pairs(cells[kept], values[kept], similarities[kept], errors[kept])
+    @cached_property
+    def errors(self) -> Float:
+        """Those of all values, in their order."""
+        return self.stored.errors if self._rows is None else self.stored.errors[self._rows]

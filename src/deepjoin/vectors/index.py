@@ -11,23 +11,44 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.vectors.build import ABOUT, FORMAT, INDEX, MEMBERS, OFFSETS, ROWS, checked, prepared
+from deepjoin.vectors.build import (
+    ABOUT,
+    FORMAT,
+    INDEX,
+    MEMBERS,
+    OFFSETS,
+    checked,
+    load_rows,
+    prepared,
+    widened,
+)
 from deepjoin.vectors.kinds import KINDS, faiss_threads
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
+Double = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
+Order = npt.NDArray[np.integer[Any]]
+
+#: Distances nearer to each other than this are equal: rows are stored in half precision.
+_DIGITS = 6
+#: The most that are ranked again, unless more are asked for.
+_RERANKED = 4096
+#: How far single precision may be from the distance itself, relative to the largest.
+_SLACK = 1e-5
+#: Rows compared at a time: few enough for the nearest cache.
+_BLOCK = 1 << 8
 
 
 class Nearest(NamedTuple):
-    """Ids, nearest first, equal distances by id; cosine distance is 1 less the cosine."""
+    """Ids, nearest first, equal distances by order; cosine distance is 1 less the cosine."""
 
     ids: Int
-    distances: npt.NDArray[np.float64]
+    distances: Double
 
 
 class VectorIndex:
-    """The vectors of one segment, mapped from its folder when first searched."""
+    """The vectors of one segment, mapped from their folder when first searched."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,8 +66,6 @@ class VectorIndex:
         self.kind, self.metric = str(about["kind"]), str(about["metric"])
         self.dimension, self._count = int(about["dimension"]), int(about["vectors"])
         self._different, self._how = int(about["different"]), KINDS[self.kind]
-        self._offsets = np.load(folder / OFFSETS, mmap_mode="r")
-        self._members = np.load(folder / MEMBERS, mmap_mode="r")
 
     def __len__(self) -> int:
         return self._count
@@ -58,21 +77,64 @@ class VectorIndex:
 
     @cached_property
     def _rows(self) -> npt.NDArray[np.float16]:
-        rows: npt.NDArray[np.float16] = np.load(self._folder / ROWS, mmap_mode="r")
-        return rows
+        return load_rows(self._folder)
 
-    def search(self, query: npt.ArrayLike, k: int, excluded: Marks | None = None) -> Nearest:
-        """Return the nearest k ids, or all there are, without those marked as excluded."""
+    @cached_property
+    def _offsets(self) -> Int:
+        return np.asarray(np.load(self._folder / OFFSETS), np.int64)
+
+    @cached_property
+    def _members(self) -> Int:
+        return np.asarray(np.load(self._folder / MEMBERS), np.int64)
+
+    @cached_property
+    def _whole(self) -> tuple[Float, Float]:
+        """All rows of an index that is scanned, held in memory, and their squared lengths."""
+        rows = widened(self._rows)
+        return rows, np.einsum("ij,ij->i", rows, rows)
+
+    def search(
+        self,
+        query: npt.ArrayLike,
+        k: int,
+        excluded: Marks | None = None,
+        order: Order | None = None,
+    ) -> Nearest:
+        """Return the nearest k ids, or all there are, without those marked as excluded.
+
+        ``order`` ranks the ids where distances are equal; without it, the lower comes first.
+        """
         if k < 0:
             raise DeepJoinError(f"k is {k}; it is 0 or more.")
-        given = np.asarray(query, np.float32)
-        row = prepared(checked(given.reshape(1, -1), self.dimension), self.metric)
+        if excluded is not None and len(excluded) != self._count:
+            raise DeepJoinError(
+                f"{len(excluded)} marks came for {self._count} vectors. Give one for each."
+            )
+        row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
+        if k == 0 or self._count == 0:
+            return Nearest(np.zeros(0, np.int64), np.zeros(0))
+        ids, distances = self._candidates(row, k, excluded)
+        best = np.lexsort((ids if order is None else order[ids], distances))[:k]
+        return Nearest(ids[best], distances[best])
+
+    def _candidates(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
+        """Return the nearest and those as near as the last of them, in any order."""
+        if not self._how.factory:
+            return self._scanned(row, k, excluded)
         live = self._live(excluded)
         wanted = min(k, self._different if live is None else int(live.sum()))
-        if wanted == 0:
-            return Nearest(np.zeros(0, np.int64), np.zeros(0))
-        groups, distances = self._groups(row, wanted, live)
-        return self._expanded(groups, distances, k, excluded)
+        found = self._groups(prepared(row, self.metric), wanted, live) if wanted else None
+        if found is None:
+            return self._scanned(row, k, excluded)
+        groups, distances = found
+        if self._how.rerank:
+            at = self._members[self._offsets[groups]]
+            near = self._near(self._rough(row, at), wanted)
+            groups, distances = groups[near], self._measured(row, at[near])
+        sizes = self._offsets[groups + 1] - self._offsets[groups]
+        starts = np.repeat(self._offsets[groups] - np.cumsum(sizes) + sizes, sizes)
+        ids, each = self._members[starts + np.arange(sizes.sum())], np.repeat(distances, sizes)
+        return (ids, each) if excluded is None else (ids[~excluded[ids]], each[~excluded[ids]])
 
     @cached_property
     def _group_of(self) -> Int:
@@ -84,76 +146,89 @@ class VectorIndex:
         """Mark the different vectors that stand for an id still there; None for all."""
         if excluded is None:
             return None
-        if len(excluded) != self._count:
-            raise DeepJoinError(
-                f"{len(excluded)} marks came for {self._count} vectors. Give one for each."
-            )
         groups, dead = np.unique(self._group_of[np.flatnonzero(excluded)], return_counts=True)
         gone = groups[dead == self._offsets[groups + 1] - self._offsets[groups]]
         live = np.ones(self._different, bool)
         live[gone] = False
         return live if len(gone) else None
 
-    def _groups(self, row: Float, wanted: int, live: Marks | None) -> tuple[Int, Any]:
-        """Search, harder and harder, until as many were found as there must be."""
-        fetched = max(wanted, min(self._different, wanted * self._how.rerank))
-        effort = max(self._how.effort, fetched if self._how.effort_of == "efSearch" else 0)
+    def _groups(self, row: Float, wanted: int, live: Marks | None) -> tuple[Int, Double] | None:
+        """Search, harder and harder, until as many were found as there must be; or give up."""
+        how = self._how
+        again = min(wanted * how.rerank, max(_RERANKED, 2 * wanted))
+        fetched = max(wanted, min(self._different, again))
+        effort = max(how.effort, fetched if how.effort_of == "efSearch" else 0)
         while True:
-            values, groups = self._ask(row, fetched, live, effort)
-            if len(groups) >= wanted or not self._how.effort_of:
-                break
-            if effort >= self._different:
-                return self._scanned(row, wanted, live)
+            groups, distances = self._ask(row, fetched, live if how.marks else None, effort)
+            if live is not None and not how.marks:
+                groups, distances = groups[live[groups]], distances[live[groups]]
+            if len(groups) >= wanted:
+                return groups, distances
+            if not how.effort_of or effort >= self._different:
+                return None
             effort *= 4
-        if self._how.rerank:
-            values = self._measured(row, self._rows[groups].astype(np.float32))
-        return groups, values
 
-    def _ask(self, row: Float, k: int, live: Marks | None, effort: int) -> tuple[Any, Int]:
+    def _ask(self, row: Float, k: int, live: Marks | None, effort: int) -> tuple[Int, Double]:
         """Search once; Faiss fills up with -1 what it does not find."""
         with faiss_threads(1) as faiss:
-            selector = (
-                None
-                if live is None
-                else faiss.IDSelectorBitmap(np.packbits(live, bitorder="little"))
-            )
-            effort_of = self._how.effort_of
-            parameters = {
-                "efSearch": faiss.SearchParametersHNSW,
-                "nprobe": faiss.SearchParametersIVF,
-                "": faiss.SearchParameters,
-            }[effort_of](sel=selector, **({effort_of: effort} if effort_of else {}))
-            values, groups = self._faiss.search(row, k, params=parameters)
+            how = self._parameters(faiss, live, effort)
+            values, groups = self._faiss.search(row, k, params=how)
         found = groups[0] >= 0
-        return self._distances(values[0][found]), groups[0][found]
+        exact = values[0][found].astype(np.float64)
+        distances = 1 - exact if self.metric == "cosine" else np.sqrt(np.maximum(exact, 0))
+        return groups[0][found], np.round(distances, _DIGITS)
 
-    def _distances(self, values: Float) -> npt.NDArray[np.float64]:
-        """Turn what Faiss returns, products or squares, into distances."""
-        exact = values.astype(np.float64)
-        return np.asarray(1 - exact if self.metric == "cosine" else np.sqrt(np.maximum(exact, 0)))
+    def _parameters(self, faiss: Any, live: Marks | None, effort: int) -> Any:
+        """Say how hard to search and what to leave out; None for a kind that cannot be told."""
+        if not self._how.marks:
+            return None
+        selector = (
+            None if live is None else faiss.IDSelectorBitmap(np.packbits(live, bitorder="little"))
+        )
+        effort_of = self._how.effort_of
+        return {
+            "efSearch": faiss.SearchParametersHNSW,
+            "nprobe": faiss.SearchParametersIVF,
+            "": faiss.SearchParameters,
+        }[effort_of](sel=selector, **({effort_of: effort} if effort_of else {}))
 
-    def _measured(self, row: Float, rows: Float) -> npt.NDArray[np.float64]:
-        if self.metric == "cosine":
-            return np.asarray(1 - rows.astype(np.float64) @ row[0].astype(np.float64))
-        return np.asarray(np.linalg.norm((rows - row).astype(np.float64), axis=1))
+    def _measured(self, row: Float, ids: Int) -> Double:
+        """Compare a query with stored rows, each as if it were alone."""
+        rows, query = self._rows[ids].astype(np.float64), row[0].astype(np.float64)
+        if self.metric == "euclidean":
+            rows -= query
+            return np.asarray(np.round(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _DIGITS))
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows) * (query @ query))
+        products = np.einsum("ij,j->i", rows, query)
+        return np.asarray(np.round(1 - products / np.where(lengths > 0, lengths, 1), _DIGITS))
 
-    def _scanned(self, row: Float, wanted: int, live: Marks | None) -> tuple[Int, Any]:
-        """Compare with every vector: a graph may not lead to all that are left."""
-        groups = np.arange(self._different) if live is None else np.flatnonzero(live)
-        if self._how.effort_of == "nprobe":
-            self._faiss.make_direct_map()
-        rows = np.stack([self._faiss.reconstruct(i) for i in groups.tolist()])
-        distances = self._measured(row, rows)
-        best = np.lexsort((groups, distances))[:wanted]
-        return groups[best], distances[best]
+    def _scanned(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
+        """Compare with every row in single precision, and with the nearest exactly."""
+        ids = np.arange(self._count) if excluded is None else np.flatnonzero(~excluded)
+        if self._how.factory:
+            rough = self._rough(row, ids)
+        else:
+            rough = self._compared(*self._whole, row[0])[ids]
+        ids = ids[self._near(rough, k)]
+        return ids, self._measured(row, ids)
 
-    def _expanded(self, groups: Int, distances: Any, k: int, excluded: Marks | None) -> Nearest:
-        """Put the ids in the place of the vectors they share, and cut at k."""
-        starts, stops = self._offsets[groups], self._offsets[groups + 1]
-        ids = [self._members[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        each = np.repeat(distances, stops - starts)
-        members = np.concatenate(ids)
-        if excluded is not None:
-            members, each = members[~excluded[members]], each[~excluded[members]]
-        best = np.lexsort((members, each))[:k]
-        return Nearest(members[best], each[best])
+    def _rough(self, row: Float, ids: Int) -> Float:
+        """Compare with some rows in single precision: 1 less the cosine, or squared distances."""
+        parts = [ids[start : start + _BLOCK] for start in range(0, len(ids), _BLOCK)]
+        blocks = (widened(self._rows[part]) for part in parts)
+        found = [self._compared(b, np.einsum("ij,ij->i", b, b), row[0]) for b in blocks]
+        return np.concatenate([np.zeros(0, np.float32), *found])
+
+    def _compared(self, rows: Float, squares: Float, query: Float) -> Float:
+        if self.metric == "euclidean":
+            return np.asarray(squares + query @ query - 2 * (rows @ query), np.float32)
+        lengths = np.sqrt(squares * (query @ query))
+        return np.asarray(1 - rows @ query / np.where(lengths > 0, lengths, 1), np.float32)
+
+    def _near(self, rough: Float, k: int) -> Int:
+        """Return where the nearest k are, with all that may be as near."""
+        if k >= len(rough):
+            return np.arange(len(rough))
+        # Rounding errors grow with the lengths of the vectors, and so with their distances.
+        slack = _SLACK * (1 + float(rough.max()))
+        return np.flatnonzero(rough <= np.partition(rough, k - 1)[k - 1] + slack)

@@ -14,40 +14,48 @@ METRICS = ("cosine", "euclidean")
 
 @dataclass(frozen=True)
 class Kind:
-    """One way to store and search vectors."""
+    """One way to search the stored rows, which are there in any case."""
 
-    #: Faiss's name for it; ``{lists}`` is the number of inverted lists.
+    #: Faiss's name for it, empty for a scan of the rows; ``{lists}`` are the inverted lists,
+    #: ``{quarter}`` a quarter of the dimension.
     factory: str
     #: Which knob says how much is searched ("efSearch", "nprobe" or none), and its setting.
     effort_of: str = ""
     effort: int = 0
     #: Inverted lists; 0 for as many as suit the number of vectors.
     lists: int = 0
-    #: How many times k candidates are ranked again on half-precision vectors; 0 for not at all.
-    rerank: int = 0
+    #: How many times k candidates are ranked again on the rows; 0 to trust Faiss's distances.
+    rerank: int = 2
+    #: Whether Faiss leaves out excluded vectors itself.
+    marks: bool = True
 
     def list_count(self, vectors: int) -> int:
         """Return the number of inverted lists, each with enough vectors to train on."""
         return max(1, min(self.lists or int(4 * vectors**0.5), vectors // 39))
 
 
+# Of 8-bit and coarser codes, only those that Faiss trains without comparing codes with codes,
+# which are never compared and would take minutes: "np".
 KINDS = {
-    "flat": Kind("Flat"),
+    "flat": Kind(""),
     "flat16": Kind("SQfp16"),
     "flat8": Kind("SQ8"),
     "hnsw": Kind("HNSW32,Flat", "efSearch", 64),
     "hnsw8": Kind("HNSW32,SQ8", "efSearch", 64),
     "ivf8": Kind("IVF{lists}_HNSW32,SQ8", "nprobe", 32),
-    # The preset of the paper's authors: 1000 lists, 16 bytes a vector. "np" leaves out a
-    # training for comparisons of codes, which are never made and takes minutes.
+    # Every vector is looked at, four numbers as one code of four bits, 32 vectors at a time.
+    "scan4": Kind("PQ{quarter}x4fs", rerank=128, marks=False),
+    # The preset of the paper's authors: 1000 lists, 16 bytes a vector.
     "ivfpq": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000, rerank=16),
-    "ivfpq-plain": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000),
+    "ivfpq-plain": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000, rerank=0),
 }
 #: Up to here a scan takes a few milliseconds and is exact.
 FLAT_UP_TO = 20_000
+#: What larger segments get.
+LARGE = "scan4"
 #: Fewer different vectors are too few to train lists and codes on.
 TRAINABLE = 1_000
-#: Vectors are padded with zeros to a multiple of this, for codes of 16 bytes.
+#: Vectors are padded with zeros to a multiple of this, for codes of 16 bytes or of a quarter.
 PAD = 16
 
 
@@ -58,7 +66,7 @@ def chosen(kind: str, vectors: int) -> str:
     if vectors < TRAINABLE:
         return "flat"
     if kind == "auto":
-        return "flat" if vectors <= FLAT_UP_TO else "ivf8"
+        return "flat" if vectors <= FLAT_UP_TO else LARGE
     return kind
 
 

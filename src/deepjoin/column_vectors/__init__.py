@@ -1,0 +1,39 @@
+"""Column vectors of a lake: made from what its segments store, kept beside it, searched."""
+
+from deepjoin.column_vectors.columns import segment_columns
+from deepjoin.column_vectors.encode import (
+    both_about,
+    both_rows,
+    finish_both,
+    finish_columns,
+    finish_sketch,
+)
+from deepjoin.column_vectors.frequency import FrequencySnapshot, write_frequency
+from deepjoin.column_vectors.sketch import Sketcher, sketch_digest
+from deepjoin.column_vectors.store import (
+    SPACES,
+    About,
+    ColumnVectors,
+    known_rows,
+    merged_rows,
+    write_rows,
+)
+
+__all__ = [
+    "SPACES",
+    "About",
+    "ColumnVectors",
+    "FrequencySnapshot",
+    "Sketcher",
+    "both_about",
+    "both_rows",
+    "finish_both",
+    "finish_columns",
+    "finish_sketch",
+    "known_rows",
+    "merged_rows",
+    "segment_columns",
+    "sketch_digest",
+    "write_frequency",
+    "write_rows",
+]

@@ -1,0 +1,131 @@
+"""Give a segment its column vectors: only those that are not known are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.column_vectors.columns import segment_columns
+from deepjoin.column_vectors.frequency import FrequencySnapshot
+from deepjoin.column_vectors.sketch import sketch_digest, sketch_rows
+from deepjoin.column_vectors.store import About, ColumnVectors, unknown, write_rows
+from deepjoin.encoders.cache import CachedEncoder, VectorCache
+from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.errors import DeepJoinError
+from deepjoin.segment import Segment
+from deepjoin.text import Frequency
+
+Half = npt.NDArray[np.float16]
+Float = npt.NDArray[np.float32]
+#: Told how many columns are done, of how many, and what they are.
+Told = Callable[[int, int, str], None]
+
+#: Columns encoded between two words of progress, and lost at most by an interruption.
+_BLOCK = 1024
+#: How much the likeness of sketches counts beside that of the model's vectors.
+_SKETCH_COUNTS = 2
+#: Samplings that look at how often a cell is repeated.
+_COUNTED = ("tf-idf", "bm25")
+
+
+def _tell_nobody(done: int, total: int, text: str) -> None:
+    pass
+
+
+def finish_columns(
+    segment: Segment,
+    out: Path,
+    encoder: TextEncoder,
+    frequency: Frequency,
+    known: Half | None = None,
+    progress: Told = _tell_nobody,
+    cache: VectorCache | None = None,
+    kind: str = "auto",
+    metric: str = "cosine",
+) -> int:
+    """Encode the live columns without a known row, and write the rows and their index to ``out``.
+
+    Returns how many were encoded. Columns that have left the lake get a row of zeros.
+    """
+    rows = _started(segment, known, encoder.dimension)
+    if segment.dead is not None:
+        rows[segment.dead & unknown(rows)] = 0
+    missing = np.flatnonzero(unknown(rows))
+    source = encoder if cache is None else CachedEncoder(encoder, cache)
+    counted = encoder.settings.sampling in _COUNTED
+    for start in range(0, len(missing), _BLOCK):
+        block = missing[start : start + _BLOCK]
+        columns = list(segment_columns(segment, block, counted))
+        rows[block] = source.encode(columns, frequency)
+        progress(start + len(block), len(missing), "columns")
+    about = About(encoder.name, encoder.digest, encoder.dimension)
+    write_rows(out, "columns", about, rows, kind, metric)
+    return len(missing)
+
+
+def _started(segment: Segment, known: Half | None, dimension: int) -> Float:
+    """Start from the rows that are known; all are NaN if none is."""
+    columns = segment.values.columns
+    if known is None:
+        return np.full((columns, dimension), np.nan, np.float32)
+    if known.shape != (columns, dimension):
+        raise DeepJoinError(
+            f"Known vectors of shape {known.shape} came for {columns} columns of {dimension} "
+            "numbers. Encode without them."
+        )
+    return known.astype(np.float32)
+
+
+def finish_sketch(
+    segment: Segment,
+    out: Path,
+    frequency: FrequencySnapshot,
+    dimension: int,
+    progress: Told = _tell_nobody,
+    kind: str = "auto",
+) -> None:
+    """Sketch all columns of a segment and write the rows and their index to ``out``.
+
+    Sketches are made anew rather than taken over: that takes a minute for half a million.
+    """
+    rows = sketch_rows(segment, frequency, dimension, progress)
+    about = About("sketch", sketch_digest(dimension), dimension)
+    write_rows(out, "sketch", about, rows, kind)
+
+
+def finish_both(out: Path, kind: str = "auto") -> None:
+    """Write the column vectors and sketches in ``out`` once more, as one vector each."""
+    columns, sketch = (ColumnVectors.open(out, space) for space in ("columns", "sketch"))
+    if columns is None or sketch is None or not (columns.complete and sketch.complete):
+        raise DeepJoinError(
+            f"{out} lacks column vectors or sketches, of which deepjoin-sketch is made. "
+            "Give both --encoder and --sketch."
+        )
+    rows = both_rows(columns.rows, sketch.rows)
+    write_rows(out, "both", both_about(columns.about, sketch.about), rows, kind)
+
+
+def both_rows(columns: npt.NDArray[Any], sketch: npt.NDArray[Any]) -> Float:
+    """Put vectors and sketches side by side, the likeness of sketches counting twice."""
+    return np.hstack([unit(columns), unit(sketch) * np.float32(_SKETCH_COUNTS**0.5)])
+
+
+def both_about(columns: About, sketch: About) -> About:
+    """Say whose the vectors are that are both in one."""
+    return About(
+        f"{columns.name}+{sketch.name}",
+        f"{columns.digest}+{sketch.digest}",
+        columns.dimension + sketch.dimension,
+    )
+
+
+def unit(rows: npt.NDArray[Any]) -> Float:
+    """Scale rows to length 1, and leave zeros."""
+    wide = rows.astype(np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    wide /= np.where(lengths > 0, lengths, 1)[:, None]
+    return wide

@@ -1,0 +1,166 @@
+"""Sketches of columns: a random direction for each value, summed up, rare values the longer.
+
+Two columns that share values have sketches that point the same way; no model is needed, and
+the same hash gives the same direction everywhere. Values found in one column only are left
+out: nothing can meet them, and they would add noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.column_vectors.frequency import FrequencySnapshot
+from deepjoin.columns import Column
+from deepjoin.distinct import distinct_cells
+from deepjoin.errors import DeepJoinError
+from deepjoin.segment import Segment
+from deepjoin.values.hashing import hash_values
+
+Int = npt.NDArray[np.int64]
+Float = npt.NDArray[np.float32]
+Half = npt.NDArray[np.float16]
+Hashes = npt.NDArray[np.uint64]
+Told = Callable[[int, int, str], None]
+
+DIMENSIONS = (384, 768, 1536)
+#: Version of the directions and weights: sketches of another cannot be compared.
+_VERSION = 1
+#: The last number of a column's sketch, which queries do not have, is as long as so many of the
+#: rarest values: without it, columns of two or three values outrank those that hold more.
+_STEADY = 4
+#: Values summed, and columns kept, at a time.
+_VALUES = 1 << 12
+_COLUMNS = 1 << 13
+#: The signs that a byte stands for.
+_SIGNS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) * 2 - 1
+
+
+def sketch_digest(dimension: int) -> str:
+    """Return what stands for all a sketch depends on beside the lake."""
+    return f"sketch-{_VERSION}-{dimension}"
+
+
+def check_dimension(dimension: int) -> None:
+    """Refuse a dimension that directions are not made for."""
+    if dimension < 64 or dimension % 64:
+        raise DeepJoinError(
+            f"A sketch of {dimension} dimensions is asked for; it has a multiple of 64, "
+            f"best one of {', '.join(map(str, DIMENSIONS))}."
+        )
+
+
+def directions(hashes: Hashes, dimension: int) -> Float:
+    """Give each value the signs that its hash stands for."""
+    steps = np.arange(1, dimension // 64 + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = hashes[:, None] + steps
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    signs: Float = _SIGNS[mixed.astype("<u8").view(np.uint8)]
+    return signs.reshape(len(hashes), dimension)
+
+
+def weights(frequencies: Int, columns: int) -> Float:
+    """Weigh values by the root of their rarity; those in one column weigh nothing."""
+    rarity = np.log((columns + 1) / np.maximum(frequencies, 1))
+    return np.where(frequencies > 1, np.sqrt(np.maximum(rarity, 0)), 0).astype(np.float32)
+
+
+def sketch_rows(
+    segment: Segment,
+    frequency: FrequencySnapshot,
+    dimension: int,
+    told: Told = lambda done, total, text: None,
+) -> Half:
+    """Sketch every column of a segment; those without a shared value are all zeros."""
+    check_dimension(dimension)
+    columns = max(frequency.columns, segment.live_columns)
+    weighed = _weighed(segment, frequency, columns)
+    steady = float(weights(np.array([2]), columns)[0]) * (_STEADY * dimension) ** 0.5
+    rows = np.zeros((segment.values.columns, dimension), np.float16)
+    for start in range(0, len(rows), _COLUMNS):
+        stop = min(start + _COLUMNS, len(rows))
+        sums = _sums(segment, weighed, start, stop, dimension)
+        rows[start:stop] = _steadied(sums, steady)
+        told(stop, len(rows), "sketches")
+    return rows
+
+
+def _weighed(segment: Segment, frequency: FrequencySnapshot, columns: int) -> Float:
+    """Weigh the values of a segment, which may know some that the snapshot does not."""
+    values = segment.values
+    found = segment.frequency(np.arange(len(values.hashes)))
+    known = frequency.of_hashes(np.asarray(values.hashes))
+    return weights(np.maximum(known, found), columns)
+
+
+def _sums(segment: Segment, weighed: Float, start: int, stop: int, dimension: int) -> Float:
+    """Add up the weighed directions of the values of neighbouring columns."""
+    values = segment.values
+    bounds = np.asarray(values.column_offsets[start : stop + 1])
+    numbers = np.asarray(values.cell_values[bounds[0] : bounds[-1]])
+    owners = np.repeat(np.arange(stop - start), np.diff(bounds))
+    counted = weighed[numbers] > 0
+    numbers, owners = numbers[counted], owners[counted]
+    sums = np.zeros((stop - start, dimension), np.float32)
+    for first in range(0, len(numbers), _VALUES):
+        some, owner = numbers[first : first + _VALUES], owners[first : first + _VALUES]
+        signs = directions(values.hashes[some], dimension)
+        signs *= weighed[some][:, None]
+        runs = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
+        sums[owner[runs]] += np.add.reduceat(signs, runs, axis=0)
+    return sums
+
+
+def _steadied(sums: Float, steady: float) -> Float:
+    """Put the steady number in the last place, and scale to length 1."""
+    filled = sums.any(axis=1)
+    sums[filled, -1] = steady
+    lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
+    sums /= np.where(lengths > 0, lengths, 1)[:, None]
+    return sums
+
+
+class Sketcher:
+    """Sketches queries for the segments of a lake."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        frequency: FrequencySnapshot,
+        dimension: int,
+        profile: str,
+        key: bytes = b"",
+    ) -> None:
+        check_dimension(dimension)
+        self._segments, self._frequency, self._dimension = segments, frequency, dimension
+        self._profile, self._key = profile, key
+        live = (segment.live_columns for segment in segments)
+        self._columns = max([frequency.columns, *live])
+
+    def __call__(self, query: Column) -> Float:
+        """Sketch a query: all zeros if it holds no value that columns of the lake share."""
+        distinct = distinct_cells(query.cells, self._profile, self._key)
+        hashes = hash_values(distinct.values if distinct.hidden is None else distinct.hidden)
+        found = self._frequency.of_hashes(hashes)
+        for segment in self._segments:
+            found = np.maximum(found, _frequency_in(segment, hashes))
+        weighed = weights(found, self._columns)
+        hashes, weighed = hashes[weighed > 0], weighed[weighed > 0]
+        vector = np.zeros(self._dimension, np.float32)
+        for start in range(0, len(hashes), _VALUES):
+            some = slice(start, start + _VALUES)
+            vector += weighed[some] @ directions(hashes[some], self._dimension)
+        vector[-1] = 0
+        return vector
+
+
+def _frequency_in(segment: Segment, hashes: Hashes) -> Int:
+    held = segment.values.hashes
+    if len(held) == 0 or len(hashes) == 0:
+        return np.zeros(len(hashes), np.int64)
+    at = np.minimum(np.searchsorted(held, hashes), len(held) - 1)
+    return np.where(held[at] == hashes, segment.frequency(at), 0)

@@ -1,0 +1,93 @@
+"""An open lake as search methods see it: its segments, and the encoders that fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepjoin.cells import CellEncoder
+from deepjoin.column_vectors import FrequencySnapshot
+from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.lake.models import cell_encoder, column_encoder
+from deepjoin.private import key
+from deepjoin.segment import Segment
+from deepjoin.settings import Settings, Vectors
+
+
+@dataclass(frozen=True)
+class LakeGround:
+    """What is open now; encoders are loaded when a method asks, and must be the lake's own."""
+
+    segments: Sequence[Segment]
+    settings: Settings
+    vectors: Vectors
+    location: str | Path
+    folder: Path
+
+    @property
+    def profile(self) -> str:
+        """How cells are compared."""
+        return self.settings.profile
+
+    @property
+    def key(self) -> bytes:
+        """The key of a lake of hashes; empty for others."""
+        return key(self.settings)
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether all segments have cell vectors."""
+        return all(segment.cells is not None for segment in self.segments)
+
+    def cell_encoder(self) -> CellEncoder:
+        """Load the encoder that made the cell vectors."""
+        if not self.has_cells:
+            raise self._without("cell vectors", "semantic joins need", "cells")
+        encoder = cell_encoder(self.vectors.cells, self.folder)
+        assert encoder is not None
+        for segment in self.segments:
+            if segment.cells is not None and segment.cells.digest != encoder.digest:
+                raise IndexUnusable(
+                    f"The cells of {self.location} were encoded by '{segment.cells.name}' "
+                    f"({segment.cells.digest}), not by '{encoder.name}' ({encoder.digest}). Encode "
+                    f"them again with: deepjoin index {self.location} --cells {self.vectors.cells}"
+                )
+        return encoder
+
+    def column_encoder(self) -> TextEncoder:
+        """Load the encoder that is to have made the column vectors."""
+        encoder = column_encoder(self.vectors.encoder, self.folder, self.profile)
+        if encoder is None:
+            raise self._without("column vectors", "this method needs", "encoder")
+        return encoder
+
+    def sketch_dimension(self) -> int:
+        """Say how many numbers a sketch has."""
+        if self.vectors.sketch == 0:
+            raise DeepJoinError(
+                f"{self.location} has no sketches, which this method needs. Make them with: "
+                f"deepjoin index {self.location} --sketch 768"
+            )
+        return self.vectors.sketch
+
+    def frequency(self) -> FrequencySnapshot:
+        """Read the snapshot that the oldest segment holds."""
+        if not FrequencySnapshot.exists(self.segments[0].folder):
+            raise DeepJoinError(
+                f"{self.location} is not encoded to the end. Go on with: "
+                f"deepjoin index {self.location}"
+            )
+        return FrequencySnapshot(self.segments[0].folder)
+
+    def _without(self, what: str, why: str, option: str) -> DeepJoinError:
+        if self.settings.hash_only:
+            return DeepJoinError(
+                f"{self.location} holds hashes of values, of which no vectors can be made; "
+                "use --join equi."
+            )
+        return DeepJoinError(
+            f"{self.location} has no {what}, which {why}. Make them with: "
+            f"deepjoin index {self.location} --{option} default"
+        )

@@ -1,0 +1,73 @@
+"""The methods that look at one vector a column: the paper's, sketches, and both in one."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.column_vectors.encode import both_about, both_rows
+from deepjoin.column_vectors.sketch import Sketcher, sketch_digest
+from deepjoin.column_vectors.store import About
+from deepjoin.columns import Column
+from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.search.ground import Ground
+from deepjoin.search.vector_search import ToVector, VectorSearcher
+
+Float = npt.NDArray[np.float32]
+
+
+def deepjoin(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
+    """Search by the model's vector of the column's text: the paper's system."""
+    encoder = ground.column_encoder()
+    return _searcher(
+        ground, join, "columns", "deepjoin", _encoded(ground, encoder), _about(encoder)
+    )
+
+
+def sketch(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
+    """Search by cells alone, summed up in one vector a column."""
+    return _searcher(ground, join, "sketch", "sketch", _sketcher(ground), _sketched(ground))
+
+
+def deepjoin_sketch(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
+    """Search by the model's vector and the sketch as one vector."""
+    encoder = ground.column_encoder()
+    encoded = _encoded(ground, encoder)
+    sketcher = _sketcher(ground)
+
+    def vector(query: Column) -> Float:
+        return np.asarray(both_rows(encoded(query)[None], sketcher(query)[None])[0], np.float32)
+
+    about = both_about(_about(encoder), _sketched(ground))
+    return _searcher(ground, join, "both", "deepjoin-sketch", vector, about)
+
+
+def _encoded(ground: Ground, encoder: TextEncoder) -> ToVector:
+    frequency = ground.frequency()
+    return lambda query: encoder.encode([query], frequency)[0]
+
+
+def _sketcher(ground: Ground) -> Sketcher:
+    dimension = ground.sketch_dimension()
+    return Sketcher(ground.segments, ground.frequency(), dimension, ground.profile, ground.key)
+
+
+def _about(encoder: TextEncoder) -> About:
+    return About(encoder.name, encoder.digest, encoder.dimension)
+
+
+def _sketched(ground: Ground) -> About:
+    dimension = ground.sketch_dimension()
+    return About("sketch", sketch_digest(dimension), dimension)
+
+
+def _searcher(
+    ground: Ground, join: str, space: str, method: str, vector: ToVector, about: About
+) -> VectorSearcher:
+    return VectorSearcher(
+        *(ground.segments, space, vector, ground.profile, ground.key),
+        method=method,
+        join="equi" if join == "any" else join,
+        about=(about.name, about.digest),
+        location=ground.location,
+    )

@@ -1,0 +1,197 @@
+"""Search by meaning: scores equal the definitions, however the lake is cut, and bad asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import deepjoin
+from deepjoin import Column, DeepJoinError, Lake
+from deepjoin.cells import load_cell_encoder
+from deepjoin.cells.score import soft_joinability
+from deepjoin.joinability import semantic_joinability
+from deepjoin.search.results import Results
+
+from .conftest import MakeLake
+
+ENCODER = load_cell_encoder()
+CELL = st.sampled_from(
+    ["USA", "United States", "us", "UK", "United Kingdom", "Germany", "germany ", "West Germany",
+     "France", "FRA", "New York", "New York City", "Apple", "Apple Inc.", "apple", "IBM", "QB",
+     "quarterback", "1994", "1995", "a123", "a124", "東京", "Zürich", "Zurich", "--", ""]
+)  # fmt: skip
+COLUMNS = st.lists(st.lists(CELL, max_size=8), min_size=1, max_size=10)
+QUERY = st.lists(CELL, max_size=8)
+EXAMPLES = settings(max_examples=40)
+
+
+def columns_of(drawn: list[list[str]]) -> list[Column]:
+    return [
+        Column(cells, f"name{i % 3}", table=f"t{i // 2}", column_id=f"t{i // 2}#{i % 2}")
+        for i, cells in enumerate(drawn)
+    ]
+
+
+def best_scores(scores: dict[str | None, float], k: int) -> list[float]:
+    return sorted((score for score in scores.values() if score > 0), reverse=True)[:k]
+
+
+@pytest.mark.parametrize("method", ["hybrid", "exact-semantic", "pexeso"])
+@EXAMPLES
+@given(drawn=COLUMNS, query=QUERY, k=st.integers(0, 12), tau=st.sampled_from([0.5, 0.65, 0.9]))
+def test_semantic_search_equals_brute_force(
+    make_lake: MakeLake, method: str, drawn: list[list[str]], query: list[str], k: int, tau: float
+) -> None:
+    columns = columns_of(drawn)
+    truth = {
+        column.column_id: semantic_joinability(query, column.cells, ENCODER.encode, tau)
+        for column in columns
+        if column.table != "t0"
+    }
+    results = make_lake(columns).search(
+        Column(query, "name0", table="t0"), k, join="semantic", method=method, tau=tau
+    )
+    assert [hit.joinability for hit in results] == pytest.approx(best_scores(truth, k))
+    for hit in results:
+        assert hit.semantic is not None and hit.semantic.tau == tau
+        assert hit.joinability == hit.semantic.joinability == pytest.approx(truth[hit.column_id])
+
+
+@EXAMPLES
+@given(drawn=COLUMNS, query=QUERY)
+def test_any_counts_the_chance_of_each_cell(
+    make_lake: MakeLake, drawn: list[list[str]], query: list[str]
+) -> None:
+    columns = {column.column_id: column for column in columns_of(drawn)}
+    results = make_lake(list(columns.values())).search(query, 100)
+    for hit in results:
+        expected = soft_joinability(query, list(columns[hit.column_id].cells), ENCODER)
+        assert hit.joinability == pytest.approx(expected, abs=0.02)
+    matching = {
+        number
+        for number, column in columns.items()
+        if semantic_joinability(query, column.cells, ENCODER.encode, ENCODER.tau) > 0
+    }
+    assert {hit.column_id for hit in results} == matching
+
+
+@EXAMPLES
+@given(drawn=COLUMNS, query=QUERY)
+def test_matches_say_which_cell_is_like_which(
+    make_lake: MakeLake, drawn: list[list[str]], query: list[str]
+) -> None:
+    columns = {column.column_id: column for column in columns_of(drawn)}
+    for hit in make_lake(list(columns.values())).search(query, 100, matches=None):
+        assert hit.semantic is not None
+        assert len(hit.matches) == hit.matched == hit.semantic.matched
+        assert len(hit.matches) + len(hit.unmatched) == hit.query_size
+        for match in hit.matches:
+            assert match.query in query and match.target in columns[hit.column_id].cells
+            one, other = ENCODER.encode([match.query, match.target])
+            assert match.similarity == pytest.approx(1.0 if match.similarity == 1 else one @ other,
+                                                     abs=0.01)  # fmt: skip
+
+
+@settings(max_examples=15)
+@given(drawn=COLUMNS, query=QUERY, join=st.sampled_from(["any", "semantic"]))
+def test_many_additions_answer_as_one_build(
+    make_lake: MakeLake, tmp_path: Path, drawn: list[list[str]], query: list[str], join: str
+) -> None:
+    frames = {f"t{i}": {"name": cells or [""]} for i, cells in enumerate(drawn)}
+    tables = {name: __import__("pyarrow").table(frame) for name, frame in frames.items()}
+    whole = deepjoin.index(tables, tmp_path / f"whole-{np.random.default_rng().integers(1 << 60)}",
+                           min_distinct=1, encoder="none")  # fmt: skip
+    grown = deepjoin.index({"t0": tables["t0"]}, Path(f"{whole.path}-grown"), min_distinct=1,
+                           encoder="none")  # fmt: skip
+    for name in list(tables)[1:]:
+        grown.add({name: tables[name]})
+    assert answer(grown, query, join) == answer(whole, query, join)
+    grown.compact()
+    assert answer(grown, query, join) == answer(whole, query, join)
+
+
+def answer(lake: Lake, query: list[str], join: str) -> list[tuple[str, float, object]]:
+    return [(hit.table, hit.score, hit.matches) for hit in lake.search(query, 5, join=join)]
+
+
+@pytest.fixture
+def lake(make_lake: MakeLake) -> Lake:
+    countries = Column(
+        ["United States", "United Kingdom", "Germany"], "country", "a", "", "", "a#0"
+    )
+    codes = Column(["us", "uk", "de"], "code", "b", "", "", "b#0")
+    return make_lake([countries, codes])
+
+
+def test_spellings_that_differ_are_found_and_shown(lake: Lake) -> None:
+    results = lake.search(["USA", "UK"], 10)
+    best = results[0]
+    assert best.join == "any" and best.found_by == ("exact-equi", "cell-vectors")
+    assert {hit.column_id for hit in results} == {"a#0", "b#0"}
+    assert "USA ≈ " in repr(results)
+    assert best.to_dict()["semantic"]["matched"] == 2
+
+
+def test_equal_cells_are_no_better_for_having_vectors(lake: Lake) -> None:
+    (hit,) = lake.search(["Germany"], 1, join="equi")
+    assert hit.semantic is None and hit.found_by == ("exact-equi",)
+
+
+@pytest.mark.parametrize("query", [[], [""], ["--"], ["x" * 100_000], ["\x00\x07"], ["😀"], ["١٢"]])
+@pytest.mark.parametrize("join", ["any", "semantic"])
+def test_odd_queries_are_answered(lake: Lake, query: list[str], join: str) -> None:
+    assert isinstance(lake.search(query, 3, join=join), Results)
+
+
+def test_a_threshold_brings_all_that_reach_it(lake: Lake) -> None:
+    assert len(lake.search(["USA", "UK"], min_joinability=0.9, join="semantic")) == 2
+    assert len(lake.search(["USA", "nobody"], min_joinability=0.9, join="any")) == 0
+
+
+def test_hits_are_grouped_by_table(lake: Lake) -> None:
+    grouped = lake.search(["USA", "UK"], 1, group="tables")
+    assert [hit.table for hit in grouped] == [lake.search(["USA", "UK"], 1)[0].table]
+
+
+@pytest.mark.parametrize("tau", [0.0, -1.0, 1.5])
+def test_a_tau_that_is_no_cosine_is_refused(lake: Lake, tau: float) -> None:
+    with pytest.raises(DeepJoinError, match="tau is .*; it is a cosine above 0"):
+        lake.search(["USA"], tau=tau)
+
+
+def test_a_method_refuses_a_join_it_does_not_answer(lake: Lake) -> None:
+    with pytest.raises(DeepJoinError, match="'exact-semantic' answers join semantic, not equi"):
+        lake.search(["USA"], join="equi", method="exact-semantic")
+
+
+def test_a_lake_without_cell_vectors_says_how_to_get_them(tmp_path: Path) -> None:
+    plain = deepjoin.index([Column(["us", "uk"], "c")], tmp_path / "i", min_distinct=1,
+                           cells="none", encoder="none")  # fmt: skip
+    assert plain.search(["US"])[0].join == "equi"
+    with pytest.raises(DeepJoinError, match="no cell vectors.*deepjoin index .* --cells default"):
+        plain.search(["US"], join="semantic")
+    given_them = deepjoin.index(plain.path, cells="default")
+    assert given_them.search(["USA"], join="semantic")[0].matched == 1
+    assert deepjoin.index(plain.path, cells="none").segments[0].cells is None
+
+
+def test_a_lake_of_hashes_has_none(tmp_path: Path) -> None:
+    private = deepjoin.index([Column(["us", "uk"], "c")], tmp_path / "i", min_distinct=1,
+                             hash_only=True)  # fmt: skip
+    assert private.search(["US"])[0].join == "equi"
+    with pytest.raises(DeepJoinError, match="holds hashes of values.*--join equi"):
+        private.search(["US"], join="semantic")
+    with pytest.raises(DeepJoinError, match="a lake of hashes has nothing to encode"):
+        deepjoin.index(private.path, cells="default")
+
+
+def test_another_encoder_is_named(tmp_path: Path, lake: Lake) -> None:
+    about = lake.segments[0].folder / "vectors" / "cells" / "about.json"
+    about.write_text(about.read_text().replace(ENCODER.digest, "0" * 16))
+    with pytest.raises(DeepJoinError, match=f"encoded by 'default' \\(0+\\), not by 'default' .*"
+                       f"{ENCODER.digest}.*--cells default"):  # fmt: skip
+        Lake(lake.path).search(["US"], join="semantic")

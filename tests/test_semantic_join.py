@@ -1,0 +1,355 @@
+"""The semantic join: against a plain Python join over the matches, and rule by rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepjoin.canonical import canonical
+from deepjoin.cells import load_cell_encoder
+from deepjoin.distinct import distinct_cells
+from deepjoin.errors import DeepJoinError
+from deepjoin.join import JoinPlan, Semantic, Side, database_sql, plan_join, shown
+from deepjoin.join.linking import NearMiss
+from deepjoin.joinability import ONE
+from tests.join_tables import Cell, Columns, both, table, text_batch
+from tests.test_database_sql import Shop, check, shop  # noqa: F401
+from tests.test_join import as_text, scan_of
+from tests.test_join_matching import Dial, brute_matches
+from tests.test_join_output import HOSTILE
+from tests.test_postgres import server, uri  # noqa: F401
+
+CELLS = st.none() | st.sampled_from(
+    ["10", "10 ", "10A", "10a", "11", "11b", "12", "12 B", "40", "?", "", " ", "😀", "a\0b", "7.0"]
+)
+
+
+def brute_rows(
+    left: list[Cell], right: list[Cell], way: str, how: str, many: str
+) -> list[tuple[Any, ...]]:
+    """Give pairs of left row, similarity, and matching right rows, in order."""
+    mine, theirs = distinct_cells(left).values, distinct_cells(right).values
+    linked = {
+        (mine[i], theirs[j]): similarity / ONE
+        for i, j, similarity in brute_matches(mine, theirs, 0.99, way)
+    }
+    rows: list[tuple[Any, ...]] = []
+    for at, cell in enumerate(left):
+        key = canonical(cell or "")
+        found = sorted(
+            (-linked[key, other], row)
+            for row, target in enumerate(right)
+            if (key, other := canonical(target or "")) in linked
+        )
+        if not found and how == "left":
+            rows.append((at, None, [] if many == "aggregate" else None))
+        elif found and many == "aggregate":
+            rows.append((at, -found[0][0], sorted(row for _, row in found)))
+        else:
+            rows += [(at, -like, row) for like, row in found[: 1 if many == "first" else None]]
+    return rows
+
+
+def found_rows(joined: pa.Table, many: str) -> list[tuple[Any, ...]]:
+    """Give the same from the result of a plan."""
+    rows = joined.to_pylist()
+    if many != "aggregate":
+        return [(row["mine"], row["similarity"], row["other"]) for row in rows]
+    return [
+        (
+            row["mine"],
+            row["similarity"],
+            sorted(int(t[1:]) for t in tags.split("; ")) if tags else [],
+        )
+        for row in rows
+        for tags in [row["tag_values"]]
+    ]
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    left=st.lists(CELLS, max_size=7),
+    right=st.lists(CELLS, max_size=7),
+    how=st.sampled_from(["left", "inner"]),
+    many=st.sampled_from(["expand", "first", "aggregate"]),
+    way=st.sampled_from(["best", "one-to-one", "all"]),
+)
+def test_join_equals_brute_force(
+    left: list[Cell], right: list[Cell], how: str, many: str, way: str
+) -> None:
+    mine = text_batch({"cell": left, "mine": [str(row) for row in range(len(left))]})
+    others = {"other": [str(row) for row in range(len(right))], "cell": right}
+    theirs = text_batch(others | {"tag": [f"t{row}" for row in range(len(right))]})
+    sides = [
+        Side(table(name, batch), "cell", scan_of(batch))
+        for name, batch in (("mine.csv", mine), ("theirs.csv", theirs))
+    ]
+    semantic = Semantic(Dial(), matching=way)
+    with plan_join(*sides, how=how, many=many, semantic=semantic) as plan:
+        joined = plan.to_arrow()
+        expected = brute_rows(left, right, way, how, many)
+        assert found_rows(joined, many) == expected
+        assert plan.facts.result_rows == len(expected)
+        rows = {row for row, *_ in brute_rows(left, right, way, "inner", "first")}
+        assert plan.facts.matched_left_rows == len(rows)
+        unmatched = plan.unmatched().to_arrow()["mine"].to_pylist()
+        assert unmatched == [row for row in range(len(left)) if row not in rows]
+        with duckdb.connect() as fresh:
+            assert fresh.sql(plan.sql).to_arrow_table().to_pylist() == joined.to_pylist()
+
+
+ORDERS: Columns = {
+    "id": ["1", "2", "3", "4", "5", "6"],
+    "country": ["FRANCE ", "USA", "United States of America", "Holland", "x", None],
+}
+COUNTRIES: Columns = {
+    "name": ["France", "United States", "Netherlands", "United States"],
+    "capital": ["Paris", "Washington", "Amsterdam", "New York"],
+    "since": ["1", "2", "3", "4"],
+}
+
+
+def countries(**options: Any) -> JoinPlan:
+    semantic = Semantic(load_cell_encoder(), options.pop("tau", None), options.pop("way", "best"))
+    return both(ORDERS, COUNTRIES, "country", "name", semantic=semantic, **options)
+
+
+def test_the_similarity_stands_between_the_tables() -> None:
+    joined = countries(many="first").to_arrow()
+    assert joined.column_names == ["id", "country", "similarity", "name", "capital", "since"]
+    assert joined["similarity"].type == pa.float64()
+    assert joined["capital"].to_pylist() == ["Paris", "Washington", "Washington", None, None, None]
+    similar = joined["similarity"].to_pylist()
+    assert similar[0] == 1
+    assert 0.65 <= similar[1] < 1
+    assert similar[3] is None
+
+
+def test_its_name_is_like_no_other() -> None:
+    left, right = {"k": ["10"], "Similarity": ["a"]}, {"k": ["10a"], "similarity_2": ["b"]}
+    plan = both(left, right, semantic=Semantic(Dial()))
+    assert plan.to_arrow().column_names == [
+        *("k", "Similarity", "similarity_3", "k_cities", "similarity_2")
+    ]
+    assert plan.facts.similarity == "similarity_3"
+
+
+@pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
+def test_hostile_names(many: str) -> None:
+    ours = ["pairs", "their_rows", "similarity", "_similarity", "_target", "_place", "similarity_2"]
+    names = [*HOSTILE, *ours]
+    batch = text_batch({name: ["10", f"t{at}"] for at, name in enumerate(names)})
+    other = text_batch({name: ["10a", f"t{at}"] for at, name in enumerate(names)})
+    left, right = Side(table("l.csv", batch), "pairs"), Side(table("r.csv", other), "theirs")
+    with plan_join(left, right, many=many, semantic=Semantic(Dial())) as plan:
+        joined = plan.to_arrow()
+        assert plan.facts.similarity == "similarity_3"
+        assert joined["similarity_3"].to_pylist() == [1.0, None]
+    lowered = {name.lower() for name in joined.column_names}
+    assert len(lowered) == joined.num_columns == 2 * len(names) + 1 + (many == "aggregate")
+
+
+def test_facts_of_a_semantic_join() -> None:
+    plan = countries()
+    facts = plan.facts
+    assert (facts.join, facts.tau, facts.matching) == ("semantic", 0.65, "best")
+    assert (facts.left_keys, facts.matched_keys, facts.equal_keys) == (5, 3, 1)
+    assert (facts.matched_left_rows, facts.result_rows) == (3, 8)
+    assert (facts.cardinality, facts.max_fan_out) == ("n:m", 2)
+    assert plan.warnings[0] == (
+        "6 rows become 8: 'United States of America' matches 2 rows in geo/cities.csv. "
+        "Use --many first or --many aggregate to keep one row per row of yours."
+    )
+    equi = both(ORDERS, COUNTRIES, "country", "name").facts
+    assert (equi.join, equi.equal_keys, equi.tau, equi.similarity) == ("equi", 1, None, None)
+
+
+def test_one_to_one_takes_no_value_twice() -> None:
+    assert countries(way="one-to-one").facts.matched_keys == 2
+
+
+def test_near_misses_tell_what_was_just_not_enough() -> None:
+    misses = countries().near_misses(1)
+    assert [(miss.yours, miss.theirs) for miss in misses] == [("Holland", "Netherlands")]
+    assert 0.5 < misses[0].similarity < 0.65
+    taken = countries(way="one-to-one").near_misses(1)[0]
+    assert taken.theirs == "United States"
+    assert taken.similarity > 0.65
+
+
+def test_near_misses_of_an_equi_join_are_what_a_semantic_one_would_add() -> None:
+    misses = both(ORDERS, COUNTRIES, "country", "name").near_misses(2)
+    assert {miss.yours for miss in misses} == {"USA", "United States of America"}
+    assert misses[0].similarity >= misses[1].similarity
+
+
+def test_near_misses_of_nothing() -> None:
+    assert both({"k": ["10"]}, {"k": ["10a"]}, semantic=Semantic(Dial())).near_misses() == []
+    near = both({"k": ["10", "20", "30"]}, {"k": ["13"]}, semantic=Semantic(Dial())).near_misses(0)
+    assert near == []
+    assert both({"k": ["10", "?"]}, {"k": ["13"]}, semantic=Semantic(Dial())).near_misses() == [
+        NearMiss("10", "13", round(float(np.cos(np.pi / 10)), 6))
+    ]
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
+@pytest.mark.parametrize("way", ["best", "all"])
+def test_pandas_code_gives_the_same(how: str, many: str, way: str) -> None:
+    left: Columns = {
+        "id": ["1", "2", "3", "4"],
+        "k": ["10", "11a", "10a", "?"],
+        "_key": list("abcd"),
+    }
+    right: Columns = {"k": ["11", "10 A", "10b", "11", "40"], "id": ["5", "6", "7", "8", "9"]}
+    right["similarity"] = ["1", "2", "3", "4", "5"]
+    semantic = Semantic(Dial(), matching=way)
+    plan = both(left, right, how=how, many=many, semantic=semantic)
+    check_pandas(plan, left, right, plan.pandas_code)
+
+
+def check_pandas(plan: JoinPlan, left: Columns, right: Columns, code: str) -> None:
+    scope: dict[str, Any] = {"yours": pd.DataFrame(left), "theirs": pd.DataFrame(right)}
+    exec(code, scope)
+    assert list(scope["joined"].columns) == plan.to_arrow().column_names
+    expected = plan._session.table(plan._query(False)).to_pylist()
+    assert as_text(scope["joined"].to_dict("records")) == as_text(expected)
+
+
+def test_pandas_code_of_no_match() -> None:
+    left, right = {"k": ["10"]}, {"k": ["?"]}
+    plan = both(left, right, semantic=Semantic(Dial()))
+    check_pandas(plan, left, right, plan.pandas_code)
+
+
+def test_many_pairs_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "MOST_PAIRS", 2)
+    left, right = {"k": ["10", "20", "30"]}, {"k": ["10a", "20a", "30a"], "v": ["x", "y", "z"]}
+    plan = plan_join(
+        Side(table("l.csv", text_batch(left)), "k", scan_of(text_batch(left))),
+        Side(table("r.csv", text_batch(right)), "k", scan_of(text_batch(right))),
+        semantic=Semantic(Dial()),
+    )
+    with pytest.raises(DeepJoinError, match=r"through 3 pairs .* Add --matches-out pairs.parquet"):
+        plan.sql  # noqa: B018
+    with pytest.raises(DeepJoinError, match=r"plan\.reading\('pairs\.parquet'\)"):
+        plan.pandas_code  # noqa: B018
+    with pytest.raises(DeepJoinError, match=r"from a \.parquet file, not pairs\.csv\."):
+        plan.reading(tmp_path / "pairs.csv")
+    sql, code = plan.reading(tmp_path / "it's.parquet")
+    assert pq.read_table(tmp_path / "it's.parquet").to_pylist()[0] == {
+        **{"yours": "10", "theirs": "10a", "similarity": 1.0}
+    }
+    with duckdb.connect() as fresh:
+        assert fresh.sql(sql).to_arrow_table().to_pylist() == plan.to_arrow().to_pylist()
+    check_pandas(plan, left, right, code)
+
+
+def test_matches_are_a_table_of_their_own(tmp_path: Path) -> None:
+    assert both({"k": ["A", "c"]}, {"k": ["a", "b"]}).matches().to_arrow().to_pylist() == [
+        {"yours": "a", "theirs": "a", "similarity": 1.0}
+    ]
+    assert countries().matches().write(tmp_path / "pairs.csv") == 3
+    assert (tmp_path / "pairs.csv").read_text().startswith("yours,theirs,similarity\nfrance,")
+
+
+def test_a_low_bound_is_doubted() -> None:
+    plan = both({"k": ["10"]}, {"k": ["15"]}, semantic=Semantic(Dial(), 0.5))
+    assert plan.warnings[-1].startswith("tau is 0.5: below 0.9, what this cell encoder finds")
+
+
+AWKWARD: list[Cell] = [
+    *(
+        "x" * 100_000,
+        "word " * 20_000,
+        "日本",
+        "Москва",
+        "القاهرة",
+        "क",
+        "😀",
+        "👩‍👩‍👧",
+        "\0",
+        "\x01\x02",
+    ),
+    *("a\nb", "'", '"; DROP TABLE left_rows; --', "\u202e", "￿", "", None, "%s", "{}", "ß", "İ"),
+]
+
+
+@pytest.mark.parametrize("way", ["best", "one-to-one", "all"])
+def test_awkward_cells_meet_their_equals(way: str) -> None:
+    semantic = Semantic(load_cell_encoder(), matching=way)
+    plan = both({"k": AWKWARD}, {"k": AWKWARD[::-1]}, semantic=semantic)
+    keys = {canonical(cell) for cell in AWKWARD if cell} - {""}
+    assert plan.facts.equal_keys == plan.facts.matched_keys == len(keys)
+    assert plan.to_arrow().num_rows == plan.facts.result_rows
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [([], ["a"]), (["a"], []), ([], []), ([None, ""], ["a"])]
+)
+@pytest.mark.parametrize("way", ["best", "one-to-one", "all"])
+def test_empty_keys(left: list[Cell], right: list[Cell], way: str) -> None:
+    batches = text_batch({"k": left}), text_batch({"k": right})
+    sides = [Side(table(n, b), "k", scan_of(b)) for n, b in zip("lr", batches, strict=True)]
+    plan = plan_join(*sides, semantic=Semantic(load_cell_encoder(), matching=way))
+    assert plan.to_arrow().num_rows == len(left)
+    assert plan.near_misses() == []
+    assert plan.warnings == (
+        "No row of l has a match in r. Try another column, or a lower --tau: "
+        "--near-misses 10 shows what is near.",
+    )
+    with duckdb.connect() as fresh:
+        assert fresh.sql(plan.sql).to_arrow_table().num_rows == len(left)
+
+
+def test_values_that_nobody_knows_are_told() -> None:
+    plan = both(
+        {"k": ["😀", "👍", "a"]}, {"k": ["a", "👍"]}, semantic=Semantic(load_cell_encoder())
+    )
+    assert plan.warnings == (
+        "1 value of orders.csv has no word the cell encoder knows and can match its equal only: "
+        "'😀'.",
+    )
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int, str]] = []
+    semantic = Semantic(Dial(), progress=lambda *said: told.append(said))
+    both({"k": ["10", "11"]}, {"k": ["11", "12"]}, semantic=semantic)
+    assert told == [(0, 1, "matching values"), (1, 1, "matching values")]
+
+
+def make_shop(place: Shop) -> tuple[Side, Side]:
+    cells = ["10", " 10A", "ÎLE", "20", None, "11", "5 Jan 2020", "it's"]
+    place.make("yours", "id integer, k text", list(enumerate(cells)))
+    others = ["10b", "10B ", "île", "21", "11", "2020-01-05", "IT'S", "10\tC"]
+    place.make("theirs", "k text, n integer", [(cell, at) for at, cell in enumerate(others)])
+    return place.side("yours", "k"), place.side("theirs", "k")
+
+
+def test_sql_of_a_database(shop: Shop) -> None:  # noqa: F811
+    sides = make_shop(shop)
+    for many, way in (("expand", "best"), ("expand", "all"), ("first", "all")):
+        check(shop, *sides, many=many, semantic=Semantic(Dial(), matching=way))  # type: ignore[arg-type]
+    if shop.source.database.dialect != "sqlite":
+        check(shop, *sides, many="aggregate", semantic=Semantic(Dial(), matching="all"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shop", ["sqlite", "duckdb"], indirect=True)
+def test_sql_of_a_database_lists_only_so_many_pairs(
+    shop: Shop,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(database_sql, "MOST_SPELLINGS", 2)
+    plan = plan_join(*make_shop(shop), semantic=Semantic(Dial()))
+    with pytest.raises(DeepJoinError, match=r"goes through \d pairs of values, .* Use -o OUT to"):
+        database_sql.database_sql(plan, shop.source, shop.prefix + "yours")

@@ -1,0 +1,255 @@
+"""Lists of near values find nearly all, name what they find rightly, and vectors are copied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from deepjoin import DeepJoinError
+from deepjoin.semantic import copying, list_build, lists
+from deepjoin.semantic.copying import copy_vectors, same_rotation
+from deepjoin.semantic.list_build import write_value_lists
+from deepjoin.semantic.lists import ValueLists
+from deepjoin.semantic.pairs import Pairs
+from deepjoin.semantic.quantised import FILES, LIST_FILES, ORDER_FILES, ValueVectors, write_vectors
+from deepjoin.semantic.scan import SLACK
+
+Float = npt.NDArray[np.float32]
+Int = npt.NDArray[np.int64]
+
+
+def drawn(count: int, dimension: int, seed: int = 1) -> Float:
+    """Draw unit vectors in clusters, zero vectors among them."""
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((max(1, count // 40), dimension))
+    rows = centres[random.integers(0, len(centres), count)]
+    rows = rows + 0.6 * random.standard_normal((count, dimension))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows[::50] = 0
+    return rows.astype(np.float32)
+
+
+def stored(folder: Path, rows: Float) -> ValueVectors:
+    """Store vectors in a folder of their own."""
+    folder.mkdir(exist_ok=True)
+    write_vectors(folder, [rows], rows.shape[1])
+    return ValueVectors(folder)
+
+
+def as_set(pairs: Pairs) -> set[tuple[int, int]]:
+    """Give pairs as tuples, each of which must be there once."""
+    found = set(zip(pairs.cells.tolist(), pairs.values.tolist(), strict=True))
+    assert len(found) == len(pairs)
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Read all files of a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def rows() -> Float:
+    """Draw what most tests store."""
+    return drawn(6_000, 24)
+
+
+@pytest.fixture(scope="module")
+def made(rows: Float, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make lists of some thousand values, written over the vectors they are made of."""
+    folder = tmp_path_factory.mktemp("lists")
+    write_value_lists(folder, stored(folder, rows))
+    return folder
+
+
+def test_lists_find_nearly_all_pairs_and_no_other(rows: Float, made: Path) -> None:
+    queries = np.concatenate([rows[1:41], drawn(10, 24, seed=2)])
+    near = ValueLists(made).near(queries, 0.6, probes=4)
+    found, exact = as_set(near), as_set(ValueVectors(made).near(queries, 0.6))
+    assert found <= exact
+    assert len(found) > 0.95 * len(exact)
+    cosines = queries.astype(np.float64)[near.cells] * rows.astype(np.float64)[near.values]
+    assert (np.abs(cosines.sum(axis=1) - near.similarities) <= near.errors + SLACK).all()
+
+
+def test_all_lists_together_hold_every_vector(rows: Float, made: Path) -> None:
+    known = ValueLists(made)
+    queries = rows[1:30]
+    for floor in (0.3, 0.7):
+        exact = ValueVectors(made).near(queries, floor)
+        everything = known.near(queries, floor, probes=len(known), most=10_000)
+        assert as_set(everything) == as_set(exact)
+
+
+def test_only_the_best_pairs_of_a_cell_are_kept(rows: Float, made: Path) -> None:
+    known = ValueLists(made)
+    every = known.near(rows[1:4], 0.2, most=10_000)
+    best = known.near(rows[1:4], 0.2, most=7)
+    for cell in range(3):
+        expected = np.sort(every.similarities[every.cells == cell])[-7:]
+        assert np.sort(best.similarities[best.cells == cell]).tolist() == expected.tolist()
+
+
+@given(
+    likeness=arrays(
+        np.int32,
+        st.tuples(st.integers(1, 40), st.integers(1, 3)),
+        elements=st.integers(-20, 20),
+    ),
+    probes=st.integers(1, 50),
+    group=st.sampled_from([1, 3, 64]),
+)
+def test_the_nearest_lists_of_each_query_are_looked_at(
+    likeness: npt.NDArray[np.int32], probes: int, group: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lists, "_GROUP", group)
+        chosen = lists._nearest(likeness, probes)
+    left = np.delete(likeness, chosen, axis=0)
+    assert len(chosen) >= min(probes, len(likeness))
+    for mine, other in zip(likeness.T, left.T, strict=True):
+        assert (other < np.sort(mine)[-probes:].min()).all()
+
+
+def test_another_order_of_rows_changes_no_answer(rows: Float, made: Path, tmp_path: Path) -> None:
+    plain, ordered = stored(tmp_path / "plain", rows), ValueVectors(made)
+    queries = rows[1:20]
+    for one, other in (
+        (plain.near(queries, 0.5), ordered.near(queries, 0.5)),
+        (plain.near(queries, 0.5, threads=1), ordered.near(queries, 0.5, threads=3)),
+    ):
+        order, other_order = (np.lexsort((x.values, x.cells)) for x in (one, other))
+        assert (one.values[order] == other.values[other_order]).all()
+        assert (one.similarities[order] == other.similarities[other_order]).all()
+    numbers = np.arange(len(rows))
+    assert (ordered.values_of(ordered.rows_of(numbers)) == numbers).all()
+    assert (ordered.errors_of(numbers) == plain.errors).all()
+    assert (ordered.errors == plain.errors).all()
+
+
+@given(chosen=st.lists(st.integers(0, 5_999), unique=True, max_size=60), floor=st.floats(0.2, 0.9))
+def test_some_values_are_compared_like_all(
+    rows: Float, made: Path, chosen: list[int], floor: float
+) -> None:
+    vectors = ValueVectors(made)
+    queries = rows[1:6]
+    some = vectors.among(np.array(chosen, np.int64), queries, floor)
+    every = vectors.near(queries, floor)
+    assert as_set(some) == as_set(every.where(np.isin(every.values, chosen)))
+
+
+def test_the_same_vectors_give_the_same_files(rows: Float, made: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    vectors = stored(first, rows)
+    second.mkdir()
+    assert write_value_lists(second, vectors, threads=1) == len(ValueLists(made))
+    assert contents(second) == contents(made)
+    assert set(contents(made)) == {*FILES, *ORDER_FILES, *LIST_FILES}
+
+
+def test_lists_of_what_is_in_order_of_lists_name_the_same_values(
+    rows: Float, made: Path, tmp_path: Path
+) -> None:
+    write_value_lists(tmp_path, ValueVectors(made))
+    again = ValueLists(tmp_path).near(rows[1:9], 0.4, probes=1_000)
+    assert as_set(again) == as_set(ValueVectors(made).near(rows[1:9], 0.4))
+
+
+def test_many_cells_are_answered_some_at_a_time(
+    rows: Float, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "_CELLS", 7)
+    queries = rows[:30]
+    near = ValueLists(made).near(queries, 0.6)
+    alone = [ValueLists(made).near(queries[i : i + 7], 0.6) for i in range(0, 30, 7)]
+    parts = [as_set(replace(a, cells=a.cells + 7 * i)) for i, a in enumerate(alone)]
+    assert as_set(near) == set().union(*parts)
+
+
+def test_vectors_written_anew_have_no_old_order(rows: Float, tmp_path: Path) -> None:
+    write_value_lists(tmp_path, stored(tmp_path, rows))
+    assert (stored(tmp_path, rows).rows_of(np.arange(9)) == np.arange(9)).all()
+    assert set(contents(tmp_path)) == set(FILES)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 300])
+@pytest.mark.parametrize("zero", [False, True])
+def test_few_values_or_none_have_lists_too(tmp_path: Path, count: int, zero: bool) -> None:
+    vectors = np.zeros((count, 8), np.float32)
+    if not zero:
+        vectors[:, 0] = 1  # all equal: fewer different ones than lists
+    write_value_lists(tmp_path, stored(tmp_path, vectors))
+    near = ValueLists(tmp_path).near(np.eye(8)[:1], 0.5)
+    assert sorted(near.values.tolist()) == ([] if zero else list(range(count)))
+    assert len(ValueLists(tmp_path).near(np.zeros((1, 8)), 0.5)) == 0
+
+
+def test_a_value_without_a_vector_is_in_no_list(rows: Float, made: Path) -> None:
+    members = ValueLists(made)._rows
+    absent = ValueVectors(made).rows_of(np.flatnonzero(~rows.any(axis=1)))
+    assert not np.isin(members, absent).any()
+    assert len(np.unique(members)) == len(rows) - len(absent)
+    assert len(members) <= list_build._LISTS_OF_ONE * len(rows)
+
+
+def test_missing_lists_are_said_to_be_missing(tmp_path: Path) -> None:
+    stored(tmp_path, drawn(5, 4))
+    with pytest.raises(DeepJoinError, match=r"No lists of near values in .*: list_codes.npy is"):
+        ValueLists(tmp_path)
+
+
+@given(data=st.data(), sizes=st.lists(st.integers(0, 9), min_size=0, max_size=4))
+def test_copied_vectors_are_the_stored_ones(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sizes: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("copy")
+    count = sum(sizes) + 2
+    numbers = np.array(data.draw(st.permutations(range(count))), np.int64)
+    vectors = drawn(count, 5, seed=count)
+    sources, start = [], 0
+    for place, size in enumerate(sizes):
+        new = numbers[start : start + size]
+        old = np.array(data.draw(st.permutations(range(size))), np.int64)
+        rows = np.zeros((size, 5), np.float32)
+        rows[old] = vectors[new]
+        part = stored(folder / f"{place}", rows)
+        if place % 2:
+            write_value_lists(folder / f"{place}", part)
+            part = ValueVectors(folder / f"{place}")
+        sources.append((part, old, new))
+        start += size
+    rest = numbers[start:]
+    out, whole = folder / "out", folder / "whole"
+    out.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copying, "_BLOCK", 3)
+        copy_vectors(out, count, 5, sources, (rest, vectors[rest]))
+    stored(whole, vectors)
+    assert contents(out) == contents(whole)
+
+
+def test_a_value_nobody_has_a_vector_for_is_refused(tmp_path: Path) -> None:
+    part = stored(tmp_path / "a", drawn(4, 3))
+    numbers = np.arange(4)
+    with pytest.raises(DeepJoinError, match=r"1 of 5 values have no vector, the first is 0\. Give"):
+        copy_vectors(tmp_path, 5, 3, [(part, numbers, numbers + 1)])
+
+
+def test_rows_of_different_rotations_are_not_mixed(tmp_path: Path) -> None:
+    one, other = stored(tmp_path / "a", drawn(4, 3)), stored(tmp_path / "b", drawn(4, 3))
+    assert same_rotation([one, other])
+    assert same_rotation([])
+    other.rotation = other.rotation[::-1]
+    assert not same_rotation([one, other])
+    numbers = np.arange(4)
+    sources = [(one, numbers, numbers), (other, numbers, numbers + 4)]
+    for dimension in (3, 4):
+        with pytest.raises(DeepJoinError, match=r"dimensions \[3\] came, where one rotation of"):
+            copy_vectors(tmp_path, 8, dimension, sources)
