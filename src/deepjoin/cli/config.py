@@ -24,6 +24,8 @@ VARIABLE = "DEEPJOIN_CONFIG"
 _DEFAULTS = "defaults"
 #: What the help calls so is a path, and counts from the folder of the file it stands in.
 _PATHS = frozenset(("INDEX", "SOURCE", "OUT", "FILE", "DIR", "CSV", "CORPUS"))
+#: So called, it may be a path or a name; it is a path if that is there.
+_OR_NAMES = frozenset(("NAME|DIR|none", "NAME|DIR", "NAME|PATH|none"))
 
 Tables = dict[str, dict[str, Any]]
 Actions = dict[str, argparse.Action]
@@ -246,9 +248,10 @@ class _Value:
 
     def _path(self, text: str) -> str:
         """Let a path count from the file's own folder; addresses stay as they are."""
-        if self.action.metavar not in _PATHS or "://" in text:
+        if self.action.metavar not in _PATHS | _OR_NAMES or "://" in text:
             return text
-        return str(self.folder.absolute() / os.path.expanduser(text))
+        path = self.folder.absolute() / os.path.expanduser(text)
+        return text if self.action.metavar in _OR_NAMES and not path.exists() else str(path)
 
     def _one(self, text: str) -> Any:
         try:
