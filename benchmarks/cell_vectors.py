@@ -1,13 +1,18 @@
-"""Cell vectors judged: columns ranked by meaning, values a second; joins are in `fuzzy_join`.
+"""Cell vectors judged: columns ranked by meaning, typing errors, values a second.
+
+Joins are in `fuzzy_join`.
 
 ``python benchmarks/cell_vectors.py rank CORPUS [--encoder default|DIR] [--half 0|1]``
+``python benchmarks/cell_vectors.py slips CORPUS`` mistypes words of its columns, by a fixed seed.
 ``python benchmarks/cell_vectors.py speed CORPUS``.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -21,6 +26,8 @@ from common import emit, say
 from deepjoin.canonical import canonical
 from deepjoin.cells import CellEncoder, load_cell_encoder
 from deepjoin.cells.score import match_chance, shared
+from deepjoin.cells.tokens import plain_word
+from deepjoin.cells.variants import mistype
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -29,6 +36,8 @@ RELEVANT, EASY = 0.7, 0.3
 FLOORS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
 _QUERY_CELLS_AT_ONCE = 64
 _SCORED_ANEW = 400
+_WORDS_DRAWN = 400
+_SHORTEST, _LONG = 6, 8
 
 
 @dataclass(frozen=True)
@@ -197,6 +206,60 @@ def _shared(
     return again
 
 
+def slips(corpus: Path, encoder: CellEncoder) -> None:
+    """Compare words with themselves mistyped, and real words that look alike."""
+    counts = _words(corpus)
+    common = [word for word, count in counts.items() if count >= 3]
+    rare = [word for word, count in counts.items() if count == 1]
+    chance = random.Random(7)
+    kinds = {
+        "one slip": _mistyped(common, 1, chance),
+        "one slip, a word of one column": _mistyped(rare, 1, chance),
+        "two slips, eight letters and more": _mistyped(
+            [word for word in common if len(word) >= _LONG], 2, chance
+        ),
+        "two real words, one letter apart": _alike(common, chance),
+    }
+    for kind, pairs in kinds.items():
+        mine, theirs = (encoder.encode([pair[side] for pair in pairs]) for side in (0, 1))
+        cosines = (mine * theirs).sum(axis=1)
+        emit("cell_vectors.slips", encoder=encoder.name, digest=encoder.digest, kind=kind,
+             pairs=len(pairs), mean_cosine=float(cosines.mean()),
+             at_tau=float((cosines >= encoder.tau).mean()),
+             at_floor=float((cosines >= encoder.floor).mean()))  # fmt: skip
+
+
+def _words(corpus: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for cells in pq.read_table(corpus / "columns.parquet", columns=["cells"])["cells"].to_pylist():
+        words = {word for cell in cells if cell for word in cell.split()}
+        plain = {part for word in words for part in plain_word(word).split()}
+        counts.update(
+            sorted(w for w in plain if len(w) >= _SHORTEST and w.isascii() and w.isalpha())
+        )
+    return counts
+
+
+def _mistyped(words: list[str], times: int, chance: random.Random) -> list[tuple[str, str]]:
+    pairs = []
+    for word in chance.sample(words, min(_WORDS_DRAWN, len(words))):
+        typed = word
+        for _ in range(times):
+            typed = mistype(typed, chance)
+        pairs.append((word, typed))
+    return [pair for pair in pairs if pair[0] != pair[1]]
+
+
+def _alike(words: list[str], chance: random.Random) -> list[tuple[str, str]]:
+    """Draw pairs of words that are equal but for one letter of each, the first ones apart."""
+    rests: dict[str, set[str]] = {}
+    for word in words:
+        for place in range(1, len(word)):
+            rests.setdefault(word[:place] + word[place + 1 :], set()).add(word)
+    found = sorted({(a, b) for group in rests.values() for a in group for b in group if a < b})
+    return chance.sample(found, min(_WORDS_DRAWN, len(found)))
+
+
 def speed(corpus: Path, encoder: CellEncoder) -> None:
     """Time the encoding of every distinct value of a repository."""
     cells = pq.read_table(corpus / "columns.parquet", columns=["cells"])["cells"]
@@ -213,7 +276,7 @@ def speed(corpus: Path, encoder: CellEncoder) -> None:
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("rank", "speed"))
+    parser.add_argument("what", choices=("rank", "slips", "speed"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--encoder", default="default")
     parser.add_argument("--half", type=int, choices=(0, 1))
@@ -222,6 +285,8 @@ def main() -> None:
     say(f"{options.what}: {encoder.name}, digest {encoder.digest}, floor {encoder.floor}")
     if options.what == "rank":
         rank(options.folder, encoder, options.half)
+    elif options.what == "slips":
+        slips(options.folder, encoder)
     else:
         speed(options.folder, encoder)
 

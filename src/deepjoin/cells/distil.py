@@ -16,7 +16,7 @@ _PIECES_AT_ONCE = 512
 _RESERVED = 999
 #: A piece this share of all pieces long counts half; the rarer count more.
 _HALF_PIECE, _HALF_GRAM = 1e-4, 1e-3
-#: Trigrams start as whispers beside pieces; tuning raises those that help.
+#: Tuning moves rows by shares of their lengths, so that no start is too small.
 _GRAM_LENGTH = 0.15
 _NUMBER_LENGTH, _NUMBER_WEIGHT = 0.7, 0.3
 
@@ -57,7 +57,7 @@ def principal(outputs: Floats, dimension: int) -> Floats:
 def first_table(
     pieces: Floats, is_number: npt.NDArray[np.bool_], frequency: npt.NDArray[np.float64], seed: int
 ) -> Floats:
-    """Weigh pieces by rarity, give numbers directions of their own, append trigram rows.
+    """Weigh pieces by rarity, give numbers directions of their own, append letter rows.
 
     A transformer puts 12 beside 13; as keys they have nothing in common, so each piece of a
     number starts at random.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.cells.numbers import WEIGHT, directions, number_bags, numbered, wordless
-from deepjoin.cells.tokens import Bags, gram_bags, piece_bags, plain_word, split_words
+from deepjoin.cells.spelling import SHORTEST, Speller
+from deepjoin.cells.sums import normalise, sum_bags
+from deepjoin.cells.tokens import (
+    Bags,
+    gram_bags,
+    piece_bags,
+    plain_word,
+    split_words,
+    undotted,
+)
+from deepjoin.cells.words import Recipe, is_split, levelled, mix_slips, shades, weights
 from deepjoin.errors import DeepJoinError
 
 if TYPE_CHECKING:
@@ -25,10 +35,11 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
 
-FORMAT = 1
+FORMAT = 2
 #: Part of the digest: raised when the same table would give other vectors.
-_WAY = 2
-_FILES = ("table.json", "tokenizer.json", "rows.npy", "scales.npy", "phrases.txt")
+_WAY = 3
+_FILES = ("table.json", "tokenizer.json", "rows.npy", "scales.npy", "phrases.txt",
+          "words.txt")  # fmt: skip
 _VALUES_AT_ONCE = 1 << 19
 _WORDS_AT_ONCE = 1 << 12
 _NUMBERED_AT_ONCE = 1 << 16
@@ -38,7 +49,7 @@ _TOP = 127
 
 @dataclass(frozen=True)
 class Facts:
-    """What a table says of itself; rows are pieces, then trigram buckets, then phrases."""
+    """What a table says of itself; rows are pieces, then letter groups, then phrases."""
 
     name: str
     dimension: int
@@ -47,21 +58,22 @@ class Facts:
     unknown: int
     floor: float
     tau: float
+    recipe: Recipe = field(default_factory=Recipe)
     format: int = FORMAT
 
 
 class StaticTable:
-    """Look-up rows for word pieces, letter trigrams and whole phrases, summed and normalised."""
+    """Look-up rows for word pieces, letter groups and whole phrases, summed and normalised."""
 
     def __init__(
         self, facts: Facts, tokenizer: str, rows: npt.NDArray[np.int8], scales: Floats,
-        phrases: Sequence[str],
+        phrases: Sequence[str], words: Sequence[str],
     ) -> None:  # fmt: skip
         self.facts = facts
         self.name, self.dimension = facts.name, facts.dimension
         self.floor, self.tau = facts.floor, facts.tau
         self._tokenizer_text, self._rows, self._scales = tokenizer, rows, scales
-        self._phrases = pa.array(phrases, pa.string())
+        self._phrases, self._words = pa.array(phrases, pa.string()), list(words)
         self.digest = self._digest()
 
     @classmethod
@@ -77,7 +89,9 @@ class StaticTable:
         facts = _facts(folder / "table.json")
         rows = np.load(folder / "rows.npy", allow_pickle=False)
         scales = np.load(folder / "scales.npy", allow_pickle=False).astype(np.float32)
-        phrases = (folder / "phrases.txt").read_text("utf-8").splitlines()
+        phrases, words = (
+            (folder / name).read_text("utf-8").splitlines() for name in ("phrases.txt", "words.txt")
+        )
         expected = (facts.pieces + facts.buckets + len(phrases), facts.dimension)
         if rows.shape != expected or scales.shape != expected[:1]:
             raise DeepJoinError(
@@ -85,17 +99,18 @@ class StaticTable:
                 f"phrases.txt say {expected}. Make it again or copy it whole."
             )
         tokenizer = (folder / "tokenizer.json").read_text("utf-8")
-        return cls(facts, tokenizer, rows, scales, phrases)
+        return cls(facts, tokenizer, rows, scales, phrases, words)
 
     @classmethod
     def pack(
-        cls, facts: Facts, tokenizer: str, table: Floats, phrases: Sequence[str]
-    ) -> StaticTable:
+        cls, facts: Facts, tokenizer: str, table: Floats, phrases: Sequence[str] = (),
+        words: Sequence[str] = (),
+    ) -> StaticTable:  # fmt: skip
         """Make a table of real numbers into one of eight bits a number, a scale for every row."""
         scales = (np.abs(table).max(axis=1) / _TOP).astype(np.float16).astype(np.float32)
         safe = np.where(scales > 0, scales, 1)[:, None]
         rows = np.clip(np.rint(table / safe), -_TOP, _TOP).astype(np.int8)
-        return cls(facts, tokenizer, rows, scales, phrases)
+        return cls(facts, tokenizer, rows, scales, phrases, words)
 
     def save(self, folder: str | Path) -> None:
         """Write the files `load` reads; the same table always gives the same bytes."""
@@ -105,8 +120,8 @@ class StaticTable:
         (folder / "tokenizer.json").write_text(self._tokenizer_text, "utf-8")
         np.save(folder / "rows.npy", self._rows)
         np.save(folder / "scales.npy", self._scales.astype(np.float16))
-        lines = "".join(f"{phrase}\n" for phrase in self._phrases.to_pylist())
-        (folder / "phrases.txt").write_text(lines, "utf-8")
+        for name, lines in (("phrases", self._phrases.to_pylist()), ("words", self._words)):
+            (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
     def _digest(self) -> str:
         """Everything a vector depends on, as sixteen letters."""
@@ -114,7 +129,8 @@ class StaticTable:
         whole.update(self._tokenizer_text.encode())
         whole.update(np.ascontiguousarray(self._rows).tobytes())
         whole.update(self._scales.astype(np.float16).tobytes())
-        whole.update("\n".join(self._phrases.to_pylist()).encode())
+        for lines in (self._phrases.to_pylist(), self._words):
+            whole.update("\n".join([*lines, ""]).encode())
         return whole.hexdigest()[:16]
 
     @cached_property
@@ -149,9 +165,10 @@ class StaticTable:
     def _encode_part(self, values: pa.Array, out: Floats) -> None:
         starts, numbers, words = split_words(values)
         vectors = self._word_vectors(words)
-        _sum_bags(vectors, Bags(starts, numbers), out)
+        weights = shades(starts, numbers, words, self.facts.recipe)
+        sum_bags(vectors, Bags(starts, numbers), out, weights)
         phrases = self._place_phrases(values, out)
-        _normalise(out)
+        normalise(out)
         rows = np.setdiff1d(numbered(values), phrases)
         for start in range(0, len(rows), _NUMBERED_AT_ONCE):
             self._add_numbers(values, rows[start : start + _NUMBERED_AT_ONCE], out)
@@ -162,23 +179,84 @@ class StaticTable:
         alone = wordless(some)
         bags, numbers = number_bags(some.to_pylist(), alone.tolist())
         parts = np.zeros((len(rows), self.dimension), np.float32)
-        _sum_bags(directions(numbers, self.dimension), bags, parts)
-        _normalise(parts)
+        sum_bags(directions(numbers, self.dimension), bags, parts)
+        normalise(parts)
         turned = np.where(alone[:, None], parts, out[rows] + np.float32(WEIGHT) * parts)
-        _normalise(turned)
+        normalise(turned)
         out[rows] = turned
 
     def _word_vectors(self, words: Sequence[str]) -> Floats:
-        plain = [plain_word(word) for word in words]
-        vectors = np.zeros((len(plain), self.dimension), np.float32)
-        for start in range(0, len(plain), _WORDS_AT_ONCE):
-            some = plain[start : start + _WORDS_AT_ONCE]
-            for bags in self.bags(some):
-                _sum_bags(self._table, bags, vectors[start : start + len(some)])
+        starts, numbers, parts = split_words(
+            pa.array([plain_word(word) for word in words], pa.string())
+        )
+        made = np.zeros((len(parts), self.dimension), np.float32)
+        for start in range(0, len(parts), _WORDS_AT_ONCE):
+            some = parts[start : start + _WORDS_AT_ONCE]
+            made[start : start + len(some)] = self._part_vectors(some)
+        vectors = np.zeros((len(words), self.dimension), np.float32)
+        sum_bags(made, Bags(starts, numbers), vectors)
         return vectors
 
+    def _part_vectors(self, parts: list[str]) -> Floats:
+        """Add rows up, and turn what looks mistyped towards the word that was meant."""
+        pieces, letters = self.bags(parts)
+        split = is_split(parts, pieces)
+        vectors = self._blend(pieces, letters, split)
+        places, meant = self.slips(parts, split)
+        if meant:
+            own = self.bags(meant)
+            known = self._blend(*own, is_split(meant, own[0]))
+            vectors[places] = mix_slips(vectors[places], known, self.facts.recipe.slip)
+        vectors *= levelled(vectors, self.facts.recipe.even)[:, None]
+        self._place_numbers(parts, vectors)
+        return vectors
+
+    def _place_numbers(self, parts: list[str], vectors: Floats) -> None:
+        """Give numbers and codes directions of their own: their letters make 1265 near to 1260."""
+        digits = [at for at, part in enumerate(parts) if part.isascii() and not part.isalpha()]
+        numbers = [at for at in digits if parts[at].isdigit()]
+        codes = [at for at in digits if parts[at] and not parts[at].isdigit()]
+        if numbers:
+            named = [parts[at].lstrip("0") or "0" for at in numbers]
+            length = np.float32(self.facts.recipe.number)
+            vectors[numbers] = length * directions(named, self.dimension)
+        if codes:
+            lengths = np.linalg.norm(vectors[codes], axis=1, keepdims=True)
+            lengths *= np.float32(self.facts.recipe.code)
+            vectors[codes] += lengths * directions([parts[at] for at in codes], self.dimension)
+
+    def _blend(self, pieces: Bags, letters: Bags, split: npt.NDArray[np.bool_]) -> Floats:
+        sums = [np.zeros((len(split), self.dimension), np.float32) for _ in range(2)]
+        sum_bags(self._table, pieces, sums[0])
+        sum_bags(self._table, letters, sums[1])
+        along, across = weights(sums[0], sums[1], split, self.facts.recipe)
+        blended: Floats = along[:, None] * sums[0] + across[:, None] * sums[1]
+        return blended
+
+    def slips(self, words: Sequence[str], split: npt.NDArray[np.bool_]) -> tuple[Int, list[str]]:
+        """Find the words that look mistyped, and what was meant by each."""
+        asked = [
+            at for at in np.flatnonzero(split).tolist()
+            if len(words[at]) >= SHORTEST and words[at].isascii() and words[at].isalpha()
+        ]  # fmt: skip
+        nearest = self._speller.nearest([words[at] for at in asked])
+        found = nearest >= 0
+        meant = [self._known[number] for number in nearest[found].tolist()]
+        return np.array(asked, np.int64)[found], meant
+
+    @cached_property
+    def _known(self) -> list[str]:
+        """Words that are whole pieces, by number, which follows how common they are; then ours."""
+        numbered = sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1])
+        whole = [word for word, _ in numbered if word.isascii() and word.isalpha()]
+        return [word for word in whole if len(word) >= SHORTEST] + self._words
+
+    @cached_property
+    def _speller(self) -> Speller:
+        return Speller(self._known)
+
     def bags(self, words: Sequence[str]) -> tuple[Bags, Bags]:
-        """Give the piece rows and the trigram rows of plain words."""
+        """Give the piece rows and the letter rows of plain words."""
         return (
             piece_bags(words, self.tokenizer, self.facts.unknown),
             gram_bags(words, self.facts.buckets, self.facts.pieces),
@@ -186,7 +264,9 @@ class StaticTable:
 
     def _place_phrases(self, values: pa.Array, out: Floats) -> Int:
         """Give phrases the rows they have of their own, and say where they are."""
-        places = pc.index_in(values, self._phrases)
+        places = pc.coalesce(
+            pc.index_in(values, self._phrases), pc.index_in(undotted(values), self._phrases)
+        )
         known = np.asarray(pc.is_valid(places)).nonzero()[0]
         first = self.facts.pieces + self.facts.buckets
         out[known] = self._table[first + np.asarray(places.take(known)).astype(np.int64)]
@@ -200,22 +280,4 @@ def _facts(path: Path) -> Facts:
             f"{path} has format {said.get('format')}; this version reads {FORMAT}. "
             "Make the table again with 'python -m deepjoin.cells.make'."
         )
-    return Facts(**said)
-
-
-def _normalise(rows: Floats) -> None:
-    """Scale rows to length 1, but for those that are 0."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    np.divide(rows, lengths, out=rows, where=lengths > 0)
-
-
-def _sum_bags(table: Floats, bags: Bags, out: Floats) -> None:
-    """Add to each row of ``out`` the sum of its bag's rows, in the order of the bag."""
-    lengths = np.diff(bags.starts)
-    # Longest first: those with an n-th feature are then a prefix, and no row is gathered twice.
-    order = np.argsort(-lengths, kind="stable")
-    having = np.searchsorted(-lengths[order], -np.arange(lengths.max(initial=0)), side="left")
-    sums = np.zeros_like(out)
-    for place, count in enumerate(having.tolist()):
-        sums[:count] += table[bags.ids[bags.starts[order[:count]] + place]]
-    out[order] += sums
+    return Facts(**said | {"recipe": Recipe(**said["recipe"])})

@@ -1,4 +1,4 @@
-"""Cells to features: word pieces and hashed letter trigrams, found once a distinct word."""
+"""Cells to features: word pieces, hashed pairs and triples of letters, found once a word."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,6 +67,17 @@ def plain_word(word: str) -> str:
     return _PUNCTUATION.sub(" ", word).strip()
 
 
+def undotted(values: pa.Array) -> pa.Array:
+    """Take the dots out of values that are initials alone, and leave the rest as null.
+
+    >>> undotted(pa.array(["u.s.a.", "st. louis"])).to_pylist()
+    ['usa', None]
+    """
+    initials = pc.match_substring_regex(values, r"^(?:\pL\.)+\pL?$")
+    return pc.replace_substring(pc.if_else(initials, values, None), ".", "")
+
+
+@cache
 def _is_accent(character: str) -> bool:
     return unicodedata.category(character) == "Mn"
 
@@ -77,23 +90,24 @@ def piece_bags(words: Sequence[str], tokenizer: Tokenizer, unknown: int) -> Bags
 
 
 def gram_bags(words: Sequence[str], buckets: int, first: int) -> Bags:
-    """Hash the byte trigrams of every word, its ends marked, into ``first .. first + buckets``."""
+    """Hash the pairs and triples of a word's bytes, ends marked, into ``buckets`` numbers."""
     marked = [f" {word} ".encode() for word in words]
-    starts = np.concatenate([[0], np.cumsum([len(word) for word in marked])]).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(list(map(len, marked)))]).astype(np.int64)
     letters = np.frombuffer(b"".join(marked) + b"  ", np.uint8).astype(np.uint32)
-    codes = (letters[:-2] << 16) | (letters[1:-1] << 8) | letters[2:]
-    buckets_of = ((codes * _MULTIPLIER) >> np.uint32(8)) % np.uint32(buckets)
+    pairs = (letters[:-2] << 8) | letters[1:-1]
+    codes = np.stack([(pairs << 8) | letters[2:], pairs], axis=1)
+    hashed = ((codes * _MULTIPLIER) >> np.uint32(8)) % np.uint32(buckets)
     space = np.uint32(ord(" "))
+    before, middle, after = (part == space for part in (letters[:-2], letters[1:-1], letters[2:]))
     # A space in the middle joins two words; one at both ends leaves a letter, which is a piece.
-    inside = (letters[1:-1] != space) & ~((letters[:-2] == space) & (letters[2:] == space))
-    kept = np.concatenate([[0], np.cumsum(inside)])
-    return Bags(kept[starts], buckets_of[inside].astype(np.int64) + first)
+    kept = np.stack([~middle & ~(before & after), ~(before & middle)], axis=1)
+    counts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    return Bags(counts[starts], hashed[kept].astype(np.int64) + first)
 
 
 def _pack(lists: Sequence[Sequence[int]]) -> Bags:
-    lengths = np.fromiter((len(ids) for ids in lists), np.int64, len(lists))
-    total = int(lengths.sum())
-    ids = np.fromiter((number for ids in lists for number in ids), np.int64, total)
+    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    ids = np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
     return Bags(np.concatenate([[0], np.cumsum(lengths)]), ids)
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
+from deepjoin.cells.features import Rows
 from deepjoin.cells.variants import Pair
 
 Floats = npt.NDArray[np.floating[Any]]
-Features = Callable[[list[str]], csr_matrix]
+Features = Callable[[list[str], Rows], csr_matrix]
 
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8
 #: Stands for minus infinity where two strings of a batch must not repel each other.
@@ -61,7 +62,9 @@ def tune(
     """Return the table after one pass over the batches; rows never seen stay as they were."""
     tuning, moves = tuning or Tuning(), _Moves(table)
     for done, batch in enumerate(batches):
-        left, right = (features([getattr(p, side) for p in batch]) for side in ("left", "right"))
+        left, right = (
+            features([getattr(p, side) for p in batch], moves.rows) for side in ("left", "right")
+        )
         numbers = np.unique(np.concatenate([left.indices, right.indices]))
         slope = _slope(left[:, numbers], right[:, numbers], moves.rows(numbers), batch, tuning)
         slower = Tuning(tuning.rate * (1 - done / steps), tuning.hold, tuning.scale)

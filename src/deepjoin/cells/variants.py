@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from deepjoin.canonical import canonical
+from deepjoin.cells.spelling import SHORTEST
+from deepjoin.cells.tokens import plain_word
 from deepjoin.errors import DeepJoinError
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -19,6 +22,8 @@ _LONGEST = 60
 _FEWEST_CELLS = 5
 _CELLS_KEPT = 60
 _CELLS_DRAWN = 8
+#: A word in so many columns is no slip.
+_COLUMNS_OF_A_WORD = 4
 #: How often a code of the list counts beside an alias seen once.
 _CODE_COUNT = 4.0
 CODES = Path(__file__).parent / "codes.txt"
@@ -82,6 +87,20 @@ def read_columns(path: str | Path) -> list[list[str]]:
     return [cells for cells in columns if len(cells) >= _FEWEST_CELLS]
 
 
+def real_words(columns: Sequence[Sequence[str]], pieces: Container[str]) -> list[str]:
+    """List words of several columns that are no whole piece, those of most columns first."""
+    counts: Counter[str] = Counter()
+    for cells in columns:
+        words = {word for cell in cells[:_CELLS_KEPT] for word in cell.split()}
+        counts.update({part for word in words for part in plain_word(word).split()})
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        word for word, count in ordered
+        if count >= _COLUMNS_OF_A_WORD and len(word) >= SHORTEST
+        and word.isascii() and word.isalpha() and word not in pieces
+    ]  # fmt: skip
+
+
 def draw_pairs(
     aliases: Sequence[Alias], columns: Sequence[Sequence[str]], batches: int, size: int, seed: int
 ) -> Iterator[list[Pair]]:
@@ -123,17 +142,19 @@ def variant(cell: str, chance: random.Random, other: str) -> str:
     place = chance.randrange(len(words))
     if draw < 0.75 and len(words) >= 2 and not words[place].isdigit():
         return " ".join(words[:place] + words[place + 1 :])
-    if draw < 0.85:
+    if draw < 0.8:
         return f"{cell} ({' '.join(other.split()[:2])})"
-    words[place] = mistype(words[place], chance)
+    for _ in range(chance.choice((1, 1, 2))):
+        words[place] = mistype(words[place], chance)
     return " ".join(words)
 
 
 def mistype(word: str, chance: random.Random) -> str:
-    """Drop, add, change or swap one letter inside a word of four letters or more."""
+    """Drop, double, add, change or swap one letter inside a word of four letters or more."""
     if len(word) < 4 or any(character.isdigit() for character in word):
         return word
     place, letter = chance.randrange(1, len(word) - 1), chance.choice(_LETTERS)
     head, tail = word[:place], word[place:]
-    slips = (tail[1:], letter + tail, letter + tail[1:], tail[1] + tail[0] + tail[2:])
+    slips = (tail[1:], tail[0] + tail, letter + tail, letter + tail[1:],
+             tail[1] + tail[0] + tail[2:])  # fmt: skip
     return head + chance.choice(slips)

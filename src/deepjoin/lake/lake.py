@@ -99,8 +99,13 @@ Make one with: deepjoin index SOURCE -o no such folder
                     f"Methods: deepjoin methods."
                 )
             join = chosen.joins[0]
-        ground = LakeGround(*(self.segments, self.settings, self.vectors), self.location, self.path)
-        return chosen.make(ground, join, tau)
+        # What a method has opened serves the next search as well, until the lake is another.
+        asked = method, join, tau
+        if asked not in self._searchers:
+            opened = self.segments, self.settings, self.vectors
+            ground = LakeGround(*opened, self.location, self.path)
+            self._searchers[asked] = chosen.make(ground, join, tau)
+        return self._searchers[asked]
 
     def plan_join(
         self,
