@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -17,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder
-from deepjoin.cells.fasttext import load_vectors
 from deepjoin.cells.features import FeatureReader
+from deepjoin.cells.folder import Facts
 from deepjoin.cells.make import main
 from deepjoin.cells.phrases import phrase_rows
 from deepjoin.cells.score import match_chance, shared, soft_joinability
-from deepjoin.cells.table import Facts
 from deepjoin.cells.tokens import plain_word, split_words
 from deepjoin.cells.tune import tune
 from deepjoin.cells.variants import (
@@ -163,22 +160,6 @@ def test_the_shipped_table_is_small_and_says_what_it_is() -> None:
     assert DEFAULT.digest in card and "CC BY-SA" in card
 
 
-def test_a_folder_without_a_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DeepJoinError, match="No cell table in .*table.json is missing"):
-        load_cell_encoder(tmp_path)
-
-
-def test_a_damaged_or_newer_table_is_refused(tmp_path: Path) -> None:
-    SMALL.save(tmp_path)
-    shutil.copy(DEFAULT_TABLE / "phrases.txt", tmp_path)
-    with pytest.raises(DeepJoinError, match="is damaged: rows.npy is"):
-        StaticTable.load(tmp_path)
-    said = json.loads((tmp_path / "table.json").read_text())
-    (tmp_path / "table.json").write_text(json.dumps(said | {"format": 9}))
-    with pytest.raises(DeepJoinError, match="has format 9; this version reads 2"):
-        StaticTable.load(tmp_path)
-
-
 @given(st.lists(st.text(max_size=20)))
 def test_words_are_what_split_gives(values: list[str]) -> None:
     starts, numbers, words = split_words(pa.array(values, pa.string()))
@@ -276,42 +257,6 @@ def test_distilling_names_the_extra_it_needs(
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'deepjoin\[train\]'"):
         piece_outputs(tmp_path, 101, 102)
-
-
-@pytest.mark.parametrize("end", ["", " "])
-def test_text_vectors_are_read_with_and_without_a_last_space(tmp_path: Path, end: str) -> None:
-    path = tmp_path / "small.vec"
-    path.write_text(f'3 2\nnew 1 0{end}\nYork 0 1{end}\n" -1 0{end}\n', "utf-8")
-    encoder = load_cell_encoder(path)
-    assert encoder.dimension == 2 and encoder.name == "small.vec"
-    expected = [[0.5**0.5, 0.5**0.5], [0, 1], [0, 0]]
-    assert np.allclose(encoder.encode(["New York", "york!", "atlantis"]), expected)
-    assert encoder.digest == load_vectors(path).digest
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("new 1 0\n", "does not start with a line 'words dimension'"),
-        ("3 2\nnew 1 0\n", "ends after 1 words; its first line says 3"),
-    ],
-)
-def test_a_broken_text_file_is_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "broken.vec"
-    path.write_text(text)
-    with pytest.raises(DeepJoinError, match=message):
-        load_vectors(path)
-
-
-def test_a_missing_file_and_a_missing_package_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(DeepJoinError, match="No file .*absent.vec"):
-        load_cell_encoder(tmp_path / "absent.vec")
-    monkeypatch.setitem(sys.modules, "fasttext", None)
-    (tmp_path / "model.bin").write_bytes(b"")
-    with pytest.raises(MissingExtra, match="pip install fasttext-numpy2"):
-        load_cell_encoder(tmp_path / "model.bin")
 
 
 def test_chances_rise_from_nothing_to_certainty() -> None:

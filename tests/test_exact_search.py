@@ -191,7 +191,7 @@ def test_wrong_arguments_are_explained(generic_lake: Lake) -> None:
 
 
 def test_results_as_objects_json_arrow_and_text(generic_lake: Lake) -> None:
-    results = generic_lake.search(["17", "x"])
+    results = generic_lake.search(["17", "x"], join="equi")
     assert results[0].joinability == 0.5
     assert results.to_dict()["hits"][0]["matches"] == [
         {"query": "17", "target": "17", "similarity": 1.0}

@@ -122,7 +122,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing_behind(
         text += "".join(iter(terminal.read, ""))
     assert process.wait() == 130
     assert [line for line in shown(text) if line] == [
-        "deepjoin: Interrupted; the index is as it was before; run the same command to go on."
+        "deepjoin: Interrupted; the index is whole; run the same command to go on."
     ]
     if exists:
         assert (content(index), set(index.rglob("*"))) == (before, paths)
@@ -151,8 +151,8 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a bar draw itself at every call, not ten times a second."""
     make = progress._bar
 
-    def bar(done: int, total: int) -> Any:
-        made = make(done, total)
+    def bar(done: int, total: int, unit: str) -> Any:
+        made = make(done, total, unit)
         made.mininterval = 0
         return made
 

@@ -188,7 +188,7 @@ def test_another_encoder_is_named(tmp_path: Path) -> None:
     searcher(segments, about=("words", ENCODER.digest))
     with pytest.raises(
         IndexUnusable,
-        match=rf"lake was encoded by 'words' \({ENCODER.digest}\), not by 'mpnet'; search with "
-        "--encoder words, or encode again with: deepjoin index lake --encoder mpnet",
+        match=rf"lake was encoded by 'words' \({ENCODER.digest}\), not by 'mpnet' \(0\). "
+        "Encode it again with: deepjoin index lake --encoder ../mpnet",
     ):
-        searcher(segments, about=("mpnet", "0"), location="lake")
+        searcher(segments, about=("mpnet", "0"), location="lake", remedy="--encoder ../mpnet")

@@ -70,6 +70,9 @@ class Vectors:
     #: How column vectors are stored and searched; "auto" goes by their number.
     index: str = "auto"
     metric: str = "cosine"
+    #: Which encoder and cells these were, whatever they are called: all segments have theirs.
+    encoder_digest: str = ""
+    cells_digest: str = ""
 
     def __post_init__(self) -> None:
         if self.sketch < 0:

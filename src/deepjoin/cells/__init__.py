@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deepjoin.cells.folder import SHIPPED as DEFAULT_TABLE
 from deepjoin.cells.table import StaticTable
 
 __all__ = ["DEFAULT_TABLE", "CellEncoder", "StaticTable", "load_cell_encoder"]
-
-DEFAULT_TABLE = Path(__file__).parent / "default"
 
 
 class CellEncoder(Protocol):

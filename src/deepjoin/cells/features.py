@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.sparse import csr_matrix, diags
 
-from deepjoin.cells.table import Facts, StaticTable
+from deepjoin.cells.folder import Facts
+from deepjoin.cells.table import StaticTable
 from deepjoin.cells.tokens import Bags, plain_word, split_words
 from deepjoin.cells.words import is_split, levelled, shades, slip_ratios, weights
 

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from deepjoin.cells.distil import first_table, piece_outputs, principal
 from deepjoin.cells.features import FeatureReader
+from deepjoin.cells.folder import Facts
 from deepjoin.cells.phrases import phrase_rows
-from deepjoin.cells.table import Facts, StaticTable
+from deepjoin.cells.table import StaticTable
 from deepjoin.cells.tune import tune
 from deepjoin.cells.variants import (
     draw_pairs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.cells.folder import Facts, Parts, read_folder, read_tokenizer, write_folder
 from deepjoin.cells.numbers import WEIGHT, directions, number_bags, numbered, wordless
 from deepjoin.cells.spelling import SHORTEST, Speller
 from deepjoin.cells.sums import normalise, sum_bags
@@ -26,8 +27,7 @@ from deepjoin.cells.tokens import (
     split_words,
     undotted,
 )
-from deepjoin.cells.words import Recipe, is_split, levelled, mix_slips, shades, weights
-from deepjoin.errors import DeepJoinError
+from deepjoin.cells.words import is_split, levelled, mix_slips, shades, weights
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,31 +35,13 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
 
-FORMAT = 2
 #: Part of the digest: raised when the same table would give other vectors.
 _WAY = 3
-_FILES = ("table.json", "tokenizer.json", "rows.npy", "scales.npy", "phrases.txt",
-          "words.txt")  # fmt: skip
 _VALUES_AT_ONCE = 1 << 19
 _WORDS_AT_ONCE = 1 << 12
 _NUMBERED_AT_ONCE = 1 << 16
 #: Of a row of eight-bit numbers, the largest one.
 _TOP = 127
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a table says of itself; rows are pieces, then letter groups, then phrases."""
-
-    name: str
-    dimension: int
-    pieces: int
-    buckets: int
-    unknown: int
-    floor: float
-    tau: float
-    recipe: Recipe = field(default_factory=Recipe)
-    format: int = FORMAT
 
 
 class StaticTable:
@@ -79,27 +61,7 @@ class StaticTable:
     @classmethod
     def load(cls, folder: str | Path) -> StaticTable:
         """Open a folder that `save` wrote."""
-        folder = Path(folder)
-        missing = [name for name in _FILES if not (folder / name).is_file()]
-        if missing:
-            raise DeepJoinError(
-                f"No cell table in {folder}: {missing[0]} is missing. Give a folder made by "
-                "'python -m deepjoin.cells.make', a .vec or .bin file, or 'default'."
-            )
-        facts = _facts(folder / "table.json")
-        rows = np.load(folder / "rows.npy", allow_pickle=False)
-        scales = np.load(folder / "scales.npy", allow_pickle=False).astype(np.float32)
-        phrases, words = (
-            (folder / name).read_text("utf-8").splitlines() for name in ("phrases.txt", "words.txt")
-        )
-        expected = (facts.pieces + facts.buckets + len(phrases), facts.dimension)
-        if rows.shape != expected or scales.shape != expected[:1]:
-            raise DeepJoinError(
-                f"The cell table in {folder} is damaged: rows.npy is {rows.shape}, table.json and "
-                f"phrases.txt say {expected}. Make it again or copy it whole."
-            )
-        tokenizer = (folder / "tokenizer.json").read_text("utf-8")
-        return cls(facts, tokenizer, rows, scales, phrases, words)
+        return cls(*read_folder(Path(folder)))
 
     @classmethod
     def pack(
@@ -114,14 +76,12 @@ class StaticTable:
 
     def save(self, folder: str | Path) -> None:
         """Write the files `load` reads; the same table always gives the same bytes."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "table.json").write_text(json.dumps(asdict(self.facts), indent=1) + "\n")
-        (folder / "tokenizer.json").write_text(self._tokenizer_text, "utf-8")
-        np.save(folder / "rows.npy", self._rows)
-        np.save(folder / "scales.npy", self._scales.astype(np.float16))
-        for name, lines in (("phrases", self._phrases.to_pylist()), ("words", self._words)):
-            (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        write_folder(Path(folder), self._parts())
+
+    def _parts(self) -> Parts:
+        phrases = self._phrases.to_pylist()
+        parts = (self.facts, self._tokenizer_text, self._rows, self._scales, phrases, self._words)
+        return Parts(*parts)
 
     def _digest(self) -> str:
         """Everything a vector depends on, as sixteen letters."""
@@ -136,12 +96,7 @@ class StaticTable:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The word-piece tokenizer, without limits on length."""
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_str(self._tokenizer_text)
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        return tokenizer
+        return read_tokenizer(self._tokenizer_text)
 
     @cached_property
     def _table(self) -> Floats:
@@ -271,13 +226,3 @@ class StaticTable:
         first = self.facts.pieces + self.facts.buckets
         out[known] = self._table[first + np.asarray(places.take(known)).astype(np.int64)]
         return known
-
-
-def _facts(path: Path) -> Facts:
-    said = json.loads(path.read_text("utf-8"))
-    if said.get("format") != FORMAT:
-        raise DeepJoinError(
-            f"{path} has format {said.get('format')}; this version reads {FORMAT}. "
-            "Make the table again with 'python -m deepjoin.cells.make'."
-        )
-    return Facts(**said | {"recipe": Recipe(**said["recipe"])})

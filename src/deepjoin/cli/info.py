@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from deepjoin.cli.opening import human_size, left_out_lines, open_or_index
+from deepjoin.cli.opening import described_vectors, human_size, left_out_lines, open_or_index
 from deepjoin.cli.texts import printable
 from deepjoin.lake import Lake
 from deepjoin.search.render import aligned
@@ -33,6 +33,7 @@ def _print_lake(lake: Lake) -> None:
         print(f"{info['segments']} segments (deepjoin compact makes them one)")
     if info["settings"]["hash_only"]:
         print("hashes only: no values are stored")
+    print(printable(f"encoded: {described_vectors(lake)}"))
     for source in info["sources"]:
         print(printable(f"source: {source['kind']} {source.get('url') or source.get('root', '')}"))
     if info["excluded"]:

@@ -38,6 +38,9 @@ _FORGET = (
 _PAGE = 16384
 #: Texts encoded between two commits: what an interrupted build loses at most.
 _BATCH = 2048
+_REMEDY = (
+    "The file may simply be deleted: it is filled again. Or set DEEPJOIN_CACHE to another folder."
+)
 
 
 class VectorCache:
@@ -98,10 +101,7 @@ class VectorCache:
     def _prepare(self) -> None:
         mark = self._number("PRAGMA application_id")
         if mark != _APPLICATION and (mark or self._number("SELECT count(*) FROM sqlite_master")):
-            raise DeepJoinError(
-                f"{self.path} is not an encoding cache of this version. "
-                "Give another path, or delete the file."
-            )
+            raise DeepJoinError(f"{self.path} is not an encoding cache of this version. {_REMEDY}")
         self._database.execute(f"PRAGMA page_size = {_PAGE}")
         if not mark:
             with self._transaction():
@@ -127,8 +127,7 @@ class VectorCache:
             yield
         except sqlite3.Error as error:
             raise DeepJoinError(
-                f"The encoding cache {self.path} cannot be used: {error}. "
-                "Give another path, or delete the file; it is filled again."
+                f"The encoding cache {self.path} cannot be used: {error}. {_REMEDY}"
             ) from None
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from xxhash import xxh3_128
 
 from deepjoin.encoders.graph import PROBE, has_twin, twin_name
+from deepjoin.encoders.reasons import reason
 from deepjoin.encoders.text_encoder import (
     FloatMatrix,
     TextEncoder,
@@ -136,7 +137,7 @@ def _session(
     # The library's own errors share no public base class.
     except Exception as error:
         raise DeepJoinError(
-            f"The model in {folder} cannot be loaded: {' '.join(str(error).split())[:160]}. "
+            f"The model in {folder} cannot be loaded: {reason(error)} "
             "Copy the folder again, or export the model anew."
         ) from None
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deepjoin.encoders.reasons import reason
 from deepjoin.errors import DeepJoinError
 
 if TYPE_CHECKING:
@@ -16,13 +17,18 @@ _LETTERS = 64
 
 
 class Tokens:
-    """A tokenizer that keeps to a limit: ``tokens`` of the text, and the special ones around."""
+    """A tokenizer that keeps to a limit: ``tokens`` of the text, and the special ones around.
 
-    def __init__(self, tokenizer: Tokenizer, tokens: int) -> None:
-        self.limit = tokens + int(tokenizer.num_special_tokens_to_add(False))
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(self.limit)
-        self._tokenizer = tokenizer
+    Threads may share it: one tokenizer cuts, another counts, and neither is ever changed.
+    """
+
+    def __init__(self, cutting: Tokenizer, counting: Tokenizer, tokens: int) -> None:
+        self.limit = tokens + int(cutting.num_special_tokens_to_add(False))
+        for tokenizer in (cutting, counting):
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+        cutting.enable_truncation(self.limit)
+        self._cutting, self._counting = cutting, counting
 
     @classmethod
     def from_file(cls, path: Path, tokens: int) -> Tokens:
@@ -32,8 +38,7 @@ class Tokens:
         # The tokenizers library raises plain Exception for whatever it cannot read.
         except Exception as error:
             raise DeepJoinError(
-                f"The tokenizer {path} cannot be read: {' '.join(str(error).split())[:120]}. "
-                "Copy the model folder again."
+                f"The tokenizer {path} cannot be read: {reason(error)} Copy the model folder again."
             ) from None
 
     @classmethod
@@ -41,7 +46,7 @@ class Tokens:
         """Make a tokenizer from the content of a tokenizer.json."""
         from tokenizers import Tokenizer
 
-        return cls(Tokenizer.from_str(text), tokens)
+        return cls(Tokenizer.from_str(text), Tokenizer.from_str(text), tokens)
 
     def check(self, positions: int, name: str) -> None:
         """Refuse a limit beyond what the model has positions for."""
@@ -53,18 +58,14 @@ class Tokens:
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, all of them."""
-        self._tokenizer.no_truncation()
-        try:
-            found = self._tokenizer.encode_batch_fast(
-                [_encodable(text) for text in texts], add_special_tokens=False
-            )
-        finally:
-            self._tokenizer.enable_truncation(self.limit)
+        found = self._counting.encode_batch_fast(
+            [_encodable(text) for text in texts], add_special_tokens=False
+        )
         return [len(one) for one in found]
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token numbers of each text, cut to the limit."""
-        return [one.ids for one in self._tokenizer.encode_batch_fast(self.readable(texts))]
+        return [one.ids for one in self._cutting.encode_batch_fast(self.readable(texts))]
 
     def readable(self, texts: Sequence[str]) -> list[str]:
         """Cut texts far beyond the limit, and mend what no tokenizer takes."""

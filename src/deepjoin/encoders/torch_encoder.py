@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_128
 
+from deepjoin.encoders.reasons import reason
 from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder, checked, text_settings
 from deepjoin.encoders.tokens import Tokens
 from deepjoin.errors import DeepJoinError, MissingExtra
@@ -26,6 +27,10 @@ SETTINGS_FILE = "deepjoin.json"
 _INCIDENTAL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")
 #: RoBERTa and its kin begin to count positions after the number of the padding token.
 _OFFSET_KINDS = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
+#: What tokenizers are kept in, by the libraries that read them.
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+#: Of a model's words, the share its tokenizer has at least: models are padded, but not so much.
+_LEAST_WORDS = 0.5
 _BATCH = 64
 
 
@@ -39,6 +44,7 @@ class TorchEncoder(TextEncoder):
         profile: str | None = None,
         device: str | None = None,
     ) -> None:
+        _check_tokenizer_files(Path(spec))
         model = _model(str(spec), device)
         settings = text_settings(Path(spec) / SETTINGS_FILE, settings, profile)
         text = _tokenizer_text(model, str(spec))
@@ -84,7 +90,7 @@ def _model(spec: str, device: str | None) -> Any:
     # Whatever is missing, torn or unknown comes as another type from another library.
     except Exception as error:
         raise DeepJoinError(
-            f"The encoder '{spec}' cannot be loaded: {_line(error)}. Give a folder saved by "
+            f"The encoder '{spec}' cannot be loaded: {reason(error)} Give a folder saved by "
             "sentence-transformers or transformers, the name of a public model, or 'default'."
         ) from error
 
@@ -104,11 +110,6 @@ def _quiet() -> Iterator[None]:
             bars.enable_progress_bar()
 
 
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text[:160].rstrip(".")
-
-
 def _tokenizer_text(model: Any, spec: str) -> str:
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -116,11 +117,32 @@ def _tokenizer_text(model: Any, spec: str) -> str:
             f"The encoder '{spec}' has no tokenizer.json, or none that can be read. Save the model "
             "with a fast tokenizer, or use the encoder 'default'."
         )
+    words, expected = backend.get_vocab_size(), getattr(_config(model), "vocab_size", 0)
+    if words < _LEAST_WORDS * expected:
+        raise DeepJoinError(
+            f"The encoder '{spec}' has a tokenizer of {words} words, its model one of {expected}: "
+            "they are of different models. Save the model again together with its tokenizer."
+        )
     return str(backend.to_str())
 
 
+def _config(model: Any) -> Any:
+    return model[0].auto_model.config
+
+
+def _check_tokenizer_files(folder: Path) -> None:
+    """Refuse a model saved alone: it would be read with a tokenizer that knows no word."""
+    if not (folder / "config.json").is_file():
+        return
+    if not any(found for kind in _TOKENIZER_FILES for found in folder.rglob(kind)):
+        raise DeepJoinError(
+            f"The encoder '{folder}' has no tokenizer file ({', '.join(_TOKENIZER_FILES)}). "
+            "Save the model again together with its tokenizer."
+        )
+
+
 def _positions(model: Any) -> int:
-    config = model[0].auto_model.config
+    config = _config(model)
     positions = int(getattr(config, "max_position_embeddings", 1 << 20))
     return positions - 2 if config.model_type in _OFFSET_KINDS else positions
 
@@ -129,7 +151,7 @@ def _digest(model: Any, tokenizer: str) -> str:
     """Hash weights, configuration, pooling and tokenizer."""
     import torch
 
-    config = model[0].auto_model.config.to_dict()
+    config = _config(model).to_dict()
     said = {key: value for key, value in config.items() if key not in _INCIDENTAL}
     kinds = [(type(module).__name__, _said_by(module)) for module in model]
     content = xxh3_128(json.dumps([said, kinds, tokenizer], sort_keys=True, default=str).encode())

@@ -23,13 +23,18 @@ from deepjoin.lake.manifest import (
     MANIFEST,
     READS,
     SEGMENTS,
+    Manifest,
     SegmentRecord,
     read_manifest,
     segment_record,
 )
+from deepjoin.lake.models import shown
 from deepjoin.lake.soundness import array_problems
 from deepjoin.lake.storage import PENDING
+from deepjoin.lake.vector_contents import VectorContents
+from deepjoin.lake.vector_soundness import vector_problems
 from deepjoin.ledger import entries_of, known_items
+from deepjoin.segment import Segment
 from deepjoin.sources.items import Skipped
 from deepjoin.values.arrays import load_strings
 
@@ -81,8 +86,31 @@ def check_index(
     found = Check(*(len(job.records), job.files, job.bytes), problems=problems, notes=job.notes())
     if found:
         found = _compared(found, Lake(folder), tables, job.progress)
-    hint = f"Build it again: deepjoin index SOURCE -o {place or folder} --rebuild"
-    return replace(found, problems=[f"{text}. {hint}" for text in found.problems])
+    return replace(found, problems=list(_advised(found.problems, folder, place or folder)))
+
+
+def _advised(problems: Sequence[str], folder: Path, place: str | Path) -> Iterator[str]:
+    """Say of each problem what to do: vectors are made again without reading a table."""
+    usual = f"Build it again: deepjoin index SOURCE -o {place} --rebuild"
+    again = _encoding_again(folder) if any("/vectors/" in text for text in problems) else {}
+    for text in problems:
+        parts = text.split(" ")[0].split("/")
+        options = again.get(parts[2]) if parts[1:2] == ["vectors"] and len(parts) > 2 else None
+        hint = f"Encode again with: deepjoin index {place} {options}" if options else usual
+        yield f"{text}. {hint}"
+
+
+def _encoding_again(folder: Path) -> dict[str, str]:
+    """Give the options that make each kind of vectors anew, if the lake can be opened for it."""
+    try:
+        vectors = Lake(folder).vectors
+    except IndexUnusable:
+        return {}
+    cells, encoder = shown(vectors.cells, folder), shown(vectors.encoder, folder)
+    sketch = f"--sketch 0, then --sketch {vectors.sketch}"
+    columns = f"--encoder none, then --encoder {encoder}"
+    made = {"columns": columns, "sketch": sketch, "both": sketch}
+    return made | {"cells": f"--cells none, then --cells {cells}"}
 
 
 def _compared(found: Check, lake: Lake, tables: int | None, progress: Progress) -> Check:
@@ -123,6 +151,7 @@ class _Job:
         self.folder, self.progress = folder, progress
         self.records: Sequence[SegmentRecord] = ()
         self.files = self.bytes = 0
+        self._notes: list[str] = []
 
     def problems(self) -> list[str]:
         """Go through the files, and through what they hold if they are what was written."""
@@ -170,19 +199,30 @@ class _Job:
     def _contents(self) -> Iterator[str]:
         """See that what the files hold fits together."""
         manifest = read_manifest(self.folder)
-        kinds = [source["kind"] for source in manifest.sources]
+        encoded = VectorContents(manifest, self.folder, self._path(manifest.segments[0].name))
         for record in self.records:
             self.progress(0, 1, record.name)
-            folder = self._path(record.name)
-            arrays, found = array_problems(folder, manifest.settings)
-            if not found:
-                found = list(content_problems(folder, arrays, record.removed, kinds))
+            found = self._in_segment(record, manifest, encoded)
             yield from (f"{record.name}/{text}" for text in found)
+        self._notes = encoded.notes
+
+    def _in_segment(
+        self, record: SegmentRecord, manifest: Manifest, encoded: VectorContents
+    ) -> list[str]:
+        """Go from the arrays of a segment to what they say, its vectors, and what these say."""
+        folder = self._path(record.name)
+        kinds = [source["kind"] for source in manifest.sources]
+        arrays, found = array_problems(folder, manifest.settings)
+        if not found:
+            sizes = len(arrays["value_hashes"]), len(arrays["column_tables"])
+            found = list(content_problems(folder, arrays, record.removed, kinds))
+            found += vector_problems(folder, record.files, *sizes)
+        return found or list(encoded.problems(Segment(folder, record.removed)))
 
     def notes(self) -> list[str]:
         """Name what lies in the folder and is no part of the index."""
         named = {record.name: record.files.keys() for record in self.records}
-        notes = []
+        notes = list(self._notes)
         for path in sorted((self.folder / SEGMENTS).glob("*")):
             if path.name not in named:
                 notes.append(f"{path} is of no use; the next deepjoin index removes it.")

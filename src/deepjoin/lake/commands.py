@@ -12,6 +12,7 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake.build import Means
 from deepjoin.lake.changes import Changes, Found, list_items
+from deepjoin.lake.encoding import is_outdated
 from deepjoin.lake.item_reader import ItemReader
 from deepjoin.lake.manifest import MANIFEST, Described, read_manifest
 from deepjoin.lake.origin import reopen
@@ -34,8 +35,8 @@ def refresh_lake(location: Location, means: Means) -> Refreshed:
     """Bring a lake up to all of its sources, as its manifest describes them."""
     with editing(location) as folder:
         before = LakeView(folder)
-        vectors = before.vectors, False
-        return Refresh(folder, before.settings, vectors, [], [], {}, means).refresh(before)
+        job = Refresh(folder, before.settings, before.vectors, [], [], {}, means)
+        return job.refresh(before)
 
 
 def add_tables(location: Location, source: object, means: Means) -> list[str]:
@@ -97,10 +98,14 @@ def _forget_emptied(update: Update) -> None:
 
 
 def compact(location: Location, means: Means) -> bool:
-    """Merge all segments into one without the tables that left; False if it is so already."""
+    """Merge all segments into one without the tables that left; False if it is so already.
+
+    Columns are encoded again where the frequencies of now would show other cells of them.
+    """
     with editing(location) as folder:
-        manifest = read_manifest(folder)
-        if len(manifest.segments) == 1 and not manifest.segments[0].removed:
+        lake = LakeView(folder)
+        only = len(lake.records) == 1 and not lake.records[0].removed
+        if only and not is_outdated(lake.segments):
             clear_up(folder)
             return False
         with _updating(folder, means) as update:

@@ -20,7 +20,7 @@ from deepjoin.values.arrays import Strings
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 #: What JSON of another form than ours makes its readers raise.
-_MISREAD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+MISREAD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _TYPES = tuple(kind.name.lower() for kind in CellType)
 
 
@@ -37,7 +37,7 @@ def content_problems(
     yield from _ledger_problems(folder, arrays["table_items"], len(kinds))
     try:
         counted = _counted(folder, arrays)
-    except _MISREAD:
+    except MISREAD:
         yield "table_entries.bytes.npy is not what was written"
         return
     yield from counted.problems
@@ -50,7 +50,7 @@ def _ledger_problems(folder: Path, items: npt.NDArray[Any], sources: int) -> Ite
         ledger.validate(full=True)
         whole = not any(column.null_count for column in ledger.columns)
         keys = [entry.key for entry in entries_of(ledger)] if whole else []
-    except (*_MISREAD, pa.ArrowException, OSError):
+    except (*MISREAD, pa.ArrowException, OSError):
         whole = False
     if not whole:
         yield f"{LEDGER} is not what was written"
@@ -139,7 +139,7 @@ def _report_problems(folder: Path, counted: _Counted, exact: bool) -> Iterator[s
             counted.report.notes
         )
         same = same and (not exact or report.left_out == counted.report.left_out)
-    except (*_MISREAD, OSError):
+    except (*MISREAD, OSError):
         yield f"{REPORT} is not what was written"
         return
     if not same:

@@ -15,6 +15,12 @@ from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake.manifest import SEGMENTS, SegmentRecord, check_sizes
 
 
+def cache_root() -> Path:
+    """Return where copies and vectors are kept: DEEPJOIN_CACHE, or a folder in the user's home."""
+    given = os.environ.get("DEEPJOIN_CACHE")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "deepjoin"
+
+
 def is_whole(folder: Path, record: SegmentRecord) -> bool:
     """Tell whether a folder has every file of a segment in its full length."""
     try:

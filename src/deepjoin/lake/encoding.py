@@ -80,53 +80,47 @@ class Encoding:
             return
         _link_snapshot(parts[0].folder, out)
         kept = [(part, kept_columns(part)) for part in parts]
-        for space in self._spaces[:1]:
-            found = merged_rows(kept, space)
-            if found is not None:
-                write_rows(out, space, *found, self._vectors.index, self._vectors.metric)
+        # Sketches are cheaper to make than to look after, and are made after this.
+        found = merged_rows(kept, "columns") if "columns" in self._spaces else None
+        if found is not None:
+            write_rows(out, "columns", *found, self._vectors.index, self._vectors.metric)
 
-    def lacking(self, segment: Segment, again: bool) -> bool:
-        """Tell whether a segment has other vectors than it should.
-
-        Whose they are is only looked at if they may have to be made again: it takes the encoder.
-        """
-        return not self._has_cells(segment, again) or any(
-            self._fits(segment, space, again) != (space in self._spaces) for space in SPACES
+    def lacking(self, segment: Segment) -> bool:
+        """Tell whether a segment has other vectors than it should; no encoder is loaded."""
+        return not self._has_cells(segment) or any(
+            _digest_of(segment, space) != self._digest(space) for space in SPACES
         )
 
-    def _has_cells(self, segment: Segment, again: bool) -> bool:
-        if not again or self._cells is None:
-            return (self._vectors.cells == "none") == (segment.cells is None)
-        return segment.cells is not None and segment.cells.digest == self._cells.digest
-
-    def _fits(self, segment: Segment, space: str, again: bool) -> bool:
-        """Tell whether a segment has all vectors of a space, from the encoder they should be of."""
-        found = ColumnVectors.open(segment.folder, space)
-        if found is None or not found.complete:
-            return False
-        return not again or found.about.digest == self._digest(space)
+    def _has_cells(self, segment: Segment) -> bool:
+        return (segment.cells.digest if segment.cells else "") == self._vectors.cells_digest
 
     def _digest(self, space: str) -> str:
-        columns = "" if self._columns is None else self._columns.digest
-        sketch = sketch_digest(self._vectors.sketch)
+        """Say whose vectors there are to be in a space; nothing if there are to be none."""
+        if space not in self._spaces:
+            return ""
+        columns, sketch = self._vectors.encoder_digest, sketch_digest(self._vectors.sketch)
         return {"columns": columns, "sketch": sketch, "both": f"{columns}+{sketch}"}[space]
 
-    def complete(self, segment: Segment, out: Path, lake: Sequence[Segment], again: bool) -> None:
+    def complete(self, segment: Segment, out: Path, lake: Sequence[Segment]) -> None:
         """Write a segment of a lake again with the vectors it lacks; the rest is linked."""
-        taken = [cell_vectors.FOLDER] if self._has_cells(segment, again) else []
-        taken += [Path("vectors") / space for space in SPACES if self._fits(segment, space, again)]
+        ready = [space for space in self._spaces if self._is_ready(segment, space)]
+        taken = [Path("vectors") / space for space in ready]
+        if self._has_cells(segment):
+            taken.append(cell_vectors.FOLDER)
         for name in _files(segment.folder, taken):
             _link(segment.folder / name, out / name)
-        if not taken or taken[0] != cell_vectors.FOLDER:
+        if cell_vectors.FOLDER not in taken:
             self.dress(out)
-        self._add_columns(segment, out, lake, again)
+        missing = [space for space in self._spaces if space not in ready]
+        if missing:
+            self._add_columns(segment, out, lake, missing)
+
+    def _is_ready(self, segment: Segment, space: str) -> bool:
+        return _digest_of(segment, space) == self._digest(space)
 
     def _add_columns(
-        self, segment: Segment, out: Path, lake: Sequence[Segment], again: bool
+        self, segment: Segment, out: Path, lake: Sequence[Segment], spaces: Sequence[str]
     ) -> None:
-        spaces = [space for space in self._spaces if not self._fits(segment, space, again)]
-        if not spaces:
-            return
         frequency = self._frequency(segment, out, lake)
         means, kind = self._means, self._vectors.index
         if "columns" in spaces and self._columns is not None:
@@ -148,6 +142,20 @@ class Encoding:
         assert segment.folder == lake[0].folder
         write_frequency(lake, out)
         return FrequencySnapshot(out)
+
+
+def _digest_of(segment: Segment, space: str) -> str:
+    """Say whose vectors a segment has in a space, if it has all."""
+    found = ColumnVectors.open(segment.folder, space)
+    return found.about.digest if found is not None and found.complete else ""
+
+
+def is_outdated(lake: Sequence[Segment]) -> bool:
+    """Tell whether texts were made with the frequencies of another lake than there is now."""
+    if not lake or not FrequencySnapshot.exists(lake[0].folder):
+        return False
+    columns = sum(segment.live_columns for segment in lake)
+    return FrequencySnapshot(lake[0].folder).columns != columns
 
 
 def _files(folder: Path, vectors: Sequence[Path]) -> Iterator[Path]:

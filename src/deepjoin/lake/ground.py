@@ -10,7 +10,7 @@ from deepjoin.cells import CellEncoder
 from deepjoin.column_vectors import FrequencySnapshot
 from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.lake.models import cell_encoder, column_encoder
+from deepjoin.lake.models import cell_encoder, column_encoder, shown
 from deepjoin.private import key
 from deepjoin.segment import Segment
 from deepjoin.settings import Settings, Vectors
@@ -47,12 +47,14 @@ class LakeGround:
             raise self._without("cell vectors", "semantic joins need", "cells")
         encoder = cell_encoder(self.vectors.cells, self.folder)
         assert encoder is not None
+        remedy = f"--cells {shown(self.vectors.cells, self.folder)}"
         for segment in self.segments:
             if segment.cells is not None and segment.cells.digest != encoder.digest:
                 raise IndexUnusable(
                     f"The cells of {self.location} were encoded by '{segment.cells.name}' "
                     f"({segment.cells.digest}), not by '{encoder.name}' ({encoder.digest}). Encode "
-                    f"them again with: deepjoin index {self.location} --cells {self.vectors.cells}"
+                    f"them again with: deepjoin index {self.location} {remedy}; equi-joins "
+                    "(--join equi) need none."
                 )
         return encoder
 
@@ -62,6 +64,12 @@ class LakeGround:
         if encoder is None:
             raise self._without("column vectors", "this method needs", "encoder")
         return encoder
+
+    def remedy(self, space: str) -> str:
+        """Give the options of `deepjoin index` that make the vectors of a space anew."""
+        columns = f"--encoder {shown(self.vectors.encoder, self.folder)}"
+        sketch = f"--sketch {self.vectors.sketch}"
+        return {"columns": columns, "sketch": sketch, "both": f"{columns} {sketch}"}[space]
 
     def sketch_dimension(self) -> int:
         """Say how many numbers a sketch has."""

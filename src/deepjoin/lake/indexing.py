@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deepjoin import settings as settings_of
+from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.build import Means, Progress, Titles, usual_means
 from deepjoin.lake.lake import Lake
@@ -22,13 +23,13 @@ from deepjoin.lake.manifest import (
     may_write,
     parse_manifest,
 )
-from deepjoin.lake.models import stored
+from deepjoin.lake.models import identified, stored
 from deepjoin.lake.origin import root_of
 from deepjoin.lake.refresh import Refresh, Refreshed
 from deepjoin.lake.remote import editing, is_remote, pull
 from deepjoin.lake.storage import pending_salt
 from deepjoin.private import salted
-from deepjoin.settings import NO_VECTORS, Settings, Vectors
+from deepjoin.settings import Settings, Vectors
 from deepjoin.sources import LastingSource, open_sources
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
@@ -113,7 +114,7 @@ def refresh(
         asked = {name: options[name] for name in options.keys() & _VECTORS}
         options = {name: options[name] for name in options.keys() - _VECTORS}
         chosen = _chosen(folder, manifest, settings, options)
-        vectors = chosen_vectors(folder, manifest, chosen, asked)
+        vectors = chosen_vectors(location, folder, manifest, chosen, asked)
         sources = []  # of an index that is to look again, they are those it has
         if source != location:
             sources = open_sources(source, chosen, skip_dirs=[folder])
@@ -184,22 +185,31 @@ def _chosen(
 
 
 def chosen_vectors(
-    folder: Path, before: Manifest | None, settings: Settings, asked: Mapping[str, Any]
-) -> tuple[Vectors, bool]:
-    """Change what is asked to be encoded; also say if what is there may be encoded again."""
+    location: str | Path,
+    folder: Path,
+    before: Manifest | None,
+    settings: Settings,
+    asked: Mapping[str, Any],
+) -> Vectors:
+    """Change what is asked to be encoded, and see that it can be, before anything is read."""
     wanted = {name: value for name, value in asked.items() if value is not None}
     named = [name for name in ("encoder", "cells") if wanted.get(name, "none") != "none"]
+    earlier = settings_of.USUAL_VECTORS if before is None else before.vectors
     if settings.hash_only:
         if named:
             raise DeepJoinError(
                 f"{named[0]} is '{wanted[named[0]]}', and a lake of hashes has nothing to encode. "
-                f"Leave it out, or index without --hash-only."
+                "Leave it out, or index without --hash-only."
             )
-        return replace(NO_VECTORS, sketch=wanted.get("sketch", 0)), False
-    for name in named:
-        wanted[name] = stored(wanted[name], folder)
-    earlier = settings_of.USUAL_VECTORS if before is None else before.vectors
-    return replace(earlier, **wanted), bool(named)
+        earlier = replace(earlier, encoder="none", cells="none")
+    place = None if is_remote(location) else folder
+    wanted |= {name: stored(wanted[name], place) for name in named}
+    chosen = replace(earlier, **wanted)
+    # Another version may come with other encoders of the same names.
+    known = before is not None and before.version == __version__ and chosen == before.vectors
+    if known and not named:
+        return chosen
+    return identified(chosen, settings, folder)
 
 
 def open_lake(path: str | os.PathLike[str]) -> Lake:

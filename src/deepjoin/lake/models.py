@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from deepjoin.cells import CellEncoder, load_cell_encoder
+from deepjoin.column_vectors.sketch import check_dimension
 from deepjoin.encoders import load_encoder
 from deepjoin.encoders.cache import VectorCache
 from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.lake.copies import cache_root
+from deepjoin.settings import Settings, Vectors
 
 
-def stored(spec: str, folder: Path) -> str:
+def stored(spec: str, folder: Path | None) -> str:
     """Write an encoder as a manifest does: a path as it is seen from the index folder.
+
+    An index in a bucket has no folder; then the path is of this machine.
 
     >>> stored("default", Path("index"))
     'default'
@@ -23,12 +29,34 @@ def stored(spec: str, folder: Path) -> str:
     path = Path(spec)
     if spec in ("default", "none") or not path.exists():
         return spec
+    if folder is None:
+        return path.resolve().as_posix()
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+
+
+def shown(spec: str, folder: Path) -> str:
+    """Write an encoder of an index as a user here would."""
+    path = located(spec, folder)
+    return path if path == spec else os.path.relpath(path)
+
+
+def identified(vectors: Vectors, settings: Settings, folder: Path) -> Vectors:
+    """Load the encoders, which says at once what is wrong with them, and note which they are."""
+    cells = cell_encoder(vectors.cells, folder)
+    columns = column_encoder(vectors.encoder, folder, settings.profile)
+    if vectors.sketch:
+        check_dimension(vectors.sketch)
+    return replace(
+        vectors,
+        cells_digest="" if cells is None else cells.digest,
+        encoder_digest="" if columns is None else columns.digest,
+    )
 
 
 def located(spec: str, folder: Path) -> str:
     """Find an encoder that a manifest names."""
-    seen = folder / spec
+    # By name, since the folder of an index that is to come is not there yet.
+    seen = Path(os.path.normpath(folder.resolve() / spec))
     return str(seen) if spec not in ("default", "none") and seen.exists() else spec
 
 
@@ -46,20 +74,14 @@ def _loaded_columns(spec: str, profile: str, threads: int | None) -> TextEncoder
 
 @contextmanager
 def vector_cache() -> Iterator[VectorCache | None]:
-    """Open the vectors this user has encoded before, in any lake; None where nothing is kept.
-
-    DEEPJOIN_CACHE names the folder: ~/.cache/deepjoin unless it is set, and none if it is empty.
-    """
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deepjoin"
-    place = os.environ.get("DEEPJOIN_CACHE", str(usual))
+    """Open the vectors this user has encoded before, in any lake; None where nothing is kept."""
+    place = cache_root()
     try:
-        if not place:
-            raise FileNotFoundError
-        Path(place).mkdir(parents=True, exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that cannot be written to: then nothing is kept
         yield None
         return
-    with VectorCache(Path(place) / "vectors.sqlite") as cache:
+    with VectorCache(place / "vectors.sqlite") as cache:
         yield cache
 
 

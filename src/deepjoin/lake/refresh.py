@@ -47,24 +47,20 @@ class Refreshed:
 
 
 class Refresh:
-    """One run over the sources of an index folder.
-
-    ``vectors`` are those it is to have, and whether those it has may be another encoder's.
-    """
+    """One run over the sources of an index folder."""
 
     def __init__(
         self,
         folder: Path,
         settings: Settings,
-        vectors: tuple[Vectors, bool],
+        vectors: Vectors,
         sources: Sequence[LastingSource],
         described: Sequence[Described],
         titles: Titles,
         means: Means,
     ) -> None:
         self._folder, self._titles, self._means = folder, titles, means
-        chosen, again = vectors
-        self._plan = Plan(settings, list(described), vectors=chosen, encode_again=again)
+        self._plan = Plan(settings, list(described), vectors=vectors)
         self._given = len(described)
         self._sources: dict[int, LastingSource] = dict(enumerate(sources))
         self._unreachable: list[str] = []
@@ -88,7 +84,7 @@ class Refresh:
     def _lacks_vectors(self, before: LakeView) -> bool:
         plan = self._plan
         encoding = Encoding(plan.vectors, plan.settings, self._folder, self._means)
-        return any(encoding.lacking(segment, plan.encode_again) for segment in before.segments)
+        return any(map(encoding.lacking, before.segments))
 
     def rebuild(self, before: LakeView | Manifest | None) -> Refreshed:
         """Read everything; what was added to an earlier index of the same sources stays.
@@ -247,7 +243,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
         short_write = error.errno is None and "requested and" in str(error)  # NumPy's words
         if short_write or error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DeepJoinError(
-                f"No space left on the disk of {folder}; the index is as it was before. "
+                f"No space left on the disk of {folder}; the index is whole. "
                 "Free some space, or choose another disk with -o."
             ) from None
         raise DeepJoinError(

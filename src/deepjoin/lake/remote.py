@@ -7,7 +7,6 @@ still the one that was pulled: of two writers one wins, and the other is told.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ import xxhash
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake.copies import (
     aside,
+    cache_root,
     copy_errors,
     is_whole,
     link_segments,
@@ -71,14 +71,23 @@ def editing(location: str | Path, fresh: bool = False) -> Iterator[Path]:
         return
     url = str(location)
     with working_copy(url, fresh=fresh) as copy:
-        yield copy.folder
+        before = _content(copy.folder)
+        try:
+            yield copy.folder
+        except BaseException:
+            # What was committed before it failed, as values are before columns are encoded.
+            if _content(copy.folder) not in (before, b""):
+                push(copy.folder, url, copy.token, fresh=fresh)
+            raise
         push(copy.folder, url, copy.token, fresh=fresh)
 
 
-def cache_root() -> Path:
-    """Return the folder that holds the copies: DEEPJOIN_CACHE, or one in the user's home."""
-    given = os.environ.get("DEEPJOIN_CACHE")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "deepjoin"
+def _content(folder: Path) -> bytes:
+    """Read the manifest of a copy; nothing if it has none."""
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def pull(url: str, *, missing_ok: bool = False) -> Pulled:

@@ -60,7 +60,7 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
     found = []
     for name, kind in _KINDS.items():
         path = folder / f"{name}.npy"
-        if _is_array(path, np.dtype(kind)):
+        if is_array(path, kind):
             arrays[name] = load_array(path)
         else:
             found.append(f"{name}.npy is not the array that belongs there")
@@ -81,18 +81,22 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
     return arrays, found
 
 
-def _is_array(path: Path, kind: np.dtype[Any]) -> bool:
-    """Tell whether a file is a plain array of this kind, by the very bytes of its header."""
+def is_array(path: Path, kind: npt.DTypeLike, width: int | None = None) -> bool:
+    """Tell whether a file is a plain array of this kind, by the very bytes of its header.
+
+    ``width`` is the length of each row of a matrix.
+    """
     header = io.BytesIO()
-    room = path.stat().st_size
+    room, each = path.stat().st_size, np.dtype(kind).itemsize * (width or 1)
     for _ in range(2):  # the first time to learn how long a header is
-        length = max(0, room - len(header.getvalue())) // kind.itemsize
-        fields = {"descr": kind.str, "fortran_order": False, "shape": (length,)}
+        length = max(0, room - len(header.getvalue())) // each
+        shape = (length,) if width is None else (length, width)
+        fields = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
         header = io.BytesIO()
         np.lib.format.write_array_header_1_0(header, fields)
     wanted = header.getvalue()
     with path.open("rb") as file:
-        return file.read(len(wanted)) == wanted and room == len(wanted) + length * kind.itemsize
+        return file.read(len(wanted)) == wanted and room == len(wanted) + length * each
 
 
 def _lengths(arrays: Arrays) -> Iterator[str]:
@@ -117,20 +121,21 @@ def _lengths(arrays: Arrays) -> Iterator[str]:
         yield "spellings.offsets.npy is empty"
 
 
-def _spans(length: int, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
+def spans(length: int, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
+    """Cut so many elements into pieces: where each starts and where it stops."""
     return ((at, min(at + size, length)) for at in range(0, length, size))
 
 
-def _ascends(array: Array) -> bool:
+def ascends(array: Array) -> bool:
     """Tell whether no element is smaller than the one before it."""
-    spans = _spans(max(0, len(array) - 1))
-    return all(bool(np.all(array[a:b] <= array[a + 1 : b + 1])) for a, b in spans)
+    parts = spans(max(0, len(array) - 1))
+    return all(bool(np.all(array[a:b] <= array[a + 1 : b + 1])) for a, b in parts)
 
 
 def _offsets(arrays: Arrays) -> Iterator[str]:
     for name, of in _GROUPS.items():
         offsets = arrays[name]
-        if offsets[0] != 0 or offsets[-1] != len(arrays[of]) or not _ascends(offsets):
+        if offsets[0] != 0 or offsets[-1] != len(arrays[of]) or not ascends(offsets):
             yield f"{name}.npy does not divide {of}.npy"
 
 
@@ -150,18 +155,19 @@ def _ranges(arrays: Arrays) -> Iterator[str]:
         "table_items": (0, most),
     }
     for name, (least, limit) in limits.items():
-        if not _within(arrays[name], least, limit):
+        if not within(arrays[name], least, limit):
             yield f"{name}.npy has numbers that cannot be"
     spelled = arrays["cell_spellings"]
     count = len(arrays["spellings.offsets"]) - 1
-    parts = (spelled[a:b] for a, b in _spans(len(spelled)))
+    parts = (spelled[a:b] for a, b in spans(len(spelled)))
     if not all(bool(np.all((part < count) | (part == AS_VALUE))) for part in parts):
         yield "cell_spellings.npy has numbers that cannot be"
 
 
-def _within(array: Array, least: int, limit: int) -> bool:
-    parts = (array[a:b] for a, b in _spans(len(array)))
-    return all(int(part.min()) >= least and int(part.max()) < limit for part in parts)
+def within(array: Array, least: float, limit: float) -> bool:
+    """Tell whether all elements are at least the one and below the other; NaN is not."""
+    parts = (array[a:b] for a, b in spans(len(array)))
+    return all(bool(part.min() >= least) and bool(part.max() < limit) for part in parts)
 
 
 def _texts(folder: Path, arrays: Arrays) -> Iterator[str]:
@@ -169,7 +175,7 @@ def _texts(folder: Path, arrays: Arrays) -> Iterator[str]:
     for name in _TEXTS:
         hashes = arrays["value_hashes"] if name == "values" else None
         strings = load_strings(folder, name)
-        for start, stop in _spans(len(strings), _STRINGS):
+        for start, stop in spans(len(strings), _STRINGS):
             part = strings[start:stop]
             try:
                 part.validate(full=True)
@@ -182,19 +188,19 @@ def _texts(folder: Path, arrays: Arrays) -> Iterator[str]:
 
 
 def _orders(arrays: Arrays) -> Iterator[str]:
-    if not _ascends(arrays["value_hashes"]):
+    if not ascends(arrays["value_hashes"]):
         yield "value_hashes.npy is not in order"
     for offsets, name in (
         ("posting_offsets", "posting_columns"),
         ("column_offsets", "cell_values"),
     ):
-        if not _ascends_within(arrays[name], arrays[offsets]):
+        if not ascends_within(arrays[name], arrays[offsets]):
             yield f"{name}.npy is not in order"
 
 
-def _ascends_within(array: Array, offsets: Array) -> bool:
+def ascends_within(array: Array, offsets: Array) -> bool:
     """Tell whether every element is larger than the one before it in its group."""
-    for start, stop in _spans(max(0, len(array) - 1)):
+    for start, stop in spans(max(0, len(array) - 1)):
         larger = array[start:stop] < array[start + 1 : stop + 1]
         first, last = np.searchsorted(offsets, (start + 1, stop + 1))
         larger[offsets[first:last] - start - 1] = True
@@ -208,7 +214,7 @@ def _both_ways(arrays: Arrays) -> Iterator[str]:
     columns = len(arrays["column_tables"])
     cells = np.zeros(columns, np.int64)
     forward = inverted = 0
-    for start, stop in _spans(len(arrays["cell_values"])):
+    for start, stop in spans(len(arrays["cell_values"])):
         column = _groups(arrays["column_offsets"], start, stop)
         counts = np.bincount(column, arrays["cell_counts"][start:stop], columns)
         cells += counts.astype(np.int64)
@@ -275,7 +281,7 @@ def _spellings(folder: Path, arrays: Arrays, settings: Settings) -> Iterator[str
     spelled = arrays["cell_spellings"]
     every = max(1, len(spelled) // _SPELLED)
     values, spellings = (load_strings(folder, name) for name in ("values", "spellings"))
-    for start, stop in _spans(len(spelled), every * _STRINGS):
+    for start, stop in spans(len(spelled), every * _STRINGS):
         own = spelled[start:stop:every] != AS_VALUE
         numbers = spelled[start:stop:every][own]
         held = values.take(pa.array(arrays["cell_values"][start:stop:every][own]))

@@ -33,8 +33,6 @@ class Plan:
     #: Tables the user took out, which are not to come back by themselves.
     excluded: set[str] = field(default_factory=set)
     vectors: Vectors = NO_VECTORS
-    #: Whether vectors that are there may be another encoder's.
-    encode_again: bool = False
 
 
 class Update:
@@ -138,15 +136,14 @@ class Update:
         """Make this the lake; vectors that it lacks come after, segment by segment."""
         self._commit()
         for number, segment in enumerate(self.segments()):
-            if self._encoding.lacking(segment, self.plan.encode_again):
+            if self._encoding.lacking(segment):
                 self._complete(number, segment)
                 self._commit()
 
     def _complete(self, number: int, segment: Segment) -> None:
         """Put a segment with all its vectors in the place of one without."""
         out, _ = self._next_folders()
-        again = self.plan.encode_again
-        self._encoding.complete(segment, out, self.segments(), again)
+        self._encoding.complete(segment, out, self.segments())
         record = self.records[number]
         known = {(segment.folder / name).stat().st_ino: of for name, of in record.files.items()}
         self.records[number] = replace(self._writer.place(out, known), removed=record.removed)

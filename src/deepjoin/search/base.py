@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from deepjoin.columns import Column
 from deepjoin.distinct import DistinctCells
 from deepjoin.search.results import Hit, Results
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.segment import Segment
+
+Marks = npt.NDArray[np.bool_]
 
 #: How many matched and unmatched cells a hit lists unless told otherwise.
 SHOWN = 20
@@ -109,3 +114,13 @@ def _described(query: Column, ranking: Ranking) -> dict[str, Any]:
         "cells": len(query.cells),
         "size": len(ranking.distinct),
     }
+
+
+def excluded_columns(segment: Segment, table: str | None) -> Marks | None:
+    """Mark the columns that are out of the lake, and those of the query's own table."""
+    own = None if table is None else segment.catalog.find_table(table)
+    if own is None:
+        return segment.dead
+    marks = np.zeros(segment.values.columns, bool) if segment.dead is None else segment.dead.copy()
+    marks[segment.catalog.columns_of(own)] = True
+    return marks

@@ -70,4 +70,5 @@ def _searcher(
         join="equi" if join == "any" else join,
         about=(about.name, about.digest),
         location=ground.location,
+        remedy=ground.remedy(space),
     )

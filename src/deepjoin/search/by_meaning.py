@@ -29,6 +29,8 @@ Real = npt.NDArray[np.float64]
 
 #: So many of the best columns, or so many times k, are measured.
 _MEASURED, _TIMES = 200, 4
+#: By how much more columns are measured if too few of these hold a match.
+_GROWTH = 8
 #: What the reverse coverage adds to a score when columns to be measured are chosen.
 _TIE = 0.05
 
@@ -69,36 +71,21 @@ class ByMeaning(Searching):
             Side(one, question, self._encoder, self._threads, complete) for one in self._segments
         ]
         demote = generic_of(question.distinct.values) is Generic.NO
-        chosen = self._chosen(sides, wanted, len(question), demote)
-        measured = [
-            self._measured(side, columns, query.name, complete)
-            for side, columns in zip(sides, chosen, strict=True)
-        ]
-        return Meant.of(question, measured, wanted, demote)
+        which, columns = _by_promise(sides, wanted, len(question), demote)
+        most = len(columns) if wanted.k is None else max(_MEASURED, _TIMES * wanted.k)
+        while True:
+            measured = [
+                self._measured(side, np.sort(columns[:most][which[:most] == number]), query.name)
+                for number, side in enumerate(sides)
+            ]
+            ranking = Meant.of(question, measured, wanted, demote)
+            # Columns may promise much and hold no match; then more of them are measured.
+            if most >= len(columns) or len(ranking.places) >= (wanted.k or 0):
+                return ranking
+            most *= _GROWTH
 
-    def _chosen(self, sides: list[Side], wanted: Wanted, size: int, demote: bool) -> list[Int]:
-        """Choose the columns to be measured, those of all segments together."""
-        sums = [side.sums(wanted.exclude) for side in sides]
-        found = [np.flatnonzero(of) for of in sums]
-        scores = np.concatenate([of[columns] for of, columns in zip(sums, found, strict=True)])
-        which = np.repeat(np.arange(len(sides)), [len(columns) for columns in found])
-        columns = np.concatenate(found)
-        kept = np.flatnonzero(scores >= wanted.threshold * size * (1 - 1e-6))
-        if wanted.k is not None:
-            # Of columns that hold as much, those that hold little else can be among the best.
-            sizes = [side.segment.values.sizes(c) for side, c in zip(sides, found, strict=True)]
-            keys = scores[kept] * (1 + _TIE / np.concatenate(sizes)[kept])
-            if demote:
-                generic = [side.segment.catalog.column_generic for side in sides]
-                marks = [of[c] != 0 for of, c in zip(generic, found, strict=True)]
-                keys = keys - (size + 1) * np.concatenate(marks)[kept]
-            best = np.argsort(-keys, kind="stable")[: max(_MEASURED, _TIMES * wanted.k)]
-            kept = kept[best]
-        return [np.sort(columns[kept][which[kept] == number]) for number in range(len(sides))]
-
-    def _measured(self, side: Side, columns: Int, name: str, complete: bool) -> Measured:
-        in_full = not complete and side.segment.cells is not None and side.segment.cells.has_lists
-        meetings = side.meetings(columns, in_full)
+    def _measured(self, side: Side, columns: Int, name: str) -> Measured:
+        meetings = side.meetings(columns, in_full=not side.is_complete)
         return Measured.of(
             side.segment, columns, meetings, self._count, self._name_likeness(side, columns, name)
         )
@@ -109,3 +96,21 @@ class ByMeaning(Searching):
         vectors = self._encoder.encode([name, *(names[column] for column in columns.tolist())])
         likeness: Real = vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64)
         return np.maximum(0, likeness)
+
+
+def _by_promise(sides: Sequence[Side], wanted: Wanted, size: int, demote: bool) -> tuple[Int, Int]:
+    """Return the columns worth measuring, best first: which segment each is of, and its number."""
+    sums = [side.sums(wanted.exclude) for side in sides]
+    found = [np.flatnonzero(of) for of in sums]
+    scores = np.concatenate([of[columns] for of, columns in zip(sums, found, strict=True)])
+    which = np.repeat(np.arange(len(sides)), [len(columns) for columns in found])
+    # Of columns that hold as much, those that hold little else can be among the best.
+    sizes = [side.segment.values.sizes(c) for side, c in zip(sides, found, strict=True)]
+    keys = scores * (1 + _TIE / np.maximum(1, np.concatenate(sizes)))
+    if demote:
+        generic = [side.segment.catalog.column_generic for side in sides]
+        marks = [of[c] != 0 for of, c in zip(generic, found, strict=True)]
+        keys = keys - (size + 1) * np.concatenate(marks)
+    reach = np.flatnonzero(scores >= wanted.threshold * size * (1 - 1e-6))
+    order = reach[np.argsort(-keys[reach], kind="stable")]
+    return which[order], np.concatenate(found)[order]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deepjoin.cells import CellEncoder
 from deepjoin.columns import Column
 from deepjoin.distinct import distinct_cells
-from deepjoin.search.base import Searching, Wanted
+from deepjoin.search.base import Searching, Wanted, excluded_columns
 from deepjoin.search.ground import Ground
 from deepjoin.search.proven import Proven
 from deepjoin.search.question import vectors_of
@@ -68,13 +68,3 @@ class ExactSemantic(Searching):
         found = self._engine.search(asked, search, excluded)
         watch.lap("candidates")
         return Proven(distinct, self._segments, found, self._tau, wanted.k)
-
-
-def excluded_columns(segment: Segment, table: str | None) -> Marks | None:
-    """Mark the columns that are out of the lake, and those of the query's own table."""
-    own = None if table is None else segment.catalog.find_table(table)
-    if own is None:
-        return segment.dead
-    marks = np.zeros(segment.values.columns, bool) if segment.dead is None else segment.dead.copy()
-    marks[segment.catalog.columns_of(own)] = True
-    return marks

@@ -40,6 +40,9 @@ class Ground(Protocol):
     def column_encoder(self) -> TextEncoder:
         """Load the encoder that made the column vectors; raises if it cannot be had."""
 
+    def remedy(self, space: str) -> str:
+        """Give the options that make the vectors of a space anew."""
+
     def sketch_dimension(self) -> int:
         """Say how many numbers a sketch has; raises if there are no sketches."""
 

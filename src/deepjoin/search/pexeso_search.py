@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from deepjoin.cells import CellEncoder
 from deepjoin.columns import Column
-from deepjoin.search.base import Searching, Wanted
-from deepjoin.search.exact_semantic import excluded_columns
+from deepjoin.search.base import Searching, Wanted, excluded_columns
 from deepjoin.search.ground import Ground
 from deepjoin.search.meant import Meant
 from deepjoin.search.measured import Measured

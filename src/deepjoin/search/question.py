@@ -58,6 +58,11 @@ class Side:
         self._threads, self._complete = threads, complete
         self.equal = segment.values.look_up(question.distinct.values)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything near the query's cells was found, not only what lists lead to."""
+        return self._complete or not self._cells.has_lists
+
     @cached_property
     def _near(self) -> Pairs:
         asked = self._question

@@ -15,7 +15,7 @@ from deepjoin.column_vectors.store import ColumnVectors
 from deepjoin.columns import Column
 from deepjoin.distinct import DistinctCells, distinct_cells
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.search.base import Ranking, Searching, Wanted
+from deepjoin.search.base import Ranking, Searching, Wanted, excluded_columns
 from deepjoin.search.hits import Judged, hit
 from deepjoin.search.results import Hit, Results
 from deepjoin.search.stopwatch import Stopwatch
@@ -63,9 +63,10 @@ class VectorSearcher(Searching):
         join: str = "equi",
         about: tuple[str, str] | None = None,
         location: object = "The index",
+        remedy: str = "",
     ) -> None:
         self._segments = [segment for segment in segments if segment.values.columns]
-        self._vectors = opened_vectors(self._segments, space, about, location)
+        self._vectors = opened_vectors(self._segments, space, about, location, remedy)
         self._vector, self._profile, self._key = vector, profile, key
         self._method, self._join = method, join
 
@@ -80,7 +81,7 @@ class VectorSearcher(Searching):
         for number, (segment, one) in enumerate(zip(self._segments, self._vectors, strict=True)):
             most = segment.values.columns if k is None else k
             order = np.asarray(segment.catalog.column_order)
-            near = one.index.search(vector, most, _excluded(segment, exclude), order)
+            near = one.index.search(vector, most, excluded_columns(segment, exclude), order)
             like = 1 - near.distances if one.index.metric == "cosine" else -near.distances
             pairs = zip(near.ids.tolist(), like.tolist(), strict=True)
             found += [Near(number, column, similarity) for column, similarity in pairs]
@@ -213,6 +214,7 @@ def opened_vectors(
     space: str,
     about: tuple[str, str] | None = None,
     location: object = "The index",
+    remedy: str = "",
 ) -> list[ColumnVectors]:
     """Open the vectors of all segments; ``about`` is name and digest of who made the query's."""
     found = [ColumnVectors.open(segment.folder, space) for segment in segments]
@@ -225,24 +227,15 @@ def opened_vectors(
         )
     for one in complete:
         if about is not None and one.about.digest != about[1]:
-            raise _another(one.about.name, one.about.digest, about[0], space, location)
+            raise _another(one.about.name, one.about.digest, about, remedy or option, location)
     return complete
 
 
-def _another(theirs: str, digest: str, ours: str, space: str, location: object) -> IndexUnusable:
+def _another(
+    theirs: str, digest: str, ours: tuple[str, str], remedy: str, location: object
+) -> IndexUnusable:
     """Say that the vectors of the index and of the query cannot be compared."""
-    option = "--sketch" if space == "sketch" else "--encoder"
     return IndexUnusable(
-        f"{location} was encoded by '{theirs}' ({digest}), not by '{ours}'; search with "
-        f"{option} {theirs}, or encode again with: deepjoin index {location} {option} {ours}"
+        f"{location} was encoded by '{theirs}' ({digest}), not by '{ours[0]}' ({ours[1]}). "
+        f"Encode it again with: deepjoin index {location} {remedy}"
     )
-
-
-def _excluded(segment: Segment, table: str | None) -> Marks | None:
-    """Mark the columns that are out of the lake, and those of the query's own table."""
-    own = None if table is None else segment.catalog.find_table(table)
-    if own is None:
-        return segment.dead
-    marks = np.zeros(segment.values.columns, bool) if segment.dead is None else segment.dead.copy()
-    marks[segment.catalog.columns_of(own)] = True
-    return marks

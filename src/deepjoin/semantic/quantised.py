@@ -94,9 +94,14 @@ def new_rotation(dimension: int) -> Float:
     return np.asarray(np.linalg.qr(noise)[0], np.float32)
 
 
+def rotated(vectors: Float, rotation: Float) -> Float:
+    """Turn vectors, in double precision: so a row does not depend on the rows beside it."""
+    return np.asarray(vectors.astype(np.float64) @ rotation.astype(np.float64), np.float32)
+
+
 def quantised(vectors: npt.ArrayLike, rotation: Float) -> Rows:
     """Turn vectors and round them: codes, the scale of each, the length of what is lost."""
-    rows = checked(vectors, len(rotation)) @ rotation
+    rows = rotated(checked(vectors, len(rotation)), rotation)
     scale = np.max(np.abs(rows), axis=1, initial=0) / LARGEST_CODE
     signed = np.rint(rows / np.where(scale > 0, scale, 1)[:, None])
     # Never 0, which stands for equal cells.
@@ -137,7 +142,7 @@ class ValueVectors:
             raise DeepJoinError(f"The cosine bound is {floor}; it is above 0 and at most 1.")
         vectors = checked(queries, self.dimension)
         there = np.flatnonzero(vectors.any(axis=1))
-        return there, vectors[there] @ self.rotation
+        return there, rotated(vectors[there], self.rotation)
 
     def found(
         self, cells: Int, turned: Float, floor: float, rows: Int | None, threads: int
