@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from deepjoin.errors import IndexUnusable
 from deepjoin.lake.checking import Check, check_index, file_problems
 from deepjoin.ledger import Entry, Key, entries_of, write_ledger
 from deepjoin.segment import Segment
+from deepjoin.semantic.scan import SLACK
 from deepjoin.sources.corpus import write_corpus
 
 from .test_cli import Run, call
@@ -95,6 +98,16 @@ def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
     return content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :]
 
 
+def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
+    """Tell whether numbers of vectors have changed by less than searches allow for."""
+    path = index / "segments" / name
+    old = np.load(io.BytesIO(before[f"segments/{name}"])) if path.suffix == ".npy" else np.array(0)
+    if old.dtype not in (np.float32, np.float16):
+        return False
+    new, limit = np.load(path), SLACK if old.dtype == np.float32 else 2.0**-9 * np.abs(old)
+    return bool((np.abs(new.astype(np.float64) - old) <= limit).all())
+
+
 def damages(index: Path, start: int = 0) -> Iterator[str]:
     """Flip a bit in each file of the segments, one at a time, and mend it again."""
     for name, content in files_of(index / "segments").items():
@@ -124,11 +137,20 @@ def test_a_sound_index_has_no_problems(run: Run, index: Path) -> None:
     assert files_of(index) == before, "nothing is written"
 
 
+def advice(index: Path, name: str) -> str:
+    """Say what to do about a damaged file: only what can still be opened is encoded again."""
+    if "/vectors/" in name:
+        with suppress(IndexUnusable):
+            Lake(index)
+            return f"Encode again with: deepjoin index {index} --cells none, then --cells default"
+    return f"Build it again: deepjoin index SOURCE -o {index} --rebuild"
+
+
 def test_a_flipped_bit_is_told_with_its_file(index: Path) -> None:
     for name in damages(index):
         problem = only(check_index(index))
         assert problem.startswith(f"{name} is not what was written: its checksum is another. ")
-        assert problem.endswith(f"Build it again: deepjoin index SOURCE -o {index} --rebuild")
+        assert problem.endswith(advice(index, name))
     assert check_index(index)
     assert file_problems(index) == []
 
@@ -139,7 +161,8 @@ def test_flips_that_no_checksum_tells_are_noticed_or_harmless(run: Run, index: P
         sign(index)
         answer = run("check", index)
         assert answer.status in (0, 1)
-        assert answer.status == 1 or name.partition("/")[2] in HARMLESS, name
+        harmless = name.partition("/")[2] in HARMLESS or is_slight(index, name, live)
+        assert answer.status == 1 or harmless, name
     assert live.keys() == files_of(index).keys()
 
 

@@ -185,3 +185,37 @@ def test_the_command_line_says_what_was_encoded(
     assert "cells by default, columns by none, sketches of 64 numbers" in said
     assert main(["info", str(lake.path)]) == 0
     assert "sketches of 64 numbers" in capsys.readouterr().out
+
+
+def test_the_kind_of_vector_index_and_the_metric_can_be_chosen(tmp_path: Path) -> None:
+    lake = build(tmp_path / "i", encoder="default", metric="euclidean", vector_index="hnsw")
+    assert (lake.vectors.index, lake.vectors.metric) == ("hnsw", "euclidean")
+    assert lake.search(["Berlin", "Rome"], 1, method="deepjoin")[0].score < 0, "a distance"
+    lake = deepjoin.index(lake.path, metric="cosine")
+    assert lake.search(["Berlin", "Rome"], 1, method="deepjoin")[0].score > 0
+    with pytest.raises(DeepJoinError, match="No vector index 'hsnw'.*Did you mean 'hnsw'"):
+        deepjoin.index(lake.path, vector_index="hsnw")
+    with pytest.raises(DeepJoinError, match="No metric 'cosin'.*Did you mean 'cosine'"):
+        deepjoin.index(lake.path, metric="cosin")
+
+
+def test_deepjoin_shows_what_matches_by_meaning(tmp_path: Path) -> None:
+    tables = {"a": pa.table({"country": ["United States", "Germany", "France"]})}
+    lake = deepjoin.index(tables, tmp_path / "i", min_distinct=1, encoder="default")
+    (hit,) = lake.search(["USA", "Germany"], 1, method="deepjoin", join="semantic")
+    assert (hit.join, hit.joinability, hit.found_by) == ("semantic", 1.0, ("deepjoin",))
+    assert hit.score < 1 and hit.equi.matched == 1
+    (hit,) = lake.search(["x", "y"], 1, method="deepjoin")
+    assert (hit.matched, hit.cardinality) == (0, "")
+
+
+def test_tau_is_refused_where_it_says_nothing(tmp_path: Path) -> None:
+    lake = build(tmp_path / "i", encoder="default")
+    for options in ({"join": "equi"}, {"method": "deepjoin"}, {"method": "exact-equi"}):
+        with pytest.raises(DeepJoinError, match="tau is 0.7, and .* compares no cells by meaning"):
+            lake.search(["Rome"], tau=0.7, **options)
+    for wrong in (2.5, "3"):
+        with pytest.raises(DeepJoinError, match="k is .*; ask for at least 1"):
+            lake.search(["Rome"], wrong)  # type: ignore[arg-type]
+    with pytest.raises(DeepJoinError, match="tau is 'x'; it is a cosine"):
+        lake.search(["Rome"], tau="x")  # type: ignore[arg-type]

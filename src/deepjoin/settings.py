@@ -69,6 +69,7 @@ class Vectors:
     sketch: int = 0
     #: How column vectors are stored and searched; "auto" goes by their number.
     index: str = "auto"
+    #: How near column vectors are: "cosine", or "euclidean".
     metric: str = "cosine"
     #: Which encoder and cells these were, whatever they are called: all segments have theirs.
     encoder_digest: str = ""

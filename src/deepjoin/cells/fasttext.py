@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import xxhash
 
+from deepjoin.cells.fasttext_file import check_binary, torn
 from deepjoin.cells.tokens import plain_word, split_words
 from deepjoin.errors import DeepJoinError, MissingExtra
 
@@ -65,7 +66,23 @@ def load_vectors(path: str | Path) -> WordVectors:
 
 
 def _load_text(path: Path) -> WordVectors:
-    count, dimension = _header(path)
+    try:
+        words, matrix = _read_text(path, *_header(path))
+    except pa.ArrowInvalid as error:
+        why = " ".join(str(error).split()).rstrip(".")
+        raise DeepJoinError(f"{path} is damaged: {why}. Download the file again.") from None
+    digest = xxhash.xxh3_64("\n".join(words).encode())
+    digest.update(matrix.tobytes())
+    known = pa.array([word.lower() for word in words], pa.string())
+    return WordVectors(
+        path.name,
+        digest.hexdigest(),
+        matrix.shape[1],
+        lambda asked: _rows(asked, known, matrix),
+    )
+
+
+def _read_text(path: Path, count: int, dimension: int) -> tuple[list[str], Floats]:
     words: list[str] = []
     matrix = np.zeros((count, dimension), np.float32)
     for batch in _batches(path, dimension):
@@ -78,12 +95,7 @@ def _load_text(path: Path) -> WordVectors:
             f"{path} ends after {len(words)} words; its first line says {count}. "
             "Download the file again."
         )
-    digest = xxhash.xxh3_64("\n".join(words).encode())
-    digest.update(matrix.tobytes())
-    known = pa.array([word.lower() for word in words], pa.string())
-    return WordVectors(
-        path.name, digest.hexdigest(), dimension, lambda asked: _rows(asked, known, matrix)
-    )
+    return words, matrix
 
 
 def _header(path: Path) -> tuple[int, int]:
@@ -94,7 +106,14 @@ def _header(path: Path) -> tuple[int, int]:
             f"{path} does not start with a line 'words dimension', as fastText .vec files do. "
             "Give a .vec text file or a .bin model."
         )
-    return int(parts[0]), int(parts[1])
+    count, dimension = int(parts[0]), int(parts[1])
+    # Each number takes two letters: no memory is asked for what cannot be there.
+    if not dimension or 2 * count * dimension > path.stat().st_size:
+        raise DeepJoinError(
+            f"{path} is too short for the {count} words of {dimension} numbers that its first line "
+            "says. Download the file again."
+        )
+    return count, dimension
 
 
 def _batches(path: Path, dimension: int) -> pacsv.CSVStreamingReader:
@@ -102,6 +121,11 @@ def _batches(path: Path, dimension: int) -> pacsv.CSVStreamingReader:
     with path.open(encoding="utf-8", errors="replace") as lines:
         lines.readline()
         width = len(lines.readline().rstrip("\n").split(" "))
+    if width <= dimension:
+        raise DeepJoinError(
+            f"{path} has {width - 1} numbers in its second line; its first line says {dimension}. "
+            "Download the file again."
+        )
     names = ["word", *(f"d{at}" for at in range(max(dimension, width - 1)))]
     types = {name: pa.float32() for name in names[1 : dimension + 1]}
     return pacsv.open_csv(
@@ -123,9 +147,13 @@ def _load_binary(path: Path) -> WordVectors:
         import fasttext
     except ImportError:
         raise MissingExtra(
-            f"Reading {path} needs fastText: pip install fasttext-numpy2, or give a .vec file"
+            f"Reading {path} needs fastText: pip install 'deepjoin[fasttext]', or give a .vec file"
         ) from None
-    model = fasttext.load_model(str(path))
+    check_binary(path)
+    try:
+        model = fasttext.load_model(str(path))
+    except (ValueError, MemoryError) as error:
+        raise torn(path, str(error)) from None
     digest = xxhash.xxh3_64()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

@@ -31,6 +31,8 @@ def run(options: argparse.Namespace) -> None:
         "encoder": options.encoder,
         "cells": options.cells,
         "sketch": options.sketch,
+        "vector_index": options.vector_index,
+        "metric": options.metric,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     source = options.source if len(options.source) > 1 else options.source[0]

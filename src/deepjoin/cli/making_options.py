@@ -105,6 +105,16 @@ def add_index(commands: Commands) -> None:
         help="numbers in a column's sketch, for the sketch methods; default 0: none",
     )
     parser.add_argument(
+        "--vector-index",
+        metavar="KIND",
+        help="how column vectors are searched: auto (default), flat, hnsw, ivfpq, ivf8, scan4, ...",
+    )
+    parser.add_argument(
+        "--metric",
+        choices=("cosine", "euclidean"),
+        help="how near column vectors are (default cosine)",
+    )
+    parser.add_argument(
         "--rebuild", action="store_true", help="index again even if no file has changed"
     )
     parser.add_argument(

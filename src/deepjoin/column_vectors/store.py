@@ -42,6 +42,8 @@ class ColumnVectors:
     about: About
     #: Whether every live column has one, and they can be searched.
     complete: bool
+    #: The kind of index and the metric that were asked for.
+    asked: tuple[str, str] = ("auto", "cosine")
 
     @classmethod
     def open(cls, segment: Path, space: str) -> ColumnVectors | None:
@@ -52,7 +54,7 @@ class ColumnVectors:
         except FileNotFoundError:
             return None
         about = About(fields["name"], fields["digest"], fields["dimension"])
-        return cls(folder, about, bool(fields["complete"]))
+        return cls(folder, about, bool(fields["complete"]), (fields["kind"], fields["metric"]))
 
     @cached_property
     def index(self) -> VectorIndex:
@@ -86,7 +88,7 @@ def write_rows(
     complete = not unknown(rows).any()
     if complete:
         index_rows(folder, kind, metric)
-    fields = {"space": space, **asdict(about), "complete": complete}
+    fields = {"space": space, **asdict(about), "complete": complete, "kind": kind, "metric": metric}
     (folder / _ABOUT).write_text(json.dumps(fields))
 
 

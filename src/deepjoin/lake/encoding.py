@@ -99,7 +99,10 @@ class Encoding:
         if space not in self._spaces:
             return ""
         columns, sketch = self._vectors.encoder_digest, sketch_digest(self._vectors.sketch)
-        return {"columns": columns, "sketch": sketch, "both": f"{columns}+{sketch}"}[space]
+        whose = {"columns": columns, "sketch": sketch, "both": f"{columns}+{sketch}"}[space]
+        # Sketches are made for the cosine.
+        metric = self._vectors.metric if space == "columns" else "cosine"
+        return f"{whose} {self._vectors.index} {metric}"
 
     def complete(self, segment: Segment, out: Path, lake: Sequence[Segment]) -> None:
         """Write a segment of a lake again with the vectors it lacks; the rest is linked."""
@@ -145,9 +148,11 @@ class Encoding:
 
 
 def _digest_of(segment: Segment, space: str) -> str:
-    """Say whose vectors a segment has in a space, if it has all."""
+    """Say whose vectors a segment has in a space, and how they are stored, if it has all."""
     found = ColumnVectors.open(segment.folder, space)
-    return found.about.digest if found is not None and found.complete else ""
+    if found is None or not found.complete:
+        return ""
+    return " ".join((found.about.digest, *found.asked))
 
 
 def is_outdated(lake: Sequence[Segment]) -> bool:

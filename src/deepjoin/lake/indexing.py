@@ -37,7 +37,7 @@ from deepjoin.sources.frames import MemorySource
 
 DEFAULT = ".deepjoin"
 #: Options of what is encoded; the others are of what is indexed.
-_VECTORS = {"encoder", "cells", "sketch"}
+_VECTORS = {"encoder", "cells", "sketch", "vector_index", "metric"}
 
 
 def index(
@@ -53,6 +53,8 @@ def index(
     encoder: str | None = None,
     cells: str | None = None,
     sketch: int | None = None,
+    vector_index: str | None = None,
+    metric: str | None = None,
     **options: Any,
 ) -> Lake:
     """Index tables and open the lake; of an index that is there, only what changed is read.
@@ -86,11 +88,17 @@ def index(
         ``deepjoin.cells.make``, or a file of fastText vectors.
     sketch
         How many numbers a column's sketch has, for the methods that use one; 0 for none.
+    vector_index
+        How column vectors are searched: "auto", "flat", "hnsw", "ivfpq" and others
+        (``deepjoin.vectors.kinds.KINDS``).
+    metric
+        How near column vectors are: "cosine" or "euclidean".
     **options
         Single fields of `Settings`, such as ``profile="basic"`` or ``min_distinct=2``.
     """
     means = usual_means(threads, memory, progress)
     encode = {"encoder": encoder, "cells": cells, "sketch": sketch}
+    encode |= {"vector_index": vector_index, "metric": metric}
     location, _ = refresh(source, out, settings, titles or {}, means, rebuild, options | encode)
     return open_lake(location)
 
@@ -193,6 +201,8 @@ def chosen_vectors(
 ) -> Vectors:
     """Change what is asked to be encoded, and see that it can be, before anything is read."""
     wanted = {name: value for name, value in asked.items() if value is not None}
+    if "vector_index" in wanted:
+        wanted["index"] = wanted.pop("vector_index")
     named = [name for name in ("encoder", "cells") if wanted.get(name, "none") != "none"]
     earlier = settings_of.USUAL_VECTORS if before is None else before.vectors
     if settings.hash_only:

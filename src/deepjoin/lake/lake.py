@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from deepjoin.errors import DeepJoinError, UnknownName, unknown_name
 from deepjoin.lake.build import Progress, usual_means
 from deepjoin.lake.ground import LakeGround
@@ -99,6 +101,11 @@ Make one with: deepjoin index SOURCE -o no such folder
                     f"Methods: deepjoin methods."
                 )
             join = chosen.joins[0]
+        if tau is not None and (join == "equi" or "cell vectors" not in chosen.needs):
+            raise DeepJoinError(
+                f"tau is {tau}, and '{method}' compares no cells by meaning for join {join}. "
+                "Leave it out, or use --join semantic with a method that does."
+            )
         # What a method has opened serves the next search as well, until the lake is another.
         asked = method, join, tau
         if asked not in self._searchers:
@@ -297,11 +304,11 @@ Make one with: deepjoin index SOURCE -o no such folder
 
 
 def _check(k: int | None, least: float, tau: float | None, group: str | None) -> None:
-    if k is not None and k < 0:
-        raise DeepJoinError(f"k is {k}; ask for at least 1 hit.")
+    if k is not None and (not isinstance(k, int | np.integer) or k < 0):
+        raise DeepJoinError(f"k is {k!r}; ask for at least 1 hit, or 0 for none.")
     if not 0 <= least <= 1:
         raise DeepJoinError(f"min_joinability is {least}; it is a share between 0 and 1.")
-    if tau is not None and not 0 < tau <= 1:
-        raise DeepJoinError(f"tau is {tau}; it is a cosine above 0 and at most 1.")
+    if tau is not None and (not isinstance(tau, float | int | np.floating) or not 0 < tau <= 1):
+        raise DeepJoinError(f"tau is {tau!r}; it is a cosine above 0 and at most 1.")
     if group not in (None, "tables"):
         raise unknown_name("grouping", str(group), "deepjoin", ["tables"])

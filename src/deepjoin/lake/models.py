@@ -16,6 +16,7 @@ from deepjoin.encoders.cache import VectorCache
 from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.lake.copies import cache_root
 from deepjoin.settings import Settings, Vectors
+from deepjoin.vectors.kinds import check_metric, chosen
 
 
 def stored(spec: str, folder: Path | None) -> str:
@@ -46,6 +47,8 @@ def identified(vectors: Vectors, settings: Settings, folder: Path) -> Vectors:
     columns = column_encoder(vectors.encoder, folder, settings.profile)
     if vectors.sketch:
         check_dimension(vectors.sketch)
+    chosen(vectors.index, 0)
+    check_metric(vectors.metric)
     return replace(
         vectors,
         cells_digest="" if cells is None else cells.digest,

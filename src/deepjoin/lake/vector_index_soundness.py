@@ -128,6 +128,7 @@ def _codes_are_best(faiss: Any, index: Any, some: Int, rows: npt.NDArray[np.floa
     coder = faiss.downcast_index(index.storage) if hasattr(index, "hnsw") else index
     stored = np.stack([index.reconstruct(int(number)) for number in some])
     best = coder.sa_decode(coder.sa_encode(rows))
-    lost, least = (np.linalg.norm(one - rows, axis=1) for one in (stored, best))
-    # Written so that NaN fails as well.
-    return bool((lost <= least * (1 + _FARTHER) + _FARTHER).all())
+    with np.errstate(over="ignore", invalid="ignore"):
+        lost, least = (np.linalg.norm(one - rows, axis=1) for one in (stored, best))
+        # Written so that NaN fails as well.
+        return bool((lost <= least * (1 + _FARTHER) + _FARTHER).all())

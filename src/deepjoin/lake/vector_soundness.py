@@ -154,8 +154,9 @@ def _cell_numbers(arrays: Arrays) -> Iterator[str]:
     turn = arrays[_ROTATION].astype(np.float64)
     dimension = isqrt(len(turn))
     turn = turn.reshape(dimension, dimension)
-    # Written so that NaN fails as well.
-    if not (np.abs(turn @ turn.T - np.eye(dimension)) < _ORTHOGONAL).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(turn @ turn.T - np.eye(dimension))
+    if not (off < _ORTHOGONAL).all():  # so that NaN fails as well
         yield f"{_ROTATION} is not a rotation"
     for name, limit in ((_SCALES, 1.001 / LARGEST_CODE), (_ERRORS, 0.6 * dimension**0.5)):
         if not within(arrays[name], 0, limit):

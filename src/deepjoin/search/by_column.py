@@ -71,4 +71,6 @@ def _searcher(
         about=(about.name, about.digest),
         location=ground.location,
         remedy=ground.remedy(space),
+        # Without cell vectors, the evidence of a semantic join is that of equal cells.
+        encoder=ground.cell_encoder() if join == "semantic" and ground.has_cells else None,
     )

@@ -67,7 +67,7 @@ def _hit(rank: int, distinct: DistinctCells, one: Meaning, equi: Verified, show:
     )
     mine = max((distinct.counts[cell] for cell in matched), default=1)
     theirs = int(index.cell_counts[places].max(initial=1))
-    measured = equi._replace(cardinality=cardinality_of(mine, theirs))
+    measured = equi._replace(cardinality=cardinality_of(mine, theirs) if matched else "")
     return hit(rank, one.segment.catalog, one.column, len(distinct), measured, judged)
 
 

@@ -14,9 +14,9 @@ from deepjoin.values.profile import Generic, generic_of
 
 
 def hybrid(ground: Ground, join: str, tau: float | None) -> Searching:
-    """Search by every signal the lake has: equal cells, similar cells, similar columns.
+    """Search by equal cells for "equi", by what cells mean for "semantic" and "any".
 
-    Without cell vectors, "any" means equal cells alone.
+    Without cell vectors, "any" means equal cells alone, and the hits say so.
     """
     if join == "equi" or (join == "any" and not ground.has_cells):
         return InformativeFirst(ground.segments, ground.profile, ground.key)

@@ -6,18 +6,25 @@ The evidence of a hit is measured for display and changes neither order nor memb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.cells import CellEncoder
 from deepjoin.column_vectors.store import ColumnVectors
 from deepjoin.columns import Column
 from deepjoin.distinct import DistinctCells, distinct_cells
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.search.base import Ranking, Searching, Wanted, excluded_columns
+from deepjoin.search.evidence import Meaning, hits_by_meaning
 from deepjoin.search.hits import Judged, hit
+from deepjoin.search.measured import Measured
+from deepjoin.search.question import Question, Side, vectors_of
 from deepjoin.search.results import Hit, Results
+from deepjoin.search.soft import Count
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.verify import QueryValues, Verified, verify
 from deepjoin.segment import Segment
@@ -64,11 +71,12 @@ class VectorSearcher(Searching):
         about: tuple[str, str] | None = None,
         location: object = "The index",
         remedy: str = "",
+        encoder: CellEncoder | None = None,
     ) -> None:
         self._segments = [segment for segment in segments if segment.values.columns]
         self._vectors = opened_vectors(self._segments, space, about, location, remedy)
         self._vector, self._profile, self._key = vector, profile, key
-        self._method, self._join = method, join
+        self._method, self._join, self._encoder = method, join, encoder
 
     def nearest(self, query: Column, k: int | None, exclude_table: str | None) -> list[Near]:
         """Return the k columns nearest to a query, or all; none for a query of unknown values."""
@@ -111,6 +119,10 @@ class VectorSearcher(Searching):
         watch.lap("encode")
         found = self._nearest(vector, k, exclude)
         watch.lap("candidates")
+        if self._join == "semantic" and self._encoder is not None:
+            question = Question(distinct, vectors_of(distinct.values, self._encoder),
+                                Count.of("semantic", self._encoder, None))  # fmt: skip
+            return NearByMeaning(question, self._segments, found, self._method, self._encoder)
         return NearColumns(distinct, self._segments, found, self._method, self._join)
 
     def search_tables(
@@ -182,8 +194,9 @@ class NearColumns(Ranking):
 
     def cut(self, last: int | None) -> NearColumns:
         """Leave out what comes after a place."""
-        found = self._found if last is None else self._found[: last + 1]
-        return NearColumns(self.distinct, self._segments, found, self._method, self._join)
+        shorter = copy(self)
+        shorter._found = self._found if last is None else self._found[: last + 1]
+        return shorter
 
     def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
         """Measure the equi-join of some columns, those of a segment together."""
@@ -207,6 +220,39 @@ class NearColumns(Ranking):
         cells = segment.catalog.column_cells[columns].tolist()
         found = verify(values, segment.values, np.array(columns, np.int32), cells, show)
         return dict(zip(columns, found, strict=True))
+
+
+class NearByMeaning(NearColumns):
+    """The same for semantic joins: the evidence is what cells match by meaning."""
+
+    def __init__(
+        self,
+        question: Question,
+        segments: Sequence[Segment],
+        found: list[Near],
+        method: str,
+        encoder: CellEncoder,
+    ) -> None:
+        super().__init__(question.distinct, segments, found, method, "semantic")
+        self._question, self._encoder = question, encoder
+
+    def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
+        """Measure the semantic join of some columns."""
+        some = [self._found[place] for place in chosen]
+        meanings = [self._meaning(near) for near in some]
+        hits = hits_by_meaning(self.distinct, meanings, show)
+        return [
+            replace(hit, score=near.similarity, found_by=(self._method,))
+            for near, hit in zip(some, hits, strict=True)
+        ]
+
+    def _meaning(self, near: Near) -> Meaning:
+        segment, count = self._segments[near.segment], self._question.count
+        side = Side(segment, self._question, self._encoder, 1, complete=True)
+        columns = np.array([near.column])
+        meetings = side.meetings(columns, in_full=True)
+        measured = Measured.of(segment, columns, meetings, count, np.zeros(1))
+        return measured.meaning(0, len(self.distinct), count.tau)
 
 
 def opened_vectors(

@@ -84,7 +84,7 @@ def verify(
             join_size=join_size,
             multiset=join_size / (query_cells * target_cells[i]),
         )
-        cardinality = cardinality_of(max(own, default=1), max(other, default=1))
+        cardinality = cardinality_of(max(own), max(other)) if here else ""
         matches = tuple(map(match, here[:show], spelled[start:stop]))
         yield Verified(equi, sizes[i], cardinality, matches, _unmatched(query.distinct, here, show))
 
