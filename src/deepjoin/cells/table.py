@@ -40,6 +40,8 @@ _WAY = 3
 _VALUES_AT_ONCE = 1 << 19
 _WORDS_AT_ONCE = 1 << 12
 _NUMBERED_AT_ONCE = 1 << 16
+#: So many values are looked up one by one.
+_FEW = 1 << 12
 #: Of a row of eight-bit numbers, the largest one.
 _TOP = 127
 
@@ -217,11 +219,20 @@ class StaticTable:
             gram_bags(words, self.facts.buckets, self.facts.pieces),
         )
 
+    def _phrase_numbers(self, values: pa.Array) -> pa.Array:
+        """Look values up among the phrases; Arrow hashes all of these anew at every call."""
+        if len(values) > _FEW:
+            return pc.index_in(values, self._phrases)
+        known = self._phrase_places
+        return pa.array([known.get(value) for value in values.to_pylist()], pa.int32())
+
+    @cached_property
+    def _phrase_places(self) -> dict[str, int]:
+        return {phrase: number for number, phrase in enumerate(self._phrases.to_pylist())}
+
     def _place_phrases(self, values: pa.Array, out: Floats) -> Int:
         """Give phrases the rows they have of their own, and say where they are."""
-        places = pc.coalesce(
-            pc.index_in(values, self._phrases), pc.index_in(undotted(values), self._phrases)
-        )
+        places = pc.coalesce(self._phrase_numbers(values), self._phrase_numbers(undotted(values)))
         known = np.asarray(pc.is_valid(places)).nonzero()[0]
         first = self.facts.pieces + self.facts.buckets
         out[known] = self._table[first + np.asarray(places.take(known)).astype(np.int64)]

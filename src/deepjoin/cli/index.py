@@ -11,7 +11,7 @@ from deepjoin.cli.opening import human_size, index_with_progress
 from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake.build import Titles
-from deepjoin.settings import Settings
+from deepjoin.settings import Settings, Vectors
 from deepjoin.sources.reading import file_table, read_columns
 
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     if options.dry_run:
         known = {field.name for field in fields(Settings)}
         given = {name: changes[name] for name in changes.keys() & known}
-        _dry_run(source, Settings(**given), options.format)
+        _dry_run(source, Settings(**given), options, options.format)
         return
     titles = _titles(options.titles) if options.titles else None
     lake = index_with_progress(
@@ -65,10 +65,12 @@ def _titles(path: str) -> Titles:
     return {name: pair for name, pair in zip(names, words, strict=True) if name}
 
 
-def _dry_run(source: object, settings: Settings, form: str) -> None:
+def _dry_run(source: object, settings: Settings, options: argparse.Namespace, form: str) -> None:
     from deepjoin.lake.forecast import forecast
 
-    expected = forecast(source, settings)
+    none = "none" if settings.hash_only else None
+    encoder, cells = (none or given or "default" for given in (options.encoder, options.cells))
+    expected = forecast(source, settings, Vectors(encoder, cells))
     if form == "json":
         print(json.dumps(vars(expected) | {"skipped": [vars(s) for s in expected.skipped]}))
         return

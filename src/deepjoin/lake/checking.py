@@ -200,16 +200,18 @@ class _Job:
         """See that what the files hold fits together."""
         manifest = read_manifest(self.folder)
         encoded = VectorContents(manifest, self.folder, self._path(manifest.segments[0].name))
+        sound = True
         for record in self.records:
             self.progress(0, 1, record.name)
-            found = self._in_segment(record, manifest, encoded)
+            found = self._in_segment(record, manifest)
+            sound = sound and not found
+            if sound:  # columns are encoded with what the oldest segment counts
+                found = list(encoded.problems(Segment(self._path(record.name), record.removed)))
             yield from (f"{record.name}/{text}" for text in found)
         self._notes = encoded.notes
 
-    def _in_segment(
-        self, record: SegmentRecord, manifest: Manifest, encoded: VectorContents
-    ) -> list[str]:
-        """Go from the arrays of a segment to what they say, its vectors, and what these say."""
+    def _in_segment(self, record: SegmentRecord, manifest: Manifest) -> list[str]:
+        """Go from the arrays of a segment to what they say, and to its vectors."""
         folder = self._path(record.name)
         kinds = [source["kind"] for source in manifest.sources]
         arrays, found = array_problems(folder, manifest.settings)
@@ -217,7 +219,7 @@ class _Job:
             sizes = len(arrays["value_hashes"]), len(arrays["column_tables"])
             found = list(content_problems(folder, arrays, record.removed, kinds))
             found += vector_problems(folder, record.files, *sizes)
-        return found or list(encoded.problems(Segment(folder, record.removed)))
+        return found
 
     def notes(self) -> list[str]:
         """Name what lies in the folder and is no part of the index."""

@@ -15,14 +15,18 @@ from deepjoin.lake.build import Means, SegmentBuilder
 from deepjoin.lake.report import BuildReport
 from deepjoin.ledger import Key
 from deepjoin.private import salted
-from deepjoin.settings import Settings
+from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.sources import LastingSource, Skipped, open_sources
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.sources.files import FileSource
 from deepjoin.sources.frames import MemorySource
+from deepjoin.values.arrays import load_array
 
 _SAMPLE = 100
 _SAMPLE_BYTES = 32 << 20
+#: What vectors take on two cores: values and columns a second, bytes for each of them.
+_VALUES_A_SECOND, _COLUMNS_A_SECOND = 60_000, 150
+_BYTES_A_VALUE, _BYTES_A_COLUMN = 157, 830
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class Forecast:
     skipped: tuple[Skipped, ...]
 
 
-def forecast(source: object, settings: Settings) -> Forecast:
-    """List everything, index an even sample, and scale by size."""
+def forecast(source: object, settings: Settings, vectors: Vectors = NO_VECTORS) -> Forecast:
+    """List everything, index an even sample, and scale by size; vectors by their usual cost."""
     settings = salted(settings)
     opened = open_sources(source, settings)
     if isinstance(opened[0], CorpusSource):
@@ -53,11 +57,17 @@ def forecast(source: object, settings: Settings) -> Forecast:
         report, skipped = _tried([tables[i] for i in chosen], settings, out)
         seconds = perf_counter() - started
         disk = sum(path.stat().st_size for path in out.iterdir())
+        values = len(load_array(out / "value_hashes.npy")) if vectors.cells != "none" else 0
     by_size = sum(sizes) / max(1, sum(min(sizes[i], _SAMPLE_BYTES) for i in chosen))
     by_number = len(tables) / max(1, len(chosen))
+    encoded = report.columns if vectors.encoder != "none" else 0
+    seconds += values / _VALUES_A_SECOND
+    disk += values * _BYTES_A_VALUE
     return Forecast(
-        *(len(tables), sum(sizes), round(report.columns * by_number), seconds * by_size),
-        *(round(disk * by_size), len(chosen)),
+        *(len(tables), sum(sizes), round(report.columns * by_number)),
+        seconds * by_size + encoded * by_number / _COLUMNS_A_SECOND,
+        round(disk * by_size + encoded * by_number * _BYTES_A_COLUMN),
+        len(chosen),
         (*(skip for one in opened for skip in one.skipped), *skipped),
     )
 

@@ -24,6 +24,18 @@ from deepjoin.lake.lake import Lake
 _VALUES = 200
 #: Groups of letters that share a row: as many as the lake has words, within these bounds.
 _FEWEST_ROWS, _MOST_ROWS = 1 << 12, 1 << 20
+#: Letters should count more and neighbours less than in prose: those of a column are all alike.
+_RECIPE = {
+    # Each thread makes a tenth of the first vectors: with fewer, some are whatever memory held.
+    "thread": 10,
+    "model": "skipgram",
+    "minCount": 1,
+    "minn": 2,
+    "maxn": 4,
+    "ws": 2,
+    "t": 0.01,
+    "verbose": 0,
+}
 
 
 class Trained(NamedTuple):
@@ -35,13 +47,12 @@ class Trained(NamedTuple):
 
 
 def train_fasttext(
-    lake: Lake, out: str | Path, *, dimension: int = 100, epochs: int = 5,
-    threads: int | None = None, seed: int = 0,
+    lake: Lake, out: str | Path, *, dimension: int = 100, epochs: int = 5, seed: int = 0
 ) -> Trained:  # fmt: skip
     """Train skipgram with subwords on the values of a lake, and write the model to ``out``.
 
-    ``deepjoin index INDEX --cells OUT`` takes it. With several threads, each training gives
-    another model.
+    An index takes it as ``cells``. Threads race, so each training gives another model; the
+    ``seed`` is for the values that are drawn.
     """
     out = _checked(lake, Path(out), dimension, epochs)
     fasttext = _package()
@@ -52,11 +63,9 @@ def train_fasttext(
             raise DeepJoinError(
                 f"{lake.location} has no words to train on. Index tables with texts first."
             )
-        model = fasttext.train_unsupervised(
-            input=str(text), model="skipgram", dim=dimension, epoch=epochs, minCount=1,
-            bucket=min(max(words, _FEWEST_ROWS), _MOST_ROWS), verbose=0,
-            thread=threads or os.cpu_count() or 1,
-        )  # fmt: skip
+        rows = min(max(words, _FEWEST_ROWS), _MOST_ROWS)
+        sizes = {"dim": dimension, "epoch": epochs, "bucket": rows}
+        model = fasttext.train_unsupervised(input=str(text), **sizes, **_RECIPE)
         model.save_model(str(Path(scratch) / "model.bin"))
         # A model that is cut short is never seen under its name.
         os.replace(Path(scratch) / "model.bin", out)
@@ -125,14 +134,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         trained = train_fasttext(
             open_lake(options.index), options.out, dimension=options.dimension,
-            epochs=options.epochs, threads=options.threads, seed=options.seed,
+            epochs=options.epochs, seed=options.seed,
         )  # fmt: skip
     except DeepJoinError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stderr.write(
         f"{trained.path}: trained on {trained.words} words of {trained.columns} columns. "
-        f"Use it with: deepjoin index SOURCE -o {options.index} --cells {trained.path}\n"
+        f"Use it with: deepjoin index {options.index} --cells {trained.path}\n"
     )
     return 0
 
@@ -146,7 +155,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--out", required=True, metavar="FILE.bin")
     parser.add_argument("--dimension", type=int, default=100, metavar="N")
     parser.add_argument("--epochs", type=int, default=5, metavar="N")
-    parser.add_argument("--threads", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     return parser
 

@@ -15,7 +15,7 @@ from deepjoin.lake.contents import MISREAD
 from deepjoin.lake.soundness import is_array
 from deepjoin.values.arrays import load_array
 from deepjoin.vectors.build import ABOUT, FORMAT, INDEX, MEMBERS, OFFSETS, load_rows, prepared
-from deepjoin.vectors.kinds import KINDS, METRICS, PAD, faiss_threads
+from deepjoin.vectors.kinds import KINDS, METRICS, PAD, chosen, faiss_threads
 
 Half = npt.NDArray[np.float16]
 Int = npt.NDArray[np.int64]
@@ -26,12 +26,14 @@ _COMPARED = 1000
 _FARTHER = 1e-3
 
 
-def index_problems(folder: Path) -> Iterator[str]:
-    """Say what is wrong with the index of rows that are sound."""
+def index_problems(folder: Path, kind: str, metric: str) -> Iterator[str]:
+    """Say what is wrong with the index, asked for as this, of rows that are sound."""
     rows = load_rows(folder)
     about = _about(folder / ABOUT, rows)
     if isinstance(about, str):
         yield f"{ABOUT} {about}"
+    elif (about["kind"], about["metric"]) != (chosen(kind, about["different"]), metric):
+        yield f"{ABOUT} is of another index than was asked for"
     elif KINDS[about["kind"]].factory:
         yield from _group_problems(folder, rows, about)
 

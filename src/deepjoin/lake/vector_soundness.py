@@ -33,6 +33,7 @@ from deepjoin.semantic.kernel import ZERO_POINT
 from deepjoin.semantic.quantised import FILES, LARGEST_CODE, LIST_FILES, ORDER_FILES, SLACK
 from deepjoin.values.arrays import load_array
 from deepjoin.vectors.build import ROWS, load_rows
+from deepjoin.vectors.kinds import KINDS, METRICS
 
 ABOUT = "about.json"
 
@@ -118,7 +119,7 @@ def _of_cells(folder: Path, values: int) -> list[str]:
         arrays.update({n: load_array(folder / n) for n in _KINDS if (folder / n).exists()})
         return _cell_lengths(arrays, values)
 
-    sets = [(ABOUT, *FILES)]
+    sets: list[tuple[str, ...]] = [(ABOUT, *FILES)]
     sets += [files for files in (ORDER_FILES, LIST_FILES) if _any(folder, files)]
     if _any(folder, LIST_FILES):
         sets.append(ORDER_FILES)
@@ -166,7 +167,7 @@ def _cell_numbers(arrays: Arrays) -> Iterator[str]:
 def _cell_codes(arrays: Arrays) -> Iterator[str]:
     """See that every row of codes uses its whole range, and has the length of a vector."""
     scales, errors = arrays[_SCALES], arrays[_ERRORS]
-    codes = arrays[_CODES].reshape(len(scales), -1)
+    codes = arrays[_CODES].reshape(len(scales), isqrt(len(arrays[_ROTATION])))
     for start, stop in spans(len(scales), _BLOCK):
         signed = codes[start:stop].astype(np.float32) - ZERO_POINT
         scale, error = scales[start:stop], errors[start:stop]
@@ -216,7 +217,8 @@ def _lists(arrays: Arrays) -> Iterator[str]:
 
 def _of_columns(folder: Path, columns: int) -> list[str]:
     """Look at the column vectors of one space."""
-    kinds = {"space": str, "name": str, "digest": str, "dimension": int, "complete": bool}
+    texts = dict.fromkeys(("space", "name", "digest", "kind", "metric"), str)
+    kinds: dict[str, type] = {**texts, "dimension": int, "complete": bool}
     about = fields_of(folder / ABOUT, kinds) if (folder / ABOUT).is_file() else None
 
     def told() -> Iterator[str]:
@@ -233,15 +235,20 @@ def _of_columns(folder: Path, columns: int) -> list[str]:
         lambda: _missing(folder, (ABOUT, ROWS)),
         told,
         rows,
-        lambda: index_problems(folder) if about and about["complete"] else iter(()),
+        lambda: _index(folder, about) if about and about["complete"] else iter(()),
         lambda: _is_both(folder) if folder.name == "both" else iter(()),
     ]
     return _first_found(stages)
 
 
+def _index(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
+    return index_problems(folder, about["kind"], about["metric"])
+
+
 def _is_whose(folder: Path, about: Mapping[str, Any]) -> bool:
     """Tell whether vectors are said to be of whom those of their space are."""
-    if about["space"] != folder.name:
+    stored = about["kind"] in ("auto", *KINDS) and about["metric"] in METRICS
+    if about["space"] != folder.name or not stored:
         return False
     whose = about["name"], about["digest"]
     if folder.name == "sketch":

@@ -31,8 +31,28 @@ Real = npt.NDArray[np.float64]
 _MEASURED, _TIMES = 200, 4
 #: By how much more columns are measured if too few of these hold a match.
 _GROWTH = 8
+#: Names whose vectors are kept at most.
+_NAMES = 1 << 16
 #: What the reverse coverage adds to a score when columns to be measured are chosen.
 _TIE = 0.05
+
+
+class NameVectors:
+    """The vectors of column names, kept: many columns of a lake have the same few."""
+
+    def __init__(self, encoder: CellEncoder) -> None:
+        self._encoder = encoder
+        self._known: dict[str, Float] = {}
+
+    def of(self, names: Sequence[str]) -> Float:
+        """Encode names, each once."""
+        if len(self._known) > _NAMES:
+            self._known = {}
+        known = self._known
+        new = [name for name in dict.fromkeys(names) if name not in known]
+        if new:
+            known |= zip(new, self._encoder.encode(new), strict=True)
+        return np.stack([known[name] for name in names])
 
 
 class ByMeaning(Searching):
@@ -49,6 +69,7 @@ class ByMeaning(Searching):
         self._profile, self._encoder = profile, encoder
         self._count = Count.of(join, encoder, tau)
         self._threads = threads
+        self._names = NameVectors(encoder)
 
     def _ranking(self, watch: Stopwatch, query: Column, wanted: Wanted) -> Ranking:
         question = Question.of(query, self._profile, self._encoder, self._count)
@@ -93,7 +114,7 @@ class ByMeaning(Searching):
     def _name_likeness(self, side: Side, columns: Int, name: str) -> Real:
         """Give the cosine of the columns' names with the query's, 0 where it is below 0."""
         names = side.segment.catalog.column_names
-        vectors = self._encoder.encode([name, *(names[column] for column in columns.tolist())])
+        vectors = self._names.of([name, *(names[column] for column in columns.tolist())])
         likeness: Real = vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64)
         return np.maximum(0, likeness)
 
