@@ -24,8 +24,11 @@ from deepjoin.semantic.list_build import write_value_lists
 from deepjoin.semantic.quantised import ValueVectors
 from deepjoin.vectors.build import ABOUT, INDEX, MEMBERS, OFFSETS, ROWS, build_vectors
 
-from .test_check import COUNTED, changed_manifest, damages, files_of, is_slight, only, sign
+from .test_check import changed_manifest, damages, files_of, is_slight, only, sign
 from .test_history import merging
+
+#: How often values once were in other columns: what is encoded from now on weighs them by it.
+COUNTED = ("frequency_hashes.npy", "frequency_counts.npy", "frequency_columns.npy")
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +221,15 @@ def test_column_vectors_need_the_snapshot(index: Path) -> None:
     changed_manifest(index, lambda fields: _forget(fields, "frequency_"))
     found = check_index(index).problems
     assert any("needs frequency_columns.npy of the oldest segment" in one for one in found)
+    assert all("--encoder none, then --encoder default" in one for one in found)
+    with merging(often=False):
+        deepjoin.index(index, encoder="none")
+        deepjoin.index(index, encoder="default")
+        found = check_index(index).problems
+        assert all("--sketch 0, then --sketch 64" in one for one in found), "they count otherwise"
+        deepjoin.index(index, sketch=0)
+        deepjoin.index(index, sketch=64)
+    assert check_index(index).problems == []
 
 
 def test_an_encoder_that_is_another_is_noted(index: Path, tmp_path: Path) -> None:
