@@ -86,7 +86,7 @@ def test_it_finds_what_a_clear_lake_finds(
     for cells in (*columns, query):
         for method in ("hybrid", "exact-equi"):
             found = [
-                lake.search(Column(cells, "c1"), 4, method=method).to_dict()
+                lake.search(Column(cells, "c1"), 4, join="equi", method=method).to_dict()
                 for lake in (clear, hashed)
             ]
             assert without_cells(found[1]) == without_cells(found[0])
@@ -295,7 +295,7 @@ def test_a_refresh_reads_what_changed_and_no_more(lake_folder: Path, tmp_path: P
         lake = deepjoin.index(lake_folder, out, progress=noting(read))
     assert read == ["new.csv"]
     clear = deepjoin.index(lake_folder, tmp_path / "clear")
-    found = [without_cells(one.search(["peru", "france"]).to_dict()) for one in (lake, clear)]
+    found = [without_cells(one.search(["peru", "france"], join="equi").to_dict()) for one in (lake, clear)]
     assert found[0] == found[1]
     assert len(found[0]["hits"]) == 3
 
@@ -336,7 +336,7 @@ def test_a_table_of_the_lake_is_read_again_to_search_with(
     ours, known = distinct_cells(mine.cells), distinct_cells(theirs.cells)
     assert (ours.values, ours.counts) == (known.values, known.counts)
     assert (mine.name, mine.table, mine.column_id) == (theirs.name, theirs.table, theirs.column_id)
-    found = [without_cells(lake.search(mine).to_dict()) for lake in (clear, hashed)]
+    found = [without_cells(lake.search(mine, join="equi").to_dict()) for lake in (clear, hashed)]
     assert found[0] == found[1]
     assert found[0]["hits"]
 

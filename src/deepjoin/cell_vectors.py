@@ -6,8 +6,6 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -37,13 +35,14 @@ _ABOUT = "about.json"
 _BLOCK = 1 << 17
 
 
-@dataclass(frozen=True)
 class CellVectors:
-    """The stored vectors of a segment, and who made them."""
+    """The stored vectors of a segment, mapped at once: its folder may go while it is open."""
 
-    folder: Path
-    name: str
-    digest: str
+    def __init__(self, folder: Path, name: str, digest: str) -> None:
+        self.folder, self.name, self.digest = folder, name, digest
+        self.vectors = ValueVectors(folder)
+        there = (folder / LIST_FILES[0]).exists()
+        self._lists = ValueLists(folder, self.vectors) if there else None
 
     @classmethod
     def open(cls, segment: Path) -> CellVectors | None:
@@ -54,16 +53,6 @@ class CellVectors:
         except FileNotFoundError:
             return None
         return cls(folder, str(about["name"]), str(about["digest"]))
-
-    @cached_property
-    def vectors(self) -> ValueVectors:
-        """The vectors, mapped when first asked for."""
-        return ValueVectors(self.folder)
-
-    @cached_property
-    def _lists(self) -> ValueLists | None:
-        there = (self.folder / LIST_FILES[0]).exists()
-        return ValueLists(self.folder, self.vectors) if there else None
 
     @property
     def has_lists(self) -> bool:

@@ -63,7 +63,12 @@ class LakeView:
             yield
         except DeepJoinError:
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, FileNotFoundError) and self._manifest_bytes() != self._read:
+                raise IndexUnusable(
+                    f"{self.location} has changed since it was opened, and what this needs is "
+                    "gone; open it again, or call reopen()."
+                ) from None
             from deepjoin.lake.checking import file_problems
 
             problems = file_problems(self.path)

@@ -21,6 +21,8 @@ Real = npt.NDArray[np.float64]
 NAME_WEIGHT = 0.06
 #: Scores nearer than this are equal: likeness is stored in 8 bits.
 _DIGITS = 4
+#: What follows depends on the order of additions.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,16 @@ class Measured:
 
     def score(self, row: int, size: int) -> float:
         """Return what a column is ranked by: joinability and, a little, its name."""
-        joinability = float(self.sums[row]) / size
+        joinability = self.joinability(row, size)
         if self.join == "semantic":
             return joinability
-        return (joinability + NAME_WEIGHT * float(self.names[row])) / (1 + NAME_WEIGHT)
+        named = joinability + NAME_WEIGHT * float(self.names[row])
+        return round(named / (1 + NAME_WEIGHT), _SHOWN)
+
+    def joinability(self, row: int, size: int) -> float:
+        """Return the share of the query's cells that a column holds, or is likely to."""
+        share = float(self.sums[row]) / size
+        return share if self.join == "semantic" else round(share, _SHOWN)
 
     def key(self, row: int, size: int, name: str, demote: bool) -> tuple[object, ...]:
         """Return what puts a column before others: the smaller, the better."""
@@ -109,5 +117,5 @@ class Measured:
             *(self.segment, int(self.columns[row]), best.cells[here], best.values[here]),
             best.similarities[here].astype(np.float64),
             SemanticEvidence(matched / size, reverse, matched, tau),
-            *(self.join, self.score(row, size), float(self.sums[row]) / size),
+            *(self.join, self.score(row, size), self.joinability(row, size)),
         )
