@@ -295,7 +295,10 @@ def test_a_refresh_reads_what_changed_and_no_more(lake_folder: Path, tmp_path: P
         lake = deepjoin.index(lake_folder, out, progress=noting(read))
     assert read == ["new.csv"]
     clear = deepjoin.index(lake_folder, tmp_path / "clear")
-    found = [without_cells(one.search(["peru", "france"], join="equi").to_dict()) for one in (lake, clear)]
+    found = [
+        without_cells(one.search(["peru", "france"], join="equi").to_dict())
+        for one in (lake, clear)
+    ]
     assert found[0] == found[1]
     assert len(found[0]["hits"]) == 3
 
