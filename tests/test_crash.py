@@ -104,7 +104,7 @@ def test_killed_at_any_moment(place: Path, operation: str, seed: int) -> None:
 @pytest.fixture
 def disk(place: Path) -> Iterator[Path]:
     try:
-        with rivals.small_disk(place, "3m") as mounted:
+        with rivals.small_disk(place, "6m") as mounted:
             yield mounted
     except PermissionError as error:
         pytest.skip(f"NO TEST OF FULL AND READ-ONLY DISKS: {error}")
@@ -132,6 +132,7 @@ def on_disk(tmp_path: Path, disk: Path, exists: bool) -> tuple[Path, Path]:
     if exists:
         lake = deepjoin.index(data, index, min_distinct=1)
         lake.add({f"mine{number}": {"x": ["a", "b", f"{number}"]} for number in range(40)})
+        lake.add({"large": {"x": [f"row {number}" for number in range(1500)]}})
         lake.add({"small": {"x": list("abc")}})
         write(data / "b.csv", {"x": list("hgfed"), "y": list("98765")})
         (data / "c.csv").unlink()
@@ -151,7 +152,7 @@ def test_a_full_disk(tmp_path: Path, disk: Path, name: str) -> None:
     if exists:
         shutil.copytree(index, other)
     assert rivals.command(*command(data, other))[0] == 0
-    refused = 0
+    after, refused = told(other), 0
     for free in (0, 8 << 10, *range(48 << 10, 1 << 21, 64 << 10)):
         rivals.leave_free(disk, free)
         status, said = rivals.command(*command(data, index))
@@ -159,10 +160,11 @@ def test_a_full_disk(tmp_path: Path, disk: Path, name: str) -> None:
             break
         refused += 1
         assert (status, said.count("\n"), "No space left" in said) == (1, 1, True), said
-        assert told(index) == before
+        # Column vectors come after the tables are in: without room for them, tables are.
+        assert told(index) in ([before, after] if name == "build" else [before])
     (disk / "ballast").unlink()
     assert refused > (name != "remove"), "it takes room"
-    assert told(index) == told(other)
+    assert told(index) == after
     assert not strays(index)
 
 
@@ -193,7 +195,7 @@ def test_writers_at_once(place: Path) -> None:
     lake = deepjoin.index(place / "data", place / INDEX)
     assert set(lake.tables) == {"a.csv", "b.csv", *added}
     for table in added:
-        assert [hit.table for hit in lake.search([table])] == [table]
+        assert [hit.table for hit in lake.search([table], join="equi")] == [table]
         assert lake.join({"k": [table]}, "k", (table, "x"), how="inner").num_rows == 1
     assert not strays(place / INDEX)
 

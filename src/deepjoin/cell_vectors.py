@@ -98,6 +98,9 @@ def merge_cell_vectors(
         sources.append((vectors, old[new_here], new[new_here]))
         missing[new] = False
     left = np.flatnonzero(missing)
+    if len(left) > _BLOCK:  # more than is to be held at once
+        write_cell_vectors(out, encoder, threads)
+        return
     strings = load_strings(out, "values").take(pa.array(left))
     copy_vectors(folder, len(hashes), encoder.dimension, sources, (left, encoder.encode(strings)))
     _finish(folder, encoder, threads)

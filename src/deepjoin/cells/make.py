@@ -26,8 +26,6 @@ from deepjoin.cells.variants import (
 )
 from deepjoin.errors import DeepJoinError
 
-Floats = npt.NDArray[np.float32]
-
 _BUCKETS = 16384
 _BATCH = 512
 

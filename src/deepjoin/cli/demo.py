@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"It would bring: {', '.join(best.brings.columns)}")
     _join(lake, demo, demo.query_column, best, folder / "orders-with-countries.csv")
 
-    print("\nThe sales people write your customers without Ltd, GmbH or S.A.: no cell is equal.")
+    print("\nThe export of the sales people has your customers in capitals, without Ltd or GmbH.")
     found = _search(lake, demo, demo.meaning_column, "semantic")
     _join(lake, demo, demo.meaning_column, found, folder / "orders-with-clients.csv")
 

@@ -90,12 +90,13 @@ def link_segments(records: Iterable[SegmentRecord], source: Path, target: Path) 
             with aside(target) as scratch:
                 there = target / SEGMENTS / record.name
                 here = source / SEGMENTS / record.name
-                shutil.copytree(here, scratch, copy_function=_linked, dirs_exist_ok=True)
+                shutil.copytree(here, scratch, copy_function=link_or_copy, dirs_exist_ok=True)
                 shutil.rmtree(there, ignore_errors=True)
                 scratch.rename(there)
 
 
-def _linked(source: str, target: str) -> None:
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """Let a file be in two places; files of segments never change."""
     try:
         os.link(source, target)
     except OSError:  # some file systems have no links

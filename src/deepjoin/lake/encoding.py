@@ -6,8 +6,6 @@ lacks some becomes another one: its files, linked, and the vectors beside them.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +28,7 @@ from deepjoin.column_vectors import (
 from deepjoin.column_vectors.frequency import FILES as SNAPSHOT
 from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.lake.build import Means
+from deepjoin.lake.copies import link_or_copy
 from deepjoin.lake.merging import kept_columns
 from deepjoin.lake.models import cell_encoder, column_encoder, vector_cache
 from deepjoin.segment import Segment
@@ -180,7 +179,4 @@ def _link_snapshot(segment: Path, out: Path) -> None:
 
 def _link(path: Path, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(path, to)
-    except OSError:  # a file system without links
-        shutil.copyfile(path, to)
+    link_or_copy(path, to)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pyarrow as pa
 
 from deepjoin.catalog import CatalogWriter
 from deepjoin.lake.build import FRAMES, Means
+from deepjoin.lake.copies import link_or_copy
 from deepjoin.lake.report import live_report, sum_of
 from deepjoin.ledger import Entry, Key, entries_of, write_ledger
 from deepjoin.segment import Segment
@@ -121,7 +120,4 @@ def _keep_frames(segment: Segment, out: Path, first: int) -> None:
         if not frame.exists():
             continue
         out.mkdir(exist_ok=True)
-        try:
-            os.link(frame, out / f"{new}.parquet")
-        except OSError:  # a file system without links
-            shutil.copyfile(frame, out / f"{new}.parquet")
+        link_or_copy(frame, out / f"{new}.parquet")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.cells import CellEncoder
@@ -21,9 +19,6 @@ from deepjoin.semantic import engine
 from deepjoin.semantic.bounds import Measure
 from deepjoin.semantic.side import Part, Query
 from deepjoin.values.arrays import load_strings
-
-Int = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.bool_]
 
 
 def exact_semantic(ground: Ground, join: str, tau: float | None) -> Searching:

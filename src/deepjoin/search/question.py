@@ -13,6 +13,7 @@ from deepjoin.cells import CellEncoder
 from deepjoin.columns import Column
 from deepjoin.distinct import DistinctCells, distinct_cells
 from deepjoin.joinability import similarities
+from deepjoin.search.base import excluded_columns
 from deepjoin.search.soft import Count, Meetings, column_sums
 from deepjoin.segment import Segment
 from deepjoin.semantic.pairs import Pairs
@@ -71,14 +72,11 @@ class Side:
 
     def sums(self, exclude: str | None) -> Float:
         """Say of every column what the query's cells count in it; 0 for one that is out."""
-        segment = self.segment
-        sums = column_sums(self._near, self._question.count(self._near.similarities),
-                           segment.values)  # fmt: skip
-        if segment.dead is not None:
-            sums[segment.dead] = 0
-        own = None if exclude is None else segment.catalog.find_table(exclude)
-        if own is not None:
-            sums[segment.catalog.columns_of(own)] = 0
+        counts = self._question.count(self._near.similarities)
+        sums = column_sums(self._near, counts, self.segment.values)
+        out = excluded_columns(self.segment, exclude)
+        if out is not None:
+            sums[out] = 0
         return sums
 
     def meetings(self, columns: Int, in_full: bool) -> Meetings:

@@ -30,7 +30,6 @@ from deepjoin.search.verify import QueryValues, Verified, verify
 from deepjoin.segment import Segment
 
 Float = npt.NDArray[np.float32]
-Marks = npt.NDArray[np.bool_]
 #: From a query to its vector; zeros where nothing is known of it.
 ToVector = Callable[[Column], Float]
 

@@ -18,7 +18,6 @@ from deepjoin.joinability import least as least_of
 from deepjoin.semantic.pairs import Pairs, Postings
 from deepjoin.semantic.scan import SLACK
 
-Int = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
 
 

@@ -18,7 +18,6 @@ from deepjoin.semantic.quantised import LIST_FILES, ValueVectors
 from deepjoin.semantic.scan import Scan
 from deepjoin.values.arrays import load_array
 
-Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
 
 #: Lists looked at for each cell, and pairs kept of each: a cell near to more tells nothing.

@@ -21,8 +21,6 @@ from deepjoin.semantic.pivots import choose_pivots, distances
 from deepjoin.semantic.quantised import checked
 
 Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Distances = npt.NDArray[np.float64]
 
 #: The paper's usual number of pivots and of levels.
 PIVOTS, LEVELS = 5, 4
