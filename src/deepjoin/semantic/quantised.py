@@ -7,7 +7,7 @@ what is lost. Rows are in the order of the values, or in another that a further 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -88,10 +88,13 @@ def checked(vectors: npt.ArrayLike, dimension: int) -> Float:
     return matrix
 
 
+@lru_cache(maxsize=2)
 def new_rotation(dimension: int) -> Float:
     """Return a fixed random rotation: it spreads every vector evenly over the dimensions."""
     noise = np.random.default_rng(_SEED).standard_normal((dimension, dimension))
-    return np.asarray(np.linalg.qr(noise)[0], np.float32)
+    rotation = np.asarray(np.linalg.qr(noise)[0], np.float32)
+    rotation.flags.writeable = False
+    return rotation
 
 
 def rotated(vectors: Float, rotation: Float) -> Float:
