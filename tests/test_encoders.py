@@ -82,7 +82,7 @@ def test_many_columns_are_encoded_as_one_is(
 ) -> None:
     columns = [Column([word] * 3 + ["b"], name=word) for word in ("a", "company", "x y", "", "9")]
     whole = encoder.encode(columns, no_frequency)
-    monkeypatch.setattr("deepjoin.encoders.text_encoder._BLOCK", 2)
+    monkeypatch.setattr(encoder, "block", 2)
     assert cosines(encoder.encode(columns, no_frequency), whole).min() > 1 - 1e-6
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deepjoin.lake.lake import Lake
     from deepjoin.search.results import Hit, Match, Results
     from deepjoin.settings import Settings
+    from deepjoin.training import train
 
 #: Names loaded when first used, so that importing the package stays light.
 _LAZY = {
@@ -32,6 +33,7 @@ _LAZY = {
     "Results": ("deepjoin.search.results", "Results"),
     "Settings": ("deepjoin.settings", "Settings"),
     "evaluate": ("deepjoin.evaluation", "evaluate"),
+    "train": ("deepjoin.training", "train"),
 }
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "evaluate",
     "index",
     "open",
+    "train",
 ]
 
 

@@ -43,7 +43,9 @@ def run(options: argparse.Namespace) -> None:
         return
     titles = _titles(options.titles) if options.titles else None
     lake = index_with_progress(
-        *(source, options.out, options.memory, titles, options.rebuild, options.threads), **changes
+        *(source, options.out, options.memory, titles, options.rebuild, options.threads),
+        device=options.device,
+        **changes,
     )
     if options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))

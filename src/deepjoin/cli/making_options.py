@@ -115,6 +115,12 @@ def add_index(commands: Commands) -> None:
         help="how near column vectors are (default cosine)",
     )
     parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="cuda, cuda:1 or cpu: where an encoder that runs on torch works; default: a GPU if "
+        "there is one",
+    )
+    parser.add_argument(
         "--rebuild", action="store_true", help="index again even if no file has changed"
     )
     parser.add_argument(

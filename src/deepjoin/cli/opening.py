@@ -20,9 +20,9 @@ from deepjoin.lake.refresh import Refreshed
 from deepjoin.lake.remote import is_remote
 
 
-def open_or_index(path: str) -> Lake:
+def open_or_index(path: str, device: str | None = None) -> Lake:
     """Open an index; a plain folder of tables is indexed first."""
-    lake = _opened(path)
+    lake = _opened(path, device)
     if lake is not None:
         if not lake.report.tables:
             say(f"{lake.location} holds no tables.")
@@ -39,7 +39,7 @@ def open_or_index(path: str) -> Lake:
             f"'{path}' is a file, not an index. The index comes first: deepjoin search INDEX FILE"
         )
     say(f"No index in {path} yet: indexing it.")
-    return index_with_progress(folder)
+    return index_with_progress(folder, device=device)
 
 
 def open_index(path: str) -> Lake:
@@ -48,14 +48,14 @@ def open_index(path: str) -> Lake:
     return open_lake(path) if lake is None else lake
 
 
-def _opened(path: str) -> Lake | None:
+def _opened(path: str, device: str | None = None) -> Lake | None:
     """Open the index a path stands for: at a URL, the folder itself, in it, or here."""
     if is_remote(path):
-        return open_lake(path)
+        return open_lake(path, device=device)
     folder = Path(path)
     for place in (folder, folder / DEFAULT, Path(DEFAULT)):
         if _is_index_of(place, folder):
-            return open_lake(place)
+            return open_lake(place, device=device)
     return None
 
 
@@ -87,13 +87,14 @@ def index_with_progress(
     titles: Titles | None = None,
     rebuild: bool = False,
     threads: int | None = None,
+    device: str | None = None,
     **options: Any,
 ) -> Lake:
     """Index a source, a progress bar on stderr when a person is watching."""
     with progress_bar() as progress:
-        means = usual_means(threads, memory, progress)
+        means = usual_means(threads, memory, progress, device)
         location, found = refresh(source, out, None, titles or {}, means, rebuild, options)
-    lake = open_lake(location)
+    lake = open_lake(location, device=device)
     for text in found.unreachable:
         say(f"Not looked at, its tables stay as they were: {text}")
     if lake.report.tables and not found and found.encoded:

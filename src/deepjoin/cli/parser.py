@@ -11,6 +11,7 @@ from deepjoin._version import __version__
 from deepjoin.cli import making_options as making
 from deepjoin.cli import using_options as using
 from deepjoin.cli.command import Intermixed
+from deepjoin.cli.training_options import add_train
 
 _ABOUT = """\
 Find the tables of a data lake you can join with a column of yours, see why, and join them.
@@ -46,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     for add in (
         *(making.add_index, making.add_add, making.add_remove, making.add_compact),
         *(making.add_check, using.add_search, using.add_join, using.add_info),
-        *(using.add_methods, using.add_evaluate, using.add_demo),
+        *(using.add_methods, add_train, using.add_evaluate, using.add_demo),
     ):
         add(commands)
     return parser

@@ -22,7 +22,7 @@ _COINCIDENCE = 0.1
 
 def run(options: argparse.Namespace) -> None:
     """Search with one column, or with every column of a table and the best key first."""
-    lake = open_or_index(options.index)
+    lake = open_or_index(options.index, options.device)
     columns = query_columns(lake, options)
     results = [_search(lake, column, options) for column in columns]
     if len(results) > 1:

@@ -40,6 +40,11 @@ def add_search(commands: Commands) -> None:
     )
     parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
     parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="cuda or cuda:1: search column vectors on a GPU, every one of them (needs torch)",
+    )
+    parser.add_argument(
         "--min-joinability", metavar="T", type=share, help="only hits covering this share (0 to 1)"
     )
     parser.add_argument("--group", choices=("tables",), help="one hit a table")

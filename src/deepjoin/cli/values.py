@@ -35,6 +35,21 @@ def share(text: str) -> float:
     return value
 
 
+def number(text: str) -> float:
+    """Read a number from 0 on.
+
+    >>> number("2e-5")
+    2e-05
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ArgumentTypeError(f"'{text}' is no number from 0 on")
+    return value
+
+
 def size(text: str) -> int:
     """Read a size in bytes, such as 500M.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.segment import Segment
 from deepjoin.text import Frequency
 
+Int = npt.NDArray[np.int64]
 Half = npt.NDArray[np.float16]
 Float = npt.NDArray[np.float32]
 #: Told how many columns are done, of how many, and what they are.
@@ -26,6 +27,8 @@ Told = Callable[[int, int, str], None]
 
 #: Columns encoded between two words of progress, and lost at most by an interruption.
 _BLOCK = 1024
+#: Cells of one block, from which on it ends.
+_CELLS = 1 << 22
 #: How much the likeness of sketches counts beside that of the model's vectors.
 _SKETCH_COUNTS = 2
 #: Samplings that look at how often a cell is repeated.
@@ -57,14 +60,26 @@ def finish_columns(
     missing = np.flatnonzero(unknown(rows))
     source = encoder if cache is None else CachedEncoder(encoder, cache)
     counted = encoder.settings.sampling in _COUNTED
-    for start in range(0, len(missing), _BLOCK):
-        block = missing[start : start + _BLOCK]
+    done = 0
+    for block in _blocks(segment.values.sizes(missing), missing, encoder):
         columns = list(segment_columns(segment, block, counted))
         rows[block] = source.encode(columns, frequency)
-        progress(start + len(block), len(missing), "columns")
+        done += len(block)
+        progress(done, len(missing), "columns")
     about = About(encoder.name, encoder.digest, encoder.dimension)
     write_rows(out, "columns", about, rows, kind, metric)
     return len(missing)
+
+
+def _blocks(sizes: Int, columns: Int, encoder: TextEncoder) -> Iterator[Int]:
+    """Cut columns of these sizes into blocks; an encoder that likes larger ones is given them."""
+    most = _BLOCK * encoder.block // TextEncoder.block
+    ends, start = np.cumsum(sizes), 0
+    while start < len(columns):
+        reached = int(np.searchsorted(ends, ends[start] - sizes[start] + _CELLS)) + 1
+        stop = min(start + most, reached)
+        yield columns[start:stop]
+        start = stop
 
 
 def _started(segment: Segment, known: Half | None, dimension: int) -> Float:

@@ -44,9 +44,11 @@ class ColumnVectors:
     complete: bool
     #: The kind of index and the metric that were asked for.
     asked: tuple[str, str] = ("auto", "cosine")
+    #: Where they are searched; None for the processor.
+    device: str | None = None
 
     @classmethod
-    def open(cls, segment: Path, space: str) -> ColumnVectors | None:
+    def open(cls, segment: Path, space: str, device: str | None = None) -> ColumnVectors | None:
         """Open those of a segment's folder; None if it has none."""
         folder = segment / FOLDER / space
         try:
@@ -54,12 +56,13 @@ class ColumnVectors:
         except FileNotFoundError:
             return None
         about = About(fields["name"], fields["digest"], fields["dimension"])
-        return cls(folder, about, bool(fields["complete"]), (fields["kind"], fields["metric"]))
+        asked = fields["kind"], fields["metric"]
+        return cls(folder, about, bool(fields["complete"]), asked, device)
 
     @cached_property
     def index(self) -> VectorIndex:
         """The index of complete vectors."""
-        return VectorIndex(self.folder)
+        return VectorIndex(self.folder, self.device)
 
     @cached_property
     def rows(self) -> Half:

@@ -53,7 +53,7 @@ def load_encoder(
 
     Without ``settings`` columns become texts as they did when the model was tuned; ``profile``
     is how the lake compares cells. ``threads`` is for models without torch, ``device`` for
-    those with it.
+    those with it: others, and so the default, always work on the processor.
     """
     if spec == "none":
         return None

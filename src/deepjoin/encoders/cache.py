@@ -36,7 +36,7 @@ _FORGET = (
 )
 #: Ten vectors of the default encoder fill a page.
 _PAGE = 16384
-#: Texts encoded between two commits: what an interrupted build loses at most.
+#: Texts encoded between two commits, or a block: what an interrupted build loses at most.
 _BATCH = 2048
 _REMEDY = (
     "The file may simply be deleted: it is filled again. Or set DEEPJOIN_CACHE to another folder."
@@ -136,7 +136,7 @@ class CachedEncoder(TextEncoder):
 
     def __init__(self, encoder: TextEncoder, cache: VectorCache) -> None:
         self.name, self.digest, self.dimension = encoder.name, encoder.digest, encoder.dimension
-        self.settings = encoder.settings
+        self.settings, self.block = encoder.settings, encoder.block
         self._encoder, self._cache = encoder, cache
 
     def count(self, texts: Sequence[str]) -> list[int]:
@@ -149,8 +149,9 @@ class CachedEncoder(TextEncoder):
         known, vectors = self._cache.get(keys, self.dimension)
         missing = {key: row for row, key in enumerate(keys) if not known[row]}
         rows = list(missing.values())
-        for start in range(0, len(rows), _BATCH):
-            some = rows[start : start + _BATCH]
+        step = max(_BATCH, self.block)
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
             vectors[some] = self._encoder.encode_texts([texts[row] for row in some])
             self._cache.put([keys[row] for row in some], vectors[some])
         for row in np.flatnonzero(~known).tolist():

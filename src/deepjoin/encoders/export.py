@@ -25,7 +25,7 @@ from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.text import TextSettings
 
 #: Where the two architectures keep the weights of a layer.
-_NAMES = {
+NAMES = {
     "bert": {
         "layer": "encoder.layer.",
         "query": "attention.self.query",
@@ -64,12 +64,12 @@ def export_encoder(
     are some it will read: weights are rounded so that these change least; without, made ones.
     """
     source, target = Path(source), Path(target)
-    shape = _shape(_json(source / "config.json"), source)
+    shape = _shape(read_json(source / "config.json"), source)
     _check_modules(source)
-    weights = _gathered(_tensors(source), shape, source)
+    weights = _gathered(read_tensors(source), shape, source)
     _check_widths(weights, source)
     tokenizer = json.dumps(
-        _json(source / "tokenizer.json"), ensure_ascii=False, separators=(",", ":")
+        read_json(source / "tokenizer.json"), ensure_ascii=False, separators=(",", ":")
     )
     settings = text_settings(source / SETTINGS_FILE, settings)
     arrays = compressed(weights, shape, _sample(tokenizer, settings, texts))
@@ -78,7 +78,7 @@ def export_encoder(
     (target / "graph.onnx").write_bytes(Graph(shape, arrays).model().SerializeToString())
     (target / "probe.onnx").write_bytes(probe().SerializeToString())
     (target / "tokenizer.json").write_text(tokenizer, "utf-8")
-    about = {"format": FORMAT, "name": name, **_limits(weights), "text": _said(settings)}
+    about = {"format": FORMAT, "name": name, **_limits(weights), "text": said(settings)}
     # Last, because a folder without it is none.
     (target / "encoder.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
     return target
@@ -92,12 +92,13 @@ def _sample(tokenizer: str, settings: TextSettings, texts: Sequence[str] | None)
     return [numbers for numbers in tokens.numbers(texts[:TEXTS]) if numbers]
 
 
-def _said(settings: TextSettings) -> dict[str, Any]:
+def said(settings: TextSettings) -> dict[str, Any]:
     """Leave out the profile, which is the lake's."""
     return {key: value for key, value in asdict(settings).items() if key != "profile"}
 
 
-def _json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """Read a file of a model folder that says what the model is."""
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -111,10 +112,10 @@ def _check_modules(source: Path) -> None:
     """Refuse folders that do more than average the tokens and normalise."""
     if not (source / "modules.json").is_file():
         return
-    for module in _json(source / "modules.json"):
+    for module in read_json(source / "modules.json"):
         kind = module["type"].rpartition(".")[2]
         if kind == "Pooling":
-            config = _json(source / module["path"] / "config.json")
+            config = read_json(source / module["path"] / "config.json")
             if not _averages(config):
                 raise _refused(source, "pools its tokens otherwise than by their mean")
         elif kind not in ("Transformer", "Normalize"):
@@ -147,8 +148,8 @@ def _limits(weights: dict[str, Floats]) -> dict[str, int]:
 
 def _shape(config: dict[str, Any], source: Path) -> Shape:
     kind = config.get("model_type")
-    if kind not in _NAMES:
-        raise _refused(source, f"is a model of type '{kind}', neither {' nor '.join(_NAMES)}")
+    if kind not in NAMES:
+        raise _refused(source, f"is a model of type '{kind}', neither {' nor '.join(NAMES)}")
     active = config.get("hidden_act", config.get("activation"))
     if active != "gelu" or config.get("position_embedding_type", "absolute") != "absolute":
         raise _refused(source, f"computes with '{active}' or with relative positions")
@@ -161,13 +162,14 @@ def _shape(config: dict[str, Any], source: Path) -> Shape:
     )
 
 
-def _tensors(source: Path) -> dict[str, Floats]:
+def read_tensors(source: Path) -> dict[str, Floats]:
+    """Read the weights of a folder as they are named there."""
     try:
         import onnx  # noqa: F401  needed a little later: better told now
         from safetensors.numpy import load_file
     except ImportError:
         raise MissingExtra(
-            "Exporting an encoder needs safetensors and onnx: pip install safetensors onnx."
+            "Reading a model's weights needs safetensors and onnx: pip install safetensors onnx."
         ) from None
     path = source / "model.safetensors"
     try:
@@ -197,7 +199,7 @@ def _renamed(tensors: dict[str, Floats], shape: Shape) -> dict[str, Floats]:
         "norm.weight": tensors["embeddings.LayerNorm.weight"],
         "norm.bias": tensors["embeddings.LayerNorm.bias"],
     }
-    names = _NAMES[shape.kind]
+    names = NAMES[shape.kind]
     for layer in range(shape.layers):
         there, here = f"{names['layer']}{layer}.", f"{layer}."
         for part in ("weight", "bias"):

@@ -18,8 +18,6 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.text import Frequency, TextSettings, column_texts
 
 FloatMatrix = npt.NDArray[np.float32]
-#: Columns whose texts are made while those before are encoded.
-_BLOCK = 512
 
 
 class TextEncoder(ABC):
@@ -28,6 +26,9 @@ class TextEncoder(ABC):
     ``digest`` stands for weights, tokenizer, text settings and limits: two encoders with one
     digest give the same vectors. ``model`` is the digest of the first two.
     """
+
+    #: Columns whose texts are made while those before are encoded; a GPU is given more.
+    block = 512
 
     def __init__(self, name: str, model: str, dimension: int, settings: TextSettings) -> None:
         self.name = name
@@ -49,14 +50,14 @@ class TextEncoder(ABC):
 
     def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
         """Return one vector a column, not normalised."""
-        if len(columns) <= _BLOCK:
+        if len(columns) <= self.block:
             return self.encode_texts(self.texts(columns, frequency))
-        starts = range(0, len(columns), _BLOCK)
+        starts = range(0, len(columns), self.block)
         with ThreadPoolExecutor(1) as model:
             # The model in the other thread: whose frequency this is may depend on the thread.
             encoded: list[Future[FloatMatrix]] = []
             for start in starts:
-                texts = self.texts(columns[start : start + _BLOCK], frequency)
+                texts = self.texts(columns[start : start + self.block], frequency)
                 if encoded:
                     encoded[-1].result()
                 encoded.append(model.submit(self.encode_texts, texts))

@@ -67,6 +67,19 @@ class Tokens:
         """Return the token numbers of each text, cut to the limit."""
         return [one.ids for one in self._cutting.encode_batch_fast(self.readable(texts))]
 
+    def plain(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token numbers of each text, without a limit and without special tokens."""
+        found = self._counting.encode_batch_fast(
+            [_encodable(text) for text in texts], add_special_tokens=False
+        )
+        return [one.ids for one in found]
+
+    def around(self) -> tuple[list[int], list[int]]:
+        """Return the special tokens before and behind a text."""
+        (bare,), whole = self.plain(["a"]), self._cutting.encode("a").ids
+        at = next(at for at in range(len(whole)) if whole[at : at + len(bare)] == bare)
+        return whole[:at], whole[at + len(bare) :]
+
     def readable(self, texts: Sequence[str]) -> list[str]:
         """Cut texts far beyond the limit, and mend what no tokenizer takes."""
         return [_encodable(text[: _LETTERS * self.limit]) for text in texts]

@@ -1,7 +1,8 @@
 """Any sentence-transformers or Hugging Face model as a column encoder, on CPU or GPU.
 
 A folder saved by sentence-transformers is used as it is, its normalisation left out; any other
-model is read with its tokens averaged. Needs the extra ``train``.
+model is read with its tokens averaged. On a GPU half precision is used, if vectors stay what they
+are but for rounding: they have one digest everywhere. Needs the extra ``train``.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from xxhash import xxh3_128
 
 from deepjoin.encoders.reasons import reason
@@ -20,6 +23,9 @@ from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder, checked, te
 from deepjoin.encoders.tokens import Tokens
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.text import TextSettings
+
+if TYPE_CHECKING:
+    from deepjoin.encoders.on_device import TokenModel, TokenRows
 
 #: Where `deepjoin train` writes how columns became texts.
 SETTINGS_FILE = "deepjoin.json"
@@ -32,6 +38,14 @@ _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 #: Of a model's words, the share its tokenizer has at least: models are padded, but not so much.
 _LEAST_WORDS = 0.5
 _BATCH = 64
+#: Columns a GPU is given at a time: texts of each length are read by themselves.
+_GPU_BLOCK = 1 << 14
+#: Texts on which half precision must agree with full precision, and how well.
+_PROBES = (
+    "Company: Apple, GE, IBM.",
+    "Cities of France. name contains 3 values: Paris, Nice, Lyon.",
+)
+_AGREEMENT = 0.999
 
 
 class TorchEncoder(TextEncoder):
@@ -45,13 +59,15 @@ class TorchEncoder(TextEncoder):
         device: str | None = None,
     ) -> None:
         _check_tokenizer_files(Path(spec))
-        model = _model(str(spec), device)
+        model = load_model(str(spec), device)
         settings = text_settings(Path(spec) / SETTINGS_FILE, settings, profile)
         text = _tokenizer_text(model, str(spec))
         self._tokens = Tokens.from_text(text, settings.tokens)
         self._tokens.check(_positions(model), str(spec))
         model.max_seq_length = self._tokens.limit
         self._model = model
+        if self._on_gpu:
+            self.block = _GPU_BLOCK
         dimension = int(model.get_embedding_dimension() or 0)
         super().__init__(Path(spec).name, _digest(model, text), dimension, settings)
 
@@ -59,8 +75,55 @@ class TorchEncoder(TextEncoder):
         """Count the tokens of each text, special tokens left out."""
         return self._tokens.count(texts)
 
+    def numbers(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token numbers of each text, cut to the limit, special tokens included."""
+        return self._tokens.numbers(texts)
+
     def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
         """Return one vector a text, not normalised; a text without a token is 0."""
+        if self._on_gpu and self.token_model is not None:
+            return self.encode_tokens(self.numbers(texts))
+        return self._encode_in_full(texts)
+
+    def encode_tokens(
+        self,
+        tokens: Sequence[Sequence[int]] | Sequence[TokenRows] | TokenRows,
+        lengths: npt.NDArray[np.int64] | None = None,
+    ) -> FloatMatrix:
+        """Return one vector for each row of token numbers, as `numbers` gives them.
+
+        Rows come as a list, or as one array padded with anything, together with their lengths.
+        """
+        from deepjoin.encoders.on_device import padded
+
+        if self.token_model is None:
+            raise DeepJoinError(
+                f"The encoder '{self.name}' reads more than token numbers. Give it texts."
+            )
+        rows, sizes = padded(tokens, lengths)
+        if len(rows) == 1:
+            return self.token_model.encode_one(rows[0, : sizes[0]])[None]
+        return self.token_model.encode(rows, sizes)
+
+    @cached_property
+    def token_model(self) -> TokenModel | None:
+        """The model without its tokenizer; None for one whose vectors would be others."""
+        from deepjoin.encoders.on_device import TokenModel, padded
+
+        wanted = self._encode_in_full(_PROBES)
+        model = TokenModel(self._model, self.name, self._tokens.limit, half=self._on_gpu)
+        numbers = self.numbers(_PROBES)
+        for found in (model.encode(*padded(numbers)), [model.encode_one(one) for one in numbers]):
+            if _cosines(wanted, np.asarray(found)).min() < _AGREEMENT:
+                return None
+        return model
+
+    @property
+    def _on_gpu(self) -> bool:
+        return bool(self._model.device.type == "cuda")
+
+    def _encode_in_full(self, texts: Sequence[str]) -> FloatMatrix:
+        """Encode in full precision, by the library the model comes from."""
         clean = self._tokens.readable(texts)
         rows = [row for row, one in enumerate(self._tokens.numbers(clean)) if one]
         vectors = np.zeros((len(texts), self.dimension), np.float32)
@@ -74,7 +137,14 @@ class TorchEncoder(TextEncoder):
         return checked(vectors, self.name)
 
 
-def _model(spec: str, device: str | None) -> Any:
+def _cosines(some: FloatMatrix, others: FloatMatrix) -> FloatMatrix:
+    lengths = np.linalg.norm(some, axis=1) * np.linalg.norm(others, axis=1)
+    cosines: FloatMatrix = np.einsum("ij,ij->i", some, others) / np.maximum(lengths, 1e-30)
+    return cosines
+
+
+def load_model(spec: str, device: str | None) -> Any:
+    """Load a sentence-transformers model by folder or name, its normalisation left out."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
@@ -83,7 +153,7 @@ def _model(spec: str, device: str | None) -> Any:
             "or use the encoder 'default'."
         ) from None
     try:
-        with _quiet():
+        with quiet():
             loaded = SentenceTransformer(spec, device=device)
         modules = [module for module in loaded if type(module).__name__ != "Normalize"]
         return SentenceTransformer(modules=modules, device=device).eval()
@@ -96,7 +166,7 @@ def _model(spec: str, device: str | None) -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep the libraries' progress bars off the terminal."""
     from transformers import utils
 

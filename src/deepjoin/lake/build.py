@@ -22,6 +22,7 @@ from deepjoin.settings import Settings
 from deepjoin.sources.items import Item, Listing, Skipped, digest_of
 from deepjoin.values.builder import Kept, ValueIndexBuilder
 from deepjoin.values.profile import ColumnProfiles
+from deepjoin.vectors.devices import device_named
 
 #: Told after each item (or block of a corpus): how many are done, of how many, the last name.
 Progress = Callable[[int, int, str], None]
@@ -46,6 +47,12 @@ class Means:
     memory: int
     threads: int
     progress: Progress = no_progress
+    #: Where encoders that run on torch work; None for torch's own choice.
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.device is not None:
+            device_named(self.device)
 
 
 #: Bytes of distinct cells held in memory before they go to disk; a build takes 1 to 2 GB beside.
@@ -53,11 +60,14 @@ MEMORY = 1 << 30
 
 
 def usual_means(
-    threads: int | None = None, memory: int | None = None, progress: Progress | None = None
+    threads: int | None = None,
+    memory: int | None = None,
+    progress: Progress | None = None,
+    device: str | None = None,
 ) -> Means:
     """Use one thread a processor and a gigabyte, unless told otherwise."""
     held = MEMORY if memory is None else memory
-    return Means(held, threads or os.cpu_count() or 1, progress or no_progress)
+    return Means(held, threads or os.cpu_count() or 1, progress or no_progress, device)
 
 
 class SegmentBuilder:

@@ -48,8 +48,10 @@ class Encoding:
 
     @cached_property
     def _columns(self) -> TextEncoder | None:
+        means = self._means
         return column_encoder(
-            self._vectors.encoder, self._folder, self._settings.profile, self._means.threads
+            *(self._vectors.encoder, self._folder, self._settings.profile),
+            *(means.threads, means.device),
         )
 
     @property

@@ -25,6 +25,8 @@ class LakeGround:
     vectors: Vectors
     location: str | Path
     folder: Path
+    #: Where column vectors are searched; None for the processor.
+    device: str | None = None
 
     @property
     def profile(self) -> str:
@@ -60,7 +62,9 @@ class LakeGround:
 
     def column_encoder(self) -> TextEncoder:
         """Load the encoder that is to have made the column vectors."""
-        encoder = column_encoder(self.vectors.encoder, self.folder, self.profile)
+        encoder = column_encoder(
+            self.vectors.encoder, self.folder, self.profile, device=self.device
+        )
         if encoder is None:
             raise self._without("column vectors", "this method needs", "encoder")
         return encoder

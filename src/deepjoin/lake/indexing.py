@@ -55,6 +55,7 @@ def index(
     sketch: int | None = None,
     vector_index: str | None = None,
     metric: str | None = None,
+    device: str | None = None,
     **options: Any,
 ) -> Lake:
     """Index tables and open the lake; of an index that is there, only what changed is read.
@@ -93,14 +94,17 @@ def index(
         (``deepjoin.vectors.kinds.KINDS``).
     metric
         How near column vectors are: "cosine" or "euclidean".
+    device
+        Where an encoder that runs on torch works, and the lake that is returned: see
+        `deepjoin.open`.
     **options
         Single fields of `Settings`, such as ``profile="basic"`` or ``min_distinct=2``.
     """
-    means = usual_means(threads, memory, progress)
+    means = usual_means(threads, memory, progress, device)
     encode = {"encoder": encoder, "cells": cells, "sketch": sketch}
     encode |= {"vector_index": vector_index, "metric": metric}
     location, _ = refresh(source, out, settings, titles or {}, means, rebuild, options | encode)
-    return open_lake(location)
+    return open_lake(location, device=device)
 
 
 def refresh(
@@ -122,7 +126,7 @@ def refresh(
         asked = {name: options[name] for name in options.keys() & _VECTORS}
         options = {name: options[name] for name in options.keys() - _VECTORS}
         chosen = _chosen(folder, manifest, settings, options)
-        vectors = chosen_vectors(location, folder, manifest, chosen, asked)
+        vectors = chosen_vectors(location, folder, manifest, chosen, asked, means)
         sources = []  # of an index that is to look again, they are those it has
         if source != location:
             sources = open_sources(source, chosen, skip_dirs=[folder])
@@ -198,6 +202,7 @@ def chosen_vectors(
     before: Manifest | None,
     settings: Settings,
     asked: Mapping[str, Any],
+    means: Means,
 ) -> Vectors:
     """Change what is asked to be encoded, and see that it can be, before anything is read."""
     wanted = {name: value for name, value in asked.items() if value is not None}
@@ -219,19 +224,24 @@ def chosen_vectors(
     known = before is not None and before.version == __version__ and chosen == before.vectors
     if known and not named:
         return chosen
-    return identified(chosen, settings, folder)
+    return identified(chosen, settings, folder, means.threads, means.device)
 
 
-def open_lake(path: str | os.PathLike[str]) -> Lake:
+def open_lake(path: str | os.PathLike[str], *, device: str | None = None) -> Lake:
     """Open an index: its folder or URL, or the folder of tables that has one inside.
 
     A folder of tables without an index is an error here; `deepjoin.index` makes one.
+
+    With a ``device``, "cuda" or "cuda:1", the methods with column vectors compare a query with
+    every one of them there; an encoder that runs on torch works there too, the default one does
+    not. Needs torch, the extra ``train``.
     """
     if isinstance(path, str) and is_remote(path):
-        return Lake(pull(path).folder, path)
+        return Lake(pull(path).folder, path, device)
     folder = Path(path)
     inside = folder / DEFAULT
-    return Lake(inside if not is_index(folder) and (inside / MANIFEST).exists() else folder)
+    within = not is_index(folder) and (inside / MANIFEST).exists()
+    return Lake(inside if within else folder, device=device)
 
 
 def default_folder(source: object) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from deepjoin.errors import DeepJoinError, UnknownName, unknown_name
-from deepjoin.lake.build import Progress, usual_means
+from deepjoin.lake.build import Means, Progress, usual_means
 from deepjoin.lake.ground import LakeGround
 from deepjoin.lake.view import LakeView
 from deepjoin.search import method_named
@@ -109,10 +109,13 @@ Make one with: deepjoin index SOURCE -o no such folder
         # What a method has opened serves the next search as well, until the lake is another.
         asked = method, join, tau
         if asked not in self._searchers:
-            opened = self.segments, self.settings, self.vectors
-            ground = LakeGround(*opened, self.location, self.path)
-            self._searchers[asked] = chosen.make(ground, join, tau)
+            self._searchers[asked] = chosen.make(self.ground(), join, tau)
         return self._searchers[asked]
+
+    def ground(self) -> LakeGround:
+        """Give what search methods and training stand on."""
+        opened = self.segments, self.settings, self.vectors
+        return LakeGround(*opened, self.location, self.path, self.device)
 
     def plan_join(
         self,
@@ -232,7 +235,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """Read what has changed in the sources, and move to the lake as it has become."""
         from deepjoin.lake.commands import refresh_lake
 
-        return self._moved(refresh_lake(self.location, usual_means(progress=progress)))
+        return self._moved(refresh_lake(self.location, self._means(progress)))
 
     def add(self, source: object, *, progress: Progress | None = None) -> list[str]:
         """Index more tables into this lake and move to it; returns their names.
@@ -242,7 +245,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.lake.commands import add_tables
 
-        return self._moved(add_tables(self.location, source, usual_means(progress=progress)))
+        return self._moved(add_tables(self.location, source, self._means(progress)))
 
     def remove(self, *tables: str) -> list[str]:
         """Take tables out by name or pattern, and move to the lake without them.
@@ -251,13 +254,16 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.lake.commands import remove_tables
 
-        return self._moved(remove_tables(self.location, tables, usual_means()))
+        return self._moved(remove_tables(self.location, tables, self._means()))
 
     def compact(self) -> bool:
         """Merge all segments into one; False if they were one already."""
         from deepjoin.lake.commands import compact
 
-        return self._moved(compact(self.location, usual_means()))
+        return self._moved(compact(self.location, self._means()))
+
+    def _means(self, progress: Progress | None = None) -> Means:
+        return usual_means(progress=progress, device=self.device)
 
     def _moved(self, done: Done) -> Done:
         """Go on with the lake as an update has left it."""

@@ -41,10 +41,16 @@ def shown(spec: str, folder: Path) -> str:
     return path if path == spec else os.path.relpath(path)
 
 
-def identified(vectors: Vectors, settings: Settings, folder: Path) -> Vectors:
+def identified(
+    vectors: Vectors,
+    settings: Settings,
+    folder: Path,
+    threads: int | None = None,
+    device: str | None = None,
+) -> Vectors:
     """Load the encoders, which says at once what is wrong with them, and note which they are."""
     cells = cell_encoder(vectors.cells, folder)
-    columns = column_encoder(vectors.encoder, folder, settings.profile)
+    columns = column_encoder(vectors.encoder, folder, settings.profile, threads, device)
     if vectors.sketch:
         check_dimension(vectors.sketch)
     chosen(vectors.index, 0)
@@ -64,15 +70,21 @@ def located(spec: str, folder: Path) -> str:
 
 
 def column_encoder(
-    spec: str, folder: Path, profile: str, threads: int | None = None
+    spec: str,
+    folder: Path,
+    profile: str,
+    threads: int | None = None,
+    device: str | None = None,
 ) -> TextEncoder | None:
     """Load the column encoder of an index; None if it has none."""
-    return _loaded_columns(located(spec, folder), profile, threads)
+    return _loaded_columns(located(spec, folder), profile, threads, device)
 
 
 @lru_cache(maxsize=2)
-def _loaded_columns(spec: str, profile: str, threads: int | None) -> TextEncoder | None:
-    return load_encoder(spec, profile=profile, threads=threads)
+def _loaded_columns(
+    spec: str, profile: str, threads: int | None, device: str | None
+) -> TextEncoder | None:
+    return load_encoder(spec, profile=profile, threads=threads, device=device)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from deepjoin.lake.report import BuildReport, lake_report
 from deepjoin.search.base import Searching
 from deepjoin.segment import Segment
 from deepjoin.settings import Vectors
+from deepjoin.vectors.devices import device_named
 
 #: How often opening is tried while other processes commit.
 _ATTEMPTS = 50
@@ -36,11 +37,15 @@ class LakeView:
     """Opening maps files and reads few; what is open stays as it is until `reopen`.
 
     ``url`` is where the index is if that is in a bucket; ``path`` is its copy on this machine.
+    ``device`` is where column vectors are searched, and made by encoders that run on torch.
     """
 
-    def __init__(self, path: str | Path, url: str = "") -> None:
+    def __init__(self, path: str | Path, url: str = "", device: str | None = None) -> None:
         self.path = Path(path)
         self.url = url
+        self.device = device
+        if device is not None:
+            device_named(device)
         self._read = b""
         self.segments: Sequence[Segment] = ()
         self._map()

@@ -34,6 +34,10 @@ class Ground(Protocol):
     def location(self) -> object:
         """Where the lake is, for messages."""
 
+    @property
+    def device(self) -> str | None:
+        """Where column vectors are searched; None for the processor."""
+
     def cell_encoder(self) -> CellEncoder:
         """Load the encoder that made the cell vectors; raises if it cannot be had."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,11 @@ from deepjoin.vectors.build import (
     prepared,
     widened,
 )
+from deepjoin.vectors.devices import device_named
 from deepjoin.vectors.kinds import KINDS, faiss_threads
+
+if TYPE_CHECKING:
+    from deepjoin.vectors.on_device import DeviceSearch
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
@@ -48,10 +52,14 @@ class Nearest(NamedTuple):
 
 
 class VectorIndex:
-    """The vectors of one segment, mapped from their folder when first searched."""
+    """The vectors of one segment, mapped from their folder when first searched.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    With a ``device``, such as "cuda", the rows are held there and every one is compared, whatever
+    kind of index was built.
+    """
+
+    def __init__(self, folder: Path, device: str | None = None) -> None:
+        self._folder, self._device = folder, device
         try:
             about = json.loads((folder / ABOUT).read_text())
         except (OSError, ValueError) as error:
@@ -78,6 +86,14 @@ class VectorIndex:
     @cached_property
     def _rows(self) -> npt.NDArray[np.float16]:
         return load_rows(self._folder)
+
+    @cached_property
+    def _held(self) -> DeviceSearch:
+        """The rows on the device."""
+        device_named(str(self._device))  # says what to install if there is no torch
+        from deepjoin.vectors.on_device import DeviceSearch
+
+        return DeviceSearch(self._rows, self.metric, str(self._device))
 
     @cached_property
     def _offsets(self) -> Int:
@@ -119,6 +135,9 @@ class VectorIndex:
 
     def _candidates(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
         """Return the nearest and those as near as the last of them, in any order."""
+        if self._device is not None:
+            ids = self._held.near(row[0], k, excluded)
+            return ids, self._measured(row, ids)
         if not self._how.factory:
             return self._scanned(row, k, excluded)
         live = self._live(excluded)

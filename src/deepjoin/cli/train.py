@@ -1,0 +1,53 @@
+"""`deepjoin train`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from time import monotonic
+
+from deepjoin.cli.opening import say
+from deepjoin.cli.training_options import settings_of
+from deepjoin.training import train
+
+#: Seconds between two lines that say how far the work is.
+_PAUSE = 5.0
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train, and print where the model is."""
+    found = train(
+        *(options.source, options.out),
+        base=options.base,
+        preset=options.preset,
+        pattern=options.pattern,
+        tokens=options.tokens,
+        cells=options.cells,
+        aliases=options.aliases,
+        device=options.device,
+        workers=options.workers,
+        command=shlex.join(["deepjoin", *sys.argv[1:]]),
+        progress=_Lines(),
+        **settings_of(options),
+    )
+    say(f"P@10 of held-back columns: {found.precision:.3f}, before training {found.before:.3f}.")
+    if found.agreement is None:
+        say(f"There is no small form: {found.why}")
+    else:
+        say(f"The small form: {found.agreement}.")
+    print(found.folder)
+
+
+class _Lines:
+    """Says on stderr how far the work is, every few seconds, and what is new at once."""
+
+    def __init__(self) -> None:
+        self._said, self._precision = -_PAUSE, ""
+
+    def __call__(self, done: int, total: int, text: str) -> None:
+        precision = text.partition("P@10")[2]
+        is_new = precision != self._precision or "memory" in text or done == total
+        if is_new or monotonic() - self._said >= _PAUSE:
+            say(f"  {done:,} of {total:,}  {text}")
+            self._said, self._precision = monotonic(), precision

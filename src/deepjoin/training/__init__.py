@@ -1,0 +1,5 @@
+"""Training of column encoders (paper, section 4): pairs from a self-join, then a ranking loss."""
+
+from deepjoin.training.run import Trained, train
+
+__all__ = ["Trained", "train"]

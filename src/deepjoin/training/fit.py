@@ -1,0 +1,176 @@
+"""From a prepared folder to a trained encoder; nothing of the lake is needed any more."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from transformers import EarlyStoppingCallback
+
+from deepjoin.encoders.tokens import Tokens
+from deepjoin.encoders.torch_encoder import SETTINGS_FILE, quiet
+from deepjoin.errors import DeepJoinError
+from deepjoin.text import DocumentFrequencies, TextSettings
+from deepjoin.training import views
+from deepjoin.training.batches import Batches, Examples
+from deepjoin.training.columns import TrainingColumns
+from deepjoin.training.joined import Joinability
+from deepjoin.training.loop import (
+    Event,
+    Events,
+    Interruption,
+    Loop,
+    Told,
+    arguments,
+    events,
+    last_checkpoint,
+)
+from deepjoin.training.model import JoinModel
+from deepjoin.training.pieces import tokeniser_for
+from deepjoin.training.prepare import Prepared
+from deepjoin.training.settings import TrainSettings
+from deepjoin.training.tokenising import Tokeniser
+from deepjoin.training.validation import Validation
+
+#: A disk with less space than this is full: no checkpoint is as small.
+_FULL = 1 << 18
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a run came to; ``model`` holds the best of it."""
+
+    model: JoinModel
+    tokeniser: Tokeniser
+    events: list[Event]
+    seconds: float
+    queries: int
+    device: str
+    memory: int
+
+    @property
+    def before(self) -> float:
+        """The precision of the base model."""
+        return float(self.events[0]["precision"])
+
+    @property
+    def precision(self) -> float:
+        """The precision of the model: the best of all validations."""
+        found = [event["precision"] for event in self.events[1:] if "precision" in event]
+        return max(found, default=self.before)
+
+    def sample(self, count: int) -> list[str]:
+        """Write some of the columns it was trained on as texts."""
+        columns = self.tokeniser.columns
+        chosen = np.random.default_rng(0).permutation(len(columns))[:count]
+        return self.tokeniser.texts([views.whole(columns, int(one)) for one in chosen])
+
+
+def fit(
+    prepared: Prepared,
+    settings: TrainSettings,
+    text: TextSettings,
+    told: Told,
+    device: str | None = None,
+    workers: int = 0,
+) -> Fitted:
+    """Train, or go on where a killed run of the same folder was."""
+    columns, held = prepared.columns(), prepared.held()
+    model = JoinModel(prepared.base, settings, device)
+    tokeniser = _tokeniser(model, columns, text)
+    joinability = Joinability(_values(columns, held), prepared.near())
+    batches = _batches(prepared, columns, joinability, tokeniser, settings)
+    validation = Validation.of(held, joinability, settings.seed)
+    loop = Loop(
+        *(model, batches, validation, _held_tokens(held, tokeniser)),
+        arguments(settings, len(batches), prepared.checkpoints, device, workers),
+        told,
+    )
+    before, interruption = loop.precision(), Interruption()
+    for callback in (Events(told, before), EarlyStoppingCallback(settings.patience), interruption):
+        loop.add_callback(callback)
+    started = perf_counter()
+    with _telling_of_disks(prepared.checkpoints), interruption.heeded():
+        loop.train(resume_from_checkpoint=_from(prepared.checkpoints))
+    return Fitted(
+        *(model, tokeniser, events(loop.state, before), perf_counter() - started),
+        *(len(validation.queries), str(loop.args.device), _peak()),
+    )
+
+
+def _from(checkpoints: Path) -> str | None:
+    found = last_checkpoint(checkpoints)
+    return None if found is None else str(found)
+
+
+def _values(*columns: TrainingColumns) -> int:
+    return 1 + max(int(one.values.max(initial=0)) for one in columns)
+
+
+def _tokeniser(model: JoinModel, columns: TrainingColumns, text: TextSettings) -> Tokeniser:
+    tokenizer: Any = model.encoder.tokenizer
+    tokens = Tokens.from_text(tokenizer.backend_tokenizer.to_str(), text.tokens)
+    all_of_them = (columns.column(number) for number in range(len(columns)))
+    frequency = DocumentFrequencies.of(all_of_them, text.profile)
+    return Tokeniser(columns, text, frequency, tokens, int(tokenizer.pad_token_id or 0))
+
+
+def _batches(
+    prepared: Prepared,
+    columns: TrainingColumns,
+    joinability: Joinability,
+    tokeniser: Tokeniser,
+    settings: TrainSettings,
+) -> Batches:
+    examples = Examples.of(columns, prepared.pairs(), settings)
+    spellings = prepared.spellings()
+    tokenise = tokeniser_for(replace(tokeniser, spellings=spellings.strings if spellings else ()))
+    negatives = prepared.neighbours()
+    return Batches(columns, examples, negatives, joinability, tokenise, settings, spellings)
+
+
+def _held_tokens(held: TrainingColumns, tokeniser: Tokeniser) -> dict[str, Any]:
+    """Tokenise the columns that are validated with, as a lake would show them."""
+    import torch
+
+    tokens = replace(tokeniser, columns=held)(
+        [views.whole(held, number) for number in range(len(held))]
+    )
+    return {name: torch.from_numpy(array) for name, array in tokens.items()}
+
+
+@contextmanager
+def _telling_of_disks(folder: Path) -> Iterator[None]:
+    """Say in one line that a disk is full; what was saved before stays."""
+    try:
+        yield
+    # Each library of tensors has its own error for a file it cannot write, or none that says why.
+    except Exception:
+        if shutil.disk_usage(folder).free > _FULL:
+            raise
+        raise DeepJoinError(
+            f"There is no space left in {folder}. What was trained before is kept there: make "
+            "room and give the same command again."
+        ) from None
+
+
+def _peak() -> int:
+    """Return the most memory the GPU has held, in bytes; 0 without one."""
+    import torch
+
+    return int(torch.cuda.max_memory_allocated()) if torch.cuda.is_available() else 0
+
+
+def save(fitted: Fitted, folder: Path) -> None:
+    """Write the model as sentence-transformers does, and how columns become texts for it."""
+    with quiet():
+        fitted.model.encoder.to("cpu").float().save(str(folder), create_model_card=False)
+    said = {key: one for key, one in asdict(fitted.tokeniser.settings).items() if key != "profile"}
+    (folder / SETTINGS_FILE).write_text(json.dumps({"text": said}, indent=2) + "\n", "utf-8")

@@ -1,0 +1,181 @@
+"""From a lake to a folder that holds all a training run needs: columns, pairs, the base model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepjoin.encoders import DEFAULT
+from deepjoin.encoders.restore import restore, shallower, whole_folder
+from deepjoin.encoders.text_encoder import text_settings
+from deepjoin.encoders.torch_encoder import SETTINGS_FILE
+from deepjoin.errors import DeepJoinError
+from deepjoin.text import TextSettings
+from deepjoin.training.columns import TrainingColumns
+from deepjoin.training.gather import gather
+from deepjoin.training.near import near_values, value_vectors
+from deepjoin.training.self_join import Pairs, Told, equi_pairs
+from deepjoin.training.semantic_pairs import semantic_pairs
+from deepjoin.training.settings import TrainSettings
+from deepjoin.training.spellings import Spellings, read_aliases
+from deepjoin.training.validation import split
+
+if TYPE_CHECKING:
+    from deepjoin.lake.lake import Lake
+
+#: Columns that share at least so much are neighbours: hard to tell from those that share more.
+_NEIGHBOUR, _NEIGHBOURS = 0.1, 50
+_RUN = "run.json"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run needs, in one folder that can be taken to another machine."""
+
+    folder: Path
+
+    @property
+    def base(self) -> Path:
+        """The model to start from, a sentence-transformers folder."""
+        return self.folder / "base"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the run keeps how far it is."""
+        return self.folder / "checkpoints"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is there."""
+        return (self.folder / _RUN).exists()
+
+    def said(self) -> dict[str, Any]:
+        """Read what was prepared, and how."""
+        try:
+            said: dict[str, Any] = json.loads((self.folder / _RUN).read_bytes())
+        except (OSError, ValueError) as error:
+            raise DeepJoinError(
+                f"{self.folder} holds no prepared training run: {error}. Remove it and start again."
+            ) from None
+        return said
+
+    def columns(self) -> TrainingColumns:
+        """Read the columns to train on."""
+        return TrainingColumns.read(self.folder / "columns.arrow")
+
+    def held(self) -> TrainingColumns:
+        """Read the columns to validate with."""
+        return TrainingColumns.read(self.folder / "held.arrow")
+
+    def pairs(self) -> Pairs:
+        """Read the mined pairs."""
+        return Pairs.read(self.folder / "pairs.npz")
+
+    def neighbours(self) -> Pairs | None:
+        """Read the pairs that negatives are taken from."""
+        path = self.folder / "neighbours.npz"
+        return Pairs.read(path) if path.exists() else None
+
+    def near(self) -> Any:
+        """Read which values mean the same; None for equi-joins."""
+        from scipy.sparse import load_npz
+
+        path = self.folder / "near.npz"
+        return load_npz(path) if path.exists() else None
+
+    def spellings(self) -> Spellings | None:
+        """Read other spellings of the values."""
+        path = self.folder / "spellings.npz"
+        return Spellings.read(path) if path.exists() else None
+
+
+def prepare(
+    lake: Lake,
+    folder: Path,
+    settings: TrainSettings,
+    text: TextSettings,
+    facts: Mapping[str, Any],
+    aliases: Path | None,
+    device: str,
+    told: Told,
+) -> None:
+    """Mine the pairs of a lake and write all into a folder; its last file says it is whole."""
+    columns = gather(lake, settings.columns, settings.seed)
+    training, held = split(columns, settings.seed)
+    mined = columns.take(training)
+    near = _near(lake, columns, settings, device, told) if settings.join == "semantic" else None
+    if near is not None:
+        _save_near(near, folder / "near.npz")
+    pairs = _pairs(mined, near, settings.threshold, settings.pairs, settings, told)
+    pairs.write(folder / "pairs.npz")
+    if settings.negatives == "hard":
+        neighbours = _pairs(mined, near, _NEIGHBOUR, _NEIGHBOURS, settings, told)
+        neighbours.write(folder / "neighbours.npz")
+    if aliases is not None:
+        profile = lake.settings.profile
+        Spellings.of(mined, read_aliases(aliases), profile).write(folder / "spellings.npz")
+    mined.write(folder / "columns.arrow")
+    columns.take(held).write(folder / "held.arrow")
+    counts = {"columns": len(mined), "held_back": len(held), "pairs": len(pairs)}
+    said = {"settings": asdict(settings), "text": asdict(text), **facts, **counts}
+    (folder / _RUN).write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+
+
+def _near(
+    lake: Lake, columns: TrainingColumns, settings: TrainSettings, device: str, told: Told
+) -> Any:
+    """Compare the values of all columns by meaning."""
+    encoder = lake.ground().cell_encoder()
+    tau = encoder.tau if settings.tau is None else settings.tau
+    floor = encoder.floor if settings.tau is None else 0.9 * settings.tau
+    return near_values(value_vectors(columns, encoder), floor, tau, device, told)
+
+
+def _save_near(near: Any, path: Path) -> None:
+    from scipy.sparse import save_npz
+
+    save_npz(path, near, compressed=False)
+
+
+def _pairs(
+    columns: TrainingColumns,
+    near: Any,
+    threshold: float,
+    most: int,
+    settings: TrainSettings,
+    told: Told,
+) -> Pairs:
+    if near is None:
+        return equi_pairs(columns, threshold, most, settings.seed, told)
+    return semantic_pairs(columns, near, threshold, most, settings.seed, told)
+
+
+def write_base(spec: str, folder: Path, layers: int | None, device: str | None) -> None:
+    """Write the model to start from: the shipped one, a folder in either form, or a public name."""
+    source = DEFAULT if spec == "default" else Path(spec)
+    if (source / "encoder.json").is_file():
+        restore(source, folder, layers)
+        return
+    from deepjoin.encoders.torch_encoder import TorchEncoder, load_model, quiet
+
+    TorchEncoder(spec, device=device)  # names whatever is missing or torn
+    with quiet(), whole_folder(folder) as aside:
+        load_model(spec, "cpu").save(str(aside), create_model_card=False)
+        settings = source / SETTINGS_FILE
+        if settings.is_file():
+            (aside / SETTINGS_FILE).write_bytes(settings.read_bytes())
+    if layers is not None:
+        whole = folder.with_name("base-whole")
+        folder.rename(whole)
+        shallower(whole, folder, layers)
+
+
+def base_text(folder: Path, pattern: str | None, tokens: int | None, profile: str) -> TextSettings:
+    """Say how columns become texts: as told, else as for the base model."""
+    stored = text_settings(folder / SETTINGS_FILE, profile=profile)
+    return TextSettings(
+        pattern or stored.pattern, tokens or stored.tokens, stored.sampling, stored.unit, profile
+    )

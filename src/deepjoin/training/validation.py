@@ -1,0 +1,68 @@
+"""Columns held back from training: how well an encoder finds those that are joinable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.training.columns import TrainingColumns
+
+Int = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+#: From columns to how joinable each of the first is with each of the second.
+Joined = Callable[[Sequence[Int], Sequence[Int]], Floats]
+
+K = 10
+#: The share of the columns held back, and how many at most; of these, how many are queries.
+_SHARE, _COLUMNS, _QUERIES = 0.1, 5_000, 400
+
+
+def split(columns: TrainingColumns, seed: int) -> tuple[Int, Int]:
+    """Choose the columns to train on and those to validate with; no table is in both."""
+    wanted = min(_SHARE * len(columns), _COLUMNS)
+    tables, group = np.unique(columns.tables, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(len(tables))
+    sizes = np.bincount(group)[order]
+    held = order[np.cumsum(sizes) - sizes < wanted]
+    is_held = np.isin(group, held)
+    return np.flatnonzero(~is_held), np.flatnonzero(is_held)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Queries among columns, and how joinable they are with each of them."""
+
+    columns: TrainingColumns
+    queries: Int
+    joinability: Floats
+
+    @classmethod
+    def of(cls, columns: TrainingColumns, joined: Joined, seed: int) -> Validation:
+        """Choose queries that have something to find; their own tables never count."""
+        random = np.random.default_rng([seed, 2])
+        queries = random.permutation(len(columns))[: 4 * _QUERIES]
+        sets = [columns.values[columns.places(one)] for one in range(len(columns))]
+        found = joined([sets[one] for one in queries], sets)
+        found[columns.tables[queries][:, None] == columns.tables[None, :]] = 0
+        answered = np.flatnonzero(found.max(axis=1, initial=0) > 0)[:_QUERIES]
+        return cls(columns, queries[answered], found[answered])
+
+    def precision(self, scores: Floats) -> float:
+        """Share of the ten best by score that are as joinable as the tenth best.
+
+        Where fewer than ten columns are joinable at all, of as many as are.
+        """
+        own = self.columns.tables[self.queries][:, None] == self.columns.tables[None, :]
+        scores = np.where(own, -np.inf, scores)
+        shares = [_share(*row) for row in zip(scores, self.joinability, strict=True)]
+        return float(np.mean(shares)) if shares else 0.0
+
+
+def _share(scores: Floats, joinability: Floats) -> float:
+    k = min(K, int((joinability > 0).sum()))
+    least = np.partition(joinability, -k)[-k]
+    best = np.argsort(-scores, kind="stable")[:k]
+    return float((joinability[best] >= least).mean())

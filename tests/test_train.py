@@ -1,0 +1,278 @@
+"""Training from tables to a model, on a tiny one: interrupted, out of memory, out of disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deepjoin
+from deepjoin.cli import main
+from deepjoin.encoders import load_encoder
+from deepjoin.errors import DeepJoinError, MissingExtra
+
+from . import rivals
+from .test_history import write
+from .tiny_models import save_model
+
+torch = pytest.importorskip("torch")
+
+from deepjoin.training.model import JoinModel  # noqa: E402  needs torch
+
+#: Few steps of small batches.
+SHORT = {
+    "threshold": 0.3, "batch": 16, "steps": 12, "validate": 4, "tokens": 40, "device": "cpu",
+    "pattern": "colname-col",
+}  # fmt: skip
+SYLLABLES = ("al", "be", "co", "da", "em", "fi", "go", "hu")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models wait longer for threads than they compute."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(usual)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write 80 tables about ten topics."""
+    folder = tmp_path_factory.mktemp("tables")
+    chance = random.Random(3)
+    words = [f"{one}{two}{end}" for one in SYLLABLES for two in SYLLABLES for end in "nsx"]
+    topics = [chance.sample(words, 30) for _ in range(10)]
+    for number in range(80):
+        cells = chance.sample(topics[number % 10], 12)
+        write(folder / f"{number}.csv", {"name": cells, "amount": [str(chance.random())] * 12})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_model(tmp_path_factory.mktemp("tiny") / "bert", "bert"))
+
+
+def trained(tables: Path, out: Path, tiny: str, **options: Any) -> Any:
+    return deepjoin.train(tables, out, base=tiny, **(SHORT | options))
+
+
+def vectors(folder: Path) -> Any:
+    encoder = load_encoder(str(folder), threads=1, device="cpu")
+    assert encoder is not None
+    return encoder.encode_texts(["name: alben, cogos, dafix.", "name: huhux."])
+
+
+def test_a_model_in_both_forms(tables: Path, tmp_path: Path, tiny: str) -> None:
+    found = trained(tables, tmp_path / "mine", tiny, steps=60, validate=20, learning_rate=1e-3)
+    assert found.agreement.top_10 >= 0.95
+    np.testing.assert_allclose(
+        vectors(tmp_path / "mine"), vectors(tmp_path / "mine" / "shipped"), atol=0.05
+    )
+    report = json.loads((tmp_path / "mine" / "report.json").read_text())
+    losses = [event["loss"] for event in report["events"] if "loss" in event]
+    assert losses[-1] < losses[0]
+    assert report["events"][0] == {"step": 0, "precision": found.before}
+    assert (report["columns"], report["held_back"]) == (72, 8)
+    assert (tmp_path / "mine" / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    card = (tmp_path / "mine" / "README.md").read_text()
+    assert "before training" in card and "mine/shipped" in card
+    assert not (tmp_path / "mine" / ".training").exists()
+    lake = deepjoin.index(tables, tmp_path / "index", encoder=str(tmp_path / "mine" / "shipped"))
+    assert lake.search(["alben", "albes"], method="deepjoin")
+
+
+def test_the_command(
+    tables: Path, tmp_path: Path, tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "mine"
+    options = [text for key, one in SHORT.items() for text in (f"--{key}", str(one))]
+    given = ["train", str(tables), "-o", str(out), "--base", tiny, "--preset", "paper", *options]
+    assert main(given) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{out}\n"
+    assert "P@10 of held-back columns" in said.err and "12 of 12" in said.err
+    settings = json.loads((out / "report.json").read_text())["settings"]
+    assert (settings["warmup"], settings["target"], settings["batch"]) == (10_000, "partner", 16)
+
+
+@pytest.mark.parametrize("negatives", ["batch", "removed", "hard"])
+def test_the_same_twice(tables: Path, tmp_path: Path, tiny: str, negatives: str) -> None:
+    for name in ("one", "two"):
+        trained(tables, tmp_path / name, tiny, negatives=negatives, metric="euclidean")
+    one, two = (vectors(tmp_path / name) for name in ("one", "two"))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_joins_by_meaning(tables: Path, tmp_path: Path, tiny: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = pa.table({"surface": ["albea", "ALBEN"], "entity": ["alben", "alben"]})
+    pq.write_table(names, tmp_path / "aliases.parquet")
+    found = trained(
+        *(tables, tmp_path / "mine", tiny), join="semantic", aliases=tmp_path / "aliases.parquet"
+    )
+    assert found.precision > 0
+
+
+class Killed(BaseException):
+    """Ends a run as a signal would."""
+
+
+def at(step: int, deed: Callable[[], object]) -> Callable[[int, int, str], None]:
+    """Do something once, when a run is at a step."""
+    deeds = iter([deed])
+
+    def told(done: int, total: int, text: str) -> None:
+        if total == SHORT["steps"] and done >= step and "P@10" in text:
+            for one in deeds:
+                one()
+
+    return told
+
+
+def killed() -> None:
+    raise Killed
+
+
+def test_a_killed_run_goes_on(tables: Path, tmp_path: Path, tiny: str) -> None:
+    with pytest.raises(Killed):
+        trained(tables, tmp_path / "mine", tiny, progress=at(9, killed))
+    assert not (tmp_path / "mine" / "modules.json").exists()
+    (tmp_path / "mine" / ".training" / "checkpoints" / "checkpoint-11").mkdir()
+    steps: list[int] = []
+    again = trained(
+        *(tables, tmp_path / "mine", tiny),
+        progress=lambda done, total, text: steps.append(done) if "loss" in text else None,
+    )
+    assert min(steps) > 8, "it begins behind the last whole checkpoint"
+    whole = trained(tables, tmp_path / "whole", tiny)
+    assert again.precision == whole.precision
+    np.testing.assert_allclose(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"), atol=1e-5)
+
+
+def test_ctrl_c_saves_the_step_it_is_at(tables: Path, tmp_path: Path, tiny: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        trained(
+            *(tables, tmp_path / "mine", tiny),
+            validate=5,
+            progress=at(5, lambda: os.kill(os.getpid(), signal.SIGINT)),
+        )
+    saved = (tmp_path / "mine" / ".training" / "checkpoints").glob("checkpoint-*")
+    assert "checkpoint-6" in {path.name for path in saved}
+    assert trained(tables, tmp_path / "mine", tiny, validate=5).precision > 0
+
+
+def test_too_little_memory(
+    tables: Path, tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = trained(tables, tmp_path / "whole", tiny)
+    read = JoinModel._read
+
+    def limited(model: JoinModel, tokens: Any) -> Any:
+        if model.training and len(tokens["input_ids"]) > 8:
+            raise torch.OutOfMemoryError("too much")
+        return read(model, tokens)
+
+    monkeypatch.setattr(JoinModel, "_read", limited)
+    said: list[str] = []
+    found = trained(
+        *(tables, tmp_path / "mine", tiny),
+        progress=lambda done, total, text: said.append(text),
+    )
+    assert any("8 columns are read at a time" in text or "7 columns" in text for text in said)
+    assert found.precision == expected.precision
+    np.testing.assert_allclose(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"), atol=1e-4)
+    monkeypatch.setattr(JoinModel, "_read", lambda *given: _nothing_fits(read, *given))
+    with pytest.raises(DeepJoinError, match="too little memory to learn from one column"):
+        trained(tables, tmp_path / "none", tiny)
+
+
+def _nothing_fits(read: Any, model: Any, tokens: Any) -> Any:
+    if model.training:
+        raise torch.OutOfMemoryError("too much")
+    return read(model, tokens)
+
+
+def test_a_full_disk(tables: Path, tmp_path: Path, tiny: str) -> None:
+    try:
+        with rivals.small_disk(tmp_path / "disk", "2500k") as disk:
+            out = disk / "mine"
+            with pytest.raises(DeepJoinError, match=r"no space left .* the same command again"):
+                trained(tables, out, tiny)
+            assert not (out / "modules.json").exists()
+            subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+            assert trained(tables, out, tiny).folder == out
+    except PermissionError as error:
+        pytest.skip(f"NO TEST OF A FULL DISK: {error}")
+
+
+def test_what_cannot_be_trained(
+    tables: Path, tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, cells in {"a": "abcdef", "b": "uvwxyz", "c": "opqrst"}.items():
+        write(tmp_path / "apart" / f"{name}.csv", {"x": list(cells)})
+    write(tmp_path / "single" / "a.csv", {"x": list("abcdef")})
+    write(tmp_path / "numbers" / "a.csv", {"x": ["1.5", "2.7", "3.1", "4.4", "8.9"]})
+    for source, text in (
+        ("apart", r"No two of \d columns .* Lower --threshold or give more tables"),
+        ("single", "has 1 columns of text in 1 tables, .* Give more tables"),
+        ("numbers", "has 0 columns of text in 0 tables"),
+    ):
+        with pytest.raises(DeepJoinError, match=text):
+            trained(tmp_path / source, tmp_path / f"m-{source}", tiny)
+    deepjoin.index(tables, tmp_path / "hashed", hash_only=True, encoder="none", cells="none")
+    with pytest.raises(DeepJoinError, match="keeps hashes instead of cells"):
+        trained(tmp_path / "hashed", tmp_path / "m-hashed", tiny)
+    alone = save_model(tmp_path / "alone", "bert")
+    for path in alone.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(DeepJoinError, match="has no tokenizer file"):
+        trained(tables, tmp_path / "m-alone", str(alone))
+    monkeypatch.setattr("deepjoin.training.run.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'deepjoin\[train\]'"):
+        trained(tables, tmp_path / "m-torch", tiny)
+
+
+def test_where_a_model_may_go(tables: Path, tmp_path: Path, tiny: str) -> None:
+    with pytest.raises(Killed):
+        trained(tables, tmp_path / "mine", tiny, progress=at(1, killed))
+    with pytest.raises(DeepJoinError, match="holds an unfinished run with other settings"):
+        trained(tables, tmp_path / "mine", tiny, seed=4)
+    trained(tables, tmp_path / "mine", tiny)
+    with pytest.raises(DeepJoinError, match="already holds a model"):
+        trained(tables, tmp_path / "mine", tiny)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("all of it")
+    with pytest.raises(DeepJoinError, match="holds other files"):
+        trained(tables, tmp_path / "other", tiny)
+    with pytest.raises(DeepJoinError, match="Cannot write to"):
+        trained(tables, tmp_path / "other" / "thesis.tex" / "mine", tiny)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"device": "cuda"}, "torch sees no GPU here. Use --device cpu"),
+        ({"preset": "papers"}, "preset is 'papers'; it is one of default, paper"),
+        ({"aliases": "nowhere.parquet"}, "The spellings nowhere.parquet cannot be read"),
+        ({"layers": 9}, "has 2 layers, and 9 are asked for"),
+    ],
+)
+def test_options_that_are_wrong(
+    tables: Path, tmp_path: Path, tiny: str, options: Any, text: str
+) -> None:
+    if options.get("device") and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(DeepJoinError, match=text):
+        trained(tables, tmp_path / "mine", tiny, **options)
