@@ -23,6 +23,7 @@ _SETTINGS: tuple[tuple[str, Callable[[str], Any], str, str], ...] = (
     ("--learning-rate", number, "L", "highest learning rate"),
     ("--warmup", whole(0), "N", "steps until the learning rate is reached"),
     ("--weight-decay", number, "D", "weight decay (default .01)"),
+    ("--dropout", share, "D", "share of activations left out (default 0)"),
     ("--epochs", whole(1), "N", "passes over the pairs, at most"),
     ("--steps", whole(1), "N", "steps, at most"),
     ("--validate", whole(1), "N", "steps between two validations"),
