@@ -15,8 +15,11 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.joinability import semantic_joinability
 from deepjoin.training import self_join
 from deepjoin.training.columns import TrainingColumns
+from deepjoin.training.near import near_values
 from deepjoin.training.self_join import Pairs, SelfJoin, equi_pairs
 from deepjoin.training.semantic_pairs import semantic_pairs
+
+pytest.importorskip("scipy")
 
 Sets = list[set[int]]
 
@@ -261,15 +264,14 @@ def unit_rows(seed: int, count: int) -> np.ndarray:
     return rows.astype(np.float32)
 
 
+#: Bounds that cosines of `unit_rows` meet, some only when rounded to millionths.
+TAUS = st.sampled_from([0.1, 0.5, 0.70710699, float(np.cos(np.pi / 12)), 0.96592649, 0.9, 1.0])
+
+
 @settings(deadline=None)
-@given(
-    LAKES,
-    THRESHOLDS,
-    st.sampled_from([0.1, 0.5, float(np.cos(np.pi / 12)), 0.9, 1.0]),
-    st.integers(0, 9),
-)
+@given(LAKES, THRESHOLDS, TAUS, st.floats(0.01, 0.99), st.integers(0, 9))
 def test_semantic_pairs_are_those_of_the_definition(
-    columns: list[tuple[set[int], bool, int]], threshold: float, tau: float, seed: int
+    columns: list[tuple[set[int], bool, int]], threshold: float, tau: float, part: float, seed: int
 ) -> None:
     sets, tables = drawn(columns)
     training = columns_of(sets, tables)
@@ -287,19 +289,21 @@ def test_semantic_pairs_are_those_of_the_definition(
         if tables[x] != tables[y]
     ]
     right = in_order([(x, y, float(np.float32(jn))) for x, y, jn in measured if jn >= threshold])
+    near = near_values(vectors, part * tau, tau)
+    before = near.copy()
     if usable(right, sets):
-        assert triples(semantic_pairs(training, vectors, tau, threshold, None)) == right
+        assert triples(semantic_pairs(training, near, threshold, None)) == right
     else:
         with pytest.raises(DeepJoinError):
-            semantic_pairs(training, vectors, tau, threshold, None)
+            semantic_pairs(training, near, threshold, None)
+    assert (near != before).nnz == 0
 
 
 def test_semantic_pairs_without_near_vectors_are_equi_pairs() -> None:
     columns = alike(50)
     heard: list[tuple[int, int, str]] = []
-    found = semantic_pairs(
-        columns, np.zeros((2, 8), np.float32), 0.5, told=lambda *said: heard.append(said)
-    )
+    near = near_values(np.zeros((2, 8), np.float32), 0.4, 0.5)
+    found = semantic_pairs(columns, near, told=lambda *said: heard.append(said))
     assert triples(found) == triples(equi_pairs(columns))
     assert heard[-1] == (50, 50, "columns compared")
 
@@ -307,22 +311,37 @@ def test_semantic_pairs_without_near_vectors_are_equi_pairs() -> None:
 def test_semantic_pairs_can_be_asked_of_some_columns_a_few_at_a_time() -> None:
     rng = np.random.default_rng(0)
     columns = lake([[f"v{value}" for value in rng.choice(40, 6)] for _ in range(80)])
-    vectors = unit_rows(1, 40)
-    every = triples(semantic_pairs(columns, vectors, 0.9, most=None))
+    near = near_values(unit_rows(1, 40), 0.8, 0.9)
+    every = triples(semantic_pairs(columns, near, most=None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepjoin.training.semantic_pairs._CELLS", 20)
-        patch.setattr("deepjoin.training.semantic_pairs._VECTORS", 3)
-        assert triples(semantic_pairs(columns, vectors, 0.9, most=None)) == every
-    some = semantic_pairs(columns, vectors, 0.9, most=None, of=9, threads=1)
+        assert triples(semantic_pairs(columns, near, most=None)) == every
+    some = semantic_pairs(columns, near, most=None, of=9)
     assert len(np.unique(some.x)) == 9
     assert triples(some) == [one for one in every if one[0] in set(some.x.tolist())]
 
 
-def test_vectors_and_tau_that_do_not_fit_are_refused() -> None:
-    columns = alike(4)
-    with pytest.raises(DeepJoinError, match="The cosine bound tau is 0; it is above 0"):
-        semantic_pairs(columns, np.eye(2, dtype=np.float32), 0)
-    with pytest.raises(DeepJoinError, match=r"shape \(1, 2\) came for value numbers up to 1. Give"):
-        semantic_pairs(columns, np.eye(2, dtype=np.float32)[:1], 0.5)
-    with pytest.raises(DeepJoinError, match="Vector 1 has the squared length 4"):
-        semantic_pairs(columns, np.diag([1.0, 2.0]).astype(np.float32), 0.5)
+def test_columns_match_by_meaning_when_few_are_taken() -> None:
+    columns = lake([["x"], ["a", "b"], ["y", "z"], ["c", "d", "e"]])
+    numbers = dict(zip(columns.cells.to_pylist(), columns.values.tolist(), strict=True))
+    vectors = np.zeros((len(numbers), 2), np.float32)
+    vectors[[numbers["a"], numbers["c"]]] = 1, 0
+    vectors[[numbers["b"], numbers["d"]]] = 0, 1
+    taken = columns.take(np.array([2, 1, 3]))
+    near = near_values(vectors, 0.5, 0.9)
+    assert triples(semantic_pairs(taken, near, 0.6)) == [
+        (1, 2, 1.0),
+        (2, 1, pytest.approx(2 / 3)),
+    ]
+    # The last value is in none of the columns kept.
+    assert triples(semantic_pairs(columns.take(np.array([1, 3])), near, 0.9)) == [(0, 1, 1.0)]
+    with pytest.raises(DeepJoinError, match="No two of 2 columns of 2 tables"):
+        semantic_pairs(columns.take(np.array([0, 1])), near)
+
+
+def test_a_value_matches_the_nearest_64_others() -> None:
+    turns = np.linspace(0, 0.3, 70)
+    vectors = np.stack([np.cos(turns), np.sin(turns)], axis=1).astype(np.float32)
+    columns = lake([["v0"], *([f"v{number}"] for number in range(1, 70))])
+    pairs = semantic_pairs(columns, near_values(vectors, 0.8, 0.9), most=None)
+    assert pairs.y[pairs.x == 0].tolist() == list(range(1, 64))

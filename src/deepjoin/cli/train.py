@@ -31,7 +31,10 @@ def run(options: argparse.Namespace) -> None:
         progress=_Lines(),
         **settings_of(options),
     )
-    say(f"P@10 of held-back columns: {found.precision:.3f}, before training {found.before:.3f}.")
+    say(
+        f"P@10 of held-back columns: {found.precision:.3f}, before training {found.before:.3f} "
+        f"({found.queries:,} queries)."
+    )
     if found.agreement is None:
         say(f"There is no small form: {found.why}")
     else:
@@ -43,11 +46,11 @@ class _Lines:
     """Says on stderr how far the work is, every few seconds, and what is new at once."""
 
     def __init__(self) -> None:
-        self._said, self._precision = -_PAUSE, ""
+        self._said, self._precision, self._line = -_PAUSE, "", ""
 
     def __call__(self, done: int, total: int, text: str) -> None:
-        precision = text.partition("P@10")[2]
+        precision, line = text.partition("P@10")[2], f"  {done:,} of {total:,}  {text}"
         is_new = precision != self._precision or "memory" in text or done == total
-        if is_new or monotonic() - self._said >= _PAUSE:
-            say(f"  {done:,} of {total:,}  {text}")
-            self._said, self._precision = monotonic(), precision
+        if line != self._line and (is_new or monotonic() - self._said >= _PAUSE):
+            say(line)
+            self._said, self._precision, self._line = monotonic(), precision, line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -56,6 +55,8 @@ class Examples:
 def composed(y: Int, size: int, random: np.random.Generator) -> list[Int]:
     """Deal examples out to batches so that no batch has the same Y twice; a rest is left over.
 
+    Batches are full, or, if none is, more than half as large as the largest.
+
     >>> [batch.tolist() for batch in composed(np.array([7, 7, 8]), 2, np.random.default_rng(0))]
     [[2, 0]]
     """
@@ -71,9 +72,11 @@ def composed(y: Int, size: int, random: np.random.Generator) -> list[Int]:
         if len(batch) == size:
             full.append(np.fromiter(batch.values(), np.int64, size))
             filling.remove(batch)
-    if not full and filling:
-        full.append(np.fromiter(max(filling, key=len).values(), np.int64))
-    return full
+    if full:
+        return full
+    # Of a small lake no batch is full, and one of them alone would leave most of it out.
+    most = max(map(len, filling), default=0)
+    return [np.fromiter(one.values(), np.int64) for one in filling if 2 * len(one) > most]
 
 
 class Batches:
@@ -94,8 +97,8 @@ class Batches:
         self._neighbours, self._spellings = neighbours, spellings
         if neighbours is not None:
             self._starts = np.searchsorted(neighbours.x, np.arange(len(columns) + 1))
-        self._epoch = lru_cache(2)(self._composed)
-        self.per_epoch = len(self._epoch(0))
+        self._composed = 0, self._epoch_from(0)
+        self.per_epoch = len(self._composed[1])
 
     def __len__(self) -> int:
         wanted = self._settings.epochs * self.per_epoch
@@ -103,7 +106,9 @@ class Batches:
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         epoch, at = divmod(number, self.per_epoch)
-        batches = self._epoch(epoch)
+        if epoch != self._composed[0]:
+            self._composed = epoch, self._epoch_from(epoch)
+        batches = self._composed[1]
         rows = batches[at % len(batches)]
         x, y = self.views(rows, np.random.default_rng([self._settings.seed, number]))
         values = self._columns.values
@@ -112,7 +117,7 @@ class Batches:
         )
         return {"x": self._tokenise(x), "y": self._tokenise(y), "joinability": joined}
 
-    def _composed(self, epoch: int) -> list[Int]:
+    def _epoch_from(self, epoch: int) -> list[Int]:
         random = np.random.default_rng([self._settings.seed, epoch, 1])
         return composed(self._examples.y, self._settings.batch, random)
 
@@ -136,12 +141,13 @@ class Batches:
         return (views.shuffled(x, random) if kind == SHUFFLED else x), y
 
     def _near(self, rows: Int, random: np.random.Generator) -> list[int]:
-        """Take a neighbour of each column that has one."""
+        """Take a neighbour of each column that has one; partners are there already."""
         assert self._neighbours is not None
         x = self._examples.x[rows]
         first, last = self._starts[x], self._starts[x + 1]
         chosen = random.integers(first, np.maximum(last, first + 1))
-        return [int(one) for one in np.unique(self._neighbours.y[chosen[last > first]])]
+        found = np.setdiff1d(self._neighbours.y[chosen[last > first]], self._examples.y[rows])
+        return [int(one) for one in found]
 
     def _shown(self, view: View, random: np.random.Generator) -> View:
         """Leave the words out now and then, and spell some cells otherwise."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.columns import Column
+from deepjoin.encoders.reasons import reason
 from deepjoin.errors import DeepJoinError
 
 Int = npt.NDArray[np.int64]
@@ -119,17 +120,21 @@ class TrainingColumns:
         """Read what `write` wrote."""
         try:
             with pa.OSFile(str(path)) as file:
-                table: Any = pa.ipc.open_file(file).read_all().combine_chunks()
-            lists = [table[name].chunk(0) for name in ("cells", "values")]
-        except (pa.ArrowException, OSError, KeyError, IndexError) as error:
+                return cls._of_table(pa.ipc.open_file(file).read_all().combine_chunks())
+        except (pa.ArrowException, OSError, LookupError, AttributeError) as error:
             raise DeepJoinError(
-                f"The columns to train on, {path}, cannot be read: {error}. "
+                f"The columns to train on, {path}, cannot be read: {reason(error)} "
                 "Remove the folder and train again."
             ) from None
+
+    @classmethod
+    def _of_table(cls, table: Any) -> TrainingColumns:
+        table.validate()
+        cells, values = (table[name].chunk(0) for name in ("cells", "values"))
         return cls(
             table.select(_WORDS),
             table["table"].to_numpy(),
-            lists[0].offsets.to_numpy(),
-            lists[0].values,
-            lists[1].values.to_numpy().astype(np.int64),
+            cells.offsets.to_numpy(),
+            cells.values,
+            values.values.to_numpy().astype(np.int64),
         )

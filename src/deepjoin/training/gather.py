@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Int = npt.NDArray[np.int64]
 
-#: Tables that can be told apart, at least: one to train on and one to validate with.
-_TABLES = 2
+#: Tables, at least: two to join with each other and one to validate with.
+_TABLES = 3
 
 
 def gather(lake: Lake, most: int, seed: int) -> TrainingColumns:

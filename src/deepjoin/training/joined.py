@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class Joinability:
-    """Joinability by definition 2.1; where ``near`` is given, a value counts by its best chance.
+    """Joinability by definition 2.1; where ``near`` is given, a value counts by its chance.
 
     ``near`` is a sparse matrix of values: 1 for each with itself, and the chances that others
     mean the same. Of several near values in one column the sum counts, 1 at most.

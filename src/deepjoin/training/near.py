@@ -16,6 +16,7 @@ import pyarrow as pa
 from deepjoin.cells import CellEncoder
 from deepjoin.cells.score import match_chance
 from deepjoin.errors import DeepJoinError
+from deepjoin.joinability import ONE, least, similarities
 from deepjoin.training.columns import Int, TrainingColumns
 from deepjoin.training.self_join import Told, unheard
 
@@ -52,14 +53,17 @@ def near_values(
     """
     from scipy.sparse import csr_array
 
+    # Cosines are whole millionths, and so are the bounds: at tau itself values match.
+    floor, tau = (least(bound) / ONE for bound in (floor, tau))
     _check(vectors, floor, tau)
     find = _on_gpu if device.startswith("cuda") else _by_scan
     size = len(vectors)
     found = [(np.arange(size), np.arange(size), np.ones(size, np.float32))]
-    for start, (places, others, cosines) in find(vectors, floor, device):
-        others_only = places + start != others
-        found.append((places[others_only] + start, others[others_only], cosines[others_only]))
-        told(min(start + _ASKED, size), size, "values compared")
+    for asked, (places, others, cosines) in find(vectors, floor, device):
+        others_only = places + asked.start != others
+        places = places[others_only] + asked.start
+        found.append((places, others[others_only], cosines[others_only]))
+        told(asked.stop, size, "values compared")
     places, others, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
     chances = np.where(places == others, 1, match_chance(cosines, floor, tau))
     return csr_array((chances.astype(np.float32), (places, others)), shape=(size, size))
@@ -75,22 +79,28 @@ def _check(vectors: Float, floor: float, tau: float) -> None:
         raise DeepJoinError(f"Vectors of shape {vectors.shape} came. Give one row for each value.")
 
 
-def _on_gpu(vectors: Float, floor: float, device: str) -> Iterator[tuple[int, Found]]:
+def _parts(size: int, length: int) -> Iterator[range]:
+    return (range(start, min(start + length, size)) for start in range(0, size, length))
+
+
+def _on_gpu(vectors: Float, floor: float, device: str) -> Iterator[tuple[range, Found]]:
+    """Compare in half precision: cosines are off by a thousandth."""
     import torch
 
     rows = torch.from_numpy(vectors).to(device, torch.float16)
-    for start in range(0, len(rows), _ASKED_OF_GPU):
-        cosines, others = (rows[start : start + _ASKED_OF_GPU] @ rows.T).topk(min(_MOST, len(rows)))
+    for asked in _parts(len(rows), _ASKED_OF_GPU):
+        products = rows[asked.start : asked.stop] @ rows.T
+        cosines, others = products.topk(min(_MOST, len(rows)))
         place, rank = torch.nonzero(cosines >= floor, as_tuple=True)
         chosen = (place, others[place, rank], cosines[place, rank].float())
         places, values, near = (one.cpu().numpy() for one in chosen)
-        yield start, (places, values, near)
+        yield asked, (places, values, near)
 
 
-def _by_scan(vectors: Float, floor: float, device: str) -> Iterator[tuple[int, Found]]:
+def _by_scan(vectors: Float, floor: float, device: str) -> Iterator[tuple[range, Found]]:
     near = NearValues(vectors, floor)
-    for start in range(0, len(vectors), _ASKED):
-        yield start, near.to(np.arange(start, min(start + _ASKED, len(vectors))))
+    for asked in _parts(len(vectors), _ASKED):
+        yield asked, near.to(np.array(asked))
 
 
 class NearValues:
@@ -136,8 +146,6 @@ class NearValues:
         return there[pairs.cells], np.asarray(pairs.values, np.int64)
 
     def _cosines(self, some: Int, others: Int) -> Float:
-        from deepjoin.joinability import ONE, similarities
-
         cosines = np.zeros(len(some), np.float32)
         for start in range(0, len(some), _VECTORS):
             here = slice(start, start + _VECTORS)

@@ -82,6 +82,7 @@ class PieceTokeniser:
         self._nameless = self._frames([Column([])])
         self._comma = self._tokenised([","])[0]
         self._first, self._last = slow.tokens.around()
+        self._cut_ones: dict[tuple[int, int], list[int]] = {}
 
     def __call__(self, shown: Sequence[View]) -> dict[str, Any]:
         """Return ``input_ids`` and ``attention_mask``."""
@@ -91,12 +92,14 @@ class PieceTokeniser:
         """Return the token numbers of a view, special ones included."""
         frames, at = (self._named, view.column) if view.named else (self._nameless, 0)
         before, after = frames.tokens[2 * at], frames.tokens[2 * at + 1]
-        chosen = self._chosen(*self._shown(view), self._limit - len(before) - len(after))
-        letters = frames.letters[at] + self._letters[chosen].sum()
-        if len(chosen) == 0 or letters > _LETTERS * self._limit:
-            return self._slow.tokens.numbers(self._slow.texts([view]))[0]
+        cells, frequency = self._shown(view)
+        chosen = self._chosen(cells, frequency, self._limit - len(before) - len(after))
+        if len(chosen) == 0:
+            return self._cut(view, cells, frequency)
+        if frames.letters[at] + self._letters[chosen].sum() > _LETTERS * self._limit:
+            return self._slowly(view)
         tokens = [*self._first, *before, *self._cells[chosen[0]]]
-        for cell in chosen[1:]:
+        for cell in chosen[1:].tolist():
             tokens += self._comma
             tokens += self._cells[cell]
         return [*tokens, *after, *self._last]
@@ -126,8 +129,19 @@ class PieceTokeniser:
                 left -= int(sizes[place])
         return cells[sorted(taken)]
 
+    def _cut(self, view: View, cells: Int, frequency: Int) -> list[int]:
+        """Show no cell or a part of the most frequent: each is put into tokens but once."""
+        cell = int(cells[frequency.argmax()]) if len(cells) else -1
+        key = (view.column if view.named else -1, cell)
+        if key not in self._cut_ones:
+            self._cut_ones[key] = self._slowly(view)
+        return self._cut_ones[key]
+
+    def _slowly(self, view: View) -> list[int]:
+        return self._slow.tokens.numbers(self._slow.texts([view]))[0]
+
     def _known(self) -> tuple[Int, Int]:
-        """Number the values that spellings are, blank ones -1; say how frequent all values are."""
+        """Give how frequent all values are, and the value of each spelling, -1 if it is blank."""
         columns, profile = self._slow.columns, self._slow.settings.profile
         frequency = columns.frequency
         if not self._slow.spellings:

@@ -48,6 +48,11 @@ class Prepared:
         return self.folder / "checkpoints"
 
     @property
+    def model(self) -> Path:
+        """Where the finished model is put together."""
+        return self.folder / "model"
+
+    @property
     def is_whole(self) -> bool:
         """Whether all is there."""
         return (self.folder / _RUN).exists()
@@ -120,7 +125,7 @@ def prepare(
     mined.write(folder / "columns.arrow")
     columns.take(held).write(folder / "held.arrow")
     counts = {"columns": len(mined), "held_back": len(held), "pairs": len(pairs)}
-    said = {"settings": asdict(settings), "text": asdict(text), **facts, **counts}
+    said = {"text": asdict(text), **facts, **counts}
     (folder / _RUN).write_text(json.dumps(said, indent=2) + "\n", "utf-8")
 
 

@@ -5,51 +5,28 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lake.indexing import index, open_lake
 from deepjoin.lake.manifest import is_index
 from deepjoin.text import TextSettings
 from deepjoin.training import settings as recipes
-from deepjoin.training.card import CardFacts, Figure, write_card
+from deepjoin.training.delivery import LAST, Trained, deliver
 from deepjoin.training.prepare import Prepared, base_text, prepare, write_base
-from deepjoin.training.report import check_installed, write_report
+from deepjoin.training.report import check_installed
 from deepjoin.training.self_join import Told, unheard
 from deepjoin.training.settings import TrainSettings
+from deepjoin.vectors.devices import device_named
 
 if TYPE_CHECKING:
     from deepjoin.lake.lake import Lake
-    from deepjoin.training.fit import Fitted
-    from deepjoin.training.shipping import Agreement
 
 #: Inside the folder of the model, until it is there.
 _WORK = ".training"
-#: The small form beside the model, which needs no torch.
-SHIPPED = "shipped"
-#: The file without which a folder is no model: it comes last.
-_LAST = "modules.json"
-#: Texts of columns that the small form is rounded for and compared on.
-_TEXTS = 2400
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A trained encoder: its folder, how well it finds held-back columns, and its small form."""
-
-    folder: Path
-    #: Of the held-back columns that join best with one, the share among its ten nearest: at
-    #: the best validation, and before training.
-    precision: float
-    before: float
-    #: None if the model has no small form; ``why`` says why.
-    agreement: Agreement | None
-    why: str = ""
 
 
 def train(
@@ -101,15 +78,84 @@ def train(
     """
     _check_installed()
     settings = recipes.preset(preset, **options)
+    spellings = None if aliases is None else Path(aliases)
+    run = _Run(source, base, settings, pattern, tokens, cells, spellings, _device(device), progress)
     folder = _folder(Path(out))
     prepared = Prepared(folder / _WORK)
-    device = _device(device)
-    asked = _asked(source, base, settings, pattern, tokens, aliases)
-    if not prepared.is_whole:
-        _prepare(prepared, source, base, settings, (pattern, tokens), cells, aliases, asked,
-                 device, progress)  # fmt: skip
-    said = _continued(prepared, asked, folder)
-    return _fitted(prepared, said, settings, folder, device, workers, command, progress)
+    run.prepare(prepared, folder)
+    run.fit(prepared, folder, _workers(workers, run.device), command)
+    return _finished(prepared, folder)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What was asked for."""
+
+    source: object
+    base: str
+    settings: TrainSettings
+    pattern: str | None
+    tokens: int | None
+    cells: str | None
+    aliases: Path | None
+    device: str
+    told: Told
+
+    def asked(self) -> dict[str, Any]:
+        """Write it down, to tell a run that goes on from another one."""
+        source = self.source
+        named = isinstance(source, str | os.PathLike)
+        more = {name: getattr(self, name) for name in ("base", "pattern", "tokens", "cells")}
+        asked = {
+            "source": str(source) if named else type(source).__name__,
+            **more,
+            "aliases": str(self.aliases) if self.aliases else None,
+            "settings": asdict(self.settings),
+        }
+        return dict(json.loads(json.dumps(asked)))
+
+    def prepare(self, prepared: Prepared, folder: Path) -> None:
+        """Mine what is to be learned, unless an interrupted run has."""
+        # Apart, because it is made in a second: what is mined may be taken elsewhere without it.
+        if not prepared.base.exists():
+            write_base(self.base, prepared.base, self.settings.layers, self.device)
+        if not prepared.is_whole:
+            lake = self._lake(prepared.folder / "lake")
+            text = base_text(prepared.base, self.pattern, self.tokens, lake.settings.profile)
+            facts = {"asked": self.asked()}
+            mined = (lake, prepared.folder, self.settings, text, facts)
+            prepare(*mined, self.aliases, self.device, self.told)
+        elif prepared.said()["asked"] != self.asked():
+            raise DeepJoinError(
+                f"{folder} holds an unfinished run with other settings or another source. Give the "
+                "same command to go on with it, or another folder."
+            )
+
+    def _lake(self, folder: Path) -> Lake:
+        """Open an index, or make one that lasts as long as the run."""
+        if isinstance(self.source, str | os.PathLike) and is_index(Path(self.source)):
+            return open_lake(self.source)
+        cells = "none" if self.settings.join == "equi" else self.cells or "default"
+        return index(self.source, folder, encoder="none", cells=cells, progress=self.told)
+
+    def fit(self, prepared: Prepared, folder: Path, workers: int, command: str) -> None:
+        """Train, and write all that belongs to the model."""
+        from deepjoin.training.fit import fit
+
+        text = TextSettings(**prepared.said()["text"])
+        fitted = fit(prepared, self.settings, text, self.told, self.device, workers)
+        deliver(fitted, prepared, folder.name, command)
+
+
+def _finished(prepared: Prepared, folder: Path) -> Trained:
+    """Move the whole model to its folder; the file that makes it one comes last."""
+    model = prepared.model
+    trained = Trained.read(model, folder)
+    names = sorted((path.name for path in model.iterdir()), key=lambda name: name == LAST)
+    for name in names:
+        (model / name).replace(folder / name)
+    shutil.rmtree(prepared.folder)
+    return trained
 
 
 def _check_installed() -> None:
@@ -123,7 +169,7 @@ def _check_installed() -> None:
 
 def _folder(folder: Path) -> Path:
     """Make the folder of the model, unless something else is there."""
-    if (folder / _LAST).exists():
+    if (folder / LAST).exists():
         raise DeepJoinError(
             f"{folder} already holds a model. Give another folder, or remove it first."
         )
@@ -142,149 +188,11 @@ def _device(name: str | None) -> str:
 
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise DeepJoinError(f"device is '{name}', and torch sees no GPU here. Use --device cpu.")
-    return name
+    return str(device_named(name))
 
 
-def _asked(source: object, base: str, settings: TrainSettings, *more: object) -> dict[str, Any]:
-    """Write down what was asked for, to tell a run that goes on from another one."""
-    where = str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
-    return {"source": where, "base": base, "settings": asdict(settings), "more": [*map(str, more)]}
-
-
-def _prepare(
-    prepared: Prepared,
-    source: object,
-    base: str,
-    settings: TrainSettings,
-    text: tuple[str | None, int | None],
-    cells: str | None,
-    aliases: str | os.PathLike[str] | None,
-    asked: Mapping[str, Any],
-    device: str,
-    told: Told,
-) -> None:
-    if prepared.base.exists():
-        shutil.rmtree(prepared.base)
-    write_base(base, prepared.base, settings.layers, device)
-    lake = _lake(source, prepared.folder / "lake", settings, cells, told)
-    texts = base_text(prepared.base, *text, lake.settings.profile)
-    path = None if aliases is None else Path(aliases)
-    prepare(lake, prepared.folder, settings, texts, {"asked": asked}, path, device, told)
-
-
-def _lake(
-    source: object, folder: Path, settings: TrainSettings, cells: str | None, told: Told
-) -> Lake:
-    """Open an index, or make one that lasts as long as the run."""
-    if isinstance(source, str | os.PathLike) and is_index(Path(source)):
-        return open_lake(source)
-    needed = "none" if settings.join == "equi" else cells or "default"
-    return index(source, folder, encoder="none", cells=needed, progress=told)
-
-
-def _continued(prepared: Prepared, asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    said = prepared.said()
-    if said["asked"] != json.loads(json.dumps(asked)):
-        raise DeepJoinError(
-            f"{folder} holds an unfinished run with other settings or another source. Give the "
-            "same command to go on with it, or another folder."
-        )
-    return said
-
-
-def _fitted(
-    prepared: Prepared,
-    said: Mapping[str, Any],
-    settings: TrainSettings,
-    folder: Path,
-    device: str,
-    workers: int | None,
-    command: str,
-    told: Told,
-) -> Trained:
-    from deepjoin.training.fit import fit, save
-
-    text = TextSettings(**said["text"])
-    if workers is None:
-        workers = min(8, (os.cpu_count() or 1) // 2) if device.startswith("cuda") else 0
-    fitted = fit(prepared, settings, text, told, device, workers)
-    model = prepared.folder / "model"
-    shutil.rmtree(model, ignore_errors=True)
-    save(fitted, model)
-    agreement, why = _shipped(fitted, model, folder.name)
-    _describe(model, folder.name, said, fitted, agreement or why, command)
-    _place(model, folder)
-    shutil.rmtree(prepared.folder)
-    return Trained(folder, fitted.precision, fitted.before, agreement, why)
-
-
-def _shipped(fitted: Fitted, model: Path, name: str) -> tuple[Agreement | None, str]:
-    """Write the small form too, where a model can have one."""
-    from deepjoin.training.shipping import ship
-
-    try:
-        return ship(model, model / SHIPPED, name, fitted.sample(_TEXTS)), ""
-    except DeepJoinError as error:
-        return None, str(error)
-
-
-def _describe(
-    model: Path,
-    name: str,
-    said: Mapping[str, Any],
-    fitted: Fitted,
-    shipped: Agreement | str,
-    command: str,
-) -> None:
-    counts = {key: said[key] for key in ("columns", "held_back", "pairs")}
-    header = {
-        "version": __version__,
-        **{key: said[key] for key in ("asked", "text", "settings")},
-        **counts,
-        "seconds": round(fitted.seconds, 1),
-        "device": fitted.device,
-        "device_memory_bytes": fitted.memory,
-        "small_form": str(shipped),
-    }
-    write_report(model, header, fitted.events)
-    queries = f"{fitted.queries} queries"
-    figures = [
-        Figure("P@10 of held-back columns, tie-aware", fitted.precision, queries),
-        Figure("the same before training", fitted.before, queries),
-        Figure("the small form", str(shipped)),
-    ]
-    write_card(model, _facts(name, said, figures, command, fitted))
-
-
-def _facts(
-    name: str,
-    said: Mapping[str, Any],
-    figures: Sequence[Figure],
-    command: str,
-    fitted: Fitted,
-) -> CardFacts:
-    asked = said["asked"]
-    return CardFacts(
-        name=name,
-        license="other",
-        base_model=asked["base"],
-        data=f"{said['columns']:,} columns of {asked['source']}, {said['pairs']:,} joinable pairs",
-        data_license="that of the tables",
-        settings={**said["text"], **said["settings"]},
-        figures=figures,
-        command=command or "deepjoin.train",
-        example=fitted.sample(1)[0],
-        tokens=said["text"]["tokens"],
-        metric=said["settings"]["metric"],
-        model=name,
-        encoder=f"{name}/{SHIPPED}",
-    )
-
-
-def _place(model: Path, folder: Path) -> None:
-    """Move the whole model to its folder; the file that makes it one comes last."""
-    names = sorted((path.name for path in model.iterdir()), key=lambda name: name == _LAST)
-    for name in names:
-        (model / name).replace(folder / name)
+def _workers(wanted: int | None, device: str) -> int:
+    """Choose how many processes make batches: on the CPU, the model needs all the time there is."""
+    if wanted is not None:
+        return wanted
+    return min(8, (os.cpu_count() or 1) // 2) if device.startswith("cuda") else 0

@@ -18,6 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.encoders.reasons import reason
 from deepjoin.errors import DeepJoinError
 from deepjoin.training.columns import Int, TrainingColumns
 
@@ -64,7 +65,7 @@ class Pairs:
                 return cls(*_checked(arrays["x"], arrays["y"], arrays["joinability"]))
         except (OSError, EOFError, ValueError, KeyError, RuntimeError, BadZipFile) as error:
             raise DeepJoinError(
-                f"The pairs to train on, {path}, cannot be read: {error}. "
+                f"The pairs to train on, {path}, cannot be read: {reason(error)} "
                 "Remove the file and train again."
             ) from None
 

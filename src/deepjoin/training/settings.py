@@ -100,6 +100,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("validate", 1, _MANY),
     ("patience", 1, _MANY),
     ("layers", 1, 1000),
+    ("seed", 0, _MANY),
 )
 
 #: The paper's recipe, with what it leaves open read as `docs/decisions` says.

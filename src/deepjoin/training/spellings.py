@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deepjoin.canonical import canonical
+from deepjoin.encoders.reasons import reason
 from deepjoin.errors import DeepJoinError
 from deepjoin.training.columns import TrainingColumns
 
@@ -52,21 +54,22 @@ class Spellings:
 
     def write(self, path: Path) -> None:
         """Write all to one file."""
-        joined = "\0".join(self.strings).encode()
-        np.savez(path, np.frombuffer(joined, np.uint8), self.numbers, self.offsets)
+        strings = np.frombuffer(json.dumps(self.strings).encode(), np.uint8)
+        with path.open("wb") as file:
+            np.savez(file, strings=strings, numbers=self.numbers, offsets=self.offsets)
 
     @classmethod
     def read(cls, path: Path) -> Spellings:
         """Read what `write` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                joined, numbers, offsets = (arrays[f"arr_{place}"] for place in range(3))
-        except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                strings = json.loads(arrays["strings"].tobytes())
+                return cls(strings, arrays["numbers"], arrays["offsets"])
+        except (OSError, EOFError, ValueError, KeyError, RuntimeError, BadZipFile) as error:
             raise DeepJoinError(
-                f"The spellings to train with, {path}, cannot be read: {error}. "
+                f"The spellings to train with, {path}, cannot be read: {reason(error)} "
                 "Remove the folder and train again."
             ) from None
-        return cls(bytes(joined).decode().split("\0"), numbers, offsets)
 
     def draw(self, values: Int, share: float, random: np.random.Generator) -> Int:
         """Draw another spelling for a share of the values; -1 where one stays as it is."""
@@ -91,10 +94,11 @@ def read_aliases(path: Path) -> list[tuple[str, str]]:
     """Read surfaces and what they stand for from a Parquet file, columns surface and entity."""
     try:
         table = pq.read_table(path, columns=["surface", "entity"])
-    except (OSError, pa.ArrowException) as error:
+        surfaces, entities = (column.cast(pa.string()).to_pylist() for column in table.columns)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise DeepJoinError(
-            f"The spellings {path} cannot be read: {error}. Give a Parquet file with the text "
-            "columns 'surface' and 'entity'."
+            f"The spellings {path} cannot be read: {reason(error)} Give a Parquet file with the "
+            "text columns 'surface' and 'entity'."
         ) from None
-    rows = zip(*(table[name].to_pylist() for name in ("surface", "entity")), strict=True)
+    rows = zip(surfaces, entities, strict=True)
     return [(surface, entity) for surface, entity in rows if surface and entity]

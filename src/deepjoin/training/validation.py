@@ -24,9 +24,11 @@ def split(columns: TrainingColumns, seed: int) -> tuple[Int, Int]:
     """Choose the columns to train on and those to validate with; no table is in both."""
     wanted = min(_SHARE * len(columns), _COLUMNS)
     tables, group = np.unique(columns.tables, return_inverse=True)
+    sizes = np.bincount(group)
     order = np.random.default_rng(seed).permutation(len(tables))
-    sizes = np.bincount(group)[order]
-    held = order[np.cumsum(sizes) - sizes < wanted]
+    # A table that is larger than what is wanted would leave little to train on.
+    small = order[sizes[order] <= max(wanted, sizes.min())]
+    held = small[np.cumsum(sizes[small]) - sizes[small] < wanted]
     is_held = np.isin(group, held)
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
