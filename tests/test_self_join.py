@@ -333,8 +333,8 @@ def test_columns_match_by_meaning_when_few_are_taken() -> None:
         (1, 2, 1.0),
         (2, 1, pytest.approx(2 / 3)),
     ]
-    # The last value is in none of the columns kept.
     assert triples(semantic_pairs(columns.take(np.array([1, 3])), near, 0.9)) == [(0, 1, 1.0)]
+    # Here the matrix knows more values than the columns have.
     with pytest.raises(DeepJoinError, match="No two of 2 columns of 2 tables"):
         semantic_pairs(columns.take(np.array([0, 1])), near)
 

@@ -396,7 +396,7 @@ def test_precision_is_the_share_of_the_best_found(
     size: int, random: np.random.Generator, different: int
 ) -> None:
     columns = shown_lake(size, random)
-    measured = Validation.of(columns, Joinability(9), 0)
+    measured = Validation.of(columns, len(columns), Joinability(9), 0)
     cells = [columns.column(number).cells for number in range(size)]
     right = {
         x: [
@@ -420,7 +420,7 @@ def test_precision_is_the_share_of_the_best_found(
 
 def test_perfect_scores_have_a_precision_of_one() -> None:
     columns = shown_lake(40, np.random.default_rng(0))
-    measured = Validation.of(columns, Joinability(9), 0)
+    measured = Validation.of(columns, len(columns), Joinability(9), 0)
     assert measured.precision(measured.joinability) == 1
     # However high a column of its own table is scored, a query never finds it.
     own = columns.tables[measured.queries][:, None] == columns.tables
@@ -431,7 +431,9 @@ def test_perfect_scores_have_a_precision_of_one() -> None:
 def test_many_queries_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "_QUERIES", 5)
     columns = shown_lake(60, np.random.default_rng(0))
-    first, again, other = (Validation.of(columns, Joinability(9), seed) for seed in (0, 0, 1))
+    first, again, other = (
+        Validation.of(columns, len(columns), Joinability(9), seed) for seed in (0, 0, 1)
+    )
     assert len(first.queries) == len({*first.queries}) == 5
     assert np.array_equal(first.queries, again.queries)
     assert not np.array_equal(first.queries, other.queries)

@@ -31,10 +31,11 @@ def run(options: argparse.Namespace) -> None:
         progress=_Lines(),
         **settings_of(options),
     )
-    say(
-        f"P@10 of held-back columns: {found.precision:.3f}, before training {found.before:.3f} "
-        f"({found.queries:,} queries)."
-    )
+    if found.queries:
+        say(
+            f"P@10 of held-back columns: {found.precision:.3f}, before training "
+            f"{found.before:.3f} ({found.queries:,} queries)."
+        )
     if found.agreement is None:
         say(f"There is no small form: {found.why}")
     else:

@@ -82,20 +82,25 @@ def fit(
     workers: int = 0,
 ) -> Fitted:
     """Train, or go on where a killed run of the same folder was."""
-    columns, held = prepared.columns(), prepared.held()
+    columns, searched = prepared.columns(), prepared.searched()
     model = JoinModel(prepared.base, settings, device)
     tokeniser = _tokeniser(model, columns, text)
-    joinability = Joinability(_values(columns, held), prepared.near())
+    joinability = Joinability(_values(columns, searched), prepared.near())
     batches = _batches(prepared, columns, joinability, tokeniser, settings)
-    validation = Validation.of(held, joinability, settings.seed)
+    held = prepared.said()["held_back"]
+    validation = Validation.of(searched, held, joinability, settings.seed)
     loop = Loop(
-        *(model, batches, validation, _held_tokens(held, tokeniser)),
-        arguments(settings, len(batches), prepared.checkpoints, device, workers),
+        *(model, batches, validation, _tokens(searched, tokeniser)),
+        arguments(settings, len(batches), prepared.checkpoints, device, workers, validation),
         told,
     )
     before, interruption = loop.precision(), Interruption()
-    for callback in (Events(told, before), EarlyStoppingCallback(settings.patience), interruption):
-        loop.add_callback(callback)
+    loop.add_callback(Events(told, before))
+    loop.add_callback(interruption)
+    if len(validation.queries):
+        loop.add_callback(EarlyStoppingCallback(settings.patience))
+    else:
+        told(0, len(batches), f"None of {held} held-back columns joins: P@10 is not measured.")
     started = perf_counter()
     with _telling_of_disks(prepared.checkpoints), interruption.heeded():
         loop.train(resume_from_checkpoint=_from(prepared.checkpoints))
@@ -136,12 +141,12 @@ def _batches(
     return Batches(columns, examples, negatives, joinability, tokenise, settings, spellings)
 
 
-def _held_tokens(held: TrainingColumns, tokeniser: Tokeniser) -> dict[str, Any]:
+def _tokens(searched: TrainingColumns, tokeniser: Tokeniser) -> dict[str, Any]:
     """Tokenise the columns that are validated with, as a lake would show them."""
     import torch
 
-    tokens = replace(tokeniser, columns=held)(
-        [views.whole(held, number) for number in range(len(held))]
+    tokens = replace(tokeniser, columns=searched)(
+        [views.whole(searched, number) for number in range(len(searched))]
     )
     return {name: torch.from_numpy(array) for name, array in tokens.items()}
 

@@ -102,7 +102,7 @@ class Events(TrainerCallback):
 
     def __init__(self, told: Told, before: float) -> None:
         self._told = told
-        self._loss, self._precision = "", f", P@10 {before:.3f}"
+        self._loss, self._precision = "", f", P@10 {before:.3f}" if before else ""
 
     def on_log(
         self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
@@ -161,9 +161,15 @@ def events(state: TrainerState, before: float) -> list[Event]:
 
 
 def arguments(
-    settings: TrainSettings, steps: int, folder: Path, device: str | None, workers: int
+    settings: TrainSettings,
+    steps: int,
+    folder: Path,
+    device: str | None,
+    workers: int,
+    validation: Validation,
 ) -> TrainingArguments:
-    """Say all this to the loop in its own words."""
+    """Say all this to the loop in its own words; with nothing to find, no model is the best."""
+    validates = len(validation.queries) > 0
     on_cpu = device == "cpu" or not torch.cuda.is_available()
     validate = min(settings.validate, steps)
     return TrainingArguments(
@@ -175,13 +181,13 @@ def arguments(
         weight_decay=settings.weight_decay,
         lr_scheduler_type="linear",
         logging_steps=min(_LOGGED, validate),
-        eval_strategy="steps",
+        eval_strategy="steps" if validates else "no",
         eval_steps=validate,
         save_strategy="steps",
         save_steps=validate,
         save_total_limit=2,
-        load_best_model_at_end=True,
-        metric_for_best_model=_PRECISION,
+        load_best_model_at_end=validates,
+        metric_for_best_model=_PRECISION if validates else None,
         greater_is_better=True,
         use_cpu=on_cpu,
         bf16=not on_cpu and torch.cuda.is_bf16_supported(),

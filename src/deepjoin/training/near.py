@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deepjoin.canonical import canonical_array
 from deepjoin.cells import CellEncoder
 from deepjoin.cells.score import match_chance
 from deepjoin.errors import DeepJoinError
@@ -35,11 +36,14 @@ _MOST = 64
 _VECTORS = 1 << 16
 
 
-def value_vectors(columns: TrainingColumns, encoder: CellEncoder) -> Float:
-    """Encode each value once, as it is first spelled."""
+def value_vectors(
+    columns: TrainingColumns, encoder: CellEncoder, profile: str = "default"
+) -> Float:
+    """Encode each value once, in the form a lake of this profile compares it."""
     values, places = np.unique(columns.values, return_index=True)
     vectors = np.zeros((values.max(initial=-1) + 1, encoder.dimension), np.float32)
-    vectors[values] = encoder.encode(columns.cells.take(pa.array(places)))
+    cells = columns.cells.take(pa.array(places))
+    vectors[values] = encoder.encode(canonical_array(cells, profile))
     return vectors
 
 

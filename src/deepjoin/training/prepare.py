@@ -21,7 +21,7 @@ from deepjoin.training.self_join import Pairs, Told, equi_pairs
 from deepjoin.training.semantic_pairs import semantic_pairs
 from deepjoin.training.settings import TrainSettings
 from deepjoin.training.spellings import Spellings, read_aliases
-from deepjoin.training.validation import split
+from deepjoin.training.validation import searched, split
 
 if TYPE_CHECKING:
     from deepjoin.lake.lake import Lake
@@ -71,9 +71,9 @@ class Prepared:
         """Read the columns to train on."""
         return TrainingColumns.read(self.folder / "columns.arrow")
 
-    def held(self) -> TrainingColumns:
+    def searched(self) -> TrainingColumns:
         """Read the columns to validate with."""
-        return TrainingColumns.read(self.folder / "held.arrow")
+        return TrainingColumns.read(self.folder / "searched.arrow")
 
     def pairs(self) -> Pairs:
         """Read the mined pairs."""
@@ -123,7 +123,7 @@ def prepare(
         profile = lake.settings.profile
         Spellings.of(mined, read_aliases(aliases), profile).write(folder / "spellings.npz")
     mined.write(folder / "columns.arrow")
-    columns.take(held).write(folder / "held.arrow")
+    columns.take(searched(training, held, settings.seed)).write(folder / "searched.arrow")
     counts = {"columns": len(mined), "held_back": len(held), "pairs": len(pairs)}
     said = {"text": asdict(text), **facts, **counts}
     (folder / _RUN).write_text(json.dumps(said, indent=2) + "\n", "utf-8")

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float32]
 Joined = Callable[[Sequence[Int], Sequence[Int]], Floats]
 
 K = 10
-#: The share of the columns held back, and how many at most; of these, how many are queries.
+#: The share of the columns held back, how many columns are searched at most, and for how many.
 _SHARE, _COLUMNS, _QUERIES = 0.1, 5_000, 400
 
 
@@ -33,6 +33,12 @@ def split(columns: TrainingColumns, seed: int) -> tuple[Int, Int]:
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
+def searched(training: Int, held: Int, seed: int) -> Int:
+    """Choose the columns that are searched: those held back first, and others if these are few."""
+    others = np.random.default_rng([seed, 3]).permutation(training)
+    return np.concatenate([held, others[: max(0, _COLUMNS - len(held))]])
+
+
 @dataclass(frozen=True)
 class Validation:
     """Queries among columns, and how joinable they are with each of them."""
@@ -42,10 +48,13 @@ class Validation:
     joinability: Floats
 
     @classmethod
-    def of(cls, columns: TrainingColumns, joined: Joined, seed: int) -> Validation:
-        """Choose queries that have something to find; their own tables never count."""
+    def of(cls, columns: TrainingColumns, held: int, joined: Joined, seed: int) -> Validation:
+        """Choose queries, among the first columns, that have something to find.
+
+        Their own tables never count.
+        """
         random = np.random.default_rng([seed, 2])
-        queries = random.permutation(len(columns))[: 4 * _QUERIES]
+        queries = random.permutation(held)[: 4 * _QUERIES]
         sets = [columns.values[columns.places(one)] for one in range(len(columns))]
         found = joined([sets[one] for one in queries], sets)
         found[columns.tables[queries][:, None] == columns.tables[None, :]] = 0
