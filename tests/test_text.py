@@ -228,3 +228,12 @@ def test_as_many_of_the_best_cells_as_fit(numbers: list[int], tokens: int) -> No
         better = [other for other in kept if rank[other] > rank[cell]]
         used = sum(map(len, better)) + len(better)
         assert used + len(cell) > tokens or room < len(cell) + 1
+
+
+def test_words_alone_are_cut_too() -> None:
+    """Few letters may be many tokens."""
+    tokens = lambda texts: [4 * len(text) for text in texts]  # noqa: E731
+    text = column_text(
+        *(Column([], name="한글", title="제목"), TextSettings(tokens=8), no_frequency, tokens)
+    )
+    assert tokens([text])[0] <= 8

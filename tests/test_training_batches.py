@@ -39,6 +39,7 @@ pytest.importorskip("scipy")
 
 SHIPPED = Path(deepjoin.__file__).parent / "encoders" / "minilm" / "tokenizer.json"
 SEEDS = st.integers(0, 999).map(np.random.default_rng)
+RANDOM = np.random.default_rng(0)
 
 #: Beside letters of any script: what tokenizers drop, split, cut, cannot know or take for special.
 ODD = [
@@ -131,6 +132,22 @@ def test_rows_of_tokens_are_padded() -> None:
     assert rows_of(fast(shown)) == rows_of(slow(shown)) == slow.tokens.numbers(slow.texts(shown))
     assert slow.texts(shown) == ["firm: GE, IBM.", "xxxxxxxxx, y.", ""]
     assert fast([])["input_ids"].shape == slow([])["input_ids"].shape == (0, 1)
+
+
+@pytest.mark.parametrize("limit", [8, 48])
+def test_cells_without_tokens_and_with_many_letters_are_counted(limit: int) -> None:
+    nothing = ["\u200b" * size for size in range(1, 60)]
+    long = [chr(letter) * 1000 for letter in range(ord("a"), ord("a") + 26)]
+    columns = [
+        Column(nothing),
+        Column(long),
+        Column([*nothing[:9], *long]),
+        Column(long[:1], "c" * 999),
+    ]
+    slow = tokeniser(columns, TextSettings("colname-col", limit), shipped(limit))
+    fast = PieceTokeniser(slow)
+    shown = [one for number in range(4) for one in every_view(slow.columns, number, RANDOM)]
+    assert [fast.numbers(one) for one in shown] == slow.tokens.numbers(slow.texts(shown))
 
 
 def test_other_spellings_are_written_once_each() -> None:
@@ -392,6 +409,13 @@ def test_words_are_left_out_and_cells_respelled_now_and_then() -> None:
     assert all(one.named for one in batches_of(columns, PAPER)[0]["x"]["views"])
 
 
+def tiny_torch() -> Any:
+    """Import torch for tiny tensors, which wait longer for threads than they compute."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    return torch
+
+
 Matrix = list[list[float]]
 
 
@@ -442,7 +466,7 @@ def test_the_loss_is_that_of_the_formula(
     symmetric: bool,
     random: np.random.Generator,
 ) -> None:
-    torch = pytest.importorskip("torch")
+    torch = tiny_torch()
     from deepjoin.training.loss import ranking_loss
 
     x, y = random.standard_normal((size, 5)), random.standard_normal((size + more, 5))
@@ -464,7 +488,7 @@ def test_the_loss_is_that_of_the_formula(
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize("target", ["partner", "joinability"])
 def test_gradients_reach_all_columns(metric: str, target: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = tiny_torch()
     from deepjoin.training.loss import ranking_loss
 
     torch.manual_seed(0)
@@ -479,13 +503,13 @@ def test_gradients_reach_all_columns(metric: str, target: str) -> None:
 
 
 def test_a_step_against_the_gradient_brings_partners_nearer() -> None:
-    torch = pytest.importorskip("torch")
+    torch = tiny_torch()
     from deepjoin.training.loss import ranking_loss, scores
 
     torch.manual_seed(0)
     for target in ("partner", "joinability"):
         x, y = (torch.randn(8, 16, requires_grad=True) for _ in range(2))
-        for _ in range(60):
+        for _ in range(30):
             loss = ranking_loss(x, y, torch.eye(8), TrainSettings(target=target))
             steps = torch.autograd.grad(loss, (x, y))
             moved = [one - step for one, step in zip((x, y), steps, strict=True)]
@@ -494,7 +518,7 @@ def test_a_step_against_the_gradient_brings_partners_nearer() -> None:
 
 
 def test_known_joinable_columns_are_no_negatives() -> None:
-    torch = pytest.importorskip("torch")
+    torch = tiny_torch()
     from deepjoin.training.loss import ranking_loss
 
     x, y = torch.randn(2, 4), torch.randn(3, 4, requires_grad=True)
@@ -552,7 +576,7 @@ def test_near_values_are_those_of_comparing_all(
 
 
 def test_a_gpu_finds_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
+    torch = tiny_torch()
     vectors = unit(np.random.default_rng(0), 300, 64)
     right = near_values(vectors, 0.5, 0.7).toarray()
     as_cpu = torch.Tensor.to

@@ -310,6 +310,8 @@ def _sampled(pages: list[_Page], frequency: Frequency, count: TokenCounter) -> l
 def _mended(page: _Page, chosen: list[int], count: TokenCounter) -> str:
     """Give up cells, the last chosen first, then letters of the only one left."""
     limit = page.settings.tokens
+    if not chosen:  # words alone
+        return _cut(page.write([]), limit, count)
     for kept in range(len(chosen) - 1, 0, -1):
         text = page.write(page.cells(sorted(chosen[:kept])))
         if count([text])[0] <= limit:

@@ -136,7 +136,9 @@ def _near(
     encoder = lake.ground().cell_encoder()
     tau = encoder.tau if settings.tau is None else settings.tau
     floor = encoder.floor if settings.tau is None else 0.9 * settings.tau
-    return near_values(value_vectors(columns, encoder), floor, tau, device, told)
+    return near_values(
+        value_vectors(columns, encoder, lake.settings.profile), floor, tau, device, told
+    )
 
 
 def _save_near(near: Any, path: Path) -> None:
