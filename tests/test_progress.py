@@ -122,7 +122,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing_behind(
         text += "".join(iter(terminal.read, ""))
     assert process.wait() == 130
     assert [line for line in shown(text) if line] == [
-        "deepjoin: Interrupted; the index is whole; run the same command to go on."
+        "deepjoin: Interrupted; what was done is whole; run the same command to go on."
     ]
     if exists:
         assert (content(index), set(index.rglob("*"))) == (before, paths)

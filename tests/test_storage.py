@@ -374,7 +374,7 @@ def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool
     (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
     answer = stopped_at("deepjoin.lake.report.BuildReport.saved", lake_folder, signal.SIGINT)
     assert answer.status == 130
-    assert answer.err.startswith("deepjoin: Interrupted; the index is whole;")
+    assert answer.err.startswith("deepjoin: Interrupted; what was done is whole;")
     assert not list(index.glob("segments/writing-*"))
     if exists:
         assert answers(index) == expected

@@ -258,6 +258,28 @@ def test_what_cannot_be_trained(
         trained(tables, tmp_path / "m-torch", tiny)
 
 
+def test_a_run_that_failed_leaves_nothing_to_the_next(
+    tables: Path, tmp_path: Path, tiny: str
+) -> None:
+    def full(done: int, total: int, text: str) -> None:
+        if "compared" in text:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trained(tables, tmp_path / "mine", tiny, progress=full, layers=1)
+    trained(tables, tmp_path / "mine", tiny, negatives="batch")
+    trained(tables, tmp_path / "whole", tiny, negatives="batch")
+    np.testing.assert_array_equal(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"))
+
+
+def test_one_run_at_a_time(tables: Path, tmp_path: Path, tiny: str) -> None:
+    def again() -> None:
+        with pytest.raises(DeepJoinError, match="Another run is at work in .*mine"):
+            trained(tables, tmp_path / "mine", tiny)
+
+    trained(tables, tmp_path / "mine", tiny, progress=at(1, again))
+
+
 def test_where_a_model_may_go(tables: Path, tmp_path: Path, tiny: str) -> None:
     with pytest.raises(Killed):
         trained(tables, tmp_path / "mine", tiny, progress=at(1, killed))
@@ -281,7 +303,12 @@ def test_where_a_model_may_go(tables: Path, tmp_path: Path, tiny: str) -> None:
         ({"device": "gpu"}, "There is no device 'gpu'"),
         ({"preset": "papers"}, "preset is 'papers'; it is one of default, paper"),
         ({"aliases": "nowhere.parquet"}, "The spellings nowhere.parquet cannot be read"),
-        ({"layers": 9}, "has 2 layers, and 9 are asked for"),
+        ({"layers": 9}, "bert has 2 layers, and 9 are asked for"),
+        ({"tokens": 1000}, "A text of 1002 tokens is too long for the encoder .*bert'"),
+        ({"pattern": "poem"}, "pattern is 'poem'; it is one of col"),
+        ({"lr": 3}, "There is no setting 'lr'. Settings: join, threshold"),
+        ({"join": "semantic", "cells": "none"}, "cells is 'none', and join semantic compares"),
+        ({"join": "semantic", "negatives": "removed"}, "takes out equal cells"),
     ],
 )
 def test_options_that_are_wrong(

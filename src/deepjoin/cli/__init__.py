@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print(
-            "deepjoin: Interrupted; the index is whole; run the same command to go on.",
+            "deepjoin: Interrupted; what was done is whole; run the same command to go on.",
             file=sys.stderr,
         )
         return 130

@@ -36,6 +36,8 @@ def run(options: argparse.Namespace) -> None:
             f"P@10 of held-back columns: {found.precision:.3f}, before training "
             f"{found.before:.3f} ({found.queries:,} queries)."
         )
+    if found.queries and found.precision < found.before:
+        say("It finds less than its base. Try a lower --learning-rate, more tables, more --steps.")
     if found.agreement is None:
         say(f"There is no small form: {found.why}")
     else:

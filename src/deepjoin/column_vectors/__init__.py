@@ -3,6 +3,8 @@
 from deepjoin.column_vectors.columns import segment_columns
 from deepjoin.column_vectors.encode import (
     both_about,
+    both_digest,
+    both_query,
     both_rows,
     finish_both,
     finish_columns,
@@ -26,6 +28,8 @@ __all__ = [
     "FrequencySnapshot",
     "Sketcher",
     "both_about",
+    "both_digest",
+    "both_query",
     "both_rows",
     "finish_both",
     "finish_columns",

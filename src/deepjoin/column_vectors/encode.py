@@ -29,8 +29,11 @@ Told = Callable[[int, int, str], None]
 _BLOCK = 1024
 #: Cells of one block, from which on it ends.
 _CELLS = 1 << 22
-#: How much the likeness of sketches counts beside that of the model's vectors.
+#: How much the likeness of sketches counts beside that of the model's vectors, as stored.
 _SKETCH_COUNTS = 2
+#: Version of the rows that are both in one, and how much more the sketch of a query counts.
+_BOTH = 2
+_ASKED = {"equi": 4.0, "any": 2.0, "semantic": 0.5}
 #: Samplings that look at how often a cell is repeated.
 _COUNTED = ("tf-idf", "bm25")
 
@@ -125,15 +128,35 @@ def finish_both(out: Path, kind: str = "auto") -> None:
 
 
 def both_rows(columns: npt.NDArray[Any], sketch: npt.NDArray[Any]) -> Float:
-    """Put vectors and sketches side by side, the likeness of sketches counting twice."""
-    return np.hstack([unit(columns), unit(sketch) * np.float32(_SKETCH_COUNTS**0.5)])
+    """Put vectors and sketches of columns side by side, the likeness of sketches counting twice.
+
+    A column without a sketch gets one that is like no query's: were its row shorter, the cosine
+    would lift it above those that share values with the query.
+    """
+    sketches = unit(sketch)
+    sketches[~sketches.any(axis=1), -1] = 1
+    return _side_by_side(columns, sketches)
+
+
+def both_query(columns: npt.NDArray[Any], sketch: npt.NDArray[Any], join: str) -> Float:
+    """Put the vector and the sketch of a query side by side, weighed for the kind of join."""
+    return _side_by_side(columns, unit(sketch) * np.float32(_ASKED[join]))
+
+
+def _side_by_side(columns: npt.NDArray[Any], sketches: Float) -> Float:
+    return np.hstack([unit(columns), sketches * np.float32(_SKETCH_COUNTS**0.5)])
+
+
+def both_digest(columns: str, sketch: str) -> str:
+    """Return what stands for vectors that are both in one."""
+    return f"{columns}+{sketch}+{_BOTH}"
 
 
 def both_about(columns: About, sketch: About) -> About:
     """Say whose the vectors are that are both in one."""
     return About(
         f"{columns.name}+{sketch.name}",
-        f"{columns.digest}+{sketch.digest}",
+        both_digest(columns.digest, sketch.digest),
         columns.dimension + sketch.dimension,
     )
 

@@ -63,7 +63,7 @@ class TorchEncoder(TextEncoder):
         settings = text_settings(Path(spec) / SETTINGS_FILE, settings, profile)
         text = _tokenizer_text(model, str(spec))
         self._tokens = Tokens.from_text(text, settings.tokens)
-        self._tokens.check(_positions(model), str(spec))
+        self._tokens.check(positions(model), str(spec))
         model.max_seq_length = self._tokens.limit
         self._model = model
         if self._on_gpu:
@@ -211,7 +211,8 @@ def _check_tokenizer_files(folder: Path) -> None:
         )
 
 
-def _positions(model: Any) -> int:
+def positions(model: Any) -> int:
+    """Return how many tokens a model reads at most."""
     config = _config(model)
     positions = int(getattr(config, "max_position_embeddings", 1 << 20))
     return positions - 2 if config.model_type in _OFFSET_KINDS else positions

@@ -16,6 +16,7 @@ from deepjoin.column_vectors import (
     SPACES,
     ColumnVectors,
     FrequencySnapshot,
+    both_digest,
     finish_both,
     finish_columns,
     finish_sketch,
@@ -100,7 +101,8 @@ class Encoding:
         if space not in self._spaces:
             return ""
         columns, sketch = self._vectors.encoder_digest, sketch_digest(self._vectors.sketch)
-        whose = {"columns": columns, "sketch": sketch, "both": f"{columns}+{sketch}"}[space]
+        both = both_digest(columns, sketch)
+        whose = {"columns": columns, "sketch": sketch, "both": both}[space]
         # Sketches are made for the cosine.
         metric = self._vectors.metric if space == "columns" else "cosine"
         return f"{whose} {self._vectors.index} {metric}"

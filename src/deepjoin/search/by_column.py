@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.column_vectors.encode import both_about, both_rows
+from deepjoin.column_vectors.encode import both_about, both_query
 from deepjoin.column_vectors.sketch import Sketcher, sketch_digest
 from deepjoin.column_vectors.store import About
 from deepjoin.columns import Column
@@ -36,7 +36,7 @@ def deepjoin_sketch(ground: Ground, join: str, tau: float | None) -> VectorSearc
     sketcher = _sketcher(ground)
 
     def vector(query: Column) -> Float:
-        return np.asarray(both_rows(encoded(query)[None], sketcher(query)[None])[0], np.float32)
+        return both_query(encoded(query)[None], sketcher(query)[None], join)[0]
 
     about = both_about(_about(encoder), _sketched(ground))
     return _searcher(ground, join, "both", "deepjoin-sketch", vector, about)

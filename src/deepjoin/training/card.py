@@ -100,7 +100,7 @@ def _use(facts: CardFacts) -> tuple[str, ...]:
     )
     return (
         "## Use",
-        "With deepjoin, without torch:",
+        "With deepjoin:" if facts.encoder == facts.model else "With deepjoin, without torch:",
         _code("sh", index),
         "With sentence-transformers, a column written as it was in training, "
         f"{facts.tokens} tokens of it at most:",

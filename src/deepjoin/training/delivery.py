@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepjoin._version import __version__
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.training.card import CardFacts, Figure, write_card
 from deepjoin.training.prepare import Prepared
 from deepjoin.training.report import REPORT_FILE, write_report
@@ -25,6 +25,8 @@ SHIPPED = "shipped"
 LAST = "modules.json"
 #: Texts of columns that the small form is rounded for and compared on.
 _TEXTS = 2400
+#: What the shipped model is called elsewhere.
+_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def deliver(fitted: Fitted, prepared: Prepared, name: str, command: str) -> None
     shutil.rmtree(model, ignore_errors=True)
     save(fitted, model)
     form = _shipped(fitted, model, name)
-    said = prepared.said()
+    said = {"asked": prepared.asked(), **prepared.said()}
     write_report(model, _header(said, fitted, form), fitted.events)
     write_card(model, _facts(said, fitted, form, name, command))
 
@@ -68,7 +70,11 @@ def _shipped(fitted: Fitted, model: Path, name: str) -> Agreement | str:
     """Write the small form, where a model can have one; else say why it has none."""
     try:
         return ship(model, model / SHIPPED, name, fitted.sample(_TEXTS))
+    except MissingExtra:
+        raise
     except DeepJoinError as error:
+        if "No space left" in str(error):
+            raise
         return str(error)
 
 
@@ -92,22 +98,24 @@ def _facts(
 ) -> CardFacts:
     asked, text = said["asked"], said["text"]
     queries = f"{fitted.queries} queries"
+    measured = [
+        Figure("P@10 of held-back columns, tie-aware", fitted.precision, queries),
+        Figure("the same before training", fitted.before, queries),
+    ]
+    if not fitted.queries:
+        measured = []
     return CardFacts(
         name=name,
         license="other",
-        base_model=asked["base"],
+        base_model=_MODEL if asked["base"] == "default" else asked["base"],
         data=f"{said['columns']:,} columns of {asked['source']}, {said['pairs']:,} joinable pairs",
         data_license="that of the tables",
         settings={**text, **asked["settings"]},
-        figures=[
-            Figure("P@10 of held-back columns, tie-aware", fitted.precision, queries),
-            Figure("the same before training", fitted.before, queries),
-            Figure("the small form", str(form)),
-        ],
+        figures=[*measured, Figure("the small form", str(form))],
         command=command or "deepjoin.train",
         example=fitted.sample(1)[0],
         tokens=text["tokens"],
         metric=asked["settings"]["metric"],
         model=name,
-        encoder=f"{name}/{SHIPPED}",
+        encoder=name if isinstance(form, str) else f"{name}/{SHIPPED}",
     )

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -16,7 +13,6 @@ from transformers import EarlyStoppingCallback
 
 from deepjoin.encoders.tokens import Tokens
 from deepjoin.encoders.torch_encoder import SETTINGS_FILE, quiet
-from deepjoin.errors import DeepJoinError
 from deepjoin.text import DocumentFrequencies, TextSettings
 from deepjoin.training import views
 from deepjoin.training.batches import Batches, Examples
@@ -38,9 +34,6 @@ from deepjoin.training.prepare import Prepared
 from deepjoin.training.settings import TrainSettings
 from deepjoin.training.tokenising import Tokeniser
 from deepjoin.training.validation import Validation
-
-#: A disk with less space than this is full: no checkpoint is as small.
-_FULL = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -102,7 +95,7 @@ def fit(
     else:
         told(0, len(batches), f"None of {held} held-back columns joins: P@10 is not measured.")
     started = perf_counter()
-    with _telling_of_disks(prepared.checkpoints), interruption.heeded():
+    with interruption.heeded():
         loop.train(resume_from_checkpoint=_from(prepared.checkpoints))
     return Fitted(
         *(model, tokeniser, events(loop.state, before), perf_counter() - started),
@@ -149,21 +142,6 @@ def _tokens(searched: TrainingColumns, tokeniser: Tokeniser) -> dict[str, Any]:
         [views.whole(searched, number) for number in range(len(searched))]
     )
     return {name: torch.from_numpy(array) for name, array in tokens.items()}
-
-
-@contextmanager
-def _telling_of_disks(folder: Path) -> Iterator[None]:
-    """Say in one line that a disk is full; what was saved before stays."""
-    try:
-        yield
-    # Each library of tensors has its own error for a file it cannot write, or none that says why.
-    except Exception:
-        if shutil.disk_usage(folder).free > _FULL:
-            raise
-        raise DeepJoinError(
-            f"There is no space left in {folder}. What was trained before is kept there: make "
-            "room and give the same command again."
-        ) from None
 
 
 def _peak() -> int:

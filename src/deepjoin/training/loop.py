@@ -172,7 +172,7 @@ def arguments(
     validates = len(validation.queries) > 0
     on_cpu = device == "cpu" or not torch.cuda.is_available()
     validate = min(settings.validate, steps)
-    return TrainingArguments(
+    said = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
         per_device_train_batch_size=1,
@@ -200,7 +200,10 @@ def arguments(
         report_to="none",
         disable_tqdm=True,
         log_level="error",
+        restore_callback_states_from_checkpoint=True,
     )
+    said._n_gpu = min(1, said.n_gpu)  # a batch is one item, and cannot be shared out
+    return said
 
 
 def last_checkpoint(folder: Path) -> Path | None:

@@ -30,6 +30,8 @@ Found = tuple[Int, Int, Float]
 
 #: Values compared with all others at a time, without a GPU and with one.
 _ASKED, _ASKED_OF_GPU = 1024, 4096
+#: Cosines a GPU holds at a time.
+_PRODUCTS = 1 << 32
 #: Near values kept of one value: one that has more tells nothing.
 _MOST = 64
 #: Vectors rounded, and pairs of vectors multiplied, at a time.
@@ -92,7 +94,7 @@ def _on_gpu(vectors: Float, floor: float, device: str) -> Iterator[tuple[range, 
     import torch
 
     rows = torch.from_numpy(vectors).to(device, torch.float16)
-    for asked in _parts(len(rows), _ASKED_OF_GPU):
+    for asked in _parts(len(rows), min(_ASKED_OF_GPU, max(1, _PRODUCTS // len(rows)))):
         products = rows[asked.start : asked.stop] @ rows.T
         cosines, others = products.topk(min(_MOST, len(rows)))
         place, rank = torch.nonzero(cosines >= floor, as_tuple=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from deepjoin.encoders import DEFAULT
-from deepjoin.encoders.restore import restore, shallower, whole_folder
+from deepjoin.encoders.export import read_json
+from deepjoin.encoders.restore import kept_layers, restore, shallower
 from deepjoin.encoders.text_encoder import text_settings
+from deepjoin.encoders.tokens import Tokens
 from deepjoin.encoders.torch_encoder import SETTINGS_FILE
 from deepjoin.errors import DeepJoinError
 from deepjoin.text import TextSettings
@@ -28,7 +32,9 @@ if TYPE_CHECKING:
 
 #: Columns that share at least so much are neighbours: hard to tell from those that share more.
 _NEIGHBOUR, _NEIGHBOURS = 0.1, 50
-_RUN = "run.json"
+#: Held by the process that works in the folder.
+LOCK = "lock"
+_ASKED, _RUN = "asked.json", "run.json"
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,24 @@ class Prepared:
         """Whether all is there."""
         return (self.folder / _RUN).exists()
 
+    def asked(self) -> dict[str, Any] | None:
+        """Read what the run was asked for; None if it has not begun."""
+        try:
+            return dict(json.loads((self.folder / _ASKED).read_bytes()))
+        except (OSError, ValueError):
+            return None
+
+    def begin(self, asked: Mapping[str, Any]) -> None:
+        """Empty the folder of whatever another run left, and write down what is asked for."""
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
+        (self.folder / _ASKED).write_text(json.dumps(asked, indent=2) + "\n", "utf-8")
+
     def said(self) -> dict[str, Any]:
-        """Read what was prepared, and how."""
+        """Read what was prepared."""
         try:
             said: dict[str, Any] = json.loads((self.folder / _RUN).read_bytes())
         except (OSError, ValueError) as error:
@@ -102,7 +124,6 @@ def prepare(
     folder: Path,
     settings: TrainSettings,
     text: TextSettings,
-    facts: Mapping[str, Any],
     aliases: Path | None,
     device: str,
     told: Told,
@@ -125,7 +146,7 @@ def prepare(
     mined.write(folder / "columns.arrow")
     columns.take(searched(training, held, settings.seed)).write(folder / "searched.arrow")
     counts = {"columns": len(mined), "held_back": len(held), "pairs": len(pairs)}
-    said = {"text": asdict(text), **facts, **counts}
+    said = {"text": asdict(text), **counts}
     (folder / _RUN).write_text(json.dumps(said, indent=2) + "\n", "utf-8")
 
 
@@ -169,20 +190,30 @@ def write_base(spec: str, folder: Path, layers: int | None, device: str | None) 
     from deepjoin.encoders.torch_encoder import TorchEncoder, load_model, quiet
 
     TorchEncoder(spec, device=device)  # names whatever is missing or torn
-    with quiet(), whole_folder(folder) as aside:
-        load_model(spec, "cpu").save(str(aside), create_model_card=False)
+    with quiet(), TemporaryDirectory(dir=folder.parent) as place:
+        whole = Path(place) / "base"
+        load_model(spec, "cpu").save(str(whole), create_model_card=False)
         settings = source / SETTINGS_FILE
         if settings.is_file():
-            (aside / SETTINGS_FILE).write_bytes(settings.read_bytes())
-    if layers is not None:
-        whole = folder.with_name("base-whole")
-        folder.rename(whole)
-        shallower(whole, folder, layers)
+            shutil.copyfile(settings, whole / SETTINGS_FILE)
+        if layers is None:
+            whole.rename(folder)
+        else:
+            kept_layers(read_json(whole / "config.json").get("num_hidden_layers", 0), layers, spec)
+            shallower(whole, folder, layers)
 
 
-def base_text(folder: Path, pattern: str | None, tokens: int | None, profile: str) -> TextSettings:
-    """Say how columns become texts: as told, else as for the base model."""
+def base_text(
+    folder: Path, spec: str, pattern: str | None, tokens: int | None, profile: str
+) -> TextSettings:
+    """Say how columns become texts: as told, else as for the base model; it must read as many."""
+    from deepjoin.encoders.torch_encoder import load_model, positions
+
     stored = text_settings(folder / SETTINGS_FILE, profile=profile)
-    return TextSettings(
+    text = TextSettings(
         pattern or stored.pattern, tokens or stored.tokens, stored.sampling, stored.unit, profile
     )
+    model = load_model(str(folder), "cpu")
+    backend = model.tokenizer.backend_tokenizer
+    Tokens.from_text(backend.to_str(), text.tokens).check(positions(model), spec)
+    return text

@@ -52,7 +52,8 @@ def write_report(folder: Path, header: Mapping[str, Any], events: Sequence[Event
     """
     check_installed()
     _check(events)
-    said = {"format": FORMAT, **header, "best": best(events), "events": list(events)}
+    trained = [event for event in events if event["step"]]
+    said = {"format": FORMAT, **header, "best": best(trained), "events": list(events)}
     text = json.dumps(_plain(said), indent=2, ensure_ascii=False, allow_nan=False)
     whole_file(folder / REPORT_FILE, f"{text}\n".encode())
     whole_file(folder / CURVES_FILE, curves(events))

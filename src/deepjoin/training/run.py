@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +19,11 @@ from deepjoin.lake.manifest import is_index
 from deepjoin.text import TextSettings
 from deepjoin.training import settings as recipes
 from deepjoin.training.delivery import LAST, Trained, deliver
-from deepjoin.training.prepare import Prepared, base_text, prepare, write_base
+from deepjoin.training.prepare import LOCK, Prepared, base_text, prepare, write_base
 from deepjoin.training.report import check_installed
 from deepjoin.training.self_join import Told, unheard
 from deepjoin.training.settings import TrainSettings
+from deepjoin.training.spellings import read_aliases
 from deepjoin.vectors.devices import device_named
 
 if TYPE_CHECKING:
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 
 #: Inside the folder of the model, until it is there.
 _WORK = ".training"
+#: A disk with less space than this is full; and how libraries speak of one.
+_FULL = 1 << 18
+_SIGNS = ("No space left", "os error 28", "failed writing file")
 
 
 def train(
@@ -80,11 +87,13 @@ def train(
     settings = recipes.preset(preset, **options)
     spellings = None if aliases is None else Path(aliases)
     run = _Run(source, base, settings, pattern, tokens, cells, spellings, _device(device), progress)
+    run.check()
     folder = _folder(Path(out))
     prepared = Prepared(folder / _WORK)
-    run.prepare(prepared, folder)
-    run.fit(prepared, folder, _workers(workers, run.device), command)
-    return _finished(prepared, folder)
+    with _alone(prepared.folder), _telling_of_disks(prepared.folder):
+        run.prepare(prepared, folder)
+        run.fit(prepared, folder, _workers(workers, run.device), command)
+        return _finished(prepared, folder)
 
 
 @dataclass(frozen=True)
@@ -114,22 +123,35 @@ class _Run:
         }
         return dict(json.loads(json.dumps(asked)))
 
+    def check(self) -> None:
+        """Refuse at once what would fail after much work."""
+        TextSettings(self.pattern or "col", self.tokens or TextSettings.tokens)
+        if self.aliases is not None:
+            read_aliases(self.aliases)
+        if self.settings.join == "semantic" and self.cells == "none":
+            raise DeepJoinError(
+                "cells is 'none', and join semantic compares cells by their vectors. Give default, "
+                "a folder or fastText vectors."
+            )
+
     def prepare(self, prepared: Prepared, folder: Path) -> None:
         """Mine what is to be learned, unless an interrupted run has."""
+        if prepared.asked() != self.asked():
+            if prepared.is_whole:
+                raise DeepJoinError(
+                    f"{folder} holds an unfinished run with other settings or another source. Give "
+                    "the same command to go on with it, or another folder."
+                )
+            prepared.begin(self.asked())
         # Apart, because it is made in a second: what is mined may be taken elsewhere without it.
         if not prepared.base.exists():
             write_base(self.base, prepared.base, self.settings.layers, self.device)
         if not prepared.is_whole:
+            text = base_text(prepared.base, self.base, self.pattern, self.tokens, "default")
             lake = self._lake(prepared.folder / "lake")
-            text = base_text(prepared.base, self.pattern, self.tokens, lake.settings.profile)
-            facts = {"asked": self.asked()}
-            mined = (lake, prepared.folder, self.settings, text, facts)
+            text = replace(text, profile=lake.settings.profile)
+            mined = (lake, prepared.folder, self.settings, text)
             prepare(*mined, self.aliases, self.device, self.told)
-        elif prepared.said()["asked"] != self.asked():
-            raise DeepJoinError(
-                f"{folder} holds an unfinished run with other settings or another source. Give the "
-                "same command to go on with it, or another folder."
-            )
 
     def _lake(self, folder: Path) -> Lake:
         """Open an index, or make one that lasts as long as the run."""
@@ -156,6 +178,37 @@ def _finished(prepared: Prepared, folder: Path) -> Trained:
         (model / name).replace(folder / name)
     shutil.rmtree(prepared.folder)
     return trained
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let no other run work in a folder; the system's lock vanishes with its process."""
+    with (folder / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DeepJoinError(
+                f"Another run is at work in {folder.parent}. Wait for it to end, or stop it."
+            ) from None
+        yield
+
+
+@contextmanager
+def _telling_of_disks(folder: Path) -> Iterator[None]:
+    """Say in one line that a disk is full; what was saved before stays."""
+    try:
+        yield
+    except DeepJoinError:
+        raise
+    # Each library of tensors has its own error for a file it cannot write, or none that says why.
+    except Exception as error:
+        free = shutil.disk_usage(folder).free
+        if free > _FULL and not any(sign in str(error) for sign in _SIGNS):
+            raise
+        raise DeepJoinError(
+            f"There is no space left in {folder}. What was trained before is kept there: make "
+            "room and give the same command again."
+        ) from None
 
 
 def _check_installed() -> None:
@@ -188,7 +241,12 @@ def _device(name: str | None) -> str:
 
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    return str(device_named(name))
+    if device_named(name).index:
+        raise DeepJoinError(
+            f"device is '{name}', and training takes the first GPU it sees. Use --device cuda with "
+            f"CUDA_VISIBLE_DEVICES={device_named(name).index} set."
+        )
+    return name
 
 
 def _workers(wanted: int | None, device: str) -> int:

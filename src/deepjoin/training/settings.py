@@ -20,7 +20,7 @@ TARGETS = ("partner", "joinability")
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Every choice of a training run; the defaults are those the shipped encoder was made with."""
+    """Every choice of a training run."""
 
     join: str = "equi"
     #: Least joinability of a positive pair, and least cosine of matching cells.
@@ -73,6 +73,11 @@ class TrainSettings:
                 raise DeepJoinError(
                     f"{name} is '{getattr(self, name)}'; it is one of {', '.join(known)}."
                 )
+        if (self.join, self.negatives) == ("semantic", "removed"):
+            raise DeepJoinError(
+                "negatives is 'removed', which takes out equal cells, and join is semantic. Give "
+                "negatives batch or hard."
+            )
         for name, least, most in _RANGES:
             given = getattr(self, name)
             if given is not None and not least <= given <= most:
@@ -131,4 +136,10 @@ def preset(name: str, **given: Any) -> TrainSettings:
     """
     if name not in PRESETS:
         raise DeepJoinError(f"preset is '{name}'; it is one of {', '.join(PRESETS)}.")
+    unknown = sorted(given.keys() - TrainSettings.__dataclass_fields__.keys())
+    if unknown:
+        raise DeepJoinError(
+            f"There is no setting '{unknown[0]}'. Settings: "
+            f"{', '.join(TrainSettings.__dataclass_fields__)}."
+        )
     return replace(PRESETS[name], **{key: one for key, one in given.items() if one is not None})

@@ -72,7 +72,7 @@ def ship(
         if found.top_10 < _LEAST:
             raise DeepJoinError(
                 f"The small form of '{name}' finds other columns than the model: {found}; of the "
-                f"ten nearest {_LEAST:.0%} should be the same. Use {model_folder} itself, with "
+                f"ten nearest {_LEAST:.0%} should be the same. Use the model itself, with "
                 "deepjoin[train] installed."
             )
         (aside / AGREEMENT_FILE).write_text(json.dumps(asdict(found), indent=2) + "\n", "utf-8")
