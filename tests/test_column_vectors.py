@@ -15,6 +15,8 @@ from deepjoin.column_vectors import (
     About,
     ColumnVectors,
     FrequencySnapshot,
+    both_query,
+    both_rows,
     columns,
     encode,
     finish_both,
@@ -244,3 +246,21 @@ def test_both_is_one_vector_of_two_halves(tmp_path: Path) -> None:
         both[:, :24], one / np.linalg.norm(one, axis=1, keepdims=True), atol=1e-3
     )
     assert found[2] is not None and found[2].about.name == "words+sketch"
+
+
+def test_columns_without_a_sketch_are_not_lifted_above_others() -> None:
+    columns, sketch = np.eye(2, 4)[[0, 0]], np.array([[0.6, 0, 0.8], [0, 0, 0]])
+    rows = both_rows(columns, sketch)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 3**0.5, rtol=1e-6)
+    cosines = rows @ both_query(columns[:1], np.array([[1.0, 0, 0]]), "equi")[0]
+    assert cosines[0] > cosines[1] > 0
+    assert not both_query(columns[:1], sketch[1:], "equi")[0, 4:].any(), "queries have none"
+
+
+def test_sketches_count_most_where_equal_cells_are_asked_for() -> None:
+    asked = [
+        both_query(np.ones((1, 2)), np.ones((1, 3)), join)[0]
+        for join in ("equi", "any", "semantic")
+    ]
+    shares = [np.linalg.norm(row[2:]) / np.linalg.norm(row[:2]) for row in asked]
+    np.testing.assert_allclose(shares, np.array([4, 2, 0.5]) * 2**0.5, rtol=1e-6)

@@ -11,7 +11,7 @@ import pytest
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.cli import main
-from deepjoin.column_vectors import ColumnVectors, FrequencySnapshot
+from deepjoin.column_vectors import ColumnVectors, FrequencySnapshot, encode
 from deepjoin.lake import encoding
 from deepjoin.lake.manifest import MANIFEST
 
@@ -174,6 +174,18 @@ def test_never_fewer_than_k_when_k_exist(make_lake: MakeLake) -> None:
     lake = make_lake(many + few)
     query = ["alpha", *(f"Jonathan of Ely the {n}" for n in range(30, 36))]
     assert len(lake.search(query, 10)) == 10
+
+
+def test_vectors_put_together_otherwise_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(encode, "_BOTH", 1)
+        lake = build(tmp_path / "i", encoder="default", sketch=64)
+    with pytest.raises(DeepJoinError, match=r"again with: .*--encoder default --sketch 64"):
+        Lake(lake.path).search(["Rome"], method="deepjoin-sketch")
+    lake = deepjoin.index(lake.path)
+    assert answers(lake, "deepjoin-sketch")
 
 
 def test_the_command_line_says_what_was_encoded(

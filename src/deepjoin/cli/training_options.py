@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import BooleanOptionalAction
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,11 @@ _SETTINGS: tuple[tuple[str, Callable[[str], Any], str, str], ...] = (
     ("--layers", whole(1), "N", "layers kept of the base model: fewer are faster"),
     ("--seed", whole(0), "N", "another seed gives another run (default 0)"),
 )
+
+_SWITCHES = {
+    "masked": "columns known to be joinable are no negatives (the default)",
+    "symmetric": "partners must find their columns as well (the default)",
+}
 
 
 def add_train(commands: Commands) -> None:
@@ -66,6 +72,8 @@ def add_train(commands: Commands) -> None:
         choices=("partner", "joinability"),
         help="learn which column is the partner, or how joinable each one is",
     )
+    for name, text in _SWITCHES.items():
+        parser.add_argument(f"--{name}", action=BooleanOptionalAction, help=text)
     for name, read, shown, text in _SETTINGS:
         parser.add_argument(name, type=read, metavar=shown, help=text)
     parser.add_argument("--pattern", metavar="NAME", help="how columns become texts")
@@ -79,5 +87,5 @@ def add_train(commands: Commands) -> None:
 def settings_of(options: Any) -> dict[str, Any]:
     """Collect the single settings that were given."""
     names = [name[2:].replace("-", "_") for name, *_ in _SETTINGS]
-    names += ["join", "metric", "negatives", "target"]
+    names += ["join", "metric", "negatives", "target", *_SWITCHES]
     return {name: getattr(options, name) for name in names}

@@ -36,7 +36,8 @@ def deepjoin_sketch(ground: Ground, join: str, tau: float | None) -> VectorSearc
     sketcher = _sketcher(ground)
 
     def vector(query: Column) -> Float:
-        return both_query(encoded(query)[None], sketcher(query)[None], join)[0]
+        both = both_query(encoded(query)[None], sketcher(query)[None], join)
+        return np.asarray(both[0], np.float32)
 
     about = both_about(_about(encoder), _sketched(ground))
     return _searcher(ground, join, "both", "deepjoin-sketch", vector, about)
