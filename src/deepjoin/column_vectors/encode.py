@@ -33,7 +33,7 @@ _CELLS = 1 << 22
 _SKETCH_COUNTS = 2
 #: Version of the rows that are both in one, and how much more the sketch of a query counts.
 _BOTH = 2
-_ASKED = {"equi": 4.0, "any": 2.0, "semantic": 0.5}
+_ASKED = {"equi": 4.0, "semantic": 0.5}
 #: Samplings that look at how often a cell is repeated.
 _COUNTED = ("tf-idf", "bm25")
 

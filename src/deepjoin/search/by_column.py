@@ -34,9 +34,10 @@ def deepjoin_sketch(ground: Ground, join: str, tau: float | None) -> VectorSearc
     encoder = ground.column_encoder()
     encoded = _encoded(ground, encoder)
     sketcher = _sketcher(ground)
+    kind = "semantic" if join == "semantic" else "equi"
 
     def vector(query: Column) -> Float:
-        both = both_query(encoded(query)[None], sketcher(query)[None], join)
+        both = both_query(encoded(query)[None], sketcher(query)[None], kind)
         return np.asarray(both[0], np.float32)
 
     about = both_about(_about(encoder), _sketched(ground))
