@@ -23,7 +23,6 @@ from deepjoin.training.loop import (
     Events,
     Interruption,
     Loop,
-    Told,
     arguments,
     events,
     last_checkpoint,
@@ -31,6 +30,7 @@ from deepjoin.training.loop import (
 from deepjoin.training.model import JoinModel
 from deepjoin.training.pieces import tokeniser_for
 from deepjoin.training.prepare import Prepared
+from deepjoin.training.self_join import Told
 from deepjoin.training.settings import TrainSettings
 from deepjoin.training.tokenising import Tokeniser
 from deepjoin.training.validation import Validation

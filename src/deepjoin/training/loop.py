@@ -6,7 +6,7 @@ import json
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -25,11 +25,10 @@ from transformers import (
 
 from deepjoin.training.batches import Batches
 from deepjoin.training.model import JoinModel, Tokens
+from deepjoin.training.self_join import Told
 from deepjoin.training.settings import TrainSettings
 from deepjoin.training.validation import Validation
 
-#: Called with (step, of how many, what is to be said).
-Told = Callable[[int, int, str], None]
 Event = dict[str, Any]
 
 _PRECISION = "eval_precision"
