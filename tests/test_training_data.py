@@ -490,7 +490,7 @@ def test_settings_that_mean_nothing_are_refused(given: dict[str, object], text: 
 
 
 def test_every_number_has_its_range() -> None:
-    refused = {"join", "metric", "negatives", "target", "masked", "symmetric"}
+    refused = {"join", "metric", "negatives", "target", "masked", "symmetric", "prompt"}
     for field in fields(TrainSettings):
         if field.name not in refused:
             with pytest.raises(DeepJoinError, match=f"{field.name} is -7; it is from"):

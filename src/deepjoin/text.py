@@ -141,6 +141,9 @@ class TextSettings:
     #: What the statistics count: characters, as in the paper's example, or words, as in its text.
     unit: str = "characters"
     profile: str = "default"
+    #: What stands before the text of a column that is searched with, beyond ``tokens``: to join
+    #: well is to contain another column, so the two sides may be told apart.
+    prompt: str = ""
 
     def __post_init__(self) -> None:
         for kind, got, known in (

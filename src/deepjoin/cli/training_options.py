@@ -19,6 +19,7 @@ _SETTINGS: tuple[tuple[str, Callable[[str], Any], str, str], ...] = (
     ("--crops", number, "R", "pairs of parts of one column, for each mined pair"),
     ("--nameless", share, "R", "how often a column is shown without its name and title"),
     ("--respelled", share, "R", "how often a cell is spelled otherwise; needs --aliases"),
+    ("--prompt", str, "TEXT", "what stands before the text of a query (default 'query ')"),
     ("--scale", number, "S", "factor before the softmax (default 20)"),
     ("--batch", whole(2), "N", "pairs in a batch"),
     ("--learning-rate", number, "L", "highest learning rate"),
@@ -35,7 +36,7 @@ _SETTINGS: tuple[tuple[str, Callable[[str], Any], str, str], ...] = (
 
 _SWITCHES = {
     "masked": "columns known to be joinable are no negatives (the default)",
-    "symmetric": "partners must find their columns as well (the default)",
+    "symmetric": "partners must find their columns as well",
 }
 
 

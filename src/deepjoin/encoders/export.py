@@ -86,7 +86,7 @@ def export_encoder(
 
 def _sample(tokenizer: str, settings: TextSettings, texts: Sequence[str] | None) -> list[list[int]]:
     """Return the token numbers of the texts weights are rounded for."""
-    tokens = Tokens.from_text(tokenizer, settings.tokens)
+    tokens = Tokens.from_text(tokenizer, settings.tokens, settings.prompt)
     if texts is None:
         texts = made_texts(json.loads(tokenizer)["model"]["vocab"])
     return [numbers for numbers in tokens.numbers(texts[:TEXTS]) if numbers]

@@ -55,7 +55,8 @@ class OnnxEncoder(TextEncoder):
         folder = Path(folder)
         about = _about(folder)
         settings = text_settings(folder / "encoder.json", settings, profile)
-        self._tokens = Tokens.from_file(folder / "tokenizer.json", settings.tokens)
+        limits = settings.tokens, settings.prompt
+        self._tokens = Tokens.from_file(folder / "tokenizer.json", *limits)
         self._tokens.check(about["positions"], about["name"])
         files = {name: _content(folder / name) for name in (*_FILES, "probe.onnx")}
         weights = read_weights(files["weights.npz"], folder / "weights.npz")

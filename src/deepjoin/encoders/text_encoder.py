@@ -18,6 +18,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.text import Frequency, TextSettings, column_texts
 
 FloatMatrix = npt.NDArray[np.float32]
+FloatVector = npt.NDArray[np.float32]
 
 
 class TextEncoder(ABC):
@@ -48,8 +49,14 @@ class TextEncoder(ABC):
         """Write columns as the texts the model reads."""
         return column_texts(columns, self.settings, frequency, self.count)
 
+    def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
+        """Return the vector to search with, not normalised."""
+        (text,) = self.texts([column], frequency)
+        vector: FloatVector = self.encode_texts([self.settings.prompt + text])[0]
+        return vector
+
     def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
-        """Return one vector a column, not normalised."""
+        """Return the vector of each column of a lake, not normalised."""
         if len(columns) <= self.block:
             return self.encode_texts(self.texts(columns, frequency))
         starts = range(0, len(columns), self.block)

@@ -17,24 +17,25 @@ _LETTERS = 64
 
 
 class Tokens:
-    """A tokenizer that keeps to a limit: ``tokens`` of the text, and the special ones around.
+    """A tokenizer that keeps to a limit: ``tokens`` of the text, its prompt, and special ones.
 
     Threads may share it: one tokenizer cuts, another counts, and neither is ever changed.
     """
 
-    def __init__(self, cutting: Tokenizer, counting: Tokenizer, tokens: int) -> None:
-        self.limit = tokens + int(cutting.num_special_tokens_to_add(False))
+    def __init__(self, cutting: Tokenizer, counting: Tokenizer, tokens: int, prompt: str) -> None:
         for tokenizer in (cutting, counting):
             tokenizer.no_padding()
             tokenizer.no_truncation()
-        cutting.enable_truncation(self.limit)
         self._cutting, self._counting = cutting, counting
+        special = int(cutting.num_special_tokens_to_add(False))
+        self.limit = tokens + sum(self.count([prompt])) + special
+        cutting.enable_truncation(self.limit)
 
     @classmethod
-    def from_file(cls, path: Path, tokens: int) -> Tokens:
+    def from_file(cls, path: Path, tokens: int, prompt: str = "") -> Tokens:
         """Read a tokenizer.json."""
         try:
-            return cls.from_text(path.read_text("utf-8"), tokens)
+            return cls.from_text(path.read_text("utf-8"), tokens, prompt)
         # The tokenizers library raises plain Exception for whatever it cannot read.
         except Exception as error:
             raise DeepJoinError(
@@ -42,11 +43,11 @@ class Tokens:
             ) from None
 
     @classmethod
-    def from_text(cls, text: str, tokens: int) -> Tokens:
+    def from_text(cls, text: str, tokens: int, prompt: str = "") -> Tokens:
         """Make a tokenizer from the content of a tokenizer.json."""
         from tokenizers import Tokenizer
 
-        return cls(Tokenizer.from_str(text), Tokenizer.from_str(text), tokens)
+        return cls(Tokenizer.from_str(text), Tokenizer.from_str(text), tokens, prompt)
 
     def check(self, positions: int, name: str) -> None:
         """Refuse a limit beyond what the model has positions for."""

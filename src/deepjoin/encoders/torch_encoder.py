@@ -62,7 +62,7 @@ class TorchEncoder(TextEncoder):
         model = load_model(str(spec), device)
         settings = text_settings(Path(spec) / SETTINGS_FILE, settings, profile)
         text = _tokenizer_text(model, str(spec))
-        self._tokens = Tokens.from_text(text, settings.tokens)
+        self._tokens = Tokens.from_text(text, settings.tokens, settings.prompt)
         self._tokens.check(positions(model), str(spec))
         model.max_seq_length = self._tokens.limit
         self._model = model

@@ -46,7 +46,7 @@ def deepjoin_sketch(ground: Ground, join: str, tau: float | None) -> VectorSearc
 
 def _encoded(ground: Ground, encoder: TextEncoder) -> ToVector:
     frequency = ground.frequency()
-    return lambda query: encoder.encode([query], frequency)[0]
+    return lambda query: encoder.encode_query(query, frequency)
 
 
 def _sketcher(ground: Ground) -> Sketcher:

@@ -129,7 +129,8 @@ class Batches:
             y += [views.without(*pair[::-1], self._columns) for pair in pairs]
         elif self._neighbours is not None:
             y += [views.whole(self._columns, one) for one in self._near(rows, random)]
-        return [self._shown(one, random) for one in x], [self._shown(one, random) for one in y]
+        x, y = ([self._shown(one, random) for one in side] for side in (x, y))
+        return [views.asking(one) for one in x], y
 
     def _pair(self, row: int, random: np.random.Generator) -> tuple[View, View]:
         x, y = (

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -28,12 +31,16 @@ from deepjoin.training.loop import (
     last_checkpoint,
 )
 from deepjoin.training.model import JoinModel
+from deepjoin.training.model import Tokens as ModelTokens
 from deepjoin.training.pieces import tokeniser_for
 from deepjoin.training.prepare import Prepared
 from deepjoin.training.self_join import Told
 from deepjoin.training.settings import TrainSettings
 from deepjoin.training.tokenising import Tokeniser
 from deepjoin.training.validation import Validation
+from deepjoin.training.views import View
+
+_THREADS = "TOKENIZERS_PARALLELISM"
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def fit(
     held = prepared.said()["held_back"]
     validation = Validation.of(searched, held, joinability, settings.seed)
     loop = Loop(
-        *(model, batches, validation, _tokens(searched, tokeniser)),
+        *(model, batches, validation, _tokens(validation, tokeniser)),
         arguments(settings, len(batches), prepared.checkpoints, device, workers, validation),
         told,
     )
@@ -95,7 +102,7 @@ def fit(
     else:
         told(0, len(batches), f"None of {held} held-back columns joins: P@10 is not measured.")
     started = perf_counter()
-    with interruption.heeded():
+    with interruption.heeded(), _forking():
         loop.train(resume_from_checkpoint=_from(prepared.checkpoints))
     return Fitted(
         *(model, tokeniser, events(loop.state, before), perf_counter() - started),
@@ -114,7 +121,7 @@ def _values(*columns: TrainingColumns) -> int:
 
 def _tokeniser(model: JoinModel, columns: TrainingColumns, text: TextSettings) -> Tokeniser:
     tokenizer: Any = model.encoder.tokenizer
-    tokens = Tokens.from_text(tokenizer.backend_tokenizer.to_str(), text.tokens)
+    tokens = Tokens.from_text(tokenizer.backend_tokenizer.to_str(), text.tokens, text.prompt)
     all_of_them = (columns.column(number) for number in range(len(columns)))
     frequency = DocumentFrequencies.of(all_of_them, text.profile)
     return Tokeniser(columns, text, frequency, tokens, int(tokenizer.pad_token_id or 0))
@@ -134,14 +141,33 @@ def _batches(
     return Batches(columns, examples, negatives, joinability, tokenise, settings, spellings)
 
 
-def _tokens(searched: TrainingColumns, tokeniser: Tokeniser) -> dict[str, Any]:
-    """Tokenise the columns that are validated with, as a lake would show them."""
+def _tokens(validation: Validation, tokeniser: Tokeniser) -> tuple[ModelTokens, ModelTokens]:
+    """Tokenise the columns that are searched, as a lake would show them, and the queries."""
     import torch
 
-    tokens = replace(tokeniser, columns=searched)(
-        [views.whole(searched, number) for number in range(len(searched))]
-    )
-    return {name: torch.from_numpy(array) for name, array in tokens.items()}
+    searched = validation.columns
+    shown = [views.whole(searched, number) for number in range(len(searched))]
+    asked = [views.asking(shown[number]) for number in validation.queries.tolist()]
+    tokenise = replace(tokeniser, columns=searched)
+
+    def tensors(some: Sequence[View]) -> ModelTokens:
+        return {name: torch.from_numpy(array) for name, array in tokenise(some).items()}
+
+    return tensors(shown), tensors(asked)
+
+
+@contextmanager
+def _forking() -> Iterator[None]:
+    """Keep the tokenizer to one thread: in a process forked from many it would wait for ever."""
+    usual = os.environ.get(_THREADS)
+    os.environ[_THREADS] = "false"
+    try:
+        yield
+    finally:
+        if usual is None:
+            del os.environ[_THREADS]
+        else:
+            os.environ[_THREADS] = usual
 
 
 def _peak() -> int:
@@ -154,6 +180,7 @@ def _peak() -> int:
 def save(fitted: Fitted, folder: Path) -> None:
     """Write the model as sentence-transformers does, and how columns become texts for it."""
     with quiet():
+        fitted.model.encoder.prompts["query"] = fitted.tokeniser.settings.prompt
         fitted.model.encoder.to("cpu").float().save(str(folder), create_model_card=False)
     said = {key: one for key, one in asdict(fitted.tokeniser.settings).items() if key != "profile"}
     (folder / SETTINGS_FILE).write_text(json.dumps({"text": said}, indent=2) + "\n", "utf-8")

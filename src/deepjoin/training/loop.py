@@ -45,12 +45,13 @@ class Loop(Trainer):
         model: JoinModel,
         batches: Batches,
         validation: Validation,
-        held: Tokens,
+        shown: tuple[Tokens, Tokens],
         arguments: TrainingArguments,
         told: Told,
     ) -> None:
         super().__init__(model, arguments, _only, batches, validation)
-        self._join_model, self._validation, self._held, self._told = model, validation, held, told
+        self._join_model, self._validation, self._told = model, validation, told
+        self._shown = shown
         self.remove_callback(PrinterCallback)  # stdout is for results
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -74,9 +75,11 @@ class Loop(Trainer):
 
     def precision(self) -> float:
         """Find the held-back columns with the vectors as they are now."""
+        if not len(self._validation.queries):
+            return 0.0
         with self.compute_loss_context_manager():
-            vectors = self._join_model.encoded(self._held)
-        found = self._join_model.compare(vectors[self._validation.queries], vectors)
+            vectors, asked = (self._join_model.encoded(tokens) for tokens in self._shown)
+        found = self._join_model.compare(asked, vectors)
         return self._validation.precision(found)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:

@@ -80,9 +80,10 @@ class PieceTokeniser:
             [columns.column(number, np.zeros(0, np.int64)) for number in range(len(columns))]
         )
         self._nameless = self._frames([Column([])])
-        self._comma = self._tokenised([","])[0]
+        between = self._tokenised([",", slow.settings.prompt])
+        self._comma, self._prompt = between[0], between[1]
         self._first, self._last = slow.tokens.around()
-        self._cut_ones: dict[tuple[int, int], list[int]] = {}
+        self._cut_ones: dict[tuple[int, int, bool], list[int]] = {}
 
     def __call__(self, shown: Sequence[View]) -> dict[str, Any]:
         """Return ``input_ids`` and ``attention_mask``."""
@@ -98,7 +99,8 @@ class PieceTokeniser:
             return self._cut(view, cells, frequency)
         if frames.letters[at] + self._letters[chosen].sum() > _LETTERS * self._limit:
             return self._slowly(view)
-        tokens = [*self._first, *before, *self._cells[chosen[0]]]
+        prompt = self._prompt if view.asking else ()
+        tokens = [*self._first, *prompt, *before, *self._cells[chosen[0]]]
         for cell in chosen[1:].tolist():
             tokens += self._comma
             tokens += self._cells[cell]
@@ -132,7 +134,7 @@ class PieceTokeniser:
     def _cut(self, view: View, cells: Int, frequency: Int) -> list[int]:
         """Show no cell or a part of the most frequent: each is put into tokens but once."""
         cell = int(cells[frequency.argmax()]) if len(cells) else -1
-        key = (view.column if view.named else -1, cell)
+        key = (view.column if view.named else -1, cell, view.asking)
         if key not in self._cut_ones:
             self._cut_ones[key] = self._slowly(view)
         return self._cut_ones[key]
@@ -191,7 +193,7 @@ def tokeniser_for(slow: Tokeniser, seed: int = 0) -> PieceTokeniser | Tokeniser:
 
 
 def _tried(view: View, spellings: int, random: np.random.Generator) -> list[View]:
-    """Show a column as it is, a part of it, and the latter without words and spelled otherwise."""
+    """Show a column as it is, and a part of it: asking, and wordless and spelled otherwise."""
     part = views.cropped(view, random)
     spelled = random.integers(-1, spellings, len(part.places))
-    return [view, part, replace(views.nameless(part), spelled=spelled)]
+    return [view, views.asking(part), replace(views.nameless(part), spelled=spelled)]

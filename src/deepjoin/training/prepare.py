@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -204,16 +204,19 @@ def write_base(spec: str, folder: Path, layers: int | None, device: str | None) 
 
 
 def base_text(
-    folder: Path, spec: str, pattern: str | None, tokens: int | None, profile: str
+    folder: Path, spec: str, pattern: str | None, tokens: int | None, prompt: str
 ) -> TextSettings:
     """Say how columns become texts: as told, else as for the base model; it must read as many."""
     from deepjoin.encoders.torch_encoder import load_model, positions
 
-    stored = text_settings(folder / SETTINGS_FILE, profile=profile)
-    text = TextSettings(
-        pattern or stored.pattern, tokens or stored.tokens, stored.sampling, stored.unit, profile
+    stored = text_settings(folder / SETTINGS_FILE)
+    text = replace(
+        stored,
+        pattern=pattern or stored.pattern,
+        tokens=tokens or stored.tokens,
+        prompt=prompt,
     )
     model = load_model(str(folder), "cpu")
     backend = model.tokenizer.backend_tokenizer
-    Tokens.from_text(backend.to_str(), text.tokens).check(positions(model), spec)
+    Tokens.from_text(backend.to_str(), text.tokens, text.prompt).check(positions(model), spec)
     return text

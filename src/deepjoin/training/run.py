@@ -147,7 +147,9 @@ class _Run:
         if not prepared.base.exists():
             write_base(self.base, prepared.base, self.settings.layers, self.device)
         if not prepared.is_whole:
-            text = base_text(prepared.base, self.base, self.pattern, self.tokens, "default")
+            text = base_text(
+                *(prepared.base, self.base, self.pattern, self.tokens, self.settings.prompt)
+            )
             lake = self._lake(prepared.folder / "lake")
             text = replace(text, profile=lake.settings.profile)
             mined = (lake, prepared.folder, self.settings, text)
@@ -253,4 +255,4 @@ def _workers(wanted: int | None, device: str) -> int:
     """Choose how many processes make batches: on the CPU, the model needs all the time there is."""
     if wanted is not None:
         return wanted
-    return min(8, (os.cpu_count() or 1) // 2) if device.startswith("cuda") else 0
+    return min(15, (os.cpu_count() or 1) - 1) if device.startswith("cuda") else 0

@@ -32,7 +32,7 @@ class TrainSettings:
     #: The paper's shuffle rate: of all positives r / (1 + r) are shuffled copies.
     shuffle: float = 0.3
     #: Pairs of parts of one column, for each mined pair.
-    crops: float = 1.0
+    crops: float = 3.0
     #: How often a column is shown without its name and title.
     nameless: float = 0.2
     #: How often a cell is spelled otherwise, where other spellings are known.
@@ -42,11 +42,13 @@ class TrainSettings:
     #: Whether columns known to be joinable are kept from counting as negatives.
     masked: bool = True
     #: Whether the partner, too, must find its column among those of the batch.
-    symmetric: bool = True
+    symmetric: bool = False
+    #: What stands before the text of a column that is searched with, to tell it from the others.
+    prompt: str = "query "
     metric: str = "cosine"
     scale: float = 20.0
     batch: int = 1024
-    learning_rate: float = 2e-4
+    learning_rate: float = 5e-4
     #: Steps until the learning rate is reached; a tenth of all, if not given.
     warmup: int | None = None
     weight_decay: float = 0.01
@@ -118,7 +120,7 @@ PAPER = TrainSettings(
     respelled=0,
     negatives="batch",
     target="partner",
-    symmetric=False,
+    prompt="",
     batch=32,
     learning_rate=2e-5,
     warmup=10_000,

@@ -34,7 +34,9 @@ class Tokeniser:
     def texts(self, views: Sequence[View]) -> list[str]:
         """Write views as texts."""
         shown = [self._shown(view) for view in views]
-        return column_texts(shown, self.settings, self.frequency, self.tokens.count)
+        texts = column_texts(shown, self.settings, self.frequency, self.tokens.count)
+        prompt = self.settings.prompt
+        return [prompt * view.asking + text for view, text in zip(views, texts, strict=True)]
 
     def _shown(self, view: View) -> Column:
         column = self.columns.column(view.column, view.places, view.named)

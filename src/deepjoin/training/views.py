@@ -28,6 +28,8 @@ class View:
     named: bool = True
     #: For each cell the number of another spelling, or -1; None if all are as they are.
     spelled: Int | None = None
+    #: Whether it is searched with; else it is searched for.
+    asking: bool = False
 
 
 def whole(columns: TrainingColumns, number: int) -> View:
@@ -53,6 +55,11 @@ def without(view: View, other: View, columns: TrainingColumns) -> View:
     values = columns.values
     kept = view.places[~np.isin(values[view.places], values[other.places])]
     return View(view.column, kept if len(kept) else view.places[:1], view.named)
+
+
+def asking(view: View) -> View:
+    """Show a column as one that is searched with."""
+    return replace(view, asking=True)
 
 
 def nameless(view: View) -> View:
