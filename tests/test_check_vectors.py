@@ -124,6 +124,10 @@ def swap(array: Any) -> None:
     array[[0, 1]] = array[[1, 0]]
 
 
+def turn(array: Any) -> None:
+    array[:, -9:-1] *= -1
+
+
 CELLS = "vectors/cells"
 PLANTED: dict[str, tuple[Callable[[Path], None], str]] = {
     "short": (edited(f"{CELLS}/vector_scales.npy", lambda a: a[:-1]), "elements where"),
@@ -144,7 +148,15 @@ PLANTED: dict[str, tuple[Callable[[Path], None], str]] = {
         edited(f"{CELLS}/vector_errors.npy", lambda a: a * np.float32(1.01)),
         "vector_errors.npy has vectors that are not those of their values",
     ),
-    "digest": (told(f"{CELLS}/about.json", "digest", "ab12"), "names another encoder"),
+    "digest": (told(f"{CELLS}/about.json", "digest", "ab12"), "both/about.json is not what"),
+    "meaning": (
+        edited("vectors/both/rows.npy", lambda a: a[:, -9:].fill(0)),
+        "both/rows.npy has meanings that cannot be",
+    ),
+    "meanings": (
+        edited("vectors/both/rows.npy", turn),
+        "both/rows.npy has meanings that are not those of their columns",
+    ),
     "name": (told(f"{CELLS}/about.json", "name", "mine"), "names another encoder"),
     "no name": (told(f"{CELLS}/about.json", "name", 7), f"{CELLS}/about.json is not what was"),
     "column": (
@@ -246,7 +258,17 @@ def test_an_encoder_that_is_another_is_noted(index: Path, tmp_path: Path) -> Non
     assert "is missing" in contents.notes[0]
 
 
+def test_cells_said_to_be_of_another_encoder_are_named(index: Path) -> None:
+    with merging(often=False):
+        deepjoin.index(index, sketch=0)
+    told(f"{CELLS}/about.json", "digest", "ab12")(first(index))
+    sign(index)
+    assert "cells/about.json names another encoder" in only(check_index(index, tables=0))
+
+
 def test_vectors_of_an_encoder_that_is_no_more_are_noted(index: Path) -> None:
+    with merging(often=False):
+        deepjoin.index(index, sketch=0)
     for segment in Lake(index).segments:
         told(f"{CELLS}/about.json", "digest", "ab12")(segment.folder)
         edited(f"{CELLS}/vector_codes.npy", _negative)(segment.folder)

@@ -9,8 +9,11 @@ from deepjoin.column_vectors.encode import (
     finish_both,
     finish_columns,
     finish_sketch,
+    meaning_about,
+    meanings,
 )
 from deepjoin.column_vectors.frequency import FrequencySnapshot, write_frequency
+from deepjoin.column_vectors.meaning import Meaning, meaning_digest, meaning_rows
 from deepjoin.column_vectors.sketch import Sketcher, sketch_digest
 from deepjoin.column_vectors.store import (
     SPACES,
@@ -26,6 +29,7 @@ __all__ = [
     "About",
     "ColumnVectors",
     "FrequencySnapshot",
+    "Meaning",
     "Sketcher",
     "both_about",
     "both_digest",
@@ -35,6 +39,10 @@ __all__ = [
     "finish_columns",
     "finish_sketch",
     "known_rows",
+    "meaning_about",
+    "meaning_digest",
+    "meaning_rows",
+    "meanings",
     "merged_rows",
     "segment_columns",
     "sketch_digest",

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.cell_vectors import CellVectors
 from deepjoin.column_vectors.columns import segment_columns
 from deepjoin.column_vectors.frequency import FrequencySnapshot
+from deepjoin.column_vectors.meaning import meaning_digest, meaning_rows
 from deepjoin.column_vectors.sketch import sketch_digest, sketch_rows
 from deepjoin.column_vectors.store import About, ColumnVectors, unknown, write_rows
 from deepjoin.encoders.cache import CachedEncoder, VectorCache
@@ -22,6 +24,9 @@ from deepjoin.text import Frequency
 Int = npt.NDArray[np.int64]
 Half = npt.NDArray[np.float16]
 Float = npt.NDArray[np.float32]
+Rows = npt.NDArray[Any]
+#: Whose meanings they are, and one a column.
+Meant = tuple[About, Half]
 #: Told how many columns are done, of how many, and what they are.
 Told = Callable[[int, int, str], None]
 
@@ -31,9 +36,12 @@ _BLOCK = 1024
 _CELLS = 1 << 22
 #: How much the likeness of sketches counts beside that of the model's vectors, as stored.
 _SKETCH_COUNTS = 2
-#: Version of the rows that are both in one, and how much more the sketch of a query counts.
+#: Version of the rows that are all in one.
 _BOTH = 2
-_ASKED = {"equi": 4.0, "semantic": 0.5}
+#: How much more the sketch and the meaning of a query count, by the kind of join.
+_ASKED = {"equi": (4, 1), "semantic": (0.5, 4)}
+#: Rows put together at a time.
+_ROWS = 1 << 14
 #: Samplings that look at how often a cell is repeated.
 _COUNTED = ("tf-idf", "bm25")
 
@@ -115,53 +123,78 @@ def finish_sketch(
     write_rows(out, "sketch", about, rows, kind)
 
 
-def finish_both(out: Path, kind: str = "auto") -> None:
-    """Write the column vectors and sketches in ``out`` once more, as one vector each."""
+def meanings(
+    segment: Segment, out: Path, frequency: FrequencySnapshot, progress: Told = _tell_nobody
+) -> Meant | None:
+    """Sum up what the columns of a segment mean, if ``out`` has vectors of its values."""
+    cells = CellVectors.open(out)
+    if cells is None:
+        return None
+    about = meaning_about(cells.digest, cells.vectors.dimension)
+    return about, meaning_rows(segment, cells, frequency, progress)
+
+
+def finish_both(out: Path, kind: str = "auto", meant: Meant | None = None) -> None:
+    """Write column vectors, sketches and meanings once more, as one vector each."""
     columns, sketch = (ColumnVectors.open(out, space) for space in ("columns", "sketch"))
     if columns is None or sketch is None or not (columns.complete and sketch.complete):
         raise DeepJoinError(
             f"{out} lacks column vectors or sketches, of which deepjoin-sketch is made. "
             "Give both --encoder and --sketch."
         )
-    rows = both_rows(columns.rows, sketch.rows)
-    write_rows(out, "both", both_about(columns.about, sketch.about), rows, kind)
+    about = both_about(columns.about, sketch.about, None if meant is None else meant[0])
+    rows = np.empty((len(columns.rows), about.dimension), np.float16)
+    for start in range(0, len(rows), _ROWS):
+        some = slice(start, start + _ROWS)
+        meaning = None if meant is None else meant[1][some]
+        rows[some] = both_rows(columns.rows[some], sketch.rows[some], meaning)
+    write_rows(out, "both", about, rows, kind)
 
 
-def both_rows(columns: npt.NDArray[Any], sketch: npt.NDArray[Any]) -> Float:
-    """Put vectors and sketches of columns side by side, the likeness of sketches counting twice.
+def both_rows(columns: Rows, sketch: Rows, meaning: Rows | None = None) -> Float:
+    """Put vectors, sketches and meanings side by side, the likeness of sketches counting twice.
 
     A column without a sketch gets one that is like no query's: were its row shorter, the cosine
     would lift it above those that share values with the query.
     """
     sketches = unit(sketch)
     sketches[~sketches.any(axis=1), -1] = 1
-    return _side_by_side(columns, sketches)
+    return _side_by_side(unit(columns), sketches, meaning)
 
 
-def both_query(columns: npt.NDArray[Any], sketch: npt.NDArray[Any], join: str) -> Float:
-    """Put the vector and the sketch of a query side by side, weighed for the kind of join."""
-    return _side_by_side(columns, unit(sketch) * np.float32(_ASKED[join]))
+def both_query(columns: Rows, sketch: Rows, join: str, meaning: Rows | None = None) -> Float:
+    """Put what there is of a query side by side, weighed for the kind of join."""
+    sketch_counts, meaning_counts = map(np.float32, _ASKED[join])
+    meant = None if meaning is None else unit(meaning) * meaning_counts
+    return _side_by_side(unit(columns), unit(sketch) * sketch_counts, meant)
 
 
-def _side_by_side(columns: npt.NDArray[Any], sketches: Float) -> Float:
-    return np.hstack([unit(columns), sketches * np.float32(_SKETCH_COUNTS**0.5)])
+def _side_by_side(columns: Float, sketches: Float, meanings: Rows | None) -> Float:
+    parts = [columns, sketches * np.float32(_SKETCH_COUNTS**0.5)]
+    return np.hstack(parts if meanings is None else [*parts, meanings.astype(np.float32)])
 
 
-def both_digest(columns: str, sketch: str) -> str:
-    """Return what stands for vectors that are both in one."""
-    return f"{columns}+{sketch}+{_BOTH}"
+def both_digest(columns: str, sketch: str, meaning: str = "") -> str:
+    """Return what stands for vectors that are all in one."""
+    return f"{columns}+{sketch}+{_BOTH}" + (f"+{meaning}" if meaning else "")
 
 
-def both_about(columns: About, sketch: About) -> About:
-    """Say whose the vectors are that are both in one."""
+def both_about(columns: About, sketch: About, meaning: About | None = None) -> About:
+    """Say whose the vectors are that are all in one."""
+    meant = About("", "", 0) if meaning is None else meaning
     return About(
-        f"{columns.name}+{sketch.name}",
-        both_digest(columns.digest, sketch.digest),
-        columns.dimension + sketch.dimension,
+        f"{columns.name}+{sketch.name}" + (f"+{meant.name}" if meant.name else ""),
+        both_digest(columns.digest, sketch.digest, meant.digest),
+        columns.dimension + sketch.dimension + meant.dimension,
     )
 
 
-def unit(rows: npt.NDArray[Any]) -> Float:
+def meaning_about(cells: str, dimension: int) -> About:
+    """Say whose meanings are that are made of the vectors of some encoder of cells."""
+    return About("meaning", meaning_digest(cells), dimension + 1)
+
+
+def unit(rows: Rows) -> Float:
     """Scale rows to length 1, and leave zeros."""
     wide = rows.astype(np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))

@@ -62,3 +62,21 @@ class FrequencySnapshot:
             return np.zeros(len(hashes), np.int64)
         at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
         return np.where(self._hashes[at] == hashes, self._counts[at], 0).astype(np.int64)
+
+    def of_segment(self, segment: Segment) -> Int:
+        """Look up the values of a segment, which may share some that were not shared before."""
+        hashes = np.asarray(segment.values.hashes)
+        return np.maximum(self.of_hashes(hashes), segment.frequency(np.arange(len(hashes))))
+
+    def of_query(self, hashes: Hashes, segments: Sequence[Segment]) -> Int:
+        """Look up the values of a query: as often as a segment or the snapshot has them."""
+        found = [self.of_hashes(hashes), *(_frequency_in(segment, hashes) for segment in segments)]
+        return np.asarray(np.max(found, axis=0), np.int64)
+
+
+def _frequency_in(segment: Segment, hashes: Hashes) -> Int:
+    held = segment.values.hashes
+    if len(held) == 0 or len(hashes) == 0:
+        return np.zeros(len(hashes), np.int64)
+    at = np.minimum(np.searchsorted(held, hashes), len(held) - 1)
+    return np.where(held[at] == hashes, segment.frequency(at), 0)

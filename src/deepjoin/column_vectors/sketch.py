@@ -24,6 +24,8 @@ Float = npt.NDArray[np.float32]
 Half = npt.NDArray[np.float16]
 Hashes = npt.NDArray[np.uint64]
 Told = Callable[[int, int, str], None]
+#: From the numbers of values to a vector each.
+Vectors = Callable[[Int], Float]
 
 DIMENSIONS = (384, 768, 1536)
 #: Version of the directions and weights: sketches of another cannot be compared.
@@ -78,28 +80,26 @@ def sketch_rows(
     """Sketch every column of a segment; those without a shared value are all zeros."""
     check_dimension(dimension)
     columns = max(frequency.columns, segment.live_columns)
-    weighed = _weighed(segment, frequency, columns)
+    weighed = weights(frequency.of_segment(segment), columns)
     steady = float(weights(np.array([2]), columns)[0]) * (_STEADY * dimension) ** 0.5
     rows = np.zeros((segment.values.columns, dimension), np.float16)
+
+    def signs(values: Int) -> Float:
+        return directions(segment.values.hashes[values], dimension)
+
     for start in range(0, len(rows), _COLUMNS):
         stop = min(start + _COLUMNS, len(rows))
-        sums = _sums(segment, weighed, start, stop, dimension)
+        sums = column_sums(segment, weighed, (start, stop), dimension, signs)
         rows[start:stop] = _steadied(sums, steady)
         told(stop, len(rows), "sketches")
     return rows
 
 
-def _weighed(segment: Segment, frequency: FrequencySnapshot, columns: int) -> Float:
-    """Weigh the values of a segment, which may know some that the snapshot does not."""
-    values = segment.values
-    found = segment.frequency(np.arange(len(values.hashes)))
-    known = frequency.of_hashes(np.asarray(values.hashes))
-    return weights(np.maximum(known, found), columns)
-
-
-def _sums(segment: Segment, weighed: Float, start: int, stop: int, dimension: int) -> Float:
-    """Add up the weighed directions of the values of neighbouring columns."""
-    values = segment.values
+def column_sums(
+    segment: Segment, weighed: Float, columns: tuple[int, int], dimension: int, vectors: Vectors
+) -> Float:
+    """Add up the weighed vectors of the values of columns from one up to another."""
+    values, (start, stop) = segment.values, columns
     bounds = np.asarray(values.column_offsets[start : stop + 1])
     numbers = np.asarray(values.cell_values[bounds[0] : bounds[-1]])
     owners = np.repeat(np.arange(stop - start), np.diff(bounds))
@@ -108,10 +108,10 @@ def _sums(segment: Segment, weighed: Float, start: int, stop: int, dimension: in
     sums = np.zeros((stop - start, dimension), np.float32)
     for first in range(0, len(numbers), _VALUES):
         some, owner = numbers[first : first + _VALUES], owners[first : first + _VALUES]
-        signs = directions(values.hashes[some], dimension)
-        signs *= weighed[some][:, None]
+        found = vectors(some)
+        found *= weighed[some][:, None]
         runs = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
-        sums[owner[runs]] += np.add.reduceat(signs, runs, axis=0)
+        sums[owner[runs]] += np.add.reduceat(found, runs, axis=0)
     return sums
 
 
@@ -145,10 +145,7 @@ class Sketcher:
         """Sketch a query: all zeros if it holds no value that columns of the lake share."""
         distinct = distinct_cells(query.cells, self._profile, self._key)
         hashes = hash_values(distinct.values if distinct.hidden is None else distinct.hidden)
-        found = self._frequency.of_hashes(hashes)
-        for segment in self._segments:
-            found = np.maximum(found, _frequency_in(segment, hashes))
-        weighed = weights(found, self._columns)
+        weighed = weights(self._frequency.of_query(hashes, self._segments), self._columns)
         hashes, weighed = hashes[weighed > 0], weighed[weighed > 0]
         vector = np.zeros(self._dimension, np.float32)
         for start in range(0, len(hashes), _VALUES):
@@ -156,11 +153,3 @@ class Sketcher:
             vector += weighed[some] @ directions(hashes[some], self._dimension)
         vector[-1] = 0
         return vector
-
-
-def _frequency_in(segment: Segment, hashes: Hashes) -> Int:
-    held = segment.values.hashes
-    if len(held) == 0 or len(hashes) == 0:
-        return np.zeros(len(hashes), np.int64)
-    at = np.minimum(np.searchsorted(held, hashes), len(held) - 1)
-    return np.where(held[at] == hashes, segment.frequency(at), 0)

@@ -21,6 +21,8 @@ from deepjoin.column_vectors import (
     finish_columns,
     finish_sketch,
     known_rows,
+    meaning_digest,
+    meanings,
     merged_rows,
     sketch_digest,
     write_frequency,
@@ -101,7 +103,8 @@ class Encoding:
         if space not in self._spaces:
             return ""
         columns, sketch = self._vectors.encoder_digest, sketch_digest(self._vectors.sketch)
-        both = both_digest(columns, sketch)
+        cells = self._vectors.cells_digest
+        both = both_digest(columns, sketch, meaning_digest(cells) if cells else "")
         whose = {"columns": columns, "sketch": sketch, "both": both}[space]
         # Sketches are made for the cosine.
         metric = self._vectors.metric if space == "columns" else "cosine"
@@ -139,7 +142,7 @@ class Encoding:
         if "sketch" in spaces:
             finish_sketch(segment, out, frequency, self._vectors.sketch, means.progress, kind)
         if "both" in spaces:
-            finish_both(out, kind)
+            finish_both(out, kind, meanings(segment, out, frequency, means.progress))
 
     def _frequency(self, segment: Segment, out: Path, lake: Sequence[Segment]) -> FrequencySnapshot:
         """Read the snapshot that the oldest segment holds; that one gets it if there is none."""

@@ -13,7 +13,13 @@ import pyarrow as pa
 
 from deepjoin.cell_vectors import FOLDER as CELLS
 from deepjoin.cells import CellEncoder
-from deepjoin.column_vectors import SPACES, ColumnVectors, FrequencySnapshot, segment_columns
+from deepjoin.column_vectors import (
+    SPACES,
+    ColumnVectors,
+    FrequencySnapshot,
+    meaning_rows,
+    segment_columns,
+)
 from deepjoin.column_vectors.frequency import FILES as SNAPSHOT
 from deepjoin.column_vectors.sketch import sketch_rows
 from deepjoin.column_vectors.store import unknown
@@ -31,6 +37,7 @@ from deepjoin.vectors.build import ROWS
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
+Half = npt.NDArray[np.float16]
 Encoder = TypeVar("Encoder", CellEncoder, TextEncoder)
 
 #: Values and columns encoded again, and the most columns of a segment sketched again.
@@ -66,6 +73,8 @@ class VectorContents:
             return
         yield from (f"vectors/columns/{text}" for text in self._of_columns(segment))
         yield from (f"vectors/sketch/{text}" for text in self._of_sketches(segment))
+        if not found:
+            yield from (f"vectors/both/{text}" for text in self._of_meanings(segment))
 
     @cached_property
     def _cells(self) -> CellEncoder | None:
@@ -148,9 +157,23 @@ class VectorContents:
         if found is None or segment.removed or len(found.rows) > _SKETCHED:
             return
         wanted = sketch_rows(segment, self._frequency, found.about.dimension)
-        off = np.abs(found.rows.astype(np.float32) - wanted.astype(np.float32))
-        if not (off <= _HALF * np.abs(wanted) + _HALF**2).all():
+        if not _alike(found.rows, wanted):
             yield f"{ROWS} has sketches that are not those of their columns"
+
+    def _of_meanings(self, segment: Segment) -> Iterator[str]:
+        """Sum up again what columns mean, where sketches are made again."""
+        found, cells = ColumnVectors.open(segment.folder, "both"), segment.cells
+        if found is None or cells is None or segment.removed or len(found.rows) > _SKETCHED:
+            return
+        wanted = meaning_rows(segment, cells, self._frequency)
+        if not _alike(found.rows[:, -wanted.shape[1] :], wanted):
+            yield f"{ROWS} has meanings that are not those of their columns"
+
+
+def _alike(rows: Half, wanted: Half) -> bool:
+    """Tell whether rows are those wanted, as machines round."""
+    off = np.abs(rows.astype(np.float32) - wanted.astype(np.float32))
+    return bool((off <= _HALF * np.abs(wanted) + _HALF**2).all())
 
 
 def _cell_differences(segment: Segment, encoder: CellEncoder) -> list[str]:

@@ -15,7 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.cell_vectors import FOLDER as CELLS
-from deepjoin.column_vectors import SPACES, ColumnVectors, both_about, both_rows, sketch_digest
+from deepjoin.cell_vectors import CellVectors
+from deepjoin.column_vectors import (
+    SPACES,
+    ColumnVectors,
+    both_about,
+    both_rows,
+    meaning_about,
+    sketch_digest,
+)
 from deepjoin.column_vectors.frequency import FILES as SNAPSHOT
 from deepjoin.column_vectors.store import unknown
 from deepjoin.lake.contents import MISREAD
@@ -258,7 +266,9 @@ def _is_whose(folder: Path, about: Mapping[str, Any]) -> bool:
     parts = [ColumnVectors.open(folder.parent.parent, space) for space in ("columns", "sketch")]
     if parts[0] is None or parts[1] is None:
         return False
-    both = both_about(parts[0].about, parts[1].about)
+    cells = CellVectors.open(folder.parent.parent)
+    meant = None if cells is None else meaning_about(cells.digest, cells.vectors.dimension)
+    both = both_about(parts[0].about, parts[1].about, meant)
     return (*whose, about["dimension"]) == (both.name, both.digest, both.dimension)
 
 
@@ -290,16 +300,21 @@ def _are_unit(rows: npt.NDArray[np.float32]) -> bool:
 
 
 def _is_both(folder: Path) -> Iterator[str]:
-    """See that vectors of columns and sketches are what both are made of."""
+    """See that columns and sketches are what both are made of, and meanings of length 1."""
     rows = load_rows(folder)
     columns, sketch = (load_rows(folder.parent / space) for space in ("columns", "sketch"))
     for start, stop in spans(len(rows), _BLOCK):
         wanted = both_rows(columns[start:stop], sketch[start:stop])
-        off = np.abs(rows[start:stop].astype(np.float32) - wanted)
+        part = rows[start:stop].astype(np.float32)
+        off = np.abs(part[:, : wanted.shape[1]] - wanted)
         # Rounded, and the numbers before that may differ in their last bits.
         if not (off <= np.abs(wanted) * 2.0**-11 * 1.01 + 2.0**-24).all():
             yield f"{ROWS} is not the columns' and the sketches' in one"
-            return
+        elif not _are_unit(part[:, wanted.shape[1] :]):
+            yield f"{ROWS} has meanings that cannot be"
+        else:
+            continue
+        return
 
 
 def _counted(folder: Path) -> Iterator[str]:

@@ -1,11 +1,12 @@
-"""The methods that look at one vector a column: the paper's, sketches, and both in one."""
+"""The methods that look at one vector a column: the paper's, sketches, and all in one."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.column_vectors.encode import both_about, both_query
+from deepjoin.column_vectors.encode import both_about, both_query, meaning_about
+from deepjoin.column_vectors.meaning import Meaning
 from deepjoin.column_vectors.sketch import Sketcher, sketch_digest
 from deepjoin.column_vectors.store import About
 from deepjoin.columns import Column
@@ -30,17 +31,21 @@ def sketch(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
 
 
 def deepjoin_sketch(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
-    """Search by the model's vector and the sketch as one vector."""
-    encoder = ground.column_encoder()
-    encoded = _encoded(ground, encoder)
-    sketcher = _sketcher(ground)
+    """Search by the model's vector, the sketch and what the cells mean as one vector."""
+    encoder, cells = ground.column_encoder(), ground.cell_encoder() if ground.has_cells else None
+    encoded, sketcher = _encoded(ground, encoder), _sketcher(ground)
+    meaning, meant = None, None
+    if cells is not None:
+        meaning = Meaning(ground.segments, ground.frequency(), cells, ground.profile)
+        meant = meaning_about(cells.digest, cells.dimension)
     kind = "semantic" if join == "semantic" else "equi"
 
     def vector(query: Column) -> Float:
-        both = both_query(encoded(query)[None], sketcher(query)[None], kind)
+        means = None if meaning is None else meaning(query)[None]
+        both = both_query(encoded(query)[None], sketcher(query)[None], kind, means)
         return np.asarray(both[0], np.float32)
 
-    about = both_about(_about(encoder), _sketched(ground))
+    about = both_about(_about(encoder), _sketched(ground), meant)
     return _searcher(ground, join, "both", "deepjoin-sketch", vector, about)
 
 
