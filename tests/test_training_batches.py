@@ -37,7 +37,7 @@ from deepjoin.training.views import View
 
 pytest.importorskip("scipy")
 
-SHIPPED = Path(deepjoin.__file__).parent / "encoders" / "minilm" / "tokenizer.json"
+SHIPPED = Path(deepjoin.__file__).parent / "encoders" / "default" / "tokenizer.json"
 SEEDS = st.integers(0, 999).map(np.random.default_rng)
 RANDOM = np.random.default_rng(0)
 

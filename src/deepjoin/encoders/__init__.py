@@ -18,7 +18,7 @@ from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.text import Frequency, TextSettings
 
 #: The model that comes with the package.
-DEFAULT = Path(__file__).parent / "minilm"
+DEFAULT = Path(__file__).parent / "default"
 
 
 class ColumnEncoder(Protocol):

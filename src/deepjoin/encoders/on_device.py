@@ -52,12 +52,12 @@ class TokenModel:
         #: How single texts are read; on a GPU recorded, if the model can be.
         self.recorder = Recorder(self.device)
         with torch.inference_mode():
-            _never_wait(transformer, limit)
+            self._mask = _never_wait(transformer, limit)
 
     def vectors(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return one vector a row, in single precision; all that is told a device is told here."""
         with sdpa_kernel(_ATTENTION):
-            states = self._transformer(input_ids=tokens).last_hidden_state.float()
+            states = self._transformer(tokens, self._mask).last_hidden_state.float()
         features = {"input_ids": tokens, "token_embeddings": states}
         features["attention_mask"] = torch.ones_like(tokens)
         for module in self._rest:
@@ -205,16 +205,18 @@ def _current(device: torch.device) -> AbstractContextManager[Any]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def _never_wait(transformer: Any, limit: int) -> None:
-    """Take out of a model what makes it wait for the device at every call.
+def _never_wait(transformer: Any, limit: int) -> torch.Tensor | None:
+    """Take out of a model what makes it wait for the device at every call; returns its mask.
 
-    MPNet makes the bias of positions anew each time, on the processor; shorter texts have the
-    corner of the longest one's. And some models look for padding, which there is none of.
+    MPNet makes the bias of positions anew each time, on the processor, and in some versions a
+    mask; shorter texts have the corner of the longest one's bias, and the mask of nothing serves
+    them all. And some models look for padding, which there is none of.
     """
     transformer.warn_if_padding_and_no_attention_mask = lambda *_, **__: None
     encoder: Any = getattr(transformer, "encoder", None)
     if not hasattr(encoder, "compute_position_bias"):
-        return
+        return None
     states = torch.zeros((1, limit, 1), device=transformer.device)
-    whole = encoder.compute_position_bias(states)
+    whole = encoder.compute_position_bias(states).to(transformer.dtype)
     encoder.compute_position_bias = lambda x, *_, **__: whole[:, :, : x.shape[1], : x.shape[1]]
+    return torch.zeros((1, 1, 1, 1), dtype=transformer.dtype, device=transformer.device)

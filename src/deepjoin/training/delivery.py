@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepjoin._version import __version__
+from deepjoin.encoders import DEFAULT
+from deepjoin.encoders.export import read_json
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.training.card import CardFacts, Figure, write_card
 from deepjoin.training.prepare import Prepared
@@ -25,8 +27,6 @@ SHIPPED = "shipped"
 LAST = "modules.json"
 #: Texts of columns that the small form is rounded for and compared on.
 _TEXTS = 2400
-#: What the shipped model is called elsewhere.
-_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ def _header(said: Mapping[str, Any], fitted: Fitted, form: Agreement | str) -> d
     }
 
 
+def _base(spec: str) -> str:
+    """Name the model a run began with."""
+    return str(read_json(DEFAULT / "encoder.json")["name"]) if spec == "default" else spec
+
+
 def _facts(
     said: Mapping[str, Any], fitted: Fitted, form: Agreement | str, name: str, command: str
 ) -> CardFacts:
@@ -107,7 +112,7 @@ def _facts(
     return CardFacts(
         name=name,
         license="other",
-        base_model=_MODEL if asked["base"] == "default" else asked["base"],
+        base_model=_base(asked["base"]),
         data=f"{said['columns']:,} columns of {asked['source']}, {said['pairs']:,} joinable pairs",
         data_license="that of the tables",
         settings={**text, **asked["settings"]},
