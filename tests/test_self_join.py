@@ -157,13 +157,6 @@ def test_equally_good_columns_are_chosen_evenly() -> None:
     assert triples(pairs) != triples(equi_pairs(alike(200), 1.0, most=5, seed=1))
 
 
-def test_some_columns_can_be_asked_about() -> None:
-    every, some = equi_pairs(alike(60), most=None), equi_pairs(alike(60), most=None, seed=-1, of=7)
-    assert len(np.unique(some.x)) == 7
-    assert triples(some) == [one for one in triples(every) if one[0] in set(some.x.tolist())]
-    assert triples(equi_pairs(alike(60), most=None, of=1000)) == triples(every)
-
-
 def test_progress_is_told_to_the_end() -> None:
     heard: list[tuple[int, int, str]] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -199,8 +192,6 @@ def test_thresholds_that_mean_nothing_are_refused(threshold: float) -> None:
 def test_counts_below_one_are_refused() -> None:
     with pytest.raises(DeepJoinError, match="The number of pairs per column is 0; give 1 or more"):
         equi_pairs(alike(3), most=0)
-    with pytest.raises(DeepJoinError, match="The number of columns to ask about is -1; give 1"):
-        equi_pairs(alike(3), of=-1)
 
 
 def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -308,7 +299,7 @@ def test_semantic_pairs_without_near_vectors_are_equi_pairs() -> None:
     assert heard[-1] == (50, 50, "columns compared")
 
 
-def test_semantic_pairs_can_be_asked_of_some_columns_a_few_at_a_time() -> None:
+def test_semantic_pairs_can_be_found_a_few_columns_at_a_time() -> None:
     rng = np.random.default_rng(0)
     columns = lake([[f"v{value}" for value in rng.choice(40, 6)] for _ in range(80)])
     near = near_values(unit_rows(1, 40), 0.8, 0.9)
@@ -316,9 +307,6 @@ def test_semantic_pairs_can_be_asked_of_some_columns_a_few_at_a_time() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepjoin.training.semantic_pairs._CELLS", 20)
         assert triples(semantic_pairs(columns, near, most=None)) == every
-    some = semantic_pairs(columns, near, most=None, of=9)
-    assert len(np.unique(some.x)) == 9
-    assert triples(some) == [one for one in every if one[0] in set(some.x.tolist())]
 
 
 def test_columns_match_by_meaning_when_few_are_taken() -> None:

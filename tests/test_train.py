@@ -231,6 +231,13 @@ def test_a_full_disk(tables: Path, tmp_path: Path, tiny: str) -> None:
         pytest.skip(f"NO TEST OF A FULL DISK: {error}")
 
 
+def test_an_index_has_its_own_cell_vectors(tables: Path, tmp_path: Path) -> None:
+    deepjoin.index(tables, tmp_path / "index", encoder="none", cells="none")
+    with pytest.raises(DeepJoinError, match="cells is 'default', and .* is an index, which has"):
+        deepjoin.train(tmp_path / "index", tmp_path / "mine", cells="default")
+    assert not (tmp_path / "mine").exists()
+
+
 def test_what_cannot_be_trained(
     tables: Path, tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

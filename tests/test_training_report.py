@@ -71,7 +71,7 @@ def texts(count: int) -> list[str]:
 
 def test_a_model_is_shipped_with_its_agreement(folders: Folders, tmp_path: Path) -> None:
     pytest.importorskip("onnx")
-    found = ship(folders("sentence bert"), tmp_path / "shipped", "tiny", texts(200), "cpu")
+    found = ship(folders("sentence bert"), tmp_path / "shipped", "tiny", texts(200))
     assert found.texts == 100
     assert found.least_cosine > 0.999
     assert found.top_10 >= 0.95
@@ -93,7 +93,7 @@ def test_a_form_that_finds_other_columns_is_not_shipped(
         r"the ten nearest 95% should be the same. Use .* itself, with deepjoin\[train\] installed"
     )
     with pytest.raises(DeepJoinError, match=message):
-        ship(folders("bert"), tmp_path / "shipped", "tiny", texts(60), "cpu")
+        ship(folders("bert"), tmp_path / "shipped", "tiny", texts(60))
     assert not any(tmp_path.iterdir())
 
 

@@ -23,7 +23,7 @@ Tokenise = Callable[[Sequence[View]], dict[str, Any]]
 
 MINED, SHUFFLED, CROPPED = 0, 1, 2
 #: Columns with fewer cells have no parts worth comparing.
-_LEAST_CELLS = 4
+_WORTH_PARTING = 4
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Examples:
         """Take the pairs, shuffled copies of a share of them, and parts of single columns."""
         random = np.random.default_rng([settings.seed, len(pairs)])
         copies = random.choice(len(pairs), round(settings.shuffle * len(pairs)), replace=False)
-        parted = np.flatnonzero(columns.sizes >= _LEAST_CELLS)
+        parted = np.flatnonzero(columns.sizes >= _WORTH_PARTING)
         crops = random.choice(parted, round(settings.crops * len(pairs))) if len(parted) else parted
         kinds = np.repeat([MINED, SHUFFLED, CROPPED], [len(pairs), len(copies), len(crops)])
         return cls(

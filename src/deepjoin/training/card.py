@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from deepjoin.training.report import whole_file
@@ -46,7 +46,6 @@ class CardFacts:
     #: Where the folder of sentence-transformers and the one without torch are.
     model: str = "model"
     encoder: str = "encoder"
-    tags: Sequence[str] = field(default=TAGS)
 
 
 def write_card(folder: Path, facts: CardFacts) -> Path:
@@ -87,7 +86,7 @@ def _head(facts: CardFacts) -> str:
         "pipeline_tag": "sentence-similarity",
     }
     lines = [f"{key}: {json.dumps(one, ensure_ascii=False)}" for key, one in said.items()]
-    tags = [f"- {json.dumps(tag, ensure_ascii=False)}" for tag in facts.tags]
+    tags = [f"- {json.dumps(tag, ensure_ascii=False)}" for tag in TAGS]
     return "\n".join(["---", *lines, "tags:", *tags, "---"])
 
 

@@ -128,6 +128,11 @@ class _Run:
         TextSettings(self.pattern or "col", self.tokens or TextSettings.tokens)
         if self.aliases is not None:
             read_aliases(self.aliases)
+        if self.cells is not None and self._is_index:
+            raise DeepJoinError(
+                f"cells is '{self.cells}', and {self.source} is an index, which has cell "
+                "vectors of its own or none. Leave cells out, or give the tables."
+            )
         if self.settings.join == "semantic" and self.cells == "none":
             raise DeepJoinError(
                 "cells is 'none', and join semantic compares cells by their vectors. Give default, "
@@ -155,10 +160,14 @@ class _Run:
             mined = (lake, prepared.folder, self.settings, text)
             prepare(*mined, self.aliases, self.device, self.told)
 
+    @property
+    def _is_index(self) -> bool:
+        return isinstance(self.source, str | os.PathLike) and is_index(Path(self.source))
+
     def _lake(self, folder: Path) -> Lake:
         """Open an index, or make one that lasts as long as the run."""
-        if isinstance(self.source, str | os.PathLike) and is_index(Path(self.source)):
-            return open_lake(self.source)
+        if self._is_index:
+            return open_lake(str(self.source))
         cells = "none" if self.settings.join == "equi" else self.cells or "default"
         return index(self.source, folder, encoder="none", cells=cells, progress=self.told)
 

@@ -72,14 +72,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class SelfJoin:
-    """What a self-join keeps, and how many columns x it asks about."""
+    """What a self-join keeps."""
 
     threshold: float = 0.7
     #: Pairs with one x, and with one y, at most; None keeps all.
     most: int | None = 50
     seed: int = 0
-    #: Columns x, drawn at random; None asks about all.
-    of: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -87,22 +85,19 @@ class SelfJoin:
                 f"The threshold of the self-join is {self.threshold}; "
                 "it is above 0 and at most 1. Give one such as 0.7."
             )
-        for name, count in (("pairs per column", self.most), ("columns to ask about", self.of)):
-            if count is not None and count < 1:
-                raise DeepJoinError(f"The number of {name} is {count}; give 1 or more, or none.")
+        if self.most is not None and self.most < 1:
+            raise DeepJoinError(
+                f"The number of pairs per column is {self.most}; give 1 or more, or none."
+            )
 
     def asked(self, columns: TrainingColumns) -> Int:
-        """Choose the columns x, those with cells; refuse columns that can have no pair."""
+        """Take the columns with cells; refuse columns that can have no pair."""
         if len(tables := np.unique(columns.tables)) < 2:
             raise DeepJoinError(
                 f"{len(columns)} columns of {len(tables)} tables came; a pair has columns of two "
                 "tables. Give more tables."
             )
-        filled = np.flatnonzero(columns.sizes)
-        if self.of is None or self.of >= len(filled):
-            return filled
-        random = np.random.default_rng(self.seed % 2**64)
-        return np.sort(random.choice(filled, self.of, replace=False))
+        return np.flatnonzero(columns.sizes)
 
     def least(self, sizes: Int) -> Int:
         """Return how many values of columns of these sizes must match.
@@ -162,7 +157,6 @@ def equi_pairs(
     most: int | None = 50,
     seed: int = 0,
     told: Told = unheard,
-    of: int | None = None,
 ) -> Pairs:
     """Find the pairs (x, y) of different tables where y holds this share of the values of x.
 
@@ -173,7 +167,7 @@ def equi_pairs(
     >>> pairs.x.tolist(), pairs.y.tolist(), pairs.joinability.tolist()
     ([0], [1], [1.0])
     """
-    wanted = SelfJoin(threshold, most, seed, of)
+    wanted = SelfJoin(threshold, most, seed)
     asked = wanted.asked(columns)
     cells = incidence(columns)
     held = Postings(cells.T.tocsr())

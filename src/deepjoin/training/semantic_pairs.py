@@ -30,14 +30,13 @@ def semantic_pairs(
     most: int | None = 50,
     seed: int = 0,
     told: Told = unheard,
-    of: int | None = None,
 ) -> Pairs:
     """Find the pairs (x, y) of different tables where y matches this share of the values of x.
 
     ``near`` is the sparse matrix of `deepjoin.training.near`; values match with a chance of one
-    half or more, that is from tau on. ``of`` asks about so many columns only.
+    half or more, that is from tau on.
     """
-    wanted = SelfJoin(threshold, most, seed, of)
+    wanted = SelfJoin(threshold, most, seed)
     asked = wanted.asked(columns)
     cells = incidence(columns)
     held = cells.T.tocsr()

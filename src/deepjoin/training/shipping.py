@@ -58,14 +58,13 @@ def ship(
     target: str | Path,
     name: str,
     texts: Sequence[str],
-    device: str | None = None,
 ) -> Agreement:
     """Export a model, rounded for some of the texts of its training, and compare it on others.
 
     A form that finds other columns than the model is refused, and leaves no folder.
     """
     calibration, held_out = halves(texts)
-    model = TorchEncoder(model_folder, device=device)
+    model = TorchEncoder(model_folder)
     with whole_folder(Path(target)) as aside:
         export_encoder(model_folder, aside, name, texts=calibration)
         found = agreement(model.encode_texts(held_out), OnnxEncoder(aside).encode_texts(held_out))
