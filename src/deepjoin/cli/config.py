@@ -25,7 +25,7 @@ _DEFAULTS = "defaults"
 #: What the help calls so is a path, and counts from the folder of the file it stands in.
 _PATHS = frozenset(("INDEX", "SOURCE", "OUT", "FILE", "DIR", "CSV", "CORPUS"))
 #: So called, it may be a path or a name; it is a path if that is there.
-_OR_NAMES = frozenset(("NAME|DIR|none", "NAME|DIR", "NAME|PATH|none"))
+_OR_NAMES = frozenset(("NAME|DIR|KIND:WHERE|none", "NAME|DIR|KIND:WHERE", "NAME|PATH|none"))
 
 Tables = dict[str, dict[str, Any]]
 Actions = dict[str, argparse.Action]
@@ -250,8 +250,13 @@ class _Value:
         """Let a path count from the file's own folder; addresses stay as they are."""
         if self.action.metavar not in _PATHS | _OR_NAMES or "://" in text:
             return text
-        path = self.folder.absolute() / os.path.expanduser(text)
-        return text if self.action.metavar in _OR_NAMES and not path.exists() else str(path)
+        from deepjoin.encoders.kinds import split_kind
+
+        kind, where = split_kind(text)
+        path = self.folder.absolute() / os.path.expanduser(where)
+        if self.action.metavar in _OR_NAMES and not (where and path.exists()):
+            return text
+        return f"{kind}:{path}" if kind else str(path)
 
     def _one(self, text: str) -> Any:
         try:

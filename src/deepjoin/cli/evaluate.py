@@ -15,7 +15,7 @@ from deepjoin.evaluation.row import Row
 from deepjoin.search.render import aligned
 
 _EXACT = ("precision", "precision_ties", "ndcg", "candidates_500")
-_LABELS = ("precision_labels", "ndcg_labels", "hard_recall_labels")
+_LABELS = ("precision_labels", "ndcg_labels", "hard_recall_labels", "pooled_f1")
 _SHOWN = ("method", "k", *_EXACT, *_LABELS, "total_ms_p50", "total_ms_p99")
 #: Seconds between two lines that say how far a long step is.
 _PAUSE = 10.0

@@ -88,9 +88,10 @@ def add_index(commands: Commands) -> None:
     )
     parser.add_argument(
         "--encoder",
-        metavar="NAME|DIR|none",
-        help="what gives each column a vector: default, a model folder, the name of a model, or "
-        "none; only the methods that say so in `deepjoin methods` need it",
+        metavar="NAME|DIR|KIND:WHERE|none",
+        help="what gives each column a vector: default, a model folder, the name of a model, the "
+        "KIND:WHERE of another method, or none; only the methods that say so in `deepjoin methods` "
+        "need it",
     )
     parser.add_argument(
         "--cells",

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
+from collections.abc import Iterator, Sequence
 
-from deepjoin.search import METHODS
+from deepjoin.encoders.kinds import option_of
+from deepjoin.search import METHODS, Method
 from deepjoin.search.render import aligned
+
+#: Letters of a line; longer summaries go on below.
+_WIDTH = 100
+_HEAD = ("method", "joins", "needs", "what it is")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of methods."""
     if options.format == "json":
         for name, method in METHODS.items():
-            fields = {"method": name, "joins": method.joins, "needs": method.needs}
-            print(json.dumps(fields | {"summary": method.summary}, ensure_ascii=False))
+            print(json.dumps(_fields(name, method), ensure_ascii=False))
         return
-    rows = [
-        (name, ", ".join(m.joins), ", ".join(m.needs), m.summary) for name, m in METHODS.items()
-    ]
-    print(aligned([("method", "joins", "needs", "what it is"), *rows]))
+    rows = [(name, ", ".join(m.joins), _needs(m), m.summary) for name, m in METHODS.items()]
+    print(aligned([_HEAD, *_wrapped(rows)]))
+
+
+def _fields(name: str, method: Method) -> dict[str, object]:
+    fields = {"method": name, "joins": method.joins, "needs": method.needs, "also": method.also}
+    option = option_of(method.kind) if method.kind else None
+    return fields | {"option": option, "summary": method.summary}
+
+
+def _needs(method: Method) -> str:
+    """Name what of an index it reads; column vectors of another kind by how they are made."""
+    return option_of(method.kind) if method.kind else ", ".join(method.needs)
+
+
+def _wrapped(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Break the last cell of rows into lines, so that all fits."""
+    columns = list(zip(*rows, strict=True))[:-1]
+    room = _WIDTH - sum(max(map(len, column)) + 2 for column in columns)
+    for *cells, summary in rows:
+        for part in textwrap.wrap(summary, room):
+            yield (*cells, part)
+            cells = [""] * len(cells)

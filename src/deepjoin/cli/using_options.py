@@ -181,7 +181,11 @@ def add_evaluate(commands: Commands) -> None:
         "--tau", metavar="T", type=share, help="semantic, any: as for deepjoin search"
     )
     parser.add_argument(
-        "--encoder", metavar="NAME|DIR", help="for methods with column vectors (default: default)"
+        "--encoder",
+        metavar="NAME|DIR|KIND:WHERE",
+        action="append",
+        help="for methods with column vectors (default: default); KIND:WHERE for the method KIND, "
+        "as in fasttext:cc.en.300.bin; may be given for each",
     )
     parser.add_argument(
         "--cells", metavar="NAME|PATH|none", help="for methods with cell vectors; the truth too"

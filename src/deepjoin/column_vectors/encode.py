@@ -15,6 +15,7 @@ from deepjoin.column_vectors.frequency import FrequencySnapshot
 from deepjoin.column_vectors.meaning import meaning_digest, meaning_rows
 from deepjoin.column_vectors.sketch import sketch_digest, sketch_rows
 from deepjoin.column_vectors.store import About, ColumnVectors, unknown, write_rows
+from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.encoders.cache import CachedEncoder, VectorCache
 from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.errors import DeepJoinError
@@ -42,8 +43,6 @@ _BOTH = 2
 _ASKED = {"equi": (4, 1), "semantic": (0.5, 4)}
 #: Rows put together at a time.
 _ROWS = 1 << 14
-#: Samplings that look at how often a cell is repeated.
-_COUNTED = ("tf-idf", "bm25")
 
 
 def _tell_nobody(done: int, total: int, text: str) -> None:
@@ -53,7 +52,7 @@ def _tell_nobody(done: int, total: int, text: str) -> None:
 def finish_columns(
     segment: Segment,
     out: Path,
-    encoder: TextEncoder,
+    encoder: ColumnEncoder,
     frequency: Frequency,
     known: Half | None = None,
     progress: Told = _tell_nobody,
@@ -69,11 +68,12 @@ def finish_columns(
     if segment.dead is not None:
         rows[segment.dead & unknown(rows)] = 0
     missing = np.flatnonzero(unknown(rows))
-    source = encoder if cache is None else CachedEncoder(encoder, cache)
-    counted = encoder.settings.sampling in _COUNTED
+    source = encoder
+    if cache is not None and isinstance(encoder, TextEncoder):
+        source = CachedEncoder(encoder, cache)
     done = 0
     for block in _blocks(segment.values.sizes(missing), missing, encoder):
-        columns = list(segment_columns(segment, block, counted))
+        columns = list(segment_columns(segment, block, encoder.counted))
         rows[block] = source.encode(columns, frequency)
         done += len(block)
         progress(done, len(missing), "columns")
@@ -82,9 +82,9 @@ def finish_columns(
     return len(missing)
 
 
-def _blocks(sizes: Int, columns: Int, encoder: TextEncoder) -> Iterator[Int]:
+def _blocks(sizes: Int, columns: Int, encoder: ColumnEncoder) -> Iterator[Int]:
     """Cut columns of these sizes into blocks; an encoder that likes larger ones is given them."""
-    most = _BLOCK * encoder.block // TextEncoder.block
+    most = _BLOCK * encoder.block // ColumnEncoder.block
     ends, start = np.cumsum(sizes), 0
     while start < len(columns):
         reached = int(np.searchsorted(ends, ends[start] - sizes[start] + _CELLS)) + 1

@@ -7,38 +7,17 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
 
-from deepjoin.columns import Column
-from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder
-from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.text import Frequency, TextSettings
+from deepjoin.encoders.base import ColumnEncoder
+from deepjoin.encoders.kinds import check_kind, load_kind, split_kind
+from deepjoin.encoders.places import check_place
+from deepjoin.errors import MissingExtra
+from deepjoin.text import TextSettings
 
 #: The model that comes with the package.
 DEFAULT = Path(__file__).parent / "default"
-
-
-class ColumnEncoder(Protocol):
-    """Gives each column one vector, not normalised; close vectors mean joinable columns.
-
-    ``digest`` stands for all a vector depends on beside the column: two encoders with one
-    digest give the same vectors. A vector does not depend on the columns encoded with it.
-    """
-
-    name: str
-    digest: str
-    dimension: int
-
-    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
-        """Encode columns; the frequency of values in the lake decides what tall ones show."""
-        ...
-
-    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
-        """Encode texts as they are."""
-        ...
 
 
 def load_encoder(
@@ -48,26 +27,29 @@ def load_encoder(
     profile: str | None = None,
     threads: int | None = None,
     device: str | None = None,
-) -> TextEncoder | None:
+) -> ColumnEncoder | None:
     """Load an encoder: ``default``, ``none``, a model folder, or the name of a public model.
 
     Without ``settings`` columns become texts as they did when the model was tuned; ``profile``
     is how the lake compares cells. ``threads`` is for models without torch, ``device`` for
-    those with it: others, and so the default, always work on the processor.
+    those with it: others, and so the default, always work on the processor. ``KIND:WHERE``, as
+    in ``fasttext:cc.en.300.bin``, is the encoder of another method, which takes no ``settings``.
     """
     if spec == "none":
         return None
+    kind, where = split_kind(spec)
+    if kind:
+        profile = profile or (settings or TextSettings()).profile
+        return load_kind(kind, where, profile=profile, device=device)
     folder = DEFAULT if spec == "default" else Path(spec)
     if (folder / "encoder.json").is_file():
         _check_installed(folder)
         from deepjoin.encoders.onnx_encoder import OnnxEncoder
 
         return OnnxEncoder(folder, settings, profile, threads)
-    if not folder.is_dir() and _is_path(spec):
-        raise DeepJoinError(
-            f"There is no encoder folder '{spec}'. Give 'default', 'none', a model folder, or the "
-            "name of a public model."
-        )
+    if not folder.is_dir():
+        check_kind(spec)
+        check_place(spec)
     from deepjoin.encoders.torch_encoder import TorchEncoder
 
     return TorchEncoder(spec, settings, profile, device)
@@ -80,9 +62,3 @@ def _check_installed(folder: Path) -> None:
             f"The encoder '{folder.name}' needs {' and '.join(missing)}: "
             f"pip install {' '.join(missing)}, or use the encoder 'none'."
         )
-
-
-def _is_path(spec: str) -> bool:
-    """Tell a folder that should be there from a name such as ``owner/model``."""
-    path = Path(spec)
-    return path.is_absolute() or spec[:1] in (".", "~") or len(path.parts) > 2

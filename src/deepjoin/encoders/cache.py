@@ -137,6 +137,7 @@ class CachedEncoder(TextEncoder):
     def __init__(self, encoder: TextEncoder, cache: VectorCache) -> None:
         self.name, self.digest, self.dimension = encoder.name, encoder.digest, encoder.dimension
         self.settings, self.block = encoder.settings, encoder.block
+        self.counted = encoder.counted
         self._encoder, self._cache = encoder, cache
 
     def count(self, texts: Sequence[str]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, replace
@@ -11,30 +11,30 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from deepjoin.columns import Column
+from deepjoin.encoders.base import ColumnEncoder
+from deepjoin.encoders.base import FloatMatrix as FloatMatrix
+from deepjoin.encoders.base import FloatVector as FloatVector
 from deepjoin.errors import DeepJoinError
 from deepjoin.text import Frequency, TextSettings, column_texts
 
-FloatMatrix = npt.NDArray[np.float32]
-FloatVector = npt.NDArray[np.float32]
+#: Samplings that look at how often a cell is repeated.
+_COUNTED = ("tf-idf", "bm25")
 
 
-class TextEncoder(ABC):
+class TextEncoder(ColumnEncoder):
     """A language model behind the paper's column-to-text transformation.
 
     ``digest`` stands for weights, tokenizer, text settings and limits: two encoders with one
     digest give the same vectors. ``model`` is the digest of the first two.
     """
 
-    #: Columns whose texts are made while those before are encoded; a GPU is given more.
-    block = 512
-
     def __init__(self, name: str, model: str, dimension: int, settings: TextSettings) -> None:
         self.name = name
         self.dimension = dimension
         self.settings = settings
+        self.counted = settings.sampling in _COUNTED
         self.digest = blake2b(repr((model, astuple(settings))).encode(), digest_size=16).hexdigest()
 
     @abstractmethod

@@ -59,7 +59,7 @@ class TorchEncoder(TextEncoder):
         device: str | None = None,
     ) -> None:
         _check_tokenizer_files(Path(spec))
-        model = load_model(str(spec), device)
+        model = self._loaded(str(spec), device)
         settings = text_settings(Path(spec) / SETTINGS_FILE, settings, profile)
         text = _tokenizer_text(model, str(spec))
         self._tokens = Tokens.from_text(text, settings.tokens, settings.prompt)
@@ -70,6 +70,10 @@ class TorchEncoder(TextEncoder):
             self.block = _GPU_BLOCK
         dimension = int(model.get_embedding_dimension() or 0)
         super().__init__(Path(spec).name, _digest(model, text), dimension, settings)
+
+    @staticmethod
+    def _loaded(spec: str, device: str | None) -> Any:
+        return load_model(spec, device)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, special tokens left out."""

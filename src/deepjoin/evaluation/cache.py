@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from time import perf_counter
 
@@ -16,7 +16,9 @@ from deepjoin._version import __version__
 from deepjoin.cells import CellEncoder
 from deepjoin.columns import Column
 from deepjoin.encoders import load_encoder
+from deepjoin.encoders.kinds import split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.evaluation.asking import Answers
 from deepjoin.evaluation.task import Task
 from deepjoin.evaluation.truth import Truth
 from deepjoin.lake import Lake, index
@@ -34,6 +36,8 @@ _KEPT = "DEEPJOIN_CACHE"
 class Built:
     """An index with what it took to build, and the encoders it was built with."""
 
+    #: By all that the index depends on.
+    name: str
     lake: Lake
     seconds: float
     cells: CellEncoder | None
@@ -58,8 +62,7 @@ class Cache:
         self, queries: Sequence[Column], by: object, make: Callable[[], list[Truth]]
     ) -> list[Truth]:
         """Read the truth of queries, or make it; ``by`` is what it depends on beside them."""
-        asked = [(query.table, query.name, query.cells) for query in queries]
-        path = self._folder / f"truth-{self._key(by, asked)}.json"
+        path = self._folder / f"truth-{self._key(by, _asked(queries))}.json"
         try:
             return [Truth(one) for one in json.loads(path.read_text("utf-8"))]
         except (OSError, ValueError):
@@ -67,6 +70,21 @@ class Cache:
         truth = make()
         self._write(path, json.dumps([one.joinability for one in truth]))
         return truth
+
+    def answers(self, built: Built, by: object, make: Callable[[], Answers]) -> Answers:
+        """Read what a method answered, and how fast, or ask it; ``by`` is how it is asked.
+
+        The code is part of what an answer depends on, or changes to a method would not be seen.
+        """
+        key = self._key(by, built.name, _asked(self._task.queries), _code())
+        path = self._folder / f"answers-{key}.json"
+        try:
+            return Answers(**json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError, TypeError):
+            pass  # not there yet, or cut short: asked anew
+        answers = make()
+        self._write(path, json.dumps(vars(answers)))
+        return answers
 
     def index(self, vectors: Vectors) -> Built:
         """Open the index that has these vectors, or build it."""
@@ -83,7 +101,7 @@ class Cache:
         by = (names, vectors.sketch, vectors.index, vectors.metric, FORMAT, READS)
         path = self._folder / f"index-{self._key(by)}"
         lake, seconds = self._opened(path, vectors) or self._build(path, vectors)
-        return Built(lake, seconds, cells, " + ".join(names) or None)
+        return Built(path.name, lake, seconds, cells, " + ".join(names) or None)
 
     def _opened(self, path: Path, vectors: Vectors) -> tuple[Lake, float] | None:
         """Open an index that is whole, was timed, and knows where its encoders are."""
@@ -96,7 +114,8 @@ class Cache:
         return (lake, seconds) if known == tuple(names) else None
 
     def _build(self, path: Path, vectors: Vectors) -> tuple[Lake, float]:
-        if vectors.encoder != "none" and os.environ.get(_KEPT, "there"):
+        of_texts = vectors.encoder != "none" and not split_kind(vectors.encoder)[0]
+        if of_texts and os.environ.get(_KEPT, "there"):
             self._task.tell(f"columns encoded before are not again, nor in build_s; all: {_KEPT}=")
         started = perf_counter()
         lake = index(
@@ -133,6 +152,19 @@ class Cache:
             while block := file.read(1 << 22):
                 digest.update(block)
         return str(digest.hexdigest())
+
+
+def _asked(queries: Sequence[Column]) -> list[object]:
+    return [(query.table, query.name, query.cells) for query in queries]
+
+
+@cache
+def _code() -> str:
+    """Digest all modules of this package."""
+    digest = xxhash.xxh3_64()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return str(digest.hexdigest())
 
 
 def _timing(path: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -58,6 +59,28 @@ def hard_recall_labels(found: Sequence[str], labels: Labels, k: int) -> float | 
     """
     rest = [column for column in found if column not in labels.easy]
     return _share(rest[:k], labels.hard, k)
+
+
+def pooled_precision(found: Sequence[str], labels: Labels, k: int) -> float | None:
+    """Share of what is in the top k that is relevant; None when nothing is relevant."""
+    if not labels.relevant:
+        return None
+    return len(labels.relevant.intersection(found[:k])) / max(1, len(found[:k]))
+
+
+def pooled_recall(
+    found: Sequence[str], labels: Labels, pool: Sequence[Sequence[str]], k: int
+) -> float | None:
+    """Share of the relevant columns in the top k of any method; None when no method has one."""
+    right = labels.relevant.intersection(chain.from_iterable(one[:k] for one in pool))
+    return len(right.intersection(found[:k])) / len(right) if right else None
+
+
+def harmonic(precision: float | None, recall: float | None) -> float | None:
+    """F1 of two averages, as the paper has it; None where one of them is not known."""
+    if precision is None or recall is None:
+        return None
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def _share(found: Sequence[str], right: frozenset[str], k: int) -> float | None:

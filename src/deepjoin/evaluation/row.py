@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from deepjoin.evaluation import metrics
@@ -56,3 +57,29 @@ def by_labels(found: Found, deeper: Found, labels: Sequence[Labels], k: int) -> 
         "hard_recall_labels": hard,
         "queries_hard_labels": queries_hard,
     }
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What all methods of a run found: columns beyond it are not known to be relevant or not."""
+
+    methods: tuple[str, ...]
+    #: For each method, what it found for each query.
+    found: tuple[Found, ...]
+
+    def measured(self, found: Found, labels: Sequence[Labels], k: int) -> Row:
+        """Measure one method by labels as the paper's experts do: within the pool."""
+        pairs = list(zip(found, labels, strict=True))
+        right, _ = mean([metrics.pooled_precision(*pair, k) for pair in pairs])
+        pools = zip(*self.found, strict=True)
+        recalls = [
+            metrics.pooled_recall(*pair, pool, k) for pair, pool in zip(pairs, pools, strict=True)
+        ]
+        recall, queries = mean(recalls)
+        return {
+            "pooled_precision": right,
+            "pooled_recall": recall,
+            "pooled_f1": metrics.harmonic(right, recall),
+            "queries_pooled": queries,
+            "pooled_methods": list(self.methods),
+        }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.evaluation.asking import Answers, ask
 from deepjoin.evaluation.cache import Built, Cache
+from deepjoin.evaluation.chosen import SKETCH as SKETCH
+from deepjoin.evaluation.chosen import Chosen
 from deepjoin.evaluation.exact import Exact, exact_answers
 from deepjoin.evaluation.labels import read_labels
-from deepjoin.evaluation.row import SEED, Row, accuracy, by_labels, candidates_of
+from deepjoin.evaluation.row import SEED, Pool, Row, accuracy, by_labels, candidates_of
 from deepjoin.evaluation.task import Task, Tell
 from deepjoin.evaluation.truth import Truth
 from deepjoin.lake.build import Progress, no_progress
@@ -23,9 +26,6 @@ from deepjoin.lake.lake import JOINS
 from deepjoin.search import method_named
 from deepjoin.settings import Vectors
 from deepjoin.sources.corpus import CorpusSource
-
-#: Numbers in a sketch, for methods that need one, unless told otherwise.
-SKETCH = 768
 
 
 def evaluate(
@@ -36,7 +36,7 @@ def evaluate(
     k: Sequence[int] = (10, 20, 30, 40, 50),
     queries: int | None = None,
     tau: float | None = None,
-    encoder: str | None = None,
+    encoder: str | Sequence[str] | None = None,
     cells: str | None = None,
     sketch: int | None = None,
     candidates: bool = False,
@@ -61,30 +61,29 @@ def evaluate(
     tau
         The cosine from which on two values match; unless given, the cell encoder's own.
     encoder, cells, sketch
-        As for `deepjoin.index`, for the methods that need them.
+        As for `deepjoin.index`, for the methods that need them; several encoders if they are of
+        different kinds.
     candidates
         Also measure how many of the exact top 10 are among the first 500.
     cache
-        A folder to keep built indexes and truth in.
+        A folder to keep built indexes, truth and answers in.
     tell, progress
         Told what is done next, and how much of it is done, of how much.
     """
     _check(methods, join, k, tau, candidates)
+    chosen = Chosen.of(encoder, cells, sketch)
+    chosen.check(methods)
     source = CorpusSource(corpus)
     asked = source.queries()[:queries]
     if not asked:
         raise DeepJoinError(f"The corpus '{source.folder}' has no queries to evaluate with.")
     labels = read_labels(source, asked)
     task = Task(source, asked, join, tau, tuple(k), candidates, labels, tell, progress)
-    numbers = SKETCH if sketch is None else sketch
-    wanted = partial(_vectors, Vectors(encoder or "default", cells or "default", numbers))
     with _folder(cache) as folder:
         kept = Cache(folder, task)
-        exact = exact_answers(task, kept, wanted({"cell vectors"}))
-        for method in methods:
-            tell(f"{method}: index")
-            built = kept.index(wanted(set(method_named(method).needs)))
-            yield from _rows(task, method, built, exact)
+        exact = exact_answers(task, kept, chosen.vectors({"cell vectors"}))
+        answered = (_answered(task, kept, one, chosen.of_method(one)) for one in methods)
+        yield from _rows(task, answered, exact)
 
 
 def _check(
@@ -111,15 +110,6 @@ def _check(
         raise DeepJoinError("Join any has no exact top 10; ask for candidates of equi or semantic.")
 
 
-def _vectors(chosen: Vectors, needs: set[str]) -> Vectors:
-    """Choose what an index is to have for what a method needs, and nothing else."""
-    return Vectors(
-        encoder=chosen.encoder if "column vectors" in needs else "none",
-        cells=chosen.cells if "cell vectors" in needs else "none",
-        sketch=chosen.sketch if "sketches" in needs else 0,
-    )
-
-
 @contextmanager
 def _folder(cache: str | os.PathLike[str] | None) -> Iterator[Path]:
     if cache is not None:
@@ -129,25 +119,52 @@ def _folder(cache: str | os.PathLike[str] | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _rows(task: Task, method: str, built: Built, exact: Exact) -> Iterator[Row]:
-    """Put every query to a method, and measure its answers at each depth."""
-    task.tell(f"{method}: {len(task.queries)} queries")
+@dataclass(frozen=True)
+class _Answered:
+    """What one method answered, with the index it was asked on."""
+
+    method: str
+    built: Built
+    answers: Answers
+
+
+def _answered(task: Task, kept: Cache, method: str, vectors: Vectors) -> _Answered:
+    """Put every query to a method, unless an earlier run has."""
+    task.tell(f"{method}: index")
+    built = kept.index(vectors)
     search = partial(built.lake.search, join=task.join, method=method, tau=task.tau)
-    answers = ask(search, task.queries, task.depth, task.deeper, task.progress)
-    truth = exact.knowing(task, answers.found)
-    about = _about(task, built, exact, answers)
-    for k in task.k:
-        head = {"corpus": task.source.folder.name, "method": method, "join": task.join, "k": k}
-        measured = {"queries": len(task.queries)} | _measured(task, answers, truth, k)
-        yield head | measured | about
+
+    def make() -> Answers:
+        task.tell(f"{method}: {len(task.queries)} queries")
+        return ask(search, task.queries, task.depth, task.deeper, task.progress)
+
+    by = method, task.join, task.tau, task.depth, task.deeper
+    return _Answered(method, built, kept.answers(built, by, make))
 
 
-def _measured(task: Task, answers: Answers, truth: list[Truth], k: int) -> Row:
+def _rows(task: Task, answered: Iterable[_Answered], exact: Exact) -> Iterator[Row]:
+    """Measure the answers of each method; labels need those of all methods first."""
+    pool = None
+    if task.labels is not None:
+        answered = list(answered)
+        methods, found = [one.method for one in answered], [one.answers.found for one in answered]
+        pool = Pool(tuple(methods), tuple(found))
+    for one in answered:
+        truth = exact.knowing(task, one.answers.found)
+        about = _about(task, one.built, exact, one.answers)
+        for k in task.k:
+            head = {"corpus": task.source.folder.name, "method": one.method, "join": task.join}
+            measured = {"queries": len(task.queries)} | _measured(task, one.answers, truth, pool, k)
+            yield head | {"k": k} | measured | about
+
+
+def _measured(task: Task, answers: Answers, truth: list[Truth], pool: Pool | None, k: int) -> Row:
     row = accuracy(answers.found, truth, k)
     if task.candidates:
         row |= candidates_of(answers.deeper, truth)
-    if task.labels is not None:
+    if task.labels is not None and pool is not None:
         row |= by_labels(answers.found, answers.deeper, task.labels, k)
+        row |= pool.measured(answers.found, task.labels, k)
     return row
 
 

@@ -29,7 +29,7 @@ from deepjoin.column_vectors import (
     write_rows,
 )
 from deepjoin.column_vectors.frequency import FILES as SNAPSHOT
-from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.lake.build import Means
 from deepjoin.lake.copies import link_or_copy
 from deepjoin.lake.merging import kept_columns
@@ -50,7 +50,7 @@ class Encoding:
         return cell_encoder(self._vectors.cells, self._folder)
 
     @cached_property
-    def _columns(self) -> TextEncoder | None:
+    def _columns(self) -> ColumnEncoder | None:
         means = self._means
         return column_encoder(
             *(self._vectors.encoder, self._folder, self._settings.profile),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from deepjoin.cells import CellEncoder
 from deepjoin.column_vectors import FrequencySnapshot
-from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.encoders.base import ColumnEncoder
+from deepjoin.encoders.kinds import option_of, split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake.models import cell_encoder, column_encoder, shown
 from deepjoin.private import key
@@ -46,7 +47,7 @@ class LakeGround:
     def cell_encoder(self) -> CellEncoder:
         """Load the encoder that made the cell vectors."""
         if not self.has_cells:
-            raise self._without("cell vectors", "semantic joins need", "cells")
+            raise self._without("cell vectors", "semantic joins need", "--cells default")
         encoder = cell_encoder(self.vectors.cells, self.folder)
         assert encoder is not None
         remedy = f"--cells {shown(self.vectors.cells, self.folder)}"
@@ -60,14 +61,25 @@ class LakeGround:
                 )
         return encoder
 
-    def column_encoder(self) -> TextEncoder:
-        """Load the encoder that is to have made the column vectors."""
+    def column_encoder(self, method: str = "deepjoin", kind: str = "") -> ColumnEncoder:
+        """Load the encoder that is to have made the column vectors; a method reads one kind."""
+        theirs = split_kind(self.vectors.encoder)[0]
+        if self.vectors.encoder != "none" and theirs != kind:
+            raise self._of_another_kind(method, kind, theirs)
         encoder = column_encoder(
             self.vectors.encoder, self.folder, self.profile, device=self.device
         )
         if encoder is None:
-            raise self._without("column vectors", "this method needs", "encoder")
+            raise self._without("column vectors", f"method '{method}' needs", option_of(kind))
         return encoder
+
+    def _of_another_kind(self, method: str, kind: str, theirs: str) -> DeepJoinError:
+        other = theirs or "deepjoin"
+        return DeepJoinError(
+            f"The columns of {self.location} were encoded for method '{other}', not for '{method}'."
+            f" Search with '{other}', or encode them again with: "
+            f"deepjoin index {self.location} {option_of(kind)}"
+        )
 
     def remedy(self, space: str) -> str:
         """Give the options of `deepjoin index` that make the vectors of a space anew."""
@@ -101,5 +113,5 @@ class LakeGround:
             )
         return DeepJoinError(
             f"{self.location} has no {what}, which {why}. Make them with: "
-            f"deepjoin index {self.location} --{option} default"
+            f"deepjoin index {self.location} {option}"
         )

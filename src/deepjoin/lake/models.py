@@ -12,8 +12,9 @@ from pathlib import Path
 from deepjoin.cells import CellEncoder, load_cell_encoder
 from deepjoin.column_vectors.sketch import check_dimension
 from deepjoin.encoders import load_encoder
+from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.encoders.cache import VectorCache
-from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.encoders.kinds import split_kind
 from deepjoin.lake.copies import cache_root
 from deepjoin.settings import Settings, Vectors
 from deepjoin.vectors.kinds import check_metric, chosen
@@ -27,18 +28,23 @@ def stored(spec: str, folder: Path | None) -> str:
     >>> stored("default", Path("index"))
     'default'
     """
-    path = Path(spec)
-    if spec in ("default", "none") or not path.exists():
+    kind, where = split_kind(spec)
+    path = Path(where)
+    if where in ("default", "none", "") or not path.exists():
         return spec
     if folder is None:
-        return path.resolve().as_posix()
-    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+        return _named(kind, path.resolve().as_posix())
+    return _named(kind, Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix())
 
 
 def shown(spec: str, folder: Path) -> str:
     """Write an encoder of an index as a user here would."""
-    path = located(spec, folder)
-    return path if path == spec else os.path.relpath(path)
+    kind, path = split_kind(located(spec, folder))
+    return spec if _named(kind, path) == spec else _named(kind, os.path.relpath(path))
+
+
+def _named(kind: str, where: str) -> str:
+    return f"{kind}:{where}" if kind else where
 
 
 def identified(
@@ -65,8 +71,10 @@ def identified(
 def located(spec: str, folder: Path) -> str:
     """Find an encoder that a manifest names."""
     # By name, since the folder of an index that is to come is not there yet.
-    seen = Path(os.path.normpath(folder.resolve() / spec))
-    return str(seen) if spec not in ("default", "none") and seen.exists() else spec
+    kind, where = split_kind(spec)
+    seen = Path(os.path.normpath(folder.resolve() / where))
+    there = where not in ("default", "none", "") and seen.exists()
+    return _named(kind, str(seen)) if there else spec
 
 
 def column_encoder(
@@ -75,7 +83,7 @@ def column_encoder(
     profile: str,
     threads: int | None = None,
     device: str | None = None,
-) -> TextEncoder | None:
+) -> ColumnEncoder | None:
     """Load the column encoder of an index; None if it has none."""
     return _loaded_columns(located(spec, folder), profile, threads, device)
 
@@ -83,7 +91,7 @@ def column_encoder(
 @lru_cache(maxsize=2)
 def _loaded_columns(
     spec: str, profile: str, threads: int | None, device: str | None
-) -> TextEncoder | None:
+) -> ColumnEncoder | None:
     return load_encoder(spec, profile=profile, threads=threads, device=device)
 
 

@@ -141,7 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     sys.stderr.write(
         f"{trained.path}: trained on {trained.words} words of {trained.columns} columns. "
-        f"Use it with: deepjoin index {options.index} --cells {trained.path}\n"
+        f"Use it with: deepjoin index {options.index} --cells {trained.path}, or for the method "
+        f"fasttext: --encoder fasttext:{trained.path}\n"
     )
     return 0
 

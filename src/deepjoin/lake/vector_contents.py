@@ -23,7 +23,7 @@ from deepjoin.column_vectors import (
 from deepjoin.column_vectors.frequency import FILES as SNAPSHOT
 from deepjoin.column_vectors.sketch import sketch_rows
 from deepjoin.column_vectors.store import unknown
-from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake.manifest import Manifest
 from deepjoin.lake.models import cell_encoder, column_encoder
@@ -38,7 +38,7 @@ from deepjoin.vectors.build import ROWS
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
 Half = npt.NDArray[np.float16]
-Encoder = TypeVar("Encoder", CellEncoder, TextEncoder)
+Encoder = TypeVar("Encoder", CellEncoder, ColumnEncoder)
 
 #: Values and columns encoded again, and the most columns of a segment sketched again.
 _VALUES, _COLUMNS, _SKETCHED = 4096, 5, 20_000
@@ -47,8 +47,6 @@ _VALUES, _COLUMNS, _SKETCHED = 4096, 5, 20_000
 _TIE, _ERROR, _NEAR = 1e-3, 1e-6, 1e-2
 #: What half precision changes, with room for sums in another order.
 _HALF = 2.0**-10
-#: Samplings that look at how often a cell is repeated.
-_COUNTED = ("tf-idf", "bm25")
 _OTHERS = f"{ABOUT} names another encoder than the one that made the vectors"
 
 
@@ -81,7 +79,7 @@ class VectorContents:
         return self._loaded(lambda: cell_encoder(self._vectors.cells, self._folder))
 
     @cached_property
-    def _columns(self) -> TextEncoder | None:
+    def _columns(self) -> ColumnEncoder | None:
         spec = self._vectors.encoder
         return self._loaded(lambda: column_encoder(spec, self._folder, self._profile))
 
@@ -101,7 +99,7 @@ class VectorContents:
         if note not in self.notes:
             self.notes.append(note)
 
-    def _note_other(self, encoder: CellEncoder | TextEncoder, name: str, digest: str) -> None:
+    def _note_other(self, encoder: CellEncoder | ColumnEncoder, name: str, digest: str) -> None:
         self._note(
             f"they are of '{name}' ({digest}), and the encoder here is "
             f"'{encoder.name}' ({encoder.digest})."
@@ -145,8 +143,7 @@ class VectorContents:
         encoder = self._columns
         if encoder is None or len(some) == 0:
             return encoder is not None
-        counted = encoder.settings.sampling in _COUNTED
-        columns = list(segment_columns(segment, some, counted))
+        columns = list(segment_columns(segment, some, encoder.counted))
         wanted = encoder.encode(columns, self._frequency)
         lost = np.linalg.norm(found.rows[some].astype(np.float32) - wanted, axis=1)
         return bool((lost <= _NEAR * np.linalg.norm(wanted, axis=1)).all())

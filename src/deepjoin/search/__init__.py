@@ -9,11 +9,13 @@ from typing import Protocol
 from deepjoin.columns import Column
 from deepjoin.errors import unknown_name
 from deepjoin.search.base import Searching
-from deepjoin.search.by_column import deepjoin, deepjoin_sketch, sketch
+from deepjoin.search.by_column import deepjoin, deepjoin_sketch, encoded_by, sketch
 from deepjoin.search.exact_equi import exact_equi
 from deepjoin.search.exact_semantic import exact_semantic
 from deepjoin.search.ground import Ground
 from deepjoin.search.hybrid import hybrid
+from deepjoin.search.josie_search import josie
+from deepjoin.search.lsh_ensemble import lsh_ensemble
 from deepjoin.search.pexeso_search import pexeso
 from deepjoin.search.results import Results
 
@@ -41,9 +43,18 @@ class Method:
     #: Makes a searcher for a lake, a join kind and a tau, None being the encoder's.
     make: Callable[[Ground, str, float | None], Searching]
     joins: tuple[str, ...]
-    #: What of the index it uses: "values", "cell vectors", "column vectors", "sketches".
+    #: What of the index it needs: "values", "cell vectors", "column vectors", "sketches".
     needs: tuple[str, ...]
     summary: str
+    #: The kind of encoder its column vectors are to be of; nothing for the models of `deepjoin`.
+    kind: str = ""
+    #: What of the index it also uses where it is there.
+    also: tuple[str, ...] = ()
+
+
+def _compared(kind: str, summary: str) -> Method:
+    """Make the row of a method that is the paper's with another encoder."""
+    return Method(encoded_by(kind), ("equi", "semantic"), ("column vectors",), summary, kind)
 
 
 #: The methods by name; `deepjoin methods` prints this table.
@@ -70,10 +81,23 @@ METHODS: dict[str, Method] = {
         deepjoin_sketch,
         ("equi", "semantic"),
         ("column vectors", "sketches"),
-        "column vector and sketch as one vector, never verified",
+        "column vector, sketch and what cells mean, if they have vectors, as one, never verified",
+        also=("cell vectors",),
     ),
     "exact-equi": Method(
         exact_equi, ("equi",), ("values",), "exact |Q ∩ X| / |Q| from the postings, nothing else"
+    ),
+    "josie": Method(
+        josie,
+        ("equi",),
+        ("values",),
+        "the same by JOSIE's filters and cost model, sets held in memory",
+    ),
+    "lsh-ensemble": Method(
+        lsh_ensemble,
+        ("equi", "semantic"),
+        ("values",),
+        "estimated containment by datasketch's ensemble, tables held in memory, never verified",
     ),
     "exact-semantic": Method(
         exact_semantic,
@@ -87,6 +111,13 @@ METHODS: dict[str, Method] = {
         ("values", "cell vectors"),
         "the same by PEXESO's pivots, grid and lemmas, all vectors held in memory",
     ),
+    "fasttext": _compared("fasttext", "mean of the fastText vectors of a column's cells"),
+    "bert": _compared("bert", "mean of BERT's vectors of a column's cells, not fine-tuned"),
+    "mpnet": _compared("mpnet", "the same by MPNet"),
+    "tabert": _compared("tabert", "TaBERT's column vector, by its published input"),
+    "turl": _compared("turl", "TURL's column vector, by its published input"),
+    "mlp": _compared("mlp", "last hidden layer of a perceptron trained to tell joinability"),
+    "sherlock": _compared("sherlock", "Sherlock's statistics of a column's cells, for numbers"),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +12,7 @@ from deepjoin.column_vectors.meaning import Meaning
 from deepjoin.column_vectors.sketch import Sketcher, sketch_digest
 from deepjoin.column_vectors.store import About
 from deepjoin.columns import Column
-from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.search.ground import Ground
 from deepjoin.search.vector_search import ToVector, VectorSearcher
 
@@ -19,10 +21,21 @@ Float = npt.NDArray[np.float32]
 
 def deepjoin(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
     """Search by the model's vector of the column's text: the paper's system."""
-    encoder = ground.column_encoder()
-    return _searcher(
-        ground, join, "columns", "deepjoin", _encoded(ground, encoder), _about(encoder)
-    )
+    return _by_columns(ground, join, "deepjoin", "")
+
+
+def encoded_by(kind: str) -> Callable[[Ground, str, float | None], VectorSearcher]:
+    """Give the method that is the same with an encoder of another kind."""
+
+    def make(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
+        return _by_columns(ground, join, kind, kind)
+
+    return make
+
+
+def _by_columns(ground: Ground, join: str, method: str, kind: str) -> VectorSearcher:
+    encoder = ground.column_encoder(method, kind)
+    return _searcher(ground, join, "columns", method, _encoded(ground, encoder), _about(encoder))
 
 
 def sketch(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
@@ -32,7 +45,8 @@ def sketch(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
 
 def deepjoin_sketch(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
     """Search by the model's vector, the sketch and what the cells mean as one vector."""
-    encoder, cells = ground.column_encoder(), ground.cell_encoder() if ground.has_cells else None
+    encoder = ground.column_encoder("deepjoin-sketch")
+    cells = ground.cell_encoder() if ground.has_cells else None
     encoded, sketcher = _encoded(ground, encoder), _sketcher(ground)
     meaning, meant = None, None
     if cells is not None:
@@ -49,7 +63,7 @@ def deepjoin_sketch(ground: Ground, join: str, tau: float | None) -> VectorSearc
     return _searcher(ground, join, "both", "deepjoin-sketch", vector, about)
 
 
-def _encoded(ground: Ground, encoder: TextEncoder) -> ToVector:
+def _encoded(ground: Ground, encoder: ColumnEncoder) -> ToVector:
     frequency = ground.frequency()
     return lambda query: encoder.encode_query(query, frequency)
 
@@ -59,7 +73,7 @@ def _sketcher(ground: Ground) -> Sketcher:
     return Sketcher(ground.segments, ground.frequency(), dimension, ground.profile, ground.key)
 
 
-def _about(encoder: TextEncoder) -> About:
+def _about(encoder: ColumnEncoder) -> About:
     return About(encoder.name, encoder.digest, encoder.dimension)
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from deepjoin.cells import CellEncoder
 from deepjoin.column_vectors import FrequencySnapshot
-from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.segment import Segment
 
 
@@ -41,8 +41,8 @@ class Ground(Protocol):
     def cell_encoder(self) -> CellEncoder:
         """Load the encoder that made the cell vectors; raises if it cannot be had."""
 
-    def column_encoder(self) -> TextEncoder:
-        """Load the encoder that made the column vectors; raises if it cannot be had."""
+    def column_encoder(self, method: str = "deepjoin", kind: str = "") -> ColumnEncoder:
+        """Load the encoder that made the column vectors; raises if it is not one of the kind."""
 
     def remedy(self, space: str) -> str:
         """Give the options that make the vectors of a space anew."""

@@ -270,7 +270,7 @@ def opened_vectors(
     if len(complete) < len(found):
         raise DeepJoinError(
             f"{location} has no {called} ({len(found) - len(complete)} of {len(found)} segments "
-            f"are without). Make them with: deepjoin index {location} {option}"
+            f"are without). Make them with: deepjoin index {location} {remedy or option}"
         )
     for one in complete:
         if about is not None and one.about.digest != about[1]:

@@ -1,0 +1,185 @@
+"""JOSIE beside exact-equi: the same answers, and what each reads and takes for them.
+
+LAKE is an index, or a corpus folder, whose index is built in the work folder. An index is asked
+with the queries of --queries-of, or with some of its own columns. With --generated, LAKE is a
+corpus that a lake of so many columns is made like, by generate.py. Each query asks for the best
+--best, its own table left out; evidence is measured for every hit. One JSON object is printed.
+`all_postings` are those of all the query's values, which exact-equi reads but for long lists that
+it can tell to be of no use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+import deepjoin
+from common import K, QuerySets, Row, emit, in_child, machine, memory, percentiles, query_sets, say
+from deepjoin import Column, Lake
+from deepjoin.distinct import distinct_cells
+from deepjoin.evaluation.cache import SETTINGS
+from deepjoin.search.base import Searching
+from deepjoin.search.exact_equi import exact_equi
+from deepjoin.search.josie_search import JosieSearch, josie
+from deepjoin.search.results import Hit, Results
+from deepjoin.search.verify import QueryValues
+from deepjoin.sources.corpus import CorpusSource
+
+
+def generated(like: Path, folder: Path, columns: int) -> Path:
+    """Make a corpus like another, unless it is there."""
+    if not (folder / "queries-1000.parquet").exists():
+        script = str(Path(__file__).with_name("generate.py"))
+        command = [sys.executable, script, folder, "--like", like, "--columns", columns]
+        subprocess.run(list(map(str, command)), check=True, stdout=sys.stderr)
+    return folder
+
+
+def indexed(corpus: Path, folder: Path) -> Path:
+    """Build the index of a corpus in a process of its own, unless it is there."""
+    if not (folder / "manifest.json").exists():
+        say(f"indexing {corpus}")
+        in_child("josie.build", corpus, folder)
+    return folder
+
+
+def build(corpus: str, folder: str) -> None:
+    """Build an index without vectors, and print how large it is."""
+    lake = deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+    print(json.dumps({"columns": lake.report.columns}))
+
+
+def own_columns(lake: Lake, count: int) -> list[Column]:
+    """Take some columns of the lake as queries."""
+    random = np.random.default_rng(0)
+    places = [(s, c) for s in lake.segments for c in range(s.values.columns)]
+    chosen = random.choice(len(places), min(count, len(places)), replace=False)
+    found = []
+    for segment, number in (places[place] for place in chosen.tolist()):
+        catalog = segment.catalog
+        table = catalog.table_names[int(catalog.column_tables[number])]
+        found.append(lake.column(table, catalog.column_names[number]))
+    return found
+
+
+def answers(
+    searcher: Searching, queries: Sequence[Column], best: int, passes: int
+) -> tuple[list[Results], Row]:
+    """Search with every query, once to warm up, then some times by the clock."""
+    seconds: list[float] = []
+    candidates: list[float] = []
+    for turn in range(passes + 1):
+        results = []
+        for query in queries:
+            started = perf_counter()
+            results.append(searcher.search(query, best, exclude_table=query.table))
+            if turn:
+                seconds.append(perf_counter() - started)
+                candidates.append(results[-1].seconds["candidates"])
+    return results, _times(seconds) | _times(candidates, "candidates_")
+
+
+def _times(seconds: Sequence[float], prefix: str = "") -> Row:
+    """Summarise times; what else the machine did is in the largest, which is left out."""
+    rounded = {name: round(ms, 3) for name, ms in percentiles(seconds).items()}
+    return {f"{prefix}{name}": rounded[name] for name in ("p50_ms", "p90_ms", "p99_ms")}
+
+
+def plain(results: Results) -> list[Hit]:
+    """Give the hits without the name of the method that found them."""
+    return [replace(hit, found_by=()) for hit in results]
+
+
+def read_by_josie(searcher: JosieSearch, queries: Sequence[Column], best: int) -> Row:
+    """Add up what the queries read."""
+    rows = []
+    for query in queries:
+        searcher.search(query, best, exclude_table=query.table)
+        rows.append(vars(searcher.reading))
+    return {name: sum(row[name] for row in rows) for name in rows[0]}
+
+
+def postings_of(lake: Lake, queries: Sequence[Column]) -> Row:
+    """Count the lists of all values of the queries, and their postings."""
+    lists = postings = 0
+    for query in queries:
+        distinct = distinct_cells(query.cells, lake.settings.profile, lake.ground().key)
+        for segment in lake.segments:
+            values = QueryValues.of(distinct, segment.values)
+            lists += len(values.known)
+            postings += int(segment.values.frequency(values.numbers[values.known]).sum())
+    return {"all_lists": lists, "all_postings": postings}
+
+
+def measured(lake: Lake, sets: QuerySets, best: int, passes: int) -> Row:
+    """Build JOSIE's index, ask every set of queries with both methods, compare."""
+    before = memory()
+    started = perf_counter()
+    searcher = josie(lake.ground(), "equi", None)
+    row: Row = {"build_s": perf_counter() - started} | memory()
+    row["grown_mb"] = row["resident_mb"] - before["resident_mb"]
+    row["index_mb"] = sum(one.index.nbytes for one in searcher.lakes) / 1e6
+    row["costs"] = [vars(one.costs) for one in searcher.lakes]
+    for name, queries in sets.items():
+        say(f"{name}: {len(queries)} queries")
+        ours, our_times = answers(searcher, queries, best, passes)
+        others, other_times = answers(
+            exact_equi(lake.ground(), "equi", None), queries, best, passes
+        )
+        same = sum(plain(a) == plain(b) for a, b in zip(ours, others, strict=True))
+        row[name] = {
+            "queries": len(queries),
+            "identical": same,
+            "cells": float(np.mean([len(query.cells) for query in queries])),
+            "josie": our_times | read_by_josie(searcher, queries, best),
+            "exact-equi": other_times | postings_of(lake, queries),
+        }
+    return row
+
+
+def options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("lake", type=Path, metavar="LAKE", help="an index, or a corpus folder")
+    add("--queries", type=int, default=100, metavar="N", help="of each set (default 100)")
+    add("--queries-of", type=Path, metavar="CORPUS", help="whose queries to ask an index with")
+    add("--generated", type=int, metavar="N", help="make a lake of N columns like LAKE")
+    add("--workdir", type=Path, default=Path(), metavar="DIR", help="for corpora and indexes")
+    add("--best", type=int, default=K, metavar="K", help="hits asked for (default 10)")
+    add("--passes", type=int, default=3, metavar="N", help="timed passes (default 3)")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run the benchmark."""
+    given = options()
+    corpus, index = given.queries_of, given.lake
+    if given.generated:
+        name = f"{given.lake.name}-like-{given.generated}"
+        corpus = generated(given.lake, given.workdir / name, given.generated)
+    elif not (given.lake / "manifest.json").exists():
+        corpus = given.lake
+    if corpus is not None and corpus != given.queries_of:
+        index = indexed(corpus, given.workdir / f"{corpus.name}.index")
+    lake = deepjoin.open(index)
+    if corpus is None:
+        sets = {"own_columns": own_columns(lake, given.queries)}
+    else:
+        sets = query_sets(CorpusSource(corpus), given.queries)
+    about = {"lake": index.name, "columns": lake.report.columns, "best": given.best}
+    emit("josie", **about, **measured(lake, sets, given.best, given.passes), machine=machine())
+
+
+if __name__ == "__main__":
+    main()

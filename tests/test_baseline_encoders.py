@@ -1,0 +1,667 @@
+"""TaBERT, TURL, the MLP and Sherlock: published layouts, read as published, by column alone."""
+
+from __future__ import annotations
+
+import json
+import string
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deepjoin
+from deepjoin.columns import Column
+from deepjoin.encoders import load_encoder
+from deepjoin.encoders.base import ColumnEncoder
+from deepjoin.encoders.checkpoints import Words
+from deepjoin.encoders.mlp import MlpEncoder, Tower, cell_means, load_mlp, write_mlp
+from deepjoin.encoders.sherlock import load_sherlock
+from deepjoin.encoders.tabert import Cell, Row, RowLayout, TabertEncoder, load_tabert
+from deepjoin.encoders.turl import TableInput, TurlEncoder, load_turl
+from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.text import no_frequency
+
+WORDS = ("gdp", "nation", "real", "text", "##s", "|", "united", "states", "china", "rank", "##ed")
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *string.ascii_lowercase]
+NATIONS = Column(["United States", "China", "china", None, "gdp"], name="Nation", title="GDPs")
+NUMBERS = Column(["7", "8.5", "-3", "7.0", "1200"], name="rank")
+COLUMNS = [NATIONS, NUMBERS, Column([], name="gone"), Column(["a", "b"]), Column(["China"] * 9)]
+SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def tokens_of(numbers: list[int]) -> str:
+    return " ".join(VOCABULARY[number] for number in numbers)
+
+
+def put_words(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", "utf-8")
+
+
+def say(path: Path, **said: Any) -> None:
+    path.write_text(json.dumps(said), "utf-8")
+
+
+def bert_config() -> Any:
+    transformers: Any = pytest.importorskip("transformers")
+    return transformers.BertConfig(
+        vocab_size=len(VOCABULARY), intermediate_size=40, max_position_embeddings=64, **SIZES
+    )
+
+
+def drawn(shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    import torch
+
+    random = torch.Generator().manual_seed(3)
+    return {name: torch.randn(shape, generator=random) / 4 for name, shape in shapes.items()}
+
+
+def across_shapes() -> dict[str, tuple[int, ...]]:
+    width, wide = 24, 40
+    parts = {
+        **{f"attention.self_attention.{name}_linear": (width, width) for name in ("query", "key")},
+        "attention.self_attention.value_linear": (width, width),
+        "attention.self_output.dense": (width, width),
+        "attention.self_output.LayerNorm": (width,),
+        "intermediate.dense": (wide, width),
+        "output.dense": (width, wide),
+        "output.LayerNorm": (width,),
+    }
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer in range(2):
+        for name, shape in parts.items():
+            shapes[f"vertical_transformer_layers.{layer}.{name}.weight"] = shape
+            shapes[f"vertical_transformer_layers.{layer}.{name}.bias"] = shape[:1]
+    return shapes
+
+
+def save_tabert(folder: Path, rows: int = 1, **said: Any) -> Path:
+    """Save what TaBERT's own code saves: a masked language model inside, layers across rows."""
+    import torch
+    import transformers
+
+    library: Any = transformers
+    torch.manual_seed(5)
+    model = library.BertForMaskedLM(bert_config())
+    tensors = {f"_bert_model.{name}": one for name, one in model.state_dict().items()}
+    config: dict[str, Any] = {"base_model_name": "bert-base-uncased", "num_attention_heads": 4}
+    if rows > 1:
+        tensors |= drawn(across_shapes())
+        config |= {"num_vertical_layers": 2, "num_vertical_attention_heads": 3}
+        config |= {"sample_row_num": rows}
+    put_words(folder)
+    say(folder / "tb_config.json", **config, **said)
+    torch.save(tensors, folder / "model.bin")
+    return folder
+
+
+def save_turl(folder: Path) -> Path:
+    """Save what TURL's own code saves: its embeddings, layers as BERT's, heads that are unused."""
+    import torch
+
+    torch.manual_seed(6)
+    layers: Any = pytest.importorskip("transformers").BertModel(bert_config()).encoder
+    width, words = 24, len(VOCABULARY)
+    tensors = drawn(
+        {
+            "table.embeddings.word_embeddings.weight": (words, width),
+            "table.embeddings.ent_embeddings.weight": (9, width),
+            "table.embeddings.position_embeddings.weight": (64, width),
+            "table.embeddings.type_embeddings.weight": (5, width),
+            "table.embeddings.ent_mask_embedding.weight": (4, width),
+            "table.embeddings.fusion.weight": (width, 2 * width),
+            "table.embeddings.fusion.bias": (width,),
+            "table.embeddings.LayerNorm.weight": (width,),
+            "table.embeddings.LayerNorm.bias": (width,),
+            "cls.ent_predictions.bias.weight": (9, 1),
+        }
+    )
+    tensors |= {f"table.encoder.{name}": one for name, one in layers.state_dict().items()}
+    put_words(folder)
+    say(folder / "config.json", **SIZES, ent_vocab_size=9, type_vocab_size=5)
+    torch.save(tensors, folder / "pytorch_model.bin")
+    return folder
+
+
+def tabert(folder: Path) -> TabertEncoder:
+    found = load_tabert(str(folder), profile="default", device="cpu")
+    assert isinstance(found, TabertEncoder)
+    return found
+
+
+def turl(folder: Path) -> TurlEncoder:
+    found = load_turl(str(folder), profile="default", device="cpu")
+    assert isinstance(found, TurlEncoder)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    torch: Any = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    place = tmp_path_factory.mktemp("checkpoints")
+    return {
+        "one": save_tabert(place / "one"),
+        "three": save_tabert(
+            place / "three", rows=3, column_representation="mean_pool_column_name"
+        ),
+        "turl": save_turl(place / "turl"),
+        "mlp": save_mlp(place / "mlp"),
+    }
+
+
+def save_mlp(folder: Path) -> Path:
+    from deepjoin.cells import load_cell_encoder
+
+    cells = load_cell_encoder("default")
+    random = np.random.default_rng(2)
+    shapes = {
+        "mean": (cells.dimension,), "scale": (cells.dimension,),
+        "first": (cells.dimension, 16), "first_bias": (16,),
+        "second": (16, 8), "second_bias": (8,),
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    tower = Tower({name: random.standard_normal(shape) for name, shape in shapes.items()})
+    write_mlp(folder, tower, "default", cells.digest, {})
+    return folder
+
+
+KINDS = ("tabert:one", "tabert:three", "turl:turl", "mlp:mlp", "sherlock:")
+
+
+def loaded(spec: str, folders: dict[str, Path]) -> ColumnEncoder:
+    kind, _, name = spec.partition(":")
+    found = load_encoder(f"{kind}:{folders[name] if name else ''}", profile="default", device="cpu")
+    assert isinstance(found, ColumnEncoder)
+    assert found.kind == kind
+    return found
+
+
+@pytest.mark.parametrize("spec", KINDS)
+def test_a_vector_depends_on_its_column_alone(spec: str, folders: dict[str, Path]) -> None:
+    encoder = loaded(spec, folders)
+    together = encoder.encode(COLUMNS, no_frequency)
+    alone = [encoder.encode_query(column, no_frequency) for column in COLUMNS]
+    assert together.dtype == np.float32
+    assert together.shape == (len(COLUMNS), encoder.dimension)
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    assert not together[2].any()
+    assert encoder.encode([], no_frequency).shape == (0, encoder.dimension)
+    assert (encoder.encode(COLUMNS, no_frequency) == together).all()
+
+
+@pytest.mark.parametrize("spec", KINDS)
+def test_odd_cells_are_read(spec: str, folders: dict[str, Path]) -> None:
+    odd = ["\ud800", "x" * 20_000, "", "😀", "\x00", "東京", "9" * 400, "-.5"]
+    column = Column(odd, name="\udfff" * 700, title="t " * 9000)
+    assert np.isfinite(loaded(spec, folders).encode([column], no_frequency)).all()
+
+
+@pytest.mark.parametrize("spec", KINDS)
+def test_digests_tell_profiles_apart_and_repeat(spec: str, folders: dict[str, Path]) -> None:
+    kind, _, name = spec.partition(":")
+    where = f"{kind}:{folders[name] if name else ''}"
+    same = [load_encoder(where, profile="default", device="cpu") for _ in range(2)]
+    other = load_encoder(where, profile="basic", device="cpu")
+    assert same[0] and same[1] and other
+    assert same[0].digest == same[1].digest != other.digest
+
+
+def test_rows_are_written_as_published(folders: dict[str, Path]) -> None:
+    words = tabert(folders["one"])._words
+    title, nation, gdp, united, number = words.numbers(
+        ["ranked", "Nation", "GDP", "united states united states united states", "7"]
+    )
+    cells = [Cell(nation, words.number("text"), united), Cell(gdp, words.number("real"), number)]
+    row = RowLayout().row(title, cells, words)
+    assert tokens_of(row.tokens) == (
+        "[CLS] rank ##ed [SEP] nation | text | united states united states united [SEP] "
+        "gdp | real | [UNK] [SEP]"
+    )
+    assert row.first == 4
+    assert [tokens_of(row.tokens[start:stop]) for start, stop in row.spans] == [
+        "nation | text | united states united states united",
+        "gdp | real | [UNK]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pooling", "spans"),
+    [("mean_pool_column_name", ["nation", "gdp"]), ("first_token", ["nation", "gdp"])],
+)
+def test_rows_name_their_columns(pooling: str, spans: list[str], folders: dict[str, Path]) -> None:
+    words = tabert(folders["one"])._words
+    nation, gdp, china = words.numbers(["Nation", "GDP", "China"])
+    cells = [Cell(name, words.number("text"), china) for name in (nation, gdp)]
+    row = RowLayout(title_first=False, pooling=pooling).row([], cells, words)
+    assert tokens_of(row.tokens) == (
+        "[CLS] nation | text | china [SEP] gdp | text | china [SEP] [SEP]"
+    )
+    assert row.first == len(row.tokens) - 1
+    assert [tokens_of(row.tokens[start:stop]) for start, stop in row.spans] == spans
+
+
+def test_long_rows_are_cut_and_what_has_no_room_is_left_out(folders: dict[str, Path]) -> None:
+    words = tabert(folders["one"])._words
+    cell = Cell(words.numbers(["nation " * 90])[0], words.number("text"), [])
+    row = RowLayout(longest=20, title_tokens=10).row(
+        words.numbers(["gdp " * 90])[0], [cell, cell], words
+    )
+    assert len(row.tokens) == 20
+    assert row.spans == [(12, 19)]
+
+
+@pytest.mark.parametrize(
+    ("said", "template"),
+    [
+        ({}, "column | type | value"),
+        ({"cell_input_template": "column|type|value"}, "column | type | value"),
+        ({"cell_input_template": ["column", "|", "value"]}, "column | value"),
+        ({"column_item_delimiter": "|", "use_type_text": False}, "column | value"),
+        ({"column_item_delimiter": "|", "use_sample_value": False}, "column | type"),
+    ],
+)
+def test_templates_of_all_versions_are_read(
+    said: dict[str, Any], template: str, tmp_path: Path, folders: dict[str, Path]
+) -> None:
+    assert " ".join(tabert(save_tabert(tmp_path, **said)).layout.template) == template
+
+
+def snapshots(encoder: TabertEncoder, column: Column) -> list[str]:
+    return [tokens_of(row.tokens) for row in encoder.snapshot(column)]
+
+
+def test_snapshots_show_distinct_cells_in_order(folders: dict[str, Path]) -> None:
+    assert snapshots(tabert(folders["three"]), NATIONS) == [
+        f"[CLS] gdp ##s [SEP] nation | text | {cell} [SEP]"
+        for cell in ("united states", "china", "gdp")
+    ]
+    (one,) = snapshots(tabert(folders["one"]), NUMBERS)
+    assert one.startswith("[CLS] [SEP] rank | real |")
+    assert snapshots(tabert(folders["one"]), Column([None, " "])) == []
+
+
+def test_tabert_averages_the_tokens_of_a_column(folders: dict[str, Path]) -> None:
+    import torch
+
+    encoder = tabert(folders["one"])
+    (row,) = encoder.snapshot(NATIONS)
+    assert isinstance(row, Row)
+    segments = [0] * row.first + [1] * (len(row.tokens) - row.first)
+    with torch.inference_mode():
+        states = encoder._bert(
+            input_ids=torch.tensor([row.tokens]), token_type_ids=torch.tensor([segments])
+        ).last_hidden_state[0]
+    start, stop = row.spans[0]
+    found = encoder.encode_query(NATIONS, no_frequency)
+    np.testing.assert_allclose(found, states[start:stop].mean(0), atol=1e-5)
+
+
+def test_rows_attend_to_each_other(folders: dict[str, Path]) -> None:
+    """The layers across rows, compared with the library's own under other names."""
+    import torch
+
+    library: Any = pytest.importorskip("transformers")
+    encoder = tabert(folders["three"])
+    config = bert_config()
+    config.num_attention_heads = 3
+    layers = library.BertModel(config).eval().encoder
+    tensors = drawn(across_shapes())
+    layers.load_state_dict(
+        {
+            name.replace("vertical_transformer_layers.", "layer.")
+            .replace("self_attention.", "self.")
+            .replace("_linear", "")
+            .replace("self_output", "output"): one
+            for name, one in tensors.items()
+        }
+    )
+    with torch.inference_mode():
+        states = torch.from_numpy(encoder._states(encoder.snapshot(NATIONS)))[None]
+        wanted = layers(states).last_hidden_state[0].mean(0)
+    found = encoder.encode_query(NATIONS, no_frequency)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def table_of(words: Words) -> TableInput:
+    title, nation, gdp, united, china, number = words.numbers(
+        ["GDPs", "Nation", "GDP", "United States", "China", "7"]
+    )
+    return TableInput.of(title, [nation, gdp], [[united, china], [number, []]])
+
+
+def test_turl_lays_tables_out_as_published(folders: dict[str, Path]) -> None:
+    table = table_of(turl(folders["turl"])._words)
+    assert tokens_of(table.tokens) == "gdp ##s nation gdp"
+    assert table.positions == [0, 1, 0, 0]
+    assert [tokens_of(cell) for cell in table.mentions] == ["united states", "china", "[UNK]", ""]
+    assert table.kinds == [0, 0, 1, 1, 4, 4, 4, 4]
+    assert [list(map(list, table.of_column(at))) for at in (0, 1)] == [[[2], [4, 5]], [[3], [6, 7]]]
+
+
+def test_turl_shows_cells_their_row_column_and_header(folders: dict[str, Path]) -> None:
+    visible = table_of(turl(folders["turl"])._words).visible().astype(int).tolist()
+    assert visible == [
+        [1, 1, 1, 1, 1, 1, 1, 1],
+        [1, 1, 1, 1, 1, 1, 1, 1],
+        [1, 1, 1, 1, 1, 1, 0, 0],
+        [1, 1, 1, 1, 0, 0, 1, 1],
+        [1, 1, 1, 0, 1, 1, 1, 0],
+        [1, 1, 1, 0, 1, 1, 0, 1],
+        [1, 1, 0, 1, 1, 0, 1, 1],
+        [1, 1, 0, 1, 0, 1, 1, 1],
+    ]
+
+
+def test_turl_reads_a_column_as_a_table_of_its_own(folders: dict[str, Path]) -> None:
+    encoder = turl(folders["turl"])
+    table = encoder.table(NATIONS)
+    assert tokens_of(table.tokens) == "gdp ##s nation"
+    assert [tokens_of(cell) for cell in table.mentions] == ["united states", "china", "gdp"]
+    assert table.visible().all()
+    tall = encoder.table(Column([f"a{at}" for at in range(300)]))
+    assert len(tall.mentions) == 100
+    assert len(encoder.table(Column(["a"], name="a " * 99, title="b " * 99)).tokens) == 60
+
+
+def test_turl_is_the_published_model(folders: dict[str, Path]) -> None:
+    """Its embeddings written out, its layers those of the library."""
+    import torch
+    from torch.nn import functional
+
+    library: Any = pytest.importorskip("transformers")
+    tensors: Any = torch.load(folders["turl"] / "pytorch_model.bin", weights_only=True)
+    layers = library.BertModel(bert_config()).eval().encoder
+    prefix = "table.encoder."
+    layers.load_state_dict(
+        {name[len(prefix) :]: one for name, one in tensors.items() if name.startswith(prefix)}
+    )
+    part = {name.removeprefix("table.embeddings."): one for name, one in tensors.items()}
+    word, kind = part["word_embeddings.weight"], part["type_embeddings.weight"]
+
+    def normed(states: Any) -> Any:
+        weights = part["LayerNorm.weight"], part["LayerNorm.bias"]
+        return functional.layer_norm(states, (24,), *weights, eps=1e-12)
+
+    table = turl(folders["turl"]).table(NATIONS)
+    places = part["position_embeddings.weight"][table.positions]
+    words = normed(word[table.tokens] + places + kind[[0, 0, 1]])
+    means = torch.stack([word[cell].mean(0) for cell in table.mentions])
+    fused = functional.linear(
+        torch.cat([torch.zeros_like(means), means], 1), part["fusion.weight"], part["fusion.bias"]
+    )
+    cells = normed(normed(functional.gelu(fused)) + kind[4])
+    with torch.inference_mode():
+        states = layers(torch.cat([words, cells])[None]).last_hidden_state[0]
+    wanted = torch.cat([states[2], states[3:].mean(0)])
+    found = turl(folders["turl"]).encode_query(NATIONS, no_frequency)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+class Shell:
+    """What a pickle could do when it is read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("unpickled",)
+
+
+def test_checkpoints_that_are_none_are_told_in_one_line(
+    tmp_path: Path, folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    def refused(folder: Path, text: str) -> None:
+        with pytest.raises(DeepJoinError, match=text) as told:
+            tabert(folder)
+        assert "\n" not in str(told.value)
+
+    refused(tmp_path / "gone", "is no TaBERT checkpoint: there is no such folder. Give a folder")
+    folder = tmp_path / "made"
+    folder.mkdir()
+    refused(folder, r"tb_config.json cannot be read \(")
+    (folder / "tb_config.json").write_text("[]")
+    refused(folder, "tb_config.json holds no object")
+    say(folder / "tb_config.json", num_attention_heads=4)
+    refused(folder, "it has no model.bin")
+    torch.save({"tensors": Shell()}, folder / "model.bin")
+    refused(folder, "model.bin cannot be read: ")
+    assert "unpickled" not in capsys.readouterr().out
+    torch.save({"tensors": 3}, folder / "model.bin")
+    refused(folder, "model.bin holds other things than tensors by name")
+    torch.save({"a": torch.zeros(1)}, folder / "model.bin")
+    refused(folder, "no vocabulary is there, nor that of 'bert-base-uncased': ")
+    put_words(folder)
+    refused(folder, "it has no tensor 'embeddings.word_embeddings.weight'")
+
+
+def test_parts_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
+    import torch
+
+    pytest.importorskip("transformers")
+    with pytest.raises(DeepJoinError, match="its column_representation is 'max_pool', no mean"):
+        tabert(save_tabert(tmp_path / "max", column_representation="max_pool"))
+    with pytest.raises(DeepJoinError, match="its max_cell_len is 'five'"):
+        tabert(save_tabert(tmp_path / "five", max_cell_len="five"))
+    with pytest.raises(DeepJoinError, match="'vertical_transformer_layers.0.attention.self_att"):
+        tabert(save_tabert(tmp_path / "layers", num_vertical_layers=2))
+    folder = save_tabert(tmp_path / "torn")
+    tensors: Any = torch.load(folder / "model.bin", weights_only=True)
+    del tensors["_bert_model.bert.encoder.layer.1.output.dense.bias"]
+    torch.save(tensors, folder / "model.bin")
+    with pytest.raises(DeepJoinError, match="its tensors are not those of a BERT: Error"):
+        tabert(folder)
+    (folder / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]))
+    with pytest.raises(DeepJoinError, match="not those of a BERT"):
+        tabert(folder)
+    folder = save_tabert(tmp_path / "words")
+    (folder / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]))
+    with pytest.raises(DeepJoinError, match="its vocabulary has 43 words, its weights 42"):
+        tabert(folder)
+
+
+def test_turl_checkpoints_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    folder = save_turl(tmp_path)
+    say(folder / "config.json", **{**SIZES, "num_hidden_layers": 3})
+    with pytest.raises(DeepJoinError, match="TURL checkpoint: it has no tensor 'table.encoder.lay"):
+        turl(folder)
+    say(folder / "config.json", **{**SIZES, "num_attention_heads": 5})
+    with pytest.raises(DeepJoinError, match="its tensors do not fit together: "):
+        turl(folder)
+    say(folder / "config.json", **SIZES)
+    (folder / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]))
+    with pytest.raises(DeepJoinError, match="its vocabulary has 43 words, its weights 42"):
+        turl(folder)
+
+
+def test_safetensors_give_the_same_vectors(tmp_path: Path, folders: dict[str, Path]) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    tensors: Any = torch.load(folders["turl"] / "pytorch_model.bin", weights_only=True)
+    put_words(tmp_path)
+    say(tmp_path / "config.json", **SIZES)
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert turl(tmp_path).digest == turl(folders["turl"]).digest
+
+
+def test_the_tower_is_two_layers(folders: dict[str, Path]) -> None:
+    encoder = loaded("mlp:mlp", folders)
+    assert isinstance(encoder, MlpEncoder)
+    weights = {name: np.asarray(one) for name, one in encoder._tower.weights.items()}
+    means = cell_means([["united states", "china", "gdp"]], encoder._cells)
+    hidden = (means - weights["mean"]) * weights["scale"] @ weights["first"]
+    hidden = np.maximum(hidden + weights["first_bias"], 0)
+    wanted = np.tanh(hidden @ weights["second"] + weights["second_bias"])
+    np.testing.assert_allclose(encoder.encode([NATIONS], no_frequency), wanted, atol=1e-6)
+
+
+def test_folders_that_hold_no_mlp_are_told(tmp_path: Path, folders: dict[str, Path]) -> None:
+    def refused(text: str) -> None:
+        with pytest.raises(DeepJoinError, match=text) as told:
+            load_mlp(str(tmp_path), profile="default", device=None)
+        assert "\n" not in str(told.value)
+
+    said = json.loads((folders["mlp"] / "mlp.json").read_text())
+    refused(r"holds no MLP: mlp.json cannot be read \(.*Make one with: python -m deepjoin.training")
+    say(tmp_path / "mlp.json", version=1)
+    refused("mlp.json does not say version, cells, cells_digest")
+    say(tmp_path / "mlp.json", **{**said, "version": 9})
+    refused("mlp.json is of version 9, not 1")
+    say(tmp_path / "mlp.json", **{**said, "cells": "/gone/cc.vec"})
+    refused("reads the cell vectors /gone/cc.vec, which are not there. Copy them to ")
+    say(tmp_path / "mlp.json", **{**said, "cells_digest": "other"})
+    refused("was trained on cell vectors other, and default has ")
+    say(tmp_path / "mlp.json", **said)
+    refused(r"weights.npz cannot be read \(")
+    encoder = loaded("mlp:mlp", folders)
+    assert isinstance(encoder, MlpEncoder)
+    narrow = dict(encoder._tower.weights)
+    narrow |= {name: narrow[name][:5] for name in ("mean", "scale", "first")}
+    write_mlp(tmp_path, Tower(narrow), "default", said["cells_digest"], {})
+    refused("it reads 5 numbers, cells have ")
+    with pytest.raises(ValueError, match="'first' has the shape"):
+        Tower({**narrow, "first": narrow["second"]})
+
+
+def lake_of(tmp_path: Path) -> deepjoin.Lake:
+    random = np.random.default_rng(0)
+    kinds = [[f"{stem} {at}" for at in range(30)] for stem in ("river", "firm", "saint", "moon")]
+    columns = [
+        Column(list(random.choice(kinds[at % 4], 22, replace=False)), name="n", table=f"t{at}")
+        for at in range(60)
+    ]
+    return deepjoin.index(columns, tmp_path / "index", encoder="none", cells="none")
+
+
+@pytest.mark.parametrize("join", ["equi", "semantic"])
+def test_training_finds_held_back_columns(join: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from deepjoin.training.mlp import train_mlp
+    from deepjoin.training.mlp_fit import MlpSettings
+
+    lake = lake_of(tmp_path)
+    wanted = MlpSettings(join, steps=30, batch=32, hidden=64, dimension=16)
+    told: list[str] = []
+    found = train_mlp(
+        lake, tmp_path / "mlp", settings=wanted, progress=lambda *said: told.append(said[2])
+    )
+    assert found.queries > 0
+    assert found.precision > 0.6
+    assert any(text.startswith("loss ") for text in told)
+    encoder = load_encoder(f"mlp:{found.folder}", profile="default")
+    assert encoder is not None
+    assert encoder.dimension == 16
+    again = train_mlp(lake, tmp_path / "again", settings=wanted)
+    repeated = load_encoder(f"mlp:{again.folder}", profile="default")
+    assert repeated is not None
+    assert repeated.digest == encoder.digest
+    with pytest.raises(DeepJoinError, match="mlp already holds an MLP. Give a new folder"):
+        train_mlp(lake, found.folder)
+
+
+def test_training_and_encoding_see_the_same_means(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    from deepjoin.cells import load_cell_encoder
+    from deepjoin.distinct import distinct_cells
+    from deepjoin.training.columns import TrainingColumns
+    from deepjoin.training.mlp import column_means
+    from deepjoin.training.near import value_vectors
+
+    cells = load_cell_encoder("default")
+    columns = TrainingColumns.of(COLUMNS, range(len(COLUMNS)))
+    values = [distinct_cells(column.cells).values for column in COLUMNS]
+    found = column_means(columns, value_vectors(columns, cells))
+    np.testing.assert_allclose(found, cell_means(values, cells), atol=1e-6)
+
+
+def test_the_command_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    from deepjoin.training.mlp import main
+
+    lake_of(tmp_path)
+    index, out = str(tmp_path / "index"), str(tmp_path / "mlp")
+    short = ["--steps", "2", "--batch", "8", "--hidden", "8", "--dimension", "4"]
+    assert main([index, "-o", out, *short]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{out}\n"
+    assert "P@10 of held-back columns: " in said.err
+    assert main([index, "-o", index, *short]) == 1
+    assert "holds other files. Give a new folder." in capsys.readouterr().err
+    assert main([index, "-o", out, "--join", "outer"]) == 1
+    assert "join is 'outer'; it is one of equi, semantic." in capsys.readouterr().err
+    assert main([index, "-o", out, "--steps", "0"]) == 1
+    assert "steps is 0; it is from 1 to 1e+09." in capsys.readouterr().err
+
+
+def test_sherlock_gives_numbers_alone_a_vector() -> None:
+    encoder = load_sherlock("", profile="default", device=None)
+    assert encoder.counted
+    cells = [["1", "2.5"], ["1", "n/a"], ["2020-01-05"], ["007"], ["1,000"], [None, "+3", " -4 "]]
+    vectors = encoder.encode([Column(some) for some in cells], no_frequency)
+    assert vectors.any(axis=1).tolist() == [True, False, False, False, False, True]
+    lengths = np.linalg.norm(vectors[[0, 5]], axis=1)
+    np.testing.assert_allclose(lengths, (encoder.dimension / 2) ** 0.5, rtol=1e-5)
+
+
+def test_sherlock_finds_the_column_a_sample_is_of() -> None:
+    random = np.random.default_rng(4)
+    drawn_from = [
+        random.normal(170, 10, 400).round(1),
+        random.integers(1900, 2025, 400),
+        random.integers(10_000, 99_999, 400),
+        random.lognormal(10, 2, 400).round(2),
+        random.uniform(-90, 90, 400).round(4),
+        np.arange(400),
+        random.uniform(0, 1, 400).round(3),
+    ]
+    encoder = load_sherlock("", profile="default", device=None)
+    whole = encoder.encode(
+        [Column([str(one) for one in some]) for some in drawn_from], no_frequency
+    )
+    halves = [random.choice(some, 200, replace=False) for some in drawn_from]
+    asked = encoder.encode([Column([str(one) for one in some]) for some in halves], no_frequency)
+    assert (asked @ whole.T).argmax(axis=1).tolist() == list(range(len(drawn_from)))
+
+
+def test_sherlock_counts_repeated_cells_and_reads_no_file() -> None:
+    encoder = load_sherlock("", profile="default", device=None)
+    once, often = encoder.encode([Column(["1", "2"]), Column(["1", "2", "2"])], no_frequency)
+    assert (once != often).any()
+    with pytest.raises(DeepJoinError, match="'x' stands behind 'sherlock:', which reads no file."):
+        load_sherlock("x", profile="default", device=None)
+
+
+def test_what_torch_is_needed_for_is_told(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deepjoin.training import mlp
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"TURL needs torch: pip install 'deepjoin\[train\]'"):
+        turl(folders["turl"])
+    monkeypatch.setattr(mlp, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"Training needs torch: pip install 'deepjoin\[tra"):
+        mlp.train_mlp(lake_of(tmp_path), tmp_path / "mlp")
+
+
+def test_the_mlp_reads_the_vectors_beside_it(tmp_path: Path) -> None:
+    vectors = tmp_path / "words.vec"
+    vectors.write_text("2 2\nunited 1 0\nchina 0 1\n", "utf-8")
+    from deepjoin.cells import load_cell_encoder
+
+    tower = Tower(
+        {
+            "mean": np.zeros(2), "scale": np.ones(2), "first": np.eye(2),
+            "first_bias": np.zeros(2), "second": np.eye(2), "second_bias": np.zeros(2),
+        }
+    )  # fmt: skip
+    folder = tmp_path / "mlp"
+    folder.mkdir()
+    write_mlp(folder, tower, str(vectors), load_cell_encoder(vectors).digest, {})
+    vectors.rename(folder / vectors.name)
+    encoder = load_mlp(str(folder), profile="default", device=None)
+    found = encoder.encode([Column(["United", "China", "Chile"]), Column(["x"])], no_frequency)
+    np.testing.assert_allclose(found, [[np.tanh(0.5)] * 2, [0, 0]], atol=1e-6)
