@@ -1,0 +1,109 @@
+"""Lakes for what evaluation does not measure: built once, with what a method needs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import xxhash
+from benchmarks.paper.corpora import corpus_folder
+from benchmarks.paper.experiments import Options
+from benchmarks.paper.places import Places
+
+import deepjoin
+from deepjoin import Column, Lake
+from deepjoin.evaluation.cache import SETTINGS
+from deepjoin.evaluation.chosen import SKETCH
+from deepjoin.lake.train_fasttext import train_fasttext
+from deepjoin.search import method_named
+from deepjoin.search.results import Results
+from deepjoin.sources.corpus import CorpusSource
+
+#: The fastText model of the semantic truth, and what it is trained on: as many columns as the
+#: paper's models are.
+FASTTEXT = "fasttext-wiki-train.bin"
+_TRAINED_ON = {"corpus": "wiki-train", "columns": 30_000}
+_DEFAULT = Path(deepjoin.__file__).parent / "encoders" / "default"
+
+Search = Callable[[Column, int], Results]
+#: The lake opened last: what its methods keep in memory serves the next setting as well.
+_OPEN: dict[Path, Lake] = {}
+
+
+def prepared(setting: Options, places: Places) -> Options:
+    """Give the options with folders filled in, after making what is made on the spot."""
+    options = places.options(setting)
+    if any(FASTTEXT in str(value) for value in options.values()):
+        _make_fasttext(places)
+    if "sampling" in options:
+        options["encoder"] = str(_with_sampling(options.pop("sampling"), places))
+    return options
+
+
+def lake_for(options: Options, places: Places) -> Lake:
+    """Open the lake of a setting, or build it."""
+    corpus = corpus_folder(options, places)
+    chosen = index_options(options)
+    by = json.dumps([str(corpus), chosen, deepjoin.__version__], sort_keys=True)
+    folder = places.cache / "lakes" / xxhash.xxh3_64_hexdigest(by.encode())
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder not in _OPEN:
+        places.tell(f"index of {corpus.name} for {options['method']}")
+        _OPEN.clear()
+        device = options.get("device")
+        _OPEN[folder] = deepjoin.index(corpus, folder, settings=SETTINGS, device=device, **chosen)
+    return _OPEN[folder]
+
+
+def index_options(options: Options) -> Options:
+    """Choose what an index is to have for what its method needs, and nothing else."""
+    needs = method_named(options["method"]).needs
+    chosen: Options = {"encoder": "none", "cells": "none", "sketch": 0}
+    if "column vectors" in needs:
+        chosen["encoder"] = options.get("encoder", "default")
+        chosen |= {k: options[k] for k in ("vector_index", "metric") if k in options}
+    if "cell vectors" in needs:
+        chosen["cells"] = options.get("cells", "default")
+    if "sketches" in needs:
+        chosen["sketch"] = options.get("sketch", SKETCH)
+    return chosen
+
+
+def search_of(lake: Lake, options: Options) -> Search:
+    """Give the search of a setting; tau is for methods that compare cells by meaning."""
+    semantic = "cell vectors" in method_named(options["method"]).needs
+    join = options.get("search_join", options["join"])
+    tau = options.get("tau") if semantic and join != "equi" else None
+    search = partial(lake.search, join=join, method=options["method"], tau=tau)
+    return lambda query, k: search(query, k)
+
+
+def queries_of(options: Options, places: Places) -> list[Column]:
+    """Read the queries of a setting."""
+    return CorpusSource(corpus_folder(options, places)).queries()[: options.get("queries")]
+
+
+def _make_fasttext(places: Places) -> None:
+    """Train fastText on the training corpus, unless it is there."""
+    if (places.cache / FASTTEXT).exists():
+        return
+    corpus = corpus_folder(_TRAINED_ON, places)
+    places.tell(f"training fastText on {corpus.name}")
+    folder = places.cache / "lakes" / corpus.name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lake = deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+    train_fasttext(lake, places.cache / FASTTEXT)
+
+
+def _with_sampling(sampling: str, places: Places) -> Path:
+    """Copy the shipped encoder, to choose the cells of tall columns another way."""
+    folder = places.cache / "encoders" / f"default-{sampling}"
+    if not (folder / "encoder.json").exists():
+        shutil.copytree(_DEFAULT, folder, ignore=lambda *_: ["encoder.json"], dirs_exist_ok=True)
+        about = json.loads((_DEFAULT / "encoder.json").read_text("utf-8"))
+        about["text"]["sampling"] = sampling
+        (folder / "encoder.json").write_text(json.dumps(about, indent=2), "utf-8")
+    return folder

@@ -1,0 +1,94 @@
+"""Results as JSON lines, one file an experiment; a line says all that a figure depends on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.paper.experiments import Experiment, Options, key_of
+
+from deepjoin import __version__
+from deepjoin.errors import DeepJoinError
+
+FOLDER = Path(__file__).parents[1] / "results"
+SEED = 0
+
+
+class Results:
+    """What was measured of one experiment."""
+
+    def __init__(self, experiment: Experiment, folder: Path = FOLDER) -> None:
+        self._path = folder / f"{experiment.name}.jsonl"
+        self._name = experiment.name
+        self.lines = _read(self._path)
+
+    @property
+    def sizes(self) -> set[str]:
+        """The sizes that were run."""
+        return {line["size"] for line in self.lines}
+
+    def rows(self, setting: Options) -> list[Options]:
+        """Return the rows measured last with a setting."""
+        found: dict[str, list[Options]] = defaultdict(list)
+        for line in self.lines:
+            if key_of(self._name, line["setting"]) == key_of(self._name, setting):
+                found[line["at"]].append(line["row"])
+        return found[max(found)] if found else []
+
+    def add(self, setting: Options, rows: Iterable[Options], size: str, command: str) -> None:
+        """Write the rows of a setting, all at once: an interruption leaves none or all."""
+        about = {
+            "command": command,
+            "seed": SEED,
+            "version": __version__,
+            "hardware": hardware(),
+            "at": _now(),
+        }
+        head = {"experiment": self._name, "size": size, "setting": setting}
+        lines = [head | {"row": _rounded(row)} | about for row in rows]
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(text)
+        self.lines += lines
+
+
+def hardware() -> Options:
+    """Describe the machine."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {"cores": os.cpu_count(), "model": _model(), "memory_gb": round(pages / 1e9, 1)}
+
+
+def _model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text("utf-8").splitlines() if info.exists() else []
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(found, platform.processor() or platform.machine())
+
+
+def _now() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _rounded(row: Options) -> Options:
+    """Five digits are more than any figure here is good for."""
+    return {k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in row.items()}
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    lines = path.read_text("utf-8").splitlines()
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError:
+        raise DeepJoinError(
+            f"{path} has a line that is not JSON. Delete that line; its setting is run again."
+        ) from None

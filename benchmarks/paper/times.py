@@ -1,0 +1,43 @@
+"""How long a query takes, as a caller sees it, without the truth that accuracy needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import numpy as np
+from benchmarks.paper.experiments import Options
+from benchmarks.paper.lakes import Search, lake_for, prepared, queries_of, search_of
+from benchmarks.paper.places import Places
+
+from deepjoin import Column
+
+#: Searches that load all there is, before any is timed; fewer where each takes long.
+_WARM = 5
+
+
+def times(setting: Options, places: Places) -> Iterator[Options]:
+    """Yield one row: mean and median milliseconds of a query, and of its encoding."""
+    options = prepared(setting, places)
+    queries = queries_of(options, places)
+    search = search_of(lake_for(options, places), options)
+    hits = options.get("hits", 10)
+    places.tell(f"{options['method']}: {len(queries)} queries, {hits} hits each")
+    for query in queries[: min(_WARM, 1 + len(queries) // 5)]:
+        search(query, hits)
+    took = np.array([_took(search, query, hits) for query in queries])
+    encode, total = 1e3 * took.T
+    yield {
+        "queries": len(queries),
+        "encode_ms": float(encode.mean()),
+        "total_ms": float(total.mean()),
+        "total_ms_p50": float(np.median(total)),
+        "total_ms_p99": float(np.percentile(total, 99)),
+    }
+
+
+def _took(search: Search, query: Column, hits: int) -> tuple[float, float]:
+    started = perf_counter()
+    results = search(query, hits)
+    total = perf_counter() - started
+    return results.seconds.get("encode", 0.0), total
