@@ -27,7 +27,7 @@ Frequency = Callable[[Sequence[str]], Int]
 #: From texts to the number of tokens of each, special tokens not counted.
 TokenCounter = Callable[[Sequence[str]], Sequence[int]]
 
-#: The options of the paper's table 2, piece by piece: a piece whose part is missing is left out.
+#: The options of the paper's first table, in pieces: one whose part is missing is left out.
 PATTERNS: dict[str, tuple[str, ...]] = {
     "col": ("{cells}",),
     "colname-col": ("{name}: ", "{cells}."),
