@@ -444,6 +444,8 @@ def test_parts_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
         tabert(save_tabert(tmp_path / "max", column_representation="max_pool"))
     with pytest.raises(DeepJoinError, match="its max_cell_len is 'five'"):
         tabert(save_tabert(tmp_path / "five", max_cell_len="five"))
+    with pytest.raises(DeepJoinError, match="cell_input_template is 7 in tb_config.json; it is a"):
+        tabert(save_tabert(tmp_path / "seven", cell_input_template=7))
     with pytest.raises(DeepJoinError, match="'vertical_transformer_layers.0.attention.self_att"):
         tabert(save_tabert(tmp_path / "layers", num_vertical_layers=2))
     folder = save_tabert(tmp_path / "torn")
@@ -469,6 +471,9 @@ def test_turl_checkpoints_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -
         turl(folder)
     say(folder / "config.json", **{**SIZES, "num_attention_heads": 5})
     with pytest.raises(DeepJoinError, match="its tensors do not fit together: "):
+        turl(folder)
+    say(folder / "config.json", **{**SIZES, "layer_norm_eps": None})
+    with pytest.raises(DeepJoinError, match="its layer_norm_eps is None"):
         turl(folder)
     say(folder / "config.json", **SIZES)
     (folder / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]))

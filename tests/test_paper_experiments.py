@@ -27,9 +27,11 @@ from benchmarks.paper.tables import document, section
 
 from deepjoin import Column
 from deepjoin.errors import DeepJoinError
+from deepjoin.evaluation.chosen import Chosen
 from deepjoin.evaluation.labels import Labels
 from deepjoin.evaluation.row import Pool
 from deepjoin.evaluation.truth import brute_force
+from deepjoin.search import METHODS
 from deepjoin.sources.corpus import CorpusSource, write_corpus
 
 LISTS = ["rome oslo bern kyiv lima", "iron gold zinc lead tin", "red blue green pink grey"]
@@ -133,12 +135,29 @@ def test_accuracy_stands_beside_the_papers_figure(places: Places, tmp_path: Path
     assert "Size reduced; 4 queries;" in page
 
 
+@pytest.mark.parametrize("method", [name for name, one in METHODS.items() if not one.kind])
+def test_indexes_have_what_an_evaluation_gives_a_method(method: str) -> None:
+    wanted = Chosen.of(None, None, None).of_method(method)
+    chosen = lakes.index_options({"method": method})
+    assert chosen == {"encoder": wanted.encoder, "cells": wanted.cells, "sketch": wanted.sketch}
+
+
+def test_figures_of_other_models_are_not_shown(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = ran("accuracy", places, tmp_path)
+    assert "1.000 (paper .500)" in section(measured)
+    monkeypatch.setattr("benchmarks.paper.results.shipped", lambda: "another")
+    again = Measured(measured.experiment, Results(measured.experiment, tmp_path / "results"))
+    assert "1.000 (paper .500)" not in section(again)
+
+
 def test_a_line_says_all_a_figure_depends_on(places: Places, tmp_path: Path) -> None:
     ran("accuracy", places, tmp_path)
     text = (tmp_path / "results" / "tried.jsonl").read_text("utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     assert len(lines) == 4
-    for key in ("experiment", "setting", "row", "command", "seed", "version", "hardware", "size"):
+    for key in ("experiment", "setting", "row", "command", "seed", "version", "shipped", "size"):
         assert all(key in line for line in lines)
     assert {"cores", "model", "memory_gb"} == set(lines[0]["hardware"])
 

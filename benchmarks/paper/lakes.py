@@ -60,7 +60,8 @@ def lake_for(options: Options, places: Places) -> Lake:
 
 def index_options(options: Options) -> Options:
     """Choose what an index is to have for what its method needs, and nothing else."""
-    needs = method_named(options["method"]).needs
+    method = method_named(options["method"])
+    needs = method.needs + method.also
     chosen: Options = {"encoder": "none", "cells": "none", "sketch": 0}
     if "column vectors" in needs:
         chosen["encoder"] = options.get("encoder", "default")
@@ -100,7 +101,8 @@ def _make_fasttext(places: Places) -> None:
 
 def _with_sampling(sampling: str, places: Places) -> Path:
     """Copy the shipped encoder, to choose the cells of tall columns another way."""
-    folder = places.cache / "encoders" / f"default-{sampling}"
+    shipped = xxhash.xxh3_64_hexdigest((_DEFAULT / "weights.npz").read_bytes())
+    folder = places.cache / "encoders" / f"default-{sampling}-{shipped}"
     if not (folder / "encoder.json").exists():
         shutil.copytree(_DEFAULT, folder, ignore=lambda *_: ["encoder.json"], dirs_exist_ok=True)
         about = json.loads((_DEFAULT / "encoder.json").read_text("utf-8"))

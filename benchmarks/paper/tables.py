@@ -23,7 +23,7 @@ columns join, so compare the order of methods and the ratios between them, not t
 themselves. `deepjoin` is the encoder that comes with the package (three layers of MiniLM), beside
 the paper's MPNet. Where nothing else is said, precision counts any column as joinable as the k-th
 best; the JSON lines have it by id, too, with bootstrap intervals. Column vectors are searched with
-the authors' preset, IVFPQ with HNSW. `not run (weights)`: the weights could not be had.
+the authors' preset, IVFPQ with HNSW. `not run (weights)`: the weights are not published here.
 """
 
 

@@ -72,6 +72,13 @@ class Checkpoint:
             raise self.refused(f"its {name} is {found!r}")
         return found
 
+    def share(self, name: str, usual: float) -> float:
+        """Read a number from 0 to 1 of what the checkpoint says of itself."""
+        found = self.said.get(name, usual)
+        if not isinstance(found, int | float) or not 0 <= found <= 1:
+            raise self.refused(f"its {name} is {found!r}")
+        return float(found)
+
     def check(self, encoder: ColumnEncoder) -> None:
         """Read a small column, which says at once what does not fit together."""
         try:

@@ -69,9 +69,8 @@ def check_kind(spec: str) -> None:
     """Refuse a misspelt kind, and a kind without a colon; ``spec`` is no folder."""
     kind, colon, _ = spec.partition(":")
     if spec in KINDS:
-        raise DeepJoinError(
-            f"'{spec}' is a kind of encoder, and does not say which. Give {option_of(spec)}"
-        )
+        lacks = "does not say which" if KINDS[spec].where else "is written with a colon"
+        raise DeepJoinError(f"'{spec}' is a kind of encoder, and {lacks}. Give {option_of(spec)}")
     # A single letter is a drive.
     if colon and kind.isidentifier() and len(kind) > 1:
         raise unknown_name("encoder kind", kind, "deepjoin", KINDS)

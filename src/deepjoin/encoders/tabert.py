@@ -27,6 +27,7 @@ from deepjoin.encoders.checkpoints import (
 from deepjoin.encoders.layers import Layer, tensors_digest
 from deepjoin.encoders.reasons import reason
 from deepjoin.encoders.text_encoder import batches, checked
+from deepjoin.errors import DeepJoinError
 from deepjoin.text import Frequency
 
 LAYOUT = Layout("TaBERT", "tb_config.json", ("model.safetensors", "model.bin"))
@@ -140,7 +141,12 @@ def _template(said: Mapping[str, Any]) -> tuple[str, ...]:
         template = said.get("cell_input_template", RowLayout.template)
     if isinstance(template, str):
         return tuple(re.findall(r"\w+|[^\w\s]", template))
-    return tuple(str(part) for part in template)
+    if isinstance(template, list | tuple):
+        return tuple(str(part) for part in template)
+    raise DeepJoinError(
+        f"cell_input_template is {template!r} in tb_config.json; it is a text or a list. Copy the "
+        "checkpoint again."
+    )
 
 
 class TabertEncoder(ColumnEncoder):

@@ -104,8 +104,10 @@ class TurlEncoder(ColumnEncoder):
         self._device = chosen_device(device)
         heads = checkpoint.number("num_attention_heads", 12)
         layers = checkpoint.number("num_hidden_layers", 4)
-        self._eps = float(checkpoint.said.get("layer_norm_eps", 1e-12))
+        self._eps = checkpoint.share("layer_norm_eps", 1e-12)
         self._tensors = _tensors(checkpoint, layers)
+        if self._embedding("word").ndim != 2:
+            raise checkpoint.refused("its word embedding is no matrix")
         words, width = self._embedding("word").shape
         if checkpoint.words.size > words:
             raise checkpoint.refused(

@@ -109,7 +109,7 @@ class LakeGround:
         if self.settings.hash_only:
             return DeepJoinError(
                 f"{self.location} holds hashes of values, of which no vectors can be made; "
-                "use --join equi."
+                "use --join equi with a method that needs values alone: see deepjoin methods."
             )
         return DeepJoinError(
             f"{self.location} has no {what}, which {why}. Make them with: "

@@ -45,7 +45,7 @@ class JosieSearch(ExactEqui):
     ) -> None:
         super().__init__(segments, profile, key)
         self.lakes = [_lake(segment, costs, batch) for segment in self._segments]
-        #: What the last query has read.
+        #: What the query that began last has read; not for several threads.
         self.reading = Reading()
 
     def _ranking(self, watch: Stopwatch, query: Column, wanted: Wanted) -> Overlapping:
