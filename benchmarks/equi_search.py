@@ -62,8 +62,8 @@ def _is_current(folder: Path, columns: Path) -> bool:
 def build(corpus: str, folder: str) -> None:
     """Build an index and print what it took."""
     started = perf_counter()
-    lake = deepjoin.index(corpus, folder, settings=SETTINGS)
-    took = {"build_s": perf_counter() - started, "columns": lake.values.columns}
+    lake = deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+    took = {"build_s": perf_counter() - started, "columns": lake.info()["columns"]}
     print(json.dumps(took | memory()))
 
 
@@ -136,7 +136,7 @@ def search(index: str, corpus: str, limit: str, passes: str) -> None:
             rows.append(
                 about | {"cells": size} | percentiles(seconds) | _quiet(seconds, len(queries))
             )
-    rows.append({"what": "memory", "columns": lake.values.columns} | memory())
+    rows.append({"what": "memory", "columns": lake.info()["columns"]} | memory())
     print(json.dumps({"rows": rows}))
 
 

@@ -172,7 +172,8 @@ def _bars(axis: Any, measured: Measured, rows: dict[str, list[Figure]]) -> None:
     highlight = measured.experiment.plot.get("highlight")
     for place, (label, figure) in enumerate(reversed(there.items())):
         axis.barh(place, figure.ours, 0.62, color=ACCENT if label == highlight else PALE)
-        axis.annotate(f" {figure.ours:.3f}".replace(" 0.", " ."), (figure.ours, place), va="center")
+        right = max(figure.ours, figure.paper or 0)
+        axis.annotate(f" {figure.ours:.3f}".replace(" 0.", " ."), (right, place), va="center")
         if figure.paper is not None:
             axis.plot([figure.paper] * 2, [place - 0.4, place + 0.4], color=GREY, linewidth=2)
     axis.set_yticks(range(len(there)), list(reversed(there)))
