@@ -20,7 +20,8 @@ import numpy as np
 from common import K, emit, machine, percentiles, process_seconds, say, versions
 from deepjoin import Column
 from deepjoin.encoders import load_encoder
-from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder
+from deepjoin.encoders.base import FloatMatrix
+from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.sources.corpus import CorpusSource
 from deepjoin.text import DocumentFrequencies
 

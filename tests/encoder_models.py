@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from deepjoin.encoders import load_encoder
-from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder
+from deepjoin.encoders.base import FloatMatrix
+from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.text import TextSettings
 from tests.tiny_models import save_model, save_sentence_model
 

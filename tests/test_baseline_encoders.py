@@ -15,11 +15,11 @@ import deepjoin
 from deepjoin.columns import Column
 from deepjoin.encoders import load_encoder
 from deepjoin.encoders.base import ColumnEncoder
-from deepjoin.encoders.checkpoints import Words
-from deepjoin.encoders.mlp import MlpEncoder, Tower, cell_means, load_mlp, write_mlp
-from deepjoin.encoders.sherlock import load_sherlock
-from deepjoin.encoders.tabert import Cell, Row, RowLayout, TabertEncoder, load_tabert
-from deepjoin.encoders.turl import TableInput, TurlEncoder, load_turl
+from deepjoin.encoders.compared.checkpoints import Words
+from deepjoin.encoders.compared.mlp import MlpEncoder, Tower, cell_means, load_mlp, write_mlp
+from deepjoin.encoders.compared.sherlock import load_sherlock
+from deepjoin.encoders.compared.tabert import Cell, Row, RowLayout, TabertEncoder, load_tabert
+from deepjoin.encoders.compared.turl import TableInput, TurlEncoder, load_turl
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.text import no_frequency
 

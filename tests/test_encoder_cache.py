@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from deepjoin import Column, DeepJoinError
+from deepjoin.encoders.base import FloatMatrix
 from deepjoin.encoders.cache import CachedEncoder, VectorCache, text_key
-from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder
+from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.text import TextSettings, no_frequency
 
 COLUMN = Column(["Apple", "GE", "IBM"], name="Company", title="Firms")

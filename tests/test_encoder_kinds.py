@@ -17,8 +17,9 @@ import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.cli.config import NAME, parse
 from deepjoin.cli.parser import make_parser
-from deepjoin.encoders import averages, load_encoder
+from deepjoin.encoders import load_encoder
 from deepjoin.encoders.base import ColumnEncoder
+from deepjoin.encoders.compared import averages
 from deepjoin.encoders.kinds import KINDS, option_of, split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra, UnknownName
 from deepjoin.lake import models

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder
+from deepjoin.encoders.base import FloatMatrix
+from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.errors import DeepJoinError
 
 Known = npt.NDArray[np.bool_]

@@ -16,13 +16,14 @@ class Kind(NamedTuple):
 
     #: What stands behind the colon; nothing for an encoder that needs nothing.
     where: str
-    #: A module of this package and a function of it, imported when the kind is asked for.
+    #: A module of `compared` and a function of it, imported when the kind is asked for.
     loader: str
 
     def load(self, where: str, *, profile: str, device: str | None) -> ColumnEncoder:
         """Load the encoder for a lake whose cells are compared by ``profile``."""
         module, _, name = self.loader.partition(".")
-        load: Callable[..., ColumnEncoder] = getattr(import_module(f"{__package__}.{module}"), name)
+        found = import_module(f"{__package__}.compared.{module}")
+        load: Callable[..., ColumnEncoder] = getattr(found, name)
         return load(where, profile=profile, device=device)
 
 

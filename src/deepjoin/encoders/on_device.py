@@ -18,7 +18,8 @@ import numpy.typing as npt
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from deepjoin.encoders.text_encoder import FloatMatrix, checked
+from deepjoin.encoders.base import FloatMatrix
+from deepjoin.encoders.text_encoder import checked
 from deepjoin.errors import DeepJoinError
 from deepjoin.vectors.on_device import DeviceSearch, Recorder
 

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128
 
+from deepjoin.encoders.base import FloatMatrix
 from deepjoin.encoders.graph import PROBE, has_twin, twin_name
 from deepjoin.encoders.reasons import reason
 from deepjoin.encoders.text_encoder import (
-    FloatMatrix,
     TextEncoder,
     batches,
     checked,

@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from deepjoin.columns import Column
-from deepjoin.encoders.base import ColumnEncoder
-from deepjoin.encoders.base import FloatMatrix as FloatMatrix
-from deepjoin.encoders.base import FloatVector as FloatVector
+from deepjoin.encoders.base import ColumnEncoder, FloatMatrix, FloatVector
 from deepjoin.errors import DeepJoinError
 from deepjoin.text import Frequency, TextSettings, column_texts
 

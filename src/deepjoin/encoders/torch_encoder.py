@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128
 
+from deepjoin.encoders.base import FloatMatrix
 from deepjoin.encoders.reasons import reason
-from deepjoin.encoders.text_encoder import FloatMatrix, TextEncoder, checked, text_settings
+from deepjoin.encoders.text_encoder import TextEncoder, checked, text_settings
 from deepjoin.encoders.tokens import Tokens
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.text import TextSettings

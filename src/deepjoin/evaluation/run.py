@@ -14,7 +14,6 @@ from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.evaluation.asking import Answers, ask
 from deepjoin.evaluation.cache import Built, Cache
-from deepjoin.evaluation.chosen import SKETCH as SKETCH
 from deepjoin.evaluation.chosen import Chosen
 from deepjoin.evaluation.exact import Exact, exact_answers
 from deepjoin.evaluation.labels import read_labels

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deepjoin.cells import CellEncoder, load_cell_encoder
-from deepjoin.encoders.mlp import SAID, Tower, write_mlp
+from deepjoin.encoders.compared.mlp import SAID, Tower, write_mlp
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lake.indexing import open_lake
 from deepjoin.training.columns import Int, TrainingColumns

@@ -19,7 +19,7 @@ from deepjoin.canonical import CellType, canonical_array, cell_types
 from deepjoin.columns import Column
 from deepjoin.distinct import DistinctCells, distinct_cells
 from deepjoin.encoders.base import ColumnEncoder, FloatMatrix
-from deepjoin.encoders.checkpoints import encodable
+from deepjoin.encoders.compared.checkpoints import encodable
 from deepjoin.errors import DeepJoinError
 from deepjoin.text import Frequency
 

@@ -19,7 +19,7 @@ from deepjoin.cells import CellEncoder, load_cell_encoder
 from deepjoin.columns import Column
 from deepjoin.distinct import distinct_cells
 from deepjoin.encoders.base import ColumnEncoder, FloatMatrix
-from deepjoin.encoders.checkpoints import encodable
+from deepjoin.encoders.compared.checkpoints import encodable
 from deepjoin.encoders.weights import read_weights, write_weights
 from deepjoin.errors import DeepJoinError
 from deepjoin.text import Frequency

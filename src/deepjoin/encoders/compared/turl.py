@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from deepjoin.columns import Column
 from deepjoin.encoders.base import ColumnEncoder, FloatMatrix
-from deepjoin.encoders.checkpoints import Checkpoint, Layout, chosen_device, shown_cells
-from deepjoin.encoders.layers import BERT, Layer, tensors_digest
+from deepjoin.encoders.compared.checkpoints import Checkpoint, Layout, chosen_device, shown_cells
+from deepjoin.encoders.compared.layers import BERT, Layer, tensors_digest
 from deepjoin.encoders.text_encoder import checked
 from deepjoin.text import Frequency
 

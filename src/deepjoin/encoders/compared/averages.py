@@ -92,7 +92,7 @@ def load_mpnet(where: str, *, profile: str, device: str | None) -> Averages:
 
 def _of_model(kind: str, where: str, profile: str, device: str | None) -> Averages:
     check_place(where)
-    from deepjoin.encoders.cell_model import CellModel
+    from deepjoin.encoders.compared.cell_model import CellModel
 
     cells = CellModel(where, device)
     return Averages(kind, cells.name, cells.digest, cells.dimension, cells.encode_texts, profile)

@@ -16,7 +16,7 @@ import numpy as np
 
 from deepjoin.columns import Column
 from deepjoin.encoders.base import ColumnEncoder, FloatMatrix
-from deepjoin.encoders.checkpoints import (
+from deepjoin.encoders.compared.checkpoints import (
     Checkpoint,
     Layout,
     Words,
@@ -24,7 +24,7 @@ from deepjoin.encoders.checkpoints import (
     chosen_device,
     shown_cells,
 )
-from deepjoin.encoders.layers import Layer, tensors_digest
+from deepjoin.encoders.compared.layers import Layer, tensors_digest
 from deepjoin.encoders.reasons import reason
 from deepjoin.encoders.text_encoder import batches, checked
 from deepjoin.errors import DeepJoinError
@@ -34,7 +34,7 @@ LAYOUT = Layout("TaBERT", "tb_config.json", ("model.safetensors", "model.bin"))
 #: Where the BERT inside is: as published, and as an earlier version wrote it.
 _BERT = ("_bert_model.bert.", "bert.")
 _ACROSS = "vertical_transformer_layers."
-#: The parts of a layer across rows, in the order of `deepjoin.encoders.layers.BERT`.
+#: The parts of a layer across rows, in the order of `deepjoin.encoders.compared.layers.BERT`.
 _ACROSS_NAMES = (
     *("attention.self_attention.query_linear", "attention.self_attention.key_linear"),
     *("attention.self_attention.value_linear", "attention.self_output.dense"),

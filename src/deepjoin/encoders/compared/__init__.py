@@ -1,0 +1,1 @@
+"""Encoders of the methods the paper compares its own with."""
