@@ -382,7 +382,7 @@ def test_a_value_in_no_list_is_noticed(listed: tuple[Path, int], tmp_path: Path)
     assert problem == f"{CELLS}/vector_rows.npy is missing"
 
 
-@pytest.mark.parametrize("kind", ["flat", "flat8", "hnsw", "ivf8", "scan4"])
+@pytest.mark.parametrize("kind", ["flat", "flat8", "hnsw", "ivf8", "scan4", "ivf4"])
 def test_vector_indexes_are_checked(tmp_path: Path, kind: str) -> None:
     rows = np.random.default_rng(3).standard_normal((1200, 16)).astype(np.float32)
     rows[9] = rows[4]

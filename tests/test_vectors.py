@@ -98,7 +98,7 @@ def test_as_many_come_as_are_left(tmp_path: Path, kind: str) -> None:
     assert len(index.search(rows[0], 3, np.ones(1500, bool)).ids) == 0
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "ivf8", "scan4"])
+@pytest.mark.parametrize("kind", ["hnsw", "ivf8", "scan4", "ivf4"])
 def test_a_kind_that_loses_its_way_compares_everything(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,10 +151,12 @@ def test_rows_nearly_all_equal_are_scanned_whatever_was_asked_for(tmp_path: Path
 
 def test_the_kind_is_chosen_by_size() -> None:
     assert kinds.chosen("auto", 10) == kinds.chosen("auto", 20_000) == "flat"
-    assert kinds.chosen("auto", 20_001) == kinds.LARGE
+    assert kinds.chosen("auto", 20_001) == kinds.chosen("auto", 600_000) == "scan4"
+    assert kinds.chosen("auto", 600_001) == "ivf4"
+    assert kinds.chosen("auto", 600_001, clusters=False) == "scan4"
     assert kinds.chosen("hnsw", 20_001) == "hnsw"
     assert kinds.chosen("ivfpq", 999) == "flat"
-    assert KINDS["ivfpq"].list_count(10**6) == 1000
+    assert KINDS["ivfpq"].list_count(10**6) == KINDS["ivf4"].list_count(10**6) == 1000
 
 
 def test_an_empty_segment_is_searched(tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--cache", type=Path, metavar="DIR", help="kept between runs")
         command.add_argument("--models", type=Path, metavar="DIR", help="default: CACHE/models")
         command.add_argument("--size", choices=SIZES, default="reduced")
-        command.add_argument("--again", action="store_true", help="also what was run before")
+        if function is _run:
+            command.add_argument("--again", action="store_true", help="also what was run before")
     return parser
 
 

@@ -151,7 +151,10 @@ def _generated(options: Options, places: Places, out: Path) -> None:
     like = _given({"corpus": "wiki-equi"}, places)
     wanted = ["--columns", str(options["columns"]), "--queries", str(options["queries"])]
     command = [sys.executable, str(_GENERATE), str(out), "--like", str(like), *wanted]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+        raise DeepJoinError(
+            f"No columns were generated: {' '.join(command)} failed, as said above."
+        )
 
 
 def _tall(options: Options, places: Places, out: Path) -> None:

@@ -20,6 +20,7 @@ _SETTINGS: tuple[tuple[str, Callable[[str], Any], str, str], ...] = (
     ("--nameless", share, "R", "how often a column is shown without its name and title"),
     ("--respelled", share, "R", "how often a cell is spelled otherwise; needs --aliases"),
     ("--prompt", str, "TEXT", "what stands before the text of a query (default 'query ')"),
+    ("--power", number, "P", "how much more a column counts that joins better (default 2)"),
     ("--scale", number, "S", "factor before the softmax (default 20)"),
     ("--batch", whole(2), "N", "pairs in a batch"),
     ("--learning-rate", number, "L", "highest learning rate"),

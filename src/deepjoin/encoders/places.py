@@ -7,12 +7,12 @@ from pathlib import Path
 from deepjoin.errors import DeepJoinError
 
 
-def check_place(spec: str) -> None:
+def check_place(spec: str, others: str = "'default', 'none', ") -> None:
     """Refuse a folder that should be there; a name such as ``owner/model`` need not be."""
     if not Path(spec).is_dir() and _is_path(spec):
         raise DeepJoinError(
-            f"There is no encoder folder '{spec}'. Give 'default', 'none', a model folder, or the "
-            "name of a public model."
+            f"There is no encoder folder '{spec}'. Give {others}a model folder, or the name of a "
+            "public model."
         )
 
 

@@ -26,7 +26,7 @@ SHIPPED = "shipped"
 #: The file without which a folder is no model.
 LAST = "modules.json"
 #: Texts of columns that the small form is rounded for and compared on.
-_TEXTS = 2400
+TEXTS = 2400
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def deliver(fitted: Fitted, prepared: Prepared, name: str, command: str) -> None
 def _shipped(fitted: Fitted, model: Path, name: str) -> Agreement | str:
     """Write the small form, where a model can have one; else say why it has none."""
     try:
-        return ship(model, model / SHIPPED, name, fitted.sample(_TEXTS))
+        return ship(model, model / SHIPPED, name, fitted.sample(TEXTS))
     except MissingExtra:
         raise
     except DeepJoinError as error:

@@ -9,9 +9,6 @@ if TYPE_CHECKING:
 
     from deepjoin.training.settings import TrainSettings
 
-#: How much more a column counts that is twice as joinable: joinability to this power.
-_POWER = 2.0
-
 
 def scores(x: torch.Tensor, y: torch.Tensor, metric: str, scale: float) -> torch.Tensor:
     """Score every x with every y: the cosine, or how near they are, times the scale."""
@@ -33,7 +30,7 @@ def ranking_loss(
     """
     found = scores(x, y, settings.metric, settings.scale)
     if settings.target == "joinability":
-        return _graded(found, joinability, settings.symmetric)
+        return _graded(found, joinability**settings.power, settings.symmetric)
     return _partners(found, joinability, settings)
 
 
@@ -55,10 +52,9 @@ def _partners(
     return (entropy(found, partners) + entropy(found[:, :size].T, partners)) / 2
 
 
-def _graded(found: torch.Tensor, joinability: torch.Tensor, symmetric: bool) -> torch.Tensor:
-    """Share the probability among all columns of the batch by how joinable they are."""
+def _graded(found: torch.Tensor, wanted: torch.Tensor, symmetric: bool) -> torch.Tensor:
+    """Share the probability among all columns of the batch by how much each is wanted."""
     size = len(found)
-    wanted = joinability**_POWER
     loss = _spread(found, wanted)
     return (loss + _spread(found[:, :size].T, wanted[:, :size].T)) / 2 if symmetric else loss
 

@@ -39,6 +39,8 @@ class TrainSettings:
     respelled: float = 0.2
     negatives: str = "hard"
     target: str = "joinability"
+    #: How much more a column counts that is twice as joinable: joinability to this power.
+    power: float = 2.0
     #: Whether columns known to be joinable are kept from counting as negatives.
     masked: bool = True
     #: Whether the partner, too, must find its column among those of the batch.
@@ -96,6 +98,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("crops", 0, 100),
     ("nameless", 0, 1),
     ("respelled", 0, 1),
+    ("power", 0.01, 100),
     ("scale", 0.01, 1000),
     ("batch", 2, 1 << 16),
     ("learning_rate", 1e-9, 1),

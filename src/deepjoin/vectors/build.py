@@ -49,19 +49,22 @@ def save_rows(rows: Rows, folder: Path) -> None:
     np.save(folder / ROWS, np.asarray(rows, np.float16))
 
 
-def index_rows(folder: Path, kind: str = "auto", metric: str = "cosine") -> str:
+def index_rows(
+    folder: Path, kind: str = "auto", metric: str = "cosine", clusters: bool = True
+) -> str:
     """Index the rows stored in a folder and return the kind that was built.
 
-    The same rows give the same files. A handful of rows is always scanned.
+    The same rows give the same files. A handful of rows is always scanned; ``clusters`` is as
+    for `chosen`.
     """
     check_metric(metric)
     rows = load_rows(folder)
-    name = chosen(kind, len(rows))
+    name = chosen(kind, len(rows), clusters)
     different = len(rows)
     if KINDS[name].factory:
         first, offsets, members = _collapsed(rows)
         different = len(first)
-        name = chosen(kind, different)
+        name = chosen(kind, different, clusters)
     if KINDS[name].factory:
         _write(rows, first, folder, KINDS[name], metric)
         np.save(folder / OFFSETS, offsets.astype(np.int32))

@@ -199,12 +199,12 @@ class VectorIndex:
 
     def _parameters(self, faiss: Any, live: Marks | None, effort: int) -> Any:
         """Say how hard to search and what to leave out; None for a kind that cannot be told."""
-        if not self._how.marks:
+        effort_of = self._how.effort_of
+        if not (self._how.marks or effort_of):
             return None
         selector = (
             None if live is None else faiss.IDSelectorBitmap(np.packbits(live, bitorder="little"))
         )
-        effort_of = self._how.effort_of
         return {
             "efSearch": faiss.SearchParametersHNSW,
             "nprobe": faiss.SearchParametersIVF,

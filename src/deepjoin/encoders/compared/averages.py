@@ -91,7 +91,7 @@ def load_mpnet(where: str, *, profile: str, device: str | None) -> Averages:
 
 
 def _of_model(kind: str, where: str, profile: str, device: str | None) -> Averages:
-    check_place(where)
+    check_place(where, others="")
     from deepjoin.encoders.compared.cell_model import CellModel
 
     cells = CellModel(where, device)

@@ -1,0 +1,94 @@
+"""Models averaged: the weights are the mean, and what cannot be averaged is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import deepjoin
+from deepjoin.encoders import load_encoder
+from deepjoin.encoders.torch_encoder import SETTINGS_FILE, load_model
+from deepjoin.errors import DeepJoinError
+
+from .test_history import write
+from .tiny_models import save_model
+
+torch = pytest.importorskip("torch")
+from deepjoin.training.average import average, main  # noqa: E402  needs torch
+
+TEXT = '{"text": {"pattern": "colname-col", "tokens": 40, "prompt": "query "}}'
+TEXTS = ["name: alben, cogos, dafix.", "name: huhux."]
+
+
+def run(folder: Path, seed: int, text: str = TEXT, kind: str = "bert") -> str:
+    """Save a model as training would, its weights moved a little."""
+    save_model(folder, kind)
+    model = load_model(str(folder), "cpu")
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor += 0.02 * torch.randn_like(tensor)
+    shutil.rmtree(folder)
+    model.save(str(folder), create_model_card=False)
+    (folder / SETTINGS_FILE).write_text(text)
+    return str(folder)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[str]:
+    return [run(tmp_path / f"run{seed}", seed) for seed in (1, 2)]
+
+
+def weights(folder: str | Path) -> dict[str, np.ndarray]:
+    return {name: one.numpy() for name, one in load_model(str(folder), "cpu").state_dict().items()}
+
+
+def test_weights_are_the_mean(runs: list[str], tmp_path: Path) -> None:
+    one, two = map(weights, runs)
+    mean = weights(average({runs[0]: 3, runs[1]: 1}, tmp_path / "mean"))
+    assert mean.keys() == one.keys()
+    for name, found in mean.items():
+        np.testing.assert_allclose(found, 0.75 * one[name] + 0.25 * two[name], atol=1e-6)
+    assert (tmp_path / "mean" / SETTINGS_FILE).read_text() == TEXT
+
+
+def test_one_alone_is_itself(runs: list[str], tmp_path: Path) -> None:
+    found = average({runs[0]: 0.5, runs[1]: 0}, tmp_path / "mean")
+    ours, theirs = (load_encoder(str(one), device="cpu") for one in (found, runs[0]))
+    assert ours is not None and theirs is not None
+    np.testing.assert_allclose(ours.encode_texts(TEXTS), theirs.encode_texts(TEXTS), atol=1e-5)
+
+
+def test_the_command_ships_it(
+    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(90):
+        cells = [f"alben co{number} {number % 7 * place}" for place in range(12)]
+        write(tmp_path / "lake" / f"{number}.csv", {f"name{number}": cells})
+    deepjoin.index(tmp_path / "lake", tmp_path / "index", encoder="none", cells="none")
+    out = tmp_path / "mean"
+    assert main([str(tmp_path / "index"), f"{runs[0]}=.4", f"{runs[1]}=.6", "-o", str(out)]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{out}\n" and "ten nearest are the same" in said.err
+    assert load_encoder(str(out / "shipped")) is not None
+
+
+@pytest.mark.parametrize("given", ["nowhere=1", "run1=x", "run1=-1", "other=1", "deeper=1"])
+def test_what_cannot_be_averaged(
+    runs: list[str], tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "other", 3, TEXT.replace("40", "30"))
+    run(tmp_path / "deeper", 3, kind="distilbert")
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "lake" / "a.csv", {"name": list("abcdefgh")})
+    deepjoin.index("lake", "index", encoder="none", cells="none")
+    assert main(["index", "run2", given, "-o", "mean"]) == 1
+    assert not Path("mean").exists()
+
+
+def test_weights_say_something(runs: list[str], tmp_path: Path) -> None:
+    with pytest.raises(DeepJoinError, match="one of them is more"):
+        average(dict.fromkeys(runs, 0.0), tmp_path / "mean")
