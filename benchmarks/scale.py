@@ -31,9 +31,9 @@ STEPS = ("encode", "candidates", "verify", "total")
 _BLOCK = 50_000
 
 
-def made_up(real: Rows, count: int) -> Rows:
+def made_up(real: Rows, count: int, seed: int) -> Rows:
     """Make vectors that lie among the real ones."""
-    random = np.random.default_rng(1)
+    random = np.random.default_rng(seed)
     rows = np.empty((count, real.shape[1]), np.float16)
     for start in range(0, count, _BLOCK):
         here = rows[start : start + _BLOCK]
@@ -60,15 +60,17 @@ def dressed(lake: Lake, folder: Path, real: Rows) -> tuple[Lake, Row]:
     encoder = load_encoder("default", profile=lake.settings.profile)
     assert encoder is not None
     about = About(encoder.name, encoder.digest, encoder.dimension)
+    row = Row()
     for segment in lake.segments:
-        if ColumnVectors.open(segment.folder, "columns") is None:
+        found = ColumnVectors.open(segment.folder, "columns")
+        if found is None or found.about != about:
             say(f"vectors of {segment.values.columns:,} columns")
-            rows = made_up(real, segment.values.columns)
+            rows = made_up(real, segment.values.columns, seed=segment.values.columns)
             rows[0] = np.nan  # to be encoded, as all would be that are not known
             write_rows(segment.folder, "columns", about, rows)
-    started = perf_counter()
-    found = deepjoin.index(folder, encoder="default")
-    return found, {"vectors_s": perf_counter() - started}
+            row = {"vectors_s": perf_counter()}
+    lake = deepjoin.index(folder, encoder="default")
+    return lake, {name: perf_counter() - started for name, started in row.items()}
 
 
 def asked(lake: Lake, queries: list[Column], passes: int) -> Row:
@@ -96,7 +98,8 @@ def recall(segment: Segment, lake: Lake, queries: list[Column]) -> Row:
     least = tenth_nearest(vectors.rows, rows)
     found = [vectors.index.search(row, K).distances for row in rows]
     right = [np.mean(1 - one >= bound - 1e-4) for one, bound in zip(found, least, strict=True)]
-    size = (vectors.folder / "index.faiss").stat().st_size
+    codes = vectors.folder / "index.faiss"
+    size = codes.stat().st_size if codes.exists() else 0
     return {"recall": float(np.mean(right)), "kind": vectors.index.kind, "codes_mb": size / 1e6}
 
 

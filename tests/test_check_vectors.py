@@ -22,7 +22,16 @@ from deepjoin.lake.vector_index_soundness import index_problems
 from deepjoin.lake.vector_soundness import vector_problems
 from deepjoin.semantic.list_build import write_value_lists
 from deepjoin.semantic.quantised import ValueVectors
-from deepjoin.vectors.build import ABOUT, INDEX, MEMBERS, OFFSETS, ROWS, build_vectors
+from deepjoin.vectors import index_rows, kinds
+from deepjoin.vectors.build import (
+    ABOUT,
+    INDEX,
+    MEMBERS,
+    OFFSETS,
+    ROWS,
+    build_vectors,
+    save_rows,
+)
 
 from .test_check import changed_manifest, damages, files_of, is_slight, only, sign
 from .test_history import merging
@@ -380,6 +389,20 @@ def test_a_value_in_no_list_is_noticed(listed: tuple[Path, int], tmp_path: Path)
     (tmp_path / CELLS / "vector_rows.npy").unlink()
     (problem,) = vector_problems(tmp_path, [], values, 1)
     assert problem == f"{CELLS}/vector_rows.npy is missing"
+
+
+@pytest.mark.parametrize("clustered", [True, False])
+def test_what_auto_chose_is_sound(
+    tmp_path: Path, clustered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kinds, "FLAT_UP_TO", 1000)
+    monkeypatch.setattr(kinds, "SCANNED_UP_TO", 1100)
+    save_rows(np.random.default_rng(3).standard_normal((1200, 16)).astype(np.float32), tmp_path)
+    assert index_rows(tmp_path, clustered=clustered) == ("ivf4" if clustered else "scan4")
+    assert list(index_problems(tmp_path, "auto", "cosine")) == []
+    assert list(index_problems(tmp_path, "hnsw", "cosine")) == [
+        "index.json is of another index than was asked for"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["flat", "flat8", "hnsw", "ivf8", "scan4", "ivf4"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -48,15 +49,17 @@ def weights(folder: str | Path) -> dict[str, np.ndarray]:
 
 def test_weights_are_the_mean(runs: list[str], tmp_path: Path) -> None:
     one, two = map(weights, runs)
-    mean = weights(average({runs[0]: 3, runs[1]: 1}, tmp_path / "mean"))
+    mean = weights(average({Path(runs[0]): 3, Path(runs[1]): 1}, tmp_path / "mean"))
     assert mean.keys() == one.keys()
     for name, found in mean.items():
         np.testing.assert_allclose(found, 0.75 * one[name] + 0.25 * two[name], atol=1e-6)
     assert (tmp_path / "mean" / SETTINGS_FILE).read_text() == TEXT
+    said = json.loads((tmp_path / "mean" / "config_sentence_transformers.json").read_text())
+    assert said["prompts"]["query"] == "query "
 
 
 def test_one_alone_is_itself(runs: list[str], tmp_path: Path) -> None:
-    found = average({runs[0]: 0.5, runs[1]: 0}, tmp_path / "mean")
+    found = average({Path(runs[0]): 0.5, Path(runs[1]): 0}, tmp_path / "mean")
     ours, theirs = (load_encoder(str(one), device="cpu") for one in (found, runs[0]))
     assert ours is not None and theirs is not None
     np.testing.assert_allclose(ours.encode_texts(TEXTS), theirs.encode_texts(TEXTS), atol=1e-5)
@@ -76,19 +79,47 @@ def test_the_command_ships_it(
     assert load_encoder(str(out / "shipped")) is not None
 
 
-@pytest.mark.parametrize("given", ["nowhere=1", "run1=x", "run1=-1", "other=1", "deeper=1"])
+WRONG = {
+    "nowhere=1": "has no deepjoin.json",
+    "run1=x": "'x' in 'run1=x' is no number",
+    "run1=-1": "Weights are 0 or more",
+    "run1=nan": "Weights are 0 or more",
+    "run2=1": "given twice",
+    "other=1": "tokens differ",
+    "another=1": "is another model",
+}
+
+
+@pytest.mark.parametrize("given", WRONG)
 def test_what_cannot_be_averaged(
-    runs: list[str], tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch
+    runs: list[str],
+    tmp_path: Path,
+    given: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run(tmp_path / "other", 3, TEXT.replace("40", "30"))
-    run(tmp_path / "deeper", 3, kind="distilbert")
+    run(tmp_path / "another", 3, kind="distilbert")
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "lake" / "a.csv", {"name": list("abcdefgh")})
+    for name in "abc":
+        write(tmp_path / "lake" / f"{name}.csv", {"name": [name + end for end in "abcdefgh"]})
     deepjoin.index("lake", "index", encoder="none", cells="none")
     assert main(["index", "run2", given, "-o", "mean"]) == 1
+    assert WRONG[given] in capsys.readouterr().err
     assert not Path("mean").exists()
+
+
+def test_a_model_without_a_small_form(
+    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "abc":
+        write(tmp_path / "lake" / f"{name}.csv", {"name": [name + end for end in "abcdefgh"]})
+    deepjoin.index(tmp_path / "lake", tmp_path / "index", encoder="none", cells="none")
+    assert main([str(tmp_path / "index"), *runs, "-o", str(tmp_path / "mean")]) == 0
+    assert "There are 3 different columns" in capsys.readouterr().err
+    assert load_encoder(str(tmp_path / "mean"), device="cpu") is not None
 
 
 def test_weights_say_something(runs: list[str], tmp_path: Path) -> None:
     with pytest.raises(DeepJoinError, match="one of them is more"):
-        average(dict.fromkeys(runs, 0.0), tmp_path / "mean")
+        average(dict.fromkeys(map(Path, runs), 0.0), tmp_path / "mean")

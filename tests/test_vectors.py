@@ -153,7 +153,7 @@ def test_the_kind_is_chosen_by_size() -> None:
     assert kinds.chosen("auto", 10) == kinds.chosen("auto", 20_000) == "flat"
     assert kinds.chosen("auto", 20_001) == kinds.chosen("auto", 600_000) == "scan4"
     assert kinds.chosen("auto", 600_001) == "ivf4"
-    assert kinds.chosen("auto", 600_001, clusters=False) == "scan4"
+    assert kinds.chosen("auto", 600_001, clustered=False) == "scan4"
     assert kinds.chosen("hnsw", 20_001) == "hnsw"
     assert kinds.chosen("ivfpq", 999) == "flat"
     assert KINDS["ivfpq"].list_count(10**6) == KINDS["ivf4"].list_count(10**6) == 1000
@@ -203,3 +203,26 @@ def test_a_folder_without_a_readable_index_is_refused(tmp_path: Path) -> None:
     about.write_text(about.read_text().replace('"format": 1', '"format": 9'))
     with pytest.raises(IndexUnusable, match="has format 9; this version reads up to 1. Install"):
         VectorIndex(tmp_path)
+
+
+def test_a_kind_of_a_newer_version(tmp_path: Path) -> None:
+    build_vectors(np.eye(4, dtype=np.float32), tmp_path)
+    about = (tmp_path / "index.json").read_text()
+    (tmp_path / "index.json").write_text(about.replace('"flat"', '"later"'))
+    with pytest.raises(IndexUnusable, match="'later', which this version does not know"):
+        VectorIndex(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["scan4", "ivf4"])
+def test_most_vectors_are_gone(tmp_path: Path, kind: str) -> None:
+    random = np.random.default_rng(5)
+    rows = random.standard_normal((20, 32))[random.integers(0, 20, 6000)]
+    rows = (rows + 0.3 * random.standard_normal((6000, 32))).astype(np.float32)
+    build_vectors(rows, tmp_path, kind)
+    excluded = random.random(6000) < 0.99
+    live, units = np.flatnonzero(~excluded), rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    right = []
+    for number in range(0, 6000, 300):
+        best = live[np.argsort(-(units[live] @ units[number]))[:5]]
+        right.append(np.isin(VectorIndex(tmp_path).search(rows[number], 5, excluded).ids, best))
+    assert np.mean(right) > 0.95

@@ -110,9 +110,11 @@ def relies_on_shipped(setting: Options) -> bool:
     if setting.get("labels"):
         return True  # what is relevant is pooled from the hits of all methods
     method = METHODS.get(setting.get("method", ""))
+    needs = {*method.needs, *method.also} if method else set()
+    if setting.get("join") == "semantic":
+        needs.add("cell vectors")  # the truth compares cells, whatever the method does
     chosen = {"column vectors": "encoder", "cell vectors": "cells"}
-    needs = method.needs + method.also if method else ()
-    return any(need in needs and option not in setting for need, option in chosen.items())
+    return any(setting.get(chosen[need], "default") == "default" for need in needs & chosen.keys())
 
 
 @cache

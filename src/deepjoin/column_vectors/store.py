@@ -90,7 +90,7 @@ def write_rows(
     save_rows(rows, folder)
     complete = not unknown(rows).any()
     if complete:
-        index_rows(folder, kind, metric, clusters=space == "columns")
+        index_rows(folder, kind, metric, clustered=space == "columns")
     fields = {"space": space, **asdict(about), "complete": complete, "kind": kind, "metric": metric}
     (folder / _ABOUT).write_text(json.dumps(fields))
 

@@ -223,14 +223,19 @@ def positions(model: Any) -> int:
     return positions - 2 if config.model_type in _OFFSET_KINDS else positions
 
 
+def said_of(model: Any, tokenizer: str) -> str:
+    """Write down all that vectors depend on beside the weights."""
+    config = _config(model).to_dict()
+    said = {key: value for key, value in config.items() if key not in _INCIDENTAL}
+    kinds = [(type(module).__name__, _said_by(module)) for module in model]
+    return json.dumps([said, kinds, tokenizer], sort_keys=True, default=str)
+
+
 def _digest(model: Any, tokenizer: str) -> str:
     """Hash weights, configuration, pooling and tokenizer."""
     import torch
 
-    config = _config(model).to_dict()
-    said = {key: value for key, value in config.items() if key not in _INCIDENTAL}
-    kinds = [(type(module).__name__, _said_by(module)) for module in model]
-    content = xxh3_128(json.dumps([said, kinds, tokenizer], sort_keys=True, default=str).encode())
+    content = xxh3_128(said_of(model, tokenizer).encode())
     for name, tensor in sorted(model.state_dict().items()):
         content.update(name.encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)

@@ -50,21 +50,21 @@ def save_rows(rows: Rows, folder: Path) -> None:
 
 
 def index_rows(
-    folder: Path, kind: str = "auto", metric: str = "cosine", clusters: bool = True
+    folder: Path, kind: str = "auto", metric: str = "cosine", clustered: bool = True
 ) -> str:
     """Index the rows stored in a folder and return the kind that was built.
 
-    The same rows give the same files. A handful of rows is always scanned; ``clusters`` is as
+    The same rows give the same files. A handful of rows is always scanned; ``clustered`` is as
     for `chosen`.
     """
     check_metric(metric)
     rows = load_rows(folder)
-    name = chosen(kind, len(rows), clusters)
+    name = chosen(kind, len(rows), clustered)
     different = len(rows)
     if KINDS[name].factory:
         first, offsets, members = _collapsed(rows)
         different = len(first)
-        name = chosen(kind, different, clusters)
+        name = chosen(kind, different, clustered)
     if KINDS[name].factory:
         _write(rows, first, folder, KINDS[name], metric)
         np.save(folder / OFFSETS, offsets.astype(np.int32))

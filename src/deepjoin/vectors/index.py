@@ -71,6 +71,11 @@ class VectorIndex:
                 f"The vector index in {folder} has format {about['format']}; this version reads "
                 f"up to {FORMAT}. Install a newer deepjoin."
             )
+        if about["kind"] not in KINDS:
+            raise IndexUnusable(
+                f"The vector index in {folder} is of the kind '{about['kind']}', which this "
+                "version does not know. Install a newer deepjoin."
+            )
         self.kind, self.metric = str(about["kind"]), str(about["metric"])
         self.dimension, self._count = int(about["dimension"]), int(about["vectors"])
         self._different, self._how = int(about["different"]), KINDS[self.kind]
@@ -175,15 +180,18 @@ class VectorIndex:
         """Search, harder and harder, until as many were found as there must be; or give up."""
         how = self._how
         again = min(wanted * how.rerank, max(_RERANKED, 2 * wanted))
+        if live is not None and not how.marks:  # most of those found may be gone
+            again = again * self._different // int(live.sum())
         fetched = max(wanted, min(self._different, again))
         effort = max(how.effort, fetched if how.effort_of == "efSearch" else 0)
+        most = self._faiss.nlist if how.effort_of == "nprobe" else self._different
         while True:
             groups, distances = self._ask(row, fetched, live if how.marks else None, effort)
             if live is not None and not how.marks:
                 groups, distances = groups[live[groups]], distances[live[groups]]
             if len(groups) >= wanted:
                 return groups, distances
-            if not how.effort_of or effort >= self._different:
+            if not how.effort_of or effort >= most:
                 return None
             effort *= 4
 

@@ -22,8 +22,9 @@ class Kind:
     #: Which knob says how much is searched ("efSearch", "nprobe" or none), and its setting.
     effort_of: str = ""
     effort: int = 0
-    #: Inverted lists; 0 for so many times the root of the number of vectors.
+    #: Inverted lists; 0 for as many as suit the number of vectors.
     lists: int = 0
+    #: Where they are to suit it, how many times its root they are.
     roots: int = 4
     #: How many times k candidates are ranked again on the rows; 0 to trust Faiss's distances.
     rerank: int = 2
@@ -47,29 +48,27 @@ KINDS = {
     # Every vector is looked at, four numbers as one code of four bits, 32 vectors at a time.
     "scan4": Kind("PQ{quarter}x4fs", rerank=128, marks=False),
     # The same, of the lists nearest to the query alone. Codes are so cheap to look at that few and
-    # long lists, which are quick to learn, do as well as many short ones.
-    "ivf4": Kind(
-        "IVF{lists}_HNSW32,PQ{quarter}x4fs", "nprobe", 128, roots=1, rerank=128, marks=False
-    ),
+    # long lists will do, which are quick to learn, and to compare with a query one and all.
+    "ivf4": Kind("IVF{lists},PQ{quarter}x4fs", "nprobe", 128, roots=1, rerank=128, marks=False),
     # The preset of the paper's authors: 1000 lists, 16 bytes a vector.
     "ivfpq": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000, rerank=16),
     "ivfpq-plain": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000, rerank=0),
 }
 #: Up to here a scan takes a few milliseconds and is exact.
 FLAT_UP_TO = 20_000
-#: What larger segments get, and from how many vectors on it is not all that is looked at.
-LARGE, HUGE = "scan4", "ivf4"
+#: Up to here all codes of a larger segment are scanned, beyond only those of the nearest lists.
 SCANNED_UP_TO = 600_000
+_SCAN, _LISTS = "scan4", "ivf4"
 #: Fewer different vectors are too few to train lists and codes on.
 TRAINABLE = 1_000
 #: Vectors are padded with zeros to a multiple of this, for codes of 16 bytes or of a quarter.
 PAD = 16
 
 
-def chosen(kind: str, vectors: int, clusters: bool = True) -> str:
+def chosen(kind: str, vectors: int, clustered: bool = True) -> str:
     """Return the kind to build: by size for "auto", and flat for a handful of vectors.
 
-    Lists are for vectors of which like ones lie together: a model's are such, sketches are not.
+    Lists are chosen for vectors of which like ones lie together: a model's do, sketches do not.
     """
     if kind != "auto" and kind not in KINDS:
         raise unknown_name("vector index", kind, "this version", ["auto", *KINDS])
@@ -79,7 +78,13 @@ def chosen(kind: str, vectors: int, clusters: bool = True) -> str:
         return kind
     if vectors <= FLAT_UP_TO:
         return "flat"
-    return HUGE if clusters and vectors > SCANNED_UP_TO else LARGE
+    return _LISTS if clustered and vectors > SCANNED_UP_TO else _SCAN
+
+
+def may_be(built: str, kind: str, vectors: int) -> bool:
+    """Tell whether an index of a kind is what was asked for, by this version or one before."""
+    once = {_SCAN} if kind == "auto" and vectors > SCANNED_UP_TO else set()
+    return built in {chosen(kind, vectors), *once}
 
 
 def check_metric(metric: str) -> None:
