@@ -108,7 +108,7 @@ def add_index(commands: Commands) -> None:
     parser.add_argument(
         "--vector-index",
         metavar="KIND",
-        help="how column vectors are searched: auto (default), flat, hnsw, ivfpq, ivf8, scan4, ivf4, ...",
+        help="how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
     )
     parser.add_argument(
         "--metric",
