@@ -178,7 +178,7 @@ def _bars(axis: Any, measured: Measured, rows: dict[str, list[Figure]]) -> None:
             axis.plot([figure.paper] * 2, [place - 0.4, place + 0.4], color=GREY, linewidth=2)
     axis.set_yticks(range(len(there)), list(reversed(there)))
     name = NAMES.get(firsts[next(iter(firsts))].metric, _metric(measured))
-    axis.set_xlabel(f"{name}, upright marks: the paper's")
+    axis.set_xlabel(f"{name} (marks: the paper's)")
 
 
 def _chosen(measured: Measured) -> int:
