@@ -3,13 +3,15 @@
 Each CORPUS is one that generate.py made; its index, built if it is not there, lies beside it as
 CORPUS.index. Encoding millions of columns takes hours, so columns get vectors made from the real
 ones of --vectors-of, an index with the default encoder: each a real vector moved by a part of the
-difference of two others. Queries are encoded as ever. Prints one JSON object a corpus: the steps
-of a query, the share of the nearest ten that are found, and what the vectors take.
+difference of two others. Queries are encoded as ever. Lakes are asked in turn, query by query.
+Prints one JSON object a corpus: the steps of a query, the share of the nearest ten that are found,
+and what the vectors take.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -73,19 +75,21 @@ def dressed(lake: Lake, folder: Path, real: Rows) -> tuple[Lake, Row]:
     return lake, {name: perf_counter() - started for name, started in row.items()}
 
 
-def asked(lake: Lake, queries: list[Column], passes: int) -> Row:
-    """Search with every query, once to warm up, then some times by the clock."""
-    seconds: dict[str, list[float]] = {step: [] for step in STEPS}
+def asked(lakes: Sequence[tuple[Lake, list[Column]]], passes: int) -> list[Row]:
+    """Search with every query, lake by lake in turn, so that all have the same weather."""
+    seconds: list[dict[str, list[float]]] = [{step: [] for step in STEPS} for _ in lakes]
     for turn in range(passes + 1):
-        for query in queries:
-            found = lake.search(query, K, method="deepjoin", join="equi")
-            for step, times in seconds.items():
-                if turn:
-                    times.append(found.seconds[step])
-    row: Row = {f"{step}_mean_ms": 1e3 * float(np.mean(times)) for step, times in seconds.items()}
-    for step, times in seconds.items():
-        row |= {f"{step}_{name}": ms for name, ms in percentiles(times).items() if name != "max_ms"}
-    return row
+        for number in range(max(len(queries) for _, queries in lakes)):
+            for times, (lake, queries) in zip(seconds, lakes, strict=True):
+                query = queries[number % len(queries)]
+                found = lake.search(query, K, method="deepjoin", join="equi")
+                for step in STEPS if turn else ():  # the first pass warms up
+                    times[step].append(found.seconds[step])
+    return [
+        {f"{step}_mean_ms": 1e3 * float(np.mean(one)) for step, one in times.items()}
+        | {f"{step}_{name}": ms for step in STEPS for name, ms in percentiles(times[step]).items()}
+        for times in seconds
+    ]
 
 
 def recall(segment: Segment, lake: Lake, queries: list[Column]) -> Row:
@@ -126,12 +130,13 @@ def main() -> None:
         lake, built = opened(corpus, folder)
         lake, made = dressed(lake, folder, vectors.rows)
         lakes.append((corpus, lake, built | made))
-    for corpus, lake, row in lakes:  # one after the other, at rest
-        queries = CorpusSource(corpus).queries()[: given.queries]
-        row |= asked(lake, queries, given.passes)
-        row |= memory() | recall(lake.segments[0], lake, queries)
+    queries = [CorpusSource(corpus).queries()[: given.queries] for corpus in given.corpora]
+    pairs = [(lake, some) for (_, lake, _), some in zip(lakes, queries, strict=True)]
+    times = asked(pairs, given.passes)
+    for (_, lake, row), some, found in zip(lakes, queries, times, strict=True):
+        row |= found | recall(lake.segments[0], lake, some)
         columns = sum(segment.values.columns for segment in lake.segments)
-        emit("scale", columns=columns, queries=len(queries), **row, machine=machine())
+        emit("scale", columns=columns, queries=len(some), **row, **memory(), machine=machine())
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ KINDS = {
     "scan4": Kind("PQ{quarter}x4fs", rerank=128, marks=False),
     # The same, of the lists nearest to the query alone. Codes are so cheap to look at that few and
     # long lists will do, which are quick to learn, and to compare with a query one and all.
-    "ivf4": Kind("IVF{lists},PQ{quarter}x4fs", "nprobe", 256, roots=1, rerank=128, marks=False),
+    "ivf4": Kind("IVF{lists},PQ{quarter}x4fs", "nprobe", 192, roots=1, rerank=256, marks=False),
     # The preset of the paper's authors: 1000 lists, 16 bytes a vector.
     "ivfpq": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000, rerank=16),
     "ivfpq-plain": Kind("IVF{lists}_HNSW32,PQ16np", "nprobe", 32, lists=1000, rerank=0),
