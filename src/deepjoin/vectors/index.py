@@ -247,10 +247,12 @@ class VectorIndex:
         return np.concatenate([np.zeros(0, np.float32), *found])
 
     def _compared(self, rows: Float, squares: Float, query: Float) -> Float:
+        # Not a product by BLAS: its threads spin on after it, and double the next query's encoding.
+        products = np.einsum("ij,j->i", rows, query)
         if self.metric == "euclidean":
-            return np.asarray(squares + query @ query - 2 * (rows @ query), np.float32)
+            return np.asarray(squares + query @ query - 2 * products, np.float32)
         lengths = np.sqrt(squares * (query @ query))
-        return np.asarray(1 - rows @ query / np.where(lengths > 0, lengths, 1), np.float32)
+        return np.asarray(1 - products / np.where(lengths > 0, lengths, 1), np.float32)
 
     def _near(self, rough: Float, k: int) -> Int:
         """Return where the nearest k are, with all that may be as near."""
