@@ -174,6 +174,17 @@ def test_what_was_run_is_not_run_again(
         run(first.experiment, "reduced", places, first.results, again=True)
 
 
+def test_only_the_rows_asked_for_are_run(places: Places, tmp_path: Path) -> None:
+    first = ran("accuracy", places, tmp_path)
+    empty = Results(first.experiment, tmp_path / "others")
+    run(first.experiment, "reduced", places, empty, rows=["no such row"])
+    assert not any(empty.rows(one) for one, _ in first.experiment.settings("reduced"))
+    label = first.experiment.rows[0]["label"]
+    run(first.experiment, "reduced", places, empty, rows=[label])
+    for one, row in first.experiment.settings("reduced"):
+        assert bool(empty.rows(one)) == (row["label"] == label)
+
+
 def fail_with(error: BaseException) -> Callable[..., Any]:
     def fail(*_: object) -> Any:
         raise error

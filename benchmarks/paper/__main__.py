@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
         for name in _chosen(options.name):
             experiment = read_experiment(name)
             results = Results(experiment)
-            failed += run(experiment, options.size, places, results, options.again)
+            failed += run(experiment, options.size, places, results, options.again, options.row)
     except KeyboardInterrupt:
         _say("Stopped. What is done is kept: the same command goes on from there.")
         return 130
@@ -98,6 +98,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--size", choices=SIZES, default="reduced")
         if function is _run:
             command.add_argument("--again", action="store_true", help="also what was run before")
+            text = "only this row of the tables; may be given several times"
+            command.add_argument("--row", action="append", default=[], metavar="LABEL", help=text)
     return parser
 
 

@@ -17,10 +17,12 @@ from deepjoin.search import METHODS
 
 
 def run(
-    experiment: Experiment, size: str, places: Places, results: Results, again: bool = False
-) -> list[str]:
-    """Run what has not been run; return what failed, in words."""
-    asked = [one for one, row in experiment.settings(size) if _can_run(one, row, places)]
+    experiment: Experiment, size: str, places: Places, results: Results, again: bool = False,
+    rows: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
+    """Run what has not been run, of all rows or those named; return what failed, in words."""
+    settings = [one for one in experiment.settings(size) if not rows or one[1]["label"] in rows]
+    asked = [one for one, row in settings if _can_run(one, row, places)]
     left = [one for one in asked if again or not results.rows(one)]
     places.tell(f"{experiment.name}: {len(left)} of {len(asked)} settings to run")
     command = f"python -m benchmarks.paper run {experiment.name} --data DIR --size {size}"
