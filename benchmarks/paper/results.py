@@ -53,7 +53,7 @@ class Results:
             "seed": SEED,
             "version": __version__,
             "shipped": shipped(),
-            "hardware": hardware(),
+            "hardware": hardware(setting.get("device", "cpu")),
             "at": _now(),
         }
         head = {"experiment": self._name, "size": size, "setting": setting}
@@ -65,10 +65,15 @@ class Results:
         self.lines += lines
 
 
-def hardware() -> Options:
-    """Describe the machine."""
+def hardware(device: str = "cpu") -> Options:
+    """Describe the machine, with the GPU if it was used."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {"cores": os.cpu_count(), "model": _model(), "memory_gb": round(pages / 1e9, 1)}
+    found = {"cores": os.cpu_count(), "model": _model(), "memory_gb": round(pages / 1e9, 1)}
+    if device == "cpu":
+        return found
+    import torch
+
+    return found | {"gpu": torch.cuda.get_device_name(device)}
 
 
 def _model() -> str:
