@@ -164,6 +164,14 @@ def test_a_line_says_all_a_figure_depends_on(places: Places, tmp_path: Path) -> 
     assert {"cores", "model", "memory_gb"} == set(lines[0]["hardware"])
 
 
+def test_conditions_name_both_machines(places: Places, tmp_path: Path) -> None:
+    measured = ran("accuracy", places, tmp_path)
+    gpu = dict(measured.results.lines[0])
+    gpu["hardware"] = {"cores": 16, "model": "Some", "memory_gb": 135.1, "gpu": "NVIDIA H200"}
+    measured.results.lines.append(gpu)
+    assert "rows of a GPU: NVIDIA H200, 16 cores of Some, 135.1 GB." in section(measured)
+
+
 def test_what_was_run_is_not_run_again(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,15 +60,21 @@ def _conditions(measured: Measured) -> str:
     if not lines:
         return f"Not run. `python -m benchmarks.paper run {measured.experiment.name} --data DIR`"
     last = lines[-1]
-    machine = last["hardware"]
+    machines = {"gpu" in line["hardware"]: _machine(line["hardware"]) for line in lines}
+    machine = "; rows of a GPU: ".join(machines[one] for one in sorted(machines))
     queries = sorted({line["row"]["queries"] for line in lines if line["row"].get("queries")})
     is_asked = queries and measured.experiment.kind != "statistics"
     asked = f" {_span(queries)} queries;" if is_asked else ""
     return (
         f"Size {measured.size};{asked} deepjoin {last['version']}, seed {last['seed']}; "
-        f"{machine['cores']} cores of {machine['model']}, {machine['memory_gb']:g} GB. "
-        f"`{last['command']}`"
+        f"{machine}. `{last['command']}`"
     )
+
+
+def _machine(hardware: Options) -> str:
+    cores, model = f"{hardware['cores']} cores of", f"{hardware['model']}"
+    parts = (hardware.get("gpu", ""), f"{cores} {model}", f"{hardware['memory_gb']:g} GB")
+    return ", ".join(part for part in parts if part)
 
 
 def _span(numbers: Sequence[int]) -> str:
