@@ -72,8 +72,8 @@ def _conditions(measured: Measured) -> str:
 
 
 def _machine(hardware: Options) -> str:
-    cores, model = f"{hardware['cores']} cores of", f"{hardware['model']}"
-    parts = (hardware.get("gpu", ""), f"{cores} {model}", f"{hardware['memory_gb']:g} GB")
+    processor = f"{hardware['cores']} cores of {hardware['model']}"
+    parts = (hardware.get("gpu", ""), processor, f"{hardware['memory_gb']:g} GB")
     return ", ".join(part for part in parts if part)
 
 
