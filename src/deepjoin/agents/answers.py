@@ -138,7 +138,7 @@ class SearchAnswer(Answer):
     hits: list[HitAnswer]
     best_below: HitAnswer | None = Field(
         default=None,
-        description="Where nothing reaches min_joinability: the best of what does not.",
+        description="Where nothing reaches min_joinability: the first hit without it.",
     )
     advice: list[str] = Field(default_factory=list, description="Where nothing joins: what to try.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 #: The most of everything that one call may send or ask for.
 MOST_VALUES, MOST_HITS, MOST_CELLS, MOST_ROWS, MOST_FOUND = 10_000, 50, 100, 50, 100
@@ -23,6 +23,10 @@ def _listed(values: Any) -> Any:
     return values
 
 
+def _text(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
 Values = Annotated[list[str | int | float | None], BeforeValidator(_listed)]
 
 
@@ -30,6 +34,17 @@ class Asked(BaseModel):
     """Arguments of a tool; what is not among them is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole(cls, arguments: Any) -> Any:
+        """Replace lone surrogates, which no table holds and no answer could have."""
+        if not isinstance(arguments, dict):
+            return arguments
+        return {
+            name: [_text(one) for one in value] if isinstance(value, list) else _text(value)
+            for name, value in arguments.items()
+        }
 
 
 class AskInfo(Asked):

@@ -63,9 +63,7 @@ class Cutter:
         self._told[what] = None
 
     def _shortened(self, text: str, most: int, told: str) -> str:
-        # Lone surrogates, which a client may send, fit into no answer.
-        whole = text.encode("utf-8", "replace").decode()
-        if len(whole) <= most:
-            return whole
+        if len(text) <= most:
+            return text
         self._told[told] = None
-        return whole[: most - 1] + "…"
+        return text[: most - 1] + "…"

@@ -16,7 +16,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.join import JoinPlan
 from deepjoin.sources.frames import table_of_columns
 
-_COLUMNS = 50
+_COLUMNS, _WARNINGS = 50, 20
 #: A join with more rows is none to be started by a tool.
 _MOST_ROWS = 5_000_000
 _TRIES = 1000
@@ -34,8 +34,8 @@ def preview_join(desk: Desk, asked: AskPreview) -> PreviewAnswer:
         return PreviewAnswer(
             columns=[ColumnShown(column=cutter.name(n), is_new=n in brought) for n in names],
             rows=_cells(rows.select(names), cutter),
-            facts=_facts(plan),
-            warnings=_warnings(plan),
+            facts=_facts(plan, cutter),
+            warnings=_warnings(plan, cutter),
             note=_how_to_write(desk),
             cut=cutter.cut,
         )
@@ -54,6 +54,7 @@ def join(desk: Desk, asked: AskFile) -> FileAnswer:
     """Run a join into a new file of the output folder."""
     if desk.out is None:
         raise DeepJoinError(_how_to_write(desk))
+    cutter = Cutter()
     with _planned(desk, asked) as plan:
         if plan.facts.result_rows > _MOST_ROWS:
             raise DeepJoinError(
@@ -72,8 +73,9 @@ def join(desk: Desk, asked: AskFile) -> FileAnswer:
             path=str(path),
             rows=rows,
             bytes=path.stat().st_size,
-            facts=_facts(plan),
-            warnings=_warnings(plan),
+            facts=_facts(plan, cutter),
+            warnings=_warnings(plan, cutter),
+            cut=cutter.cut,
         )
 
 
@@ -115,8 +117,9 @@ def _cells(rows: pa.Table, cutter: Cutter) -> list[list[str | None]]:
     ]
 
 
-def _facts(plan: JoinPlan) -> FactsAnswer:
+def _facts(plan: JoinPlan, cutter: Cutter) -> FactsAnswer:
     facts = plan.facts
+    renamed = cutter.some(facts.renamed.items(), _COLUMNS, "renamed columns")
     return FactsAnswer(
         join=facts.join,
         left_rows=facts.left_rows,
@@ -126,9 +129,9 @@ def _facts(plan: JoinPlan) -> FactsAnswer:
         result_rows=facts.result_rows,
         cardinality=facts.cardinality,
         most_rows_for_one_key=facts.max_fan_out,
-        renamed=dict(facts.renamed),
+        renamed={cutter.name(old): cutter.name(new) for old, new in renamed},
     )
 
 
-def _warnings(plan: JoinPlan) -> list[str]:
-    return [one_line(text) for text in plan.warnings]
+def _warnings(plan: JoinPlan, cutter: Cutter) -> list[str]:
+    return [one_line(text) for text in cutter.some(plan.warnings, _WARNINGS, "warnings")]

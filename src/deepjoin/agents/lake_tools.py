@@ -72,7 +72,7 @@ def find_tables(desk: Desk, asked: AskFind) -> FindAnswer:
                 title=cutter.cell(one.title),
                 rows=one.rows,
                 columns=one.columns,
-                first_columns=[cutter.name(name) for name in one.names[:_FIRST]],
+                first_columns=[cutter.cell(name) for name in one.names[:_FIRST]],
             )
             for one in tables
         ],

@@ -70,7 +70,7 @@ def _nothing(
         found = _no_match(desk, asked)
     else:
         found = (
-            f"The best below min_joinability {asked.min_joinability:g} is "
+            f"None reaches min_joinability {asked.min_joinability:g}; without it the first hit is "
             f"{best.table}:{best.column} with joinability {best.joinability:.3f}."
         )
     advice = list(_advice(desk, asked, best))
@@ -165,8 +165,8 @@ def hit_answer(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
             for one in hit.matches
         ],
         unmatched=[cutter.cell(cell) for cell in hit.unmatched],
-        brings=[cutter.name(n) for n in cutter.some(hit.brings.columns, _BROUGHT, "new columns")],
-        also=[cutter.name(one.column) for one in cutter.some(hit.also, _ALSO, "other columns")],
+        brings=[cutter.cell(n) for n in cutter.some(hit.brings.columns, _BROUGHT, "new columns")],
+        also=[cutter.cell(one.column) for one in cutter.some(hit.also, _ALSO, "other columns")],
         suggested_join=_suggested(hit),
     )  # fmt: skip
 

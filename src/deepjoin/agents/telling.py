@@ -22,16 +22,30 @@ from deepjoin.agents.answers import (
 from deepjoin.agents.bounds import count, one_line
 
 _CELL = 60
+#: Characters of a text, the last lines of which are then left out.
+_LONGEST = 40_000
 
 
 def told(answer: Answer) -> str:
     """Write an answer: what it says, what was cut, what to do next."""
-    lines = [*_lines(answer)]
+    lines = _fitting(_lines(answer))
     if answer.cut:
         lines.append(f"Left out: {'; '.join(answer.cut)}.")
     if answer.note and answer.note not in lines:
         lines.append(answer.note)
     return "\n".join(lines)
+
+
+def _fitting(lines: Iterable[str]) -> list[str]:
+    """Keep the first lines, as many as fit into a text."""
+    kept: list[str] = []
+    room = _LONGEST
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            return [*kept, "… The rest is left out here; ask for less at a time."]
+        kept.append(line)
+    return kept
 
 
 @singledispatch
