@@ -17,7 +17,7 @@ class LakeAnswer(Answer):
 
     tables: int
     columns: int = Field(description="Columns that can be searched and joined.")
-    rows: int
+    rows: int = Field(description="0 for a corpus of columns, which does not say.")
     distinct_values: int
     joins: list[str] = Field(description="The kinds of join this index can answer.")
     can_write: bool = Field(description="Whether the tool join is offered.")

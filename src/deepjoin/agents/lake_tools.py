@@ -119,7 +119,7 @@ def describe_table(desk: Desk, asked: AskTable) -> TableAnswer:
         title=cutter.cell(entry.title),
         context=cutter.cell(entry.context),
         rows=entry.rows,
-        columns=[_column(entry, one, segment, indexed.get(one.name), cutter) for one in shown],
+        columns=[_column(desk.lake, entry, one, indexed.get(one.name), cutter) for one in shown],
         sample=_sample(entry, names, asked.rows, cutter),
         mended=[cutter.cell(note) for note in cutter.some(entry.notes, _NOTES, "notes")],
         note="Search with a column that is searchable and has no warning.",
@@ -139,9 +139,9 @@ def _entry(segment: Segment, column: int) -> ColumnEntry:
 
 
 def _column(
-    entry: TableEntry, one: ColumnEntry, segment: Segment, number: int | None, cutter: Cutter
+    lake: Lake, entry: TableEntry, one: ColumnEntry, number: int | None, cutter: Cutter
 ) -> ColumnAnswer:
-    found = dict.fromkeys(row.get(one.name) for row in entry.sample)
+    segment, _ = _place(lake, entry.name)
     generic = "" if number is None else segment.catalog.generic_name(number)
     return ColumnAnswer(
         column=cutter.name(one.name),
@@ -150,8 +150,17 @@ def _column(
         searchable=number is not None,
         why_not=one.left_out,
         warning=generic_words(generic),
-        samples=[cutter.cell(cell) for cell in list(found)[:_SAMPLES] if cell],
+        samples=[cutter.cell(cell) for cell in _samples(lake, entry, one.name) if cell],
     )
+
+
+def _samples(lake: Lake, entry: TableEntry, column: str) -> list[str | None]:
+    """List some cells of a column: of the first rows, or of a corpus, which keeps no rows."""
+    if entry.columns or lake.settings.hash_only:
+        found = [row.get(column) for row in entry.sample]
+    else:
+        found = list(lake.column(entry.name, column).cells)
+    return list(dict.fromkeys(found))[:_SAMPLES]
 
 
 def _sample(
