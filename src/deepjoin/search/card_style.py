@@ -32,7 +32,7 @@ _RULES = {
     "border-radius:8px",
     ".dj-card[open]>summary": f"border-bottom:{_LINE}",
     ".dj-empty": "padding:12px 14px",
-    ".dj-rank": "min-width:1.2em;text-align:right;opacity:.6;font-variant-numeric:tabular-nums",
+    ".dj-rank": "min-width:1.5em;text-align:right;opacity:.6;font-variant-numeric:tabular-nums",
     ".dj-name": "flex:1;min-width:0;overflow-wrap:anywhere",
     ".dj-share": "display:flex;gap:10px;align-items:center;font-variant-numeric:tabular-nums",
     ".dj-share b": "font-size:15px;min-width:2.7em;text-align:right",
@@ -58,6 +58,7 @@ _RULES = {
     "overflow-wrap:anywhere",
     ".dj-lines": "display:grid;grid-template-columns:auto minmax(0,1fr) 150px;gap:2px 10px;"
     "overflow-wrap:anywhere",
+    ".dj-lines .dj-measure>:last-child": "min-width:2.7em;text-align:right",
 }
 
 STYLE = "".join(f".{SCOPE} {inside}{{{rules}}}" for inside, rules in _RULES.items())

@@ -211,7 +211,8 @@ def _rest(hits: Sequence[Hit]) -> str:
     lines = "".join(map(_line, hits[:_LINES]))
     beyond = len(hits) - _LINES
     last = f'<div class="dj-quiet">and {beyond:,} more</div>' if beyond > 0 else ""
-    shares = f"{_percent(hits[-1].joinability)} to {_percent(hits[0].joinability)}"
+    covered = [hit.joinability for hit in hits]
+    shares = f"{_percent(min(covered))} to {_percent(max(covered))}"
     return (
         f'<details class="dj-card"><summary><span class="dj-rank">…</span><span class="dj-name">'
         f"{_count(len(hits), 'more hit')}, numbers {hits[0].rank:,} to {hits[-1].rank:,}</span>"
