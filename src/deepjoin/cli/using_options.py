@@ -205,6 +205,28 @@ def add_evaluate(commands: Commands) -> None:
     parser.add_argument("-o", "--out", metavar="DIR", help="also write the rows to DIR/rows.jsonl")
 
 
+def add_mcp(commands: Commands) -> None:
+    """Add the command to serve a lake to agents."""
+    parser = command(
+        commands,
+        "mcp",
+        "let an agent find, explain and make joins, by the Model Context Protocol",
+        "The agent's client starts this command and talks to it over stdin and stdout. Put into\n"
+        "its configuration (Claude Desktop, Cursor and others; more in docs/mcp.md):\n\n"
+        '  {"mcpServers": {"deepjoin": {"command": "deepjoin", "args": ["mcp", "/data/lake"]}}}\n\n'
+        "tools: lake_info, find_tables, describe_table, search, explain, preview_join,\n"
+        "and with --out: join. The lake is only read; no path that an agent sends is opened.\n"
+        "Index large folders first (deepjoin index): clients wait only so long for a start.\n"
+        "An index that is refreshed meanwhile is picked up with the next call.",
+    )
+    index_argument(parser)
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="let the agent write joined tables into this folder, as new files; default: nowhere",
+    )
+
+
 def add_demo(commands: Commands) -> None:
     """Add the command to show what it can do."""
     parser = command(commands, "demo", "write a small lake, index it, search it, join it")

@@ -71,6 +71,11 @@ class JoinPlan(Rows):
         """The join over data frames called `yours` and `theirs`."""
         return pandas_code(self._join, self._profile, self._session)
 
+    @property
+    def brought(self) -> frozenset[str]:
+        """The columns of the result that the left table does not have."""
+        return frozenset(one.name for one in (*self._join.between, *self._join.right_columns))
+
     def matches(self) -> Rows:
         """Return the pairs of canonical values that match: yours, theirs, their similarity."""
         pairs = self._join.pairs or _EQUAL

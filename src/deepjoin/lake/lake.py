@@ -112,6 +112,30 @@ Make one with: deepjoin index SOURCE -o no such folder
             self._searchers[asked] = chosen.make(self.ground(), join, tau)
         return self._searchers[asked]
 
+    def explain(
+        self,
+        query: object,
+        target: tuple[str, str],
+        *,
+        join: str = "any",
+        tau: float | None = None,
+        matches: int | None = SHOWN,
+    ) -> Hit:
+        """Say how a column of yours joins with one column of the lake, found by a search or not.
+
+        ``target`` is (table, column); the rest is as for `search`. A pair without a match has
+        joinability 0.
+        """
+        from deepjoin.search.pair import measure_pair
+
+        _check(None, 0.0, tau, None)
+        self._searcher("hybrid", join, tau)  # refuses what a search would
+        column = as_column(query)
+        segment, _ = self._found(target[0])
+        with self.telling_damage():
+            number = segment.catalog.find_column(*target)
+            return measure_pair(self.ground(), column, (segment, number), join, tau, matches)
+
     def ground(self) -> LakeGround:
         """Give what search methods and training stand on."""
         opened = self.segments, self.settings, self.vectors

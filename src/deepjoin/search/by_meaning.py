@@ -107,16 +107,16 @@ class ByMeaning(Searching):
 
     def _measured(self, side: Side, columns: Int, name: str) -> Measured:
         meetings = side.meetings(columns, in_full=not side.is_complete)
-        return Measured.of(
-            side.segment, columns, meetings, self._count, self._name_likeness(side, columns, name)
-        )
+        likeness = name_likeness(self._names, side.segment, columns, name)
+        return Measured.of(side.segment, columns, meetings, self._count, likeness)
 
-    def _name_likeness(self, side: Side, columns: Int, name: str) -> Real:
-        """Give the cosine of the columns' names with the query's, 0 where it is below 0."""
-        names = side.segment.catalog.column_names
-        vectors = self._names.of([name, *(names[column] for column in columns.tolist())])
-        likeness: Real = vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64)
-        return np.maximum(0, likeness)
+
+def name_likeness(known: NameVectors, segment: Segment, columns: Int, name: str) -> Real:
+    """Give the cosine of the columns' names with the query's, 0 where it is below 0."""
+    names = segment.catalog.column_names
+    vectors = known.of([name, *(names[column] for column in columns.tolist())])
+    likeness: Real = vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64)
+    return np.maximum(0, likeness)
 
 
 def _by_promise(sides: Sequence[Side], wanted: Wanted, size: int, demote: bool) -> tuple[Int, Int]:

@@ -120,6 +120,11 @@ class Hit:
             **({"also": [hit.to_dict() for hit in self.also]} if self.also else {}),
         }
 
+    def _repr_html_(self) -> str:
+        from deepjoin.search.cards import hit_html
+
+        return hit_html(self)
+
 
 @dataclass(frozen=True)
 class Results(Sequence[Hit]):
@@ -161,6 +166,11 @@ class Results(Sequence[Hit]):
         from deepjoin.search.render import render_table
 
         return render_table(self)
+
+    def _repr_html_(self) -> str:
+        from deepjoin.search.cards import results_html
+
+        return results_html(self)
 
 
 #: The fields of a flat row, in order.

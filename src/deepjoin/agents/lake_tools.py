@@ -1,0 +1,178 @@
+"""Tools to find one's way: what the lake is, where a text is found, what a table holds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from deepjoin.agents.answers import (
+    ColumnAnswer,
+    ColumnFound,
+    FindAnswer,
+    LakeAnswer,
+    TableAnswer,
+    TableFound,
+    ValueFound,
+)
+from deepjoin.agents.asked import AskFind, AskInfo, AskTable
+from deepjoin.agents.bounds import Cutter, one_line
+from deepjoin.agents.desk import Desk
+from deepjoin.catalog import ColumnEntry, TableEntry
+from deepjoin.lake import Lake
+from deepjoin.search.words import generic_words
+from deepjoin.segment import Segment
+
+_EXAMPLES, _FIRST, _COLUMNS, _SAMPLES, _NOTES = 10, 8, 100, 5, 5
+
+
+def lake_info(desk: Desk, asked: AskInfo) -> LakeAnswer:
+    """Describe the lake."""
+    report, cutter = desk.lake.report, Cutter()
+    total, tables = desk.directory.tables("", 0, _EXAMPLES)
+    if total > _EXAMPLES:
+        cutter.tell(f"{_EXAMPLES} of {total:,} tables are named; find_tables finds the others")
+    return LakeAnswer(
+        tables=report.tables,
+        columns=report.columns,
+        rows=report.rows,
+        distinct_values=report.values,
+        joins=desk.joins,
+        can_write=desk.out is not None,
+        values_are_hashed=desk.lake.settings.hash_only,
+        not_searchable=dict(report.left_out.most_common()),
+        not_read=len(report.skipped),
+        examples=[cutter.name(table.name) for table in tables],
+        note=_what_next(desk),
+        cut=cutter.cut,
+    )
+
+
+def _what_next(desk: Desk) -> str:
+    if not desk.lake.report.tables:
+        return "The lake holds no tables: nothing can be found or joined."
+    meaning = "" if desk.has_meaning else " It has no cell vectors: only equal values match."
+    return (
+        "Next: find_tables to look around, or search with a table's column or with values."
+        + meaning
+    )
+
+
+def find_tables(desk: Desk, asked: AskFind) -> FindAnswer:
+    """Find a text in the names of tables and columns, and as a cell."""
+    text, limit, cutter = asked.text.strip(), asked.limit, Cutter()
+    total, tables = desk.directory.tables(text, 0, limit) if text else (0, [])
+    columns = cutter.some(desk.directory.columns(text, limit + 1), limit, "or more columns")
+    holding, holders = desk.directory.holders(text, limit)
+    for count, what in ((total, "tables"), (holding, "columns that hold the value")):
+        if count > limit:
+            cutter.tell(f"{limit:,} of {count:,} {what} are listed")
+    return FindAnswer(
+        tables=[
+            TableFound(
+                table=cutter.name(one.name),
+                title=cutter.cell(one.title),
+                rows=one.rows,
+                columns=one.columns,
+                first_columns=[cutter.cell(name) for name in one.names[:_FIRST]],
+            )
+            for one in tables
+        ],
+        tables_in_all=total,
+        columns=[
+            ColumnFound(
+                table=cutter.name(one.table),
+                column=cutter.name(one.column),
+                type=one.type,
+                distinct=one.distinct,
+            )
+            for one in columns
+        ],
+        holders=[
+            ValueFound(table=cutter.name(one.table), column=cutter.name(one.column), rows=one.rows)
+            for one in holders
+        ],
+        holders_in_all=holding,
+        note="" if total or columns or holding else _not_found(desk, text),
+        cut=cutter.cut,
+    )
+
+
+def _not_found(desk: Desk, text: str) -> str:
+    report = desk.lake.report
+    return (
+        f"Nothing: none of {report.tables:,} tables and {report.columns:,} columns has "
+        f"'{one_line(text, 60)}' in its name, and no indexed cell equals it. Try a shorter part of "
+        f"the name; for other spellings of a value, search with values=['{one_line(text, 60)}']."
+    )
+
+
+def describe_table(desk: Desk, asked: AskTable) -> TableAnswer:
+    """Describe a table from what the index holds; its file is not opened."""
+    entry, cutter = desk.lake.table(asked.table), Cutter()
+    segment, number = _place(desk.lake, entry.name)
+    indexed = {segment.catalog.column_names[c]: c for c in segment.catalog.columns_of(number)}
+    # A corpus says nothing of columns beyond those it holds.
+    columns = entry.columns or tuple(_entry(segment, column) for column in indexed.values())
+    shown = cutter.some(columns, _COLUMNS, "columns")
+    names = [column.name for column in shown]
+    return TableAnswer(
+        table=cutter.name(entry.name),
+        title=cutter.cell(entry.title),
+        context=cutter.cell(entry.context),
+        rows=entry.rows,
+        columns=[_column(desk.lake, entry, one, indexed.get(one.name), cutter) for one in shown],
+        sample=_sample(entry, names, asked.rows, cutter),
+        mended=[cutter.cell(note) for note in cutter.some(entry.notes, _NOTES, "notes")],
+        note="Search with a column that is searchable and has no warning.",
+        cut=cutter.cut,
+    )
+
+
+def _place(lake: Lake, table: str) -> tuple[Segment, int]:
+    places = ((segment, segment.find_table(table)) for segment in lake.segments)
+    return next((segment, number) for segment, number in places if number is not None)
+
+
+def _entry(segment: Segment, column: int) -> ColumnEntry:
+    distinct = int(segment.values.sizes(np.array([column]))[0])
+    catalog = segment.catalog
+    return ColumnEntry(catalog.column_names[column], catalog.type_name(column), distinct)
+
+
+def _column(
+    lake: Lake, entry: TableEntry, one: ColumnEntry, number: int | None, cutter: Cutter
+) -> ColumnAnswer:
+    segment, _ = _place(lake, entry.name)
+    generic = "" if number is None else segment.catalog.generic_name(number)
+    return ColumnAnswer(
+        column=cutter.name(one.name),
+        type=one.type,
+        distinct=one.distinct,
+        searchable=number is not None,
+        why_not=one.left_out,
+        warning=generic_words(generic),
+        samples=[cutter.cell(cell) for cell in _samples(lake, entry, one.name) if cell],
+    )
+
+
+def _samples(lake: Lake, entry: TableEntry, column: str) -> list[str | None]:
+    """List some cells of a column: of the first rows, or of a corpus, which keeps no rows."""
+    if entry.columns or lake.settings.hash_only:
+        found = [row.get(column) for row in entry.sample]
+    else:
+        found = list(lake.column(entry.name, column).cells)
+    return list(dict.fromkeys(found))[:_SAMPLES]
+
+
+def _sample(
+    entry: TableEntry, names: list[str], rows: int, cutter: Cutter
+) -> list[dict[str, str | None]]:
+    if rows > len(entry.sample) and entry.rows > len(entry.sample):
+        cutter.tell(f"the index keeps {len(entry.sample)} of {entry.rows:,} rows")
+    return [
+        {cutter.name(name): _cell(row.get(name), cutter) for name in names}
+        for row in entry.sample[:rows]
+    ]
+
+
+def _cell(text: str | None, cutter: Cutter) -> str | None:
+    return None if text is None else cutter.cell(text)
