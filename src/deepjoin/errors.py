@@ -47,8 +47,10 @@ def unknown_name(kind: str, got: str, where: str, known: Iterable[str]) -> Unkno
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         text += f" {f'{kind.capitalize()}s' if kind.isalpha() else 'Known'}: {shown}."
     lowered = {name.lower(): name for name in reversed(names)}
-    if len(lowered) > _MANY:  # comparing letter by letter takes seconds: keep likely ones
-        lowered = {n: name for n, name in lowered.items() if n[:2] == got[:2].lower()}
+    for letters in (2, 4, 8, 16, 32):
+        if len(lowered) > _MANY:  # comparing letter by letter takes seconds: keep likely ones
+            start = got[:letters].lower()
+            lowered = {n: name for n, name in lowered.items() if n.startswith(start)}
     nearest = difflib.get_close_matches(got.lower(), lowered, n=1, cutoff=0.6)
     if nearest:
         text += f" Did you mean '{lowered[nearest[0]]}'?"
