@@ -1,0 +1,81 @@
+/** A box to pick a table of the lake by typing a part of its name. */
+
+import { useId, useState } from "preact/hooks";
+import { api } from "../api/service";
+import { useRequest } from "../api/useRequest";
+import { Name } from "./Name";
+import { useSettled } from "./useSettled";
+
+interface PickerProps {
+  label: string;
+  value: string;
+  onPick: (table: string) => void;
+}
+
+export function TablePicker({ label, value, onPick }: PickerProps) {
+  const id = useId();
+  const [text, setText] = useState<string | null>(null);
+  const [at, setAt] = useState(0);
+  const typed = useSettled(text ?? "");
+  const found = useRequest(text === null ? null : `pick ${typed}`, (signal) =>
+    api.tables(typed, 0, 8, signal),
+  );
+  const tables = text === null ? [] : (found.data?.tables ?? []);
+  const pick = (table: string) => {
+    setText(null);
+    onPick(table);
+  };
+  const key = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
+    const chosen = tables[at];
+    if (event.key === "Escape") setText(null);
+    else if (event.key === "Enter" && chosen) pick(chosen.name);
+    else if (event.key === "ArrowDown") text === null ? setText("") : setAt(Math.min(at + 1, tables.length - 1));
+    else if (event.key === "ArrowUp") setAt(Math.max(at - 1, 0));
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <div class="picker field">
+      <label for={id}>{label}</label>
+      <input
+        id={id}
+        type="text"
+        dir="auto"
+        role="combobox"
+        autocomplete="off"
+        spellcheck={false}
+        placeholder="Part of a table's name"
+        aria-expanded={tables.length > 0}
+        aria-controls={`${id}-list`}
+        aria-activedescendant={tables[at] ? `${id}-${at}` : undefined}
+        value={text ?? value}
+        onFocus={(event) => event.currentTarget.select()}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          setAt(0);
+        }}
+        onKeyDown={key}
+        onBlur={() => setText(null)}
+      />
+      {text !== null && found.data && (
+        <ul id={`${id}-list`} class="picker-list" role="listbox" aria-label={label}>
+          {tables.map((table, place) => (
+            <li
+              key={table.name}
+              id={`${id}-${place}`}
+              role="option"
+              aria-selected={place === at}
+              onMouseDown={(event) => {
+                event.preventDefault();
+                pick(table.name);
+              }}
+            >
+              <Name text={table.name} most={60} />
+            </li>
+          ))}
+          {tables.length === 0 && <li class="hint">No table has that in its name.</li>}
+        </ul>
+      )}
+    </div>
+  );
+}
