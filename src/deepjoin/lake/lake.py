@@ -107,10 +107,9 @@ Make one with: deepjoin index SOURCE -o no such folder
                 "Leave it out, or use --join semantic with a method that does."
             )
         # What a method has opened serves the next search as well, until the lake is another.
-        asked = method, join, tau
-        if asked not in self._searchers:
-            self._searchers[asked] = chosen.make(self.ground(), join, tau)
-        return self._searchers[asked]
+        return self._searchers.get(
+            (method, join, tau), lambda: chosen.make(self.ground(), join, tau)
+        )
 
     def ground(self) -> LakeGround:
         """Give what search methods and training stand on."""

@@ -92,6 +92,11 @@ class Strings(Sequence[str]):
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
+    def arrow(self) -> pa.LargeStringArray:
+        """Give the same strings, not copied, as an Arrow array."""
+        buffers = pa.py_buffer(self._offsets), pa.py_buffer(self._data)
+        return pa.LargeStringArray.from_buffers(len(self), *buffers)
+
     @overload
     def __getitem__(self, i: int) -> str: ...
     @overload
