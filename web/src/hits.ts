@@ -14,7 +14,7 @@ export function searchBody(source: Source, column: string, filters: Filters): Se
     ...(filters.tau !== null && { tau: filters.tau }),
     ...(filters.grouped && { group: "tables" as const }),
     ...("table" in source && { exclude_table: source.table }),
-    matches: 12,
+    matches: 8,
   };
 }
 

@@ -21,8 +21,8 @@ export function percent(share: number): string {
 
 export function bytes(number: number): string {
   const units = ["bytes", "KB", "MB", "GB", "TB"];
-  const step = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(number, 1)) / 3));
-  const value = number / 1000 ** step;
+  const step = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(number, 1)) / 10));
+  const value = number / 1024 ** step;
   return `${step && value < 10 ? value.toFixed(1) : whole.format(value)} ${units[step]}`;
 }
 
@@ -35,6 +35,32 @@ const CARDINALITIES: Record<string, string> = {
 
 export function cardinality(kind: string): string {
   return CARDINALITIES[kind] ?? "";
+}
+
+const BETWEEN: Record<string, string> = {
+  "1:1": "One row meets one row.",
+  "n:1": "Several rows of the first may meet one row of the second.",
+  "1:n": "One row of the first may meet several rows of the second.",
+  "n:m": "Values repeat on both sides.",
+};
+
+/** The same of two tables of which neither is the user's. */
+export function cardinalityBetween(kind: string): string {
+  return BETWEEN[kind] ?? "";
+}
+
+const WAYS: Record<string, string> = {
+  "exact-equi": "equal values",
+  "cell-vectors": "values alike in meaning",
+  "exact-semantic": "values alike in meaning",
+  deepjoin: "the meaning of the whole column",
+  sketch: "a sketch of its values",
+  "deepjoin-sketch": "meaning and sketch of the whole column",
+};
+
+/** How a hit was found; methods without words of their own go by their name. */
+export function foundBy(ways: string[]): string {
+  return ways.map((way) => WAYS[way] ?? way).join(", ");
 }
 
 const GENERIC: Record<Generic, string> = {
@@ -74,6 +100,11 @@ function ends(text: string, most: number): string {
 export function seen(text: string): string {
   if (text === "") return "(no name)";
   return /[^\s\p{Cf}\p{Cc}]/u.test(text) ? text : "(blank)";
+}
+
+/** A name in pieces between which a line may break: after slashes and dashes, low ones too. */
+export function pieces(name: string): string[] {
+  return name.split(/(?<=[/\\_-])(?=[^/\\_-])/);
 }
 
 /** The last part of a table's name, for the map. */

@@ -18,7 +18,7 @@ export function Drawing({ graph, centre, picked, path, onPick }: DrawingProps) {
   const frame = useRef<HTMLDivElement>(null);
   const width = useWidth(frame);
   const box = { width, height: Math.round(Math.min(620, Math.max(380, width * 0.68))) };
-  const drawn = useMemo(() => lines(graph.edges), [graph]);
+  const drawn = useMemo(() => fromFar(lines(graph.edges), centre), [graph, centre]);
   const places = useMemo(() => layOut(graph.nodes, drawn, box), [graph, drawn, width]);
   const at = new Map(places.map((place) => [place.table, place]));
   const labels = placeLabels(places, labelText, box);
@@ -31,7 +31,7 @@ export function Drawing({ graph, centre, picked, path, onPick }: DrawingProps) {
             line={line}
             ends={line.tables.map((table) => at.get(table))}
             picked={isPicked(line, picked)}
-            onPath={path.has(JSON.stringify(line.tables))}
+            kind={path.has(JSON.stringify(line.tables)) ? "on-path" : line.tables.includes(centre) ? "near" : "far"}
             onPick={() => onPick(line.tables)}
           />
         ))}
@@ -54,6 +54,12 @@ export function Drawing({ graph, centre, picked, path, onPick }: DrawingProps) {
   );
 }
 
+/** Draws the joins of the table in the middle over all others. */
+function fromFar(all: Line[], centre: string): Line[] {
+  const near = all.filter((line) => line.tables.includes(centre));
+  return [...all.filter((line) => !line.tables.includes(centre)), ...near];
+}
+
 function labelText(table: string): string {
   return shorten(seen(lastPart(table)), 22);
 }
@@ -74,20 +80,20 @@ interface LineProps {
   line: Line;
   ends: (Place | undefined)[];
   picked: boolean;
-  onPath: boolean;
+  kind: "on-path" | "near" | "far";
   onPick: () => void;
 }
 
-function LineMark({ line, ends, picked, onPath, onPick }: LineProps) {
+function LineMark({ line, ends, picked, kind, onPick }: LineProps) {
   const [a, b] = ends;
   if (!a || !b) return null;
   const across = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
   const label = `Join of ${shorten(a.table, 60)} and ${shorten(b.table, 60)}, ${percent(line.best)}`;
   return (
-    <g class={marked("map-line", picked, onPath)} {...pressed(label, picked, onPick)}>
+    <g class={marked(`map-line ${kind}`, picked)} {...pressed(label, picked, onPick)}>
       <title>{label}</title>
       <line class="map-reach" {...across} />
-      <line class="map-stroke" {...across} stroke-width={1 + 3 * line.best} />
+      <line class="map-stroke" {...across} stroke-width={kind === "far" ? 1 : 0.5 + 3 * line.best} />
     </g>
   );
 }
@@ -102,7 +108,7 @@ interface NodeProps {
 function NodeMark({ place, kind, picked, onPick }: NodeProps) {
   const label = `Table ${shorten(seen(place.table), 80)}`;
   return (
-    <g class={marked(`map-node ${kind}`, picked, false)} {...pressed(label, picked, onPick)}>
+    <g class={marked(`map-node ${kind}`, picked)} {...pressed(label, picked, onPick)}>
       <title>{label}</title>
       <circle class="map-reach" cx={place.x} cy={place.y} r={14} />
       <circle class="map-dot" cx={place.x} cy={place.y} r={kind === "centre" ? 9 : kind === "near" ? 7 : 5} />
@@ -110,8 +116,8 @@ function NodeMark({ place, kind, picked, onPick }: NodeProps) {
   );
 }
 
-function marked(kind: string, picked: boolean, onPath: boolean): string {
-  return `${kind}${picked ? " picked" : ""}${onPath ? " on-path" : ""}`;
+function marked(kind: string, picked: boolean): string {
+  return picked ? `${kind} picked` : kind;
 }
 
 function pressed(label: string, picked: boolean, onPick: () => void) {

@@ -4,9 +4,8 @@ import {
   forceCollide,
   forceLink,
   forceManyBody,
+  forceRadial,
   forceSimulation,
-  forceX,
-  forceY,
   type SimulationNodeDatum,
 } from "d3-force";
 import type { GraphNode } from "../api/types";
@@ -30,39 +29,43 @@ interface Body extends SimulationNodeDatum {
 }
 
 const TICKS = 300;
-const MARGIN = { x: 56, top: 30, bottom: 34 };
+const RING = 150;
+const MARGIN = { x: 58, top: 26, bottom: 36 };
 
-/** Lets the forces settle, then fits the result into the box. */
+/** Rings around the table in the middle, by joins away; forces order what stands on a ring. */
 export function layOut(nodes: GraphNode[], lines: Line[], box: Box): Place[] {
-  const bodies: Body[] = byDistance(nodes).map(({ table, distance }) => ({ table, distance }));
+  const bodies: Body[] = byDistance(nodes).map(({ table, distance }) =>
+    distance === 0 ? { table, distance, fx: 0, fy: 0 } : { table, distance: Math.min(distance, 3) },
+  );
   const links = lines.map(({ tables: [source, target] }) => ({ source, target }));
-  const wide = box.width > box.height;
   forceSimulation(bodies)
-    .force("charge", forceManyBody<Body>().strength(-420))
-    .force("link", forceLink<Body, (typeof links)[number]>(links).id((body) => body.table).distance(110))
-    .force("apart", forceCollide<Body>(38))
-    .force("x", forceX<Body>(0).strength(wide ? 0.04 : 0.12))
-    .force("y", forceY<Body>(0).strength(wide ? 0.12 : 0.04))
+    .force("charge", forceManyBody<Body>().strength(-260))
+    .force(
+      "link",
+      forceLink<Body, (typeof links)[number]>(links)
+        .id((body) => body.table)
+        .distance(RING)
+        .strength(0.03),
+    )
+    .force("apart", forceCollide<Body>(34))
+    .force("ring", forceRadial<Body>(({ distance }) => distance * RING).strength(0.9))
     .stop()
     .tick(TICKS);
   return fitted(bodies, box);
 }
 
+/** Stretches the rings to fill the box, the middle staying in the middle. */
 function fitted(bodies: Body[], box: Box): Place[] {
-  const [x, y] = [scale(bodies.map((body) => body.x ?? 0)), scale(bodies.map((body) => body.y ?? 0))];
-  const width = box.width - 2 * MARGIN.x;
-  const height = box.height - MARGIN.top - MARGIN.bottom;
-  return bodies.map(({ table, distance, ...body }) => ({
+  const farX = Math.max(1, ...bodies.map(({ x = 0 }) => Math.abs(x)));
+  const farY = Math.max(1, ...bodies.map(({ y = 0 }) => Math.abs(y)));
+  const [left, right] = [MARGIN.x, box.width - MARGIN.x];
+  const [top, bottom] = [MARGIN.top, box.height - MARGIN.bottom];
+  return bodies.map(({ table, distance, x = 0, y = 0 }) => ({
     table,
     distance,
-    x: MARGIN.x + x(body.x ?? 0) * width,
-    y: MARGIN.top + y(body.y ?? 0) * height,
+    x: (left + right) / 2 + (x / farX) * ((right - left) / 2),
+    y: (top + bottom) / 2 + (y / farY) * ((bottom - top) / 2),
   }));
-}
-
-function scale(values: number[]): (value: number) => number {
-  const [least, most] = [Math.min(...values), Math.max(...values)];
-  return (value) => (most > least ? (value - least) / (most - least) : 0.5);
 }
 
 export interface Label {
@@ -71,23 +74,23 @@ export interface Label {
   y: number;
 }
 
-const LETTER = 6.4;
+const LETTER = 6.6;
 const LINE = 14;
 
-/** Labels that fit without covering each other, the first places first. */
+/** Labels that fit without covering dots or each other, the first places first. */
 export function placeLabels(places: Place[], text: (table: string) => string, box: Box): Label[] {
-  const taken = places.map(({ x, y }) => rectangle(x, y, 16, 16));
+  const dots = places.map((place) => ({ place, area: rectangle(place.x, place.y, 16, 16) }));
+  const taken: Rectangle[] = [];
   const labels: Label[] = [];
   for (const place of places) {
     const half = (text(place.table).length * LETTER) / 2 + 3;
     const x = Math.min(Math.max(place.x, half), Math.max(half, box.width - half));
-    const own = rectangle(place.x, place.y, 16, 16);
-    const y = [place.y + 22, place.y - 18].find((line) => {
-      const wanted = rectangle(x, line - 4, 2 * half, LINE);
-      return line < box.height && taken.every((other) => same(other, own) || !meet(other, wanted));
-    });
-    if (y === undefined) continue;
-    taken.push(rectangle(x, y - 4, 2 * half, LINE));
+    const free = (area: Rectangle) =>
+      taken.every((other) => !meet(other, area)) &&
+      dots.every((dot) => dot.place === place || !meet(dot.area, area));
+    const y = [place.y + 23, place.y - 14].find((line) => free(labelArea(x, line, half)));
+    if (y === undefined || y > box.height) continue;
+    taken.push(labelArea(x, y, half));
     labels.push({ table: place.table, x, y });
   }
   return labels;
@@ -95,12 +98,12 @@ export function placeLabels(places: Place[], text: (table: string) => string, bo
 
 type Rectangle = [left: number, top: number, right: number, bottom: number];
 
-function rectangle(x: number, y: number, width: number, height: number): Rectangle {
-  return [x - width / 2, y - height / 2, x + width / 2, y + height / 2];
+function labelArea(x: number, baseline: number, half: number): Rectangle {
+  return rectangle(x, baseline - 4, 2 * half, LINE);
 }
 
-function same(one: Rectangle, other: Rectangle): boolean {
-  return one.every((side, place) => side === other[place]);
+function rectangle(x: number, y: number, width: number, height: number): Rectangle {
+  return [x - width / 2, y - height / 2, x + width / 2, y + height / 2];
 }
 
 function meet(one: Rectangle, other: Rectangle): boolean {

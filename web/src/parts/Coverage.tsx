@@ -51,9 +51,9 @@ function Bar({ label, of, equal, alike }: Shown) {
 }
 
 function figures(of: number, equal: number, alike: number | null): string {
-  const parts = [`${percent(equal)} equal`];
-  if (alike !== null) parts.push(`${percent(Math.max(alike, equal))} with alike`);
-  return `${parts.join(", ")} of ${count(of)}`;
+  const found = [`${percent(equal)} equal`];
+  if (alike !== null) found.push(`${percent(Math.max(alike, equal))} alike`);
+  return `${found.join(", ")} of ${count(of)}`;
 }
 
 /** Says once what the two shades of the bars mean. */

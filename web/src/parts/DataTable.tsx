@@ -22,7 +22,7 @@ export function DataTable({ label, heads, rows }: DataTableProps) {
         <thead>
           <tr>
             {heads.map((head, place) => (
-              <th key={place} scope="col" class={head.fresh ? "fresh" : ""}>
+              <th key={place} scope="col" class={kindOf(head)}>
                 {head.fresh && <span class="fresh-mark">new</span>}
                 <Name text={head.name} most={40} />
                 {head.type && <small>{head.type}</small>}
@@ -34,7 +34,7 @@ export function DataTable({ label, heads, rows }: DataTableProps) {
           {rows.map((row, line) => (
             <tr key={line}>
               {heads.map((head, place) => (
-                <td key={place} class={head.fresh ? "fresh" : ""}>
+                <td key={place} class={kindOf(head)}>
                   <Cell text={row[place]} />
                 </td>
               ))}
@@ -44,6 +44,11 @@ export function DataTable({ label, heads, rows }: DataTableProps) {
       </table>
     </div>
   );
+}
+
+function kindOf({ type, fresh }: Head): string {
+  const number = type === "integer" || type === "decimal";
+  return `${fresh ? "fresh" : ""} ${number ? "number" : ""}`.trim();
 }
 
 /** Rows given by column name, as samples are. */

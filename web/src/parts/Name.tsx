@@ -1,7 +1,8 @@
 /** Names and cells: always text, kept apart from the direction of what stands around them. */
 
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
-import { count, seen, shorten } from "../words";
+import { count, pieces, seen, shorten } from "../words";
 
 interface NameProps {
   text: string;
@@ -15,7 +16,12 @@ export function Name({ text, most = 80, class: kind = "" }: NameProps) {
   const cut = short !== text;
   return (
     <bdi class={`name ${kind}`} title={cut ? text : undefined}>
-      {short}
+      {pieces(short).map((piece, place) => (
+        <Fragment key={place}>
+          {place > 0 && <wbr />}
+          {piece}
+        </Fragment>
+      ))}
     </bdi>
   );
 }

@@ -73,7 +73,7 @@ export function Answer<T>(props: {
   if (of.error) return <Failed of={of} lost={lost} />;
   if (of.data === undefined) return of.slow ? <Waiting label={label} /> : <div class="waiting-room" />;
   return (
-    <div class={of.stale && of.slow ? "stale" : ""} aria-busy={of.stale}>
+    <div class={of.stale && of.slow ? "answer stale" : "answer"} aria-busy={of.stale}>
       {children(of.data)}
     </div>
   );

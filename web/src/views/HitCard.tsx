@@ -8,7 +8,7 @@ import { SampleTable } from "../parts/DataTable";
 import { Icon } from "../parts/Icon";
 import { Cell, Name, WholeName } from "../parts/Name";
 import { MAP, OPTIONS, type Route } from "../route";
-import { cardinality, counted, fittingJoin, genericKey, joinWords, percent } from "../words";
+import { cardinality, counted, fittingJoin, foundBy, genericKey, joinWords, percent } from "../words";
 
 interface CardProps {
   hit: Hit;
@@ -131,7 +131,7 @@ function Evidence({ hit }: { hit: Hit }) {
           <p class="hint">Every value of yours has a match.</p>
         )}
         <h3>Found by</h3>
-        <p class="hint">{hit.found_by.join(", ") || "its values"}</p>
+        <p class="hint">{foundBy(hit.found_by) || "its values"}</p>
       </div>
       {hit.brings.sample.length > 0 && (
         <div class="evidence-sample">

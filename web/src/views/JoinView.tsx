@@ -42,27 +42,23 @@ export function JoinView(props: JoinProps) {
   return (
     <>
       <Title {...props} />
+      <OptionPanel options={options} preview={preview.data} onChange={change} />
       <Answer of={preview} label="Joining" lost={<Lost source={source} />}>
         {(data) => (
           <>
-            <Facts preview={data} how={options.how} />
+            <Facts preview={data} />
             <Warnings warnings={data.warnings} />
             <JoinedTable preview={data} />
+            <div class="getting">
+              <Download body={body} rows={data.facts.result_rows} />
+              <section class="panel" aria-labelledby="same">
+                <h2 id="same">The same elsewhere</h2>
+                <Code snippets={snippets(data)} />
+              </section>
+            </div>
           </>
         )}
       </Answer>
-      <div class="below">
-        <OptionPanel options={options} preview={preview.data} onChange={change} />
-        {preview.data && !preview.error && (
-          <div class="getting">
-            <Download body={body} rows={preview.data.facts.result_rows} />
-            <section class="panel" aria-labelledby="same">
-              <h2 id="same">The same elsewhere</h2>
-              <Code snippets={snippets(preview.data)} />
-            </section>
-          </div>
-        )}
-      </div>
     </>
   );
 }
@@ -97,34 +93,23 @@ function Title({ source, column, hit }: JoinProps) {
   );
 }
 
-function Facts({ preview, how }: { preview: Preview; how: Options["how"] }) {
+function Facts({ preview }: { preview: Preview }) {
   const { facts, columns } = preview;
   const fresh = columns.filter((column) => column.from === "right").length;
   const share = facts.left_rows ? facts.matched_left_rows / facts.left_rows : 0;
   return (
     <dl class="facts" aria-label="The join in numbers">
-      <Fact name="rows in the result" says={how === "left" ? "all of yours" : "matching ones"}>
-        {count(facts.result_rows)}
-      </Fact>
-      <Fact name="of your rows have a match" says={`${count(facts.matched_left_rows)} of ${count(facts.left_rows)}`}>
-        {percent(share)}
-      </Fact>
-      <Fact name="new columns" says={counted(columns.length, "column") + " in all"}>
-        {count(fresh)}
-      </Fact>
-      <Fact
-        name="rows of theirs at most for one value"
-        says={facts.cardinality}
-      >
-        {count(facts.max_fan_out)}
-      </Fact>
+      <Fact name="rows in the result">{count(facts.result_rows)}</Fact>
+      <Fact name={`of your ${count(facts.left_rows)} rows have a match`}>{percent(share)}</Fact>
+      <Fact name={fresh === 1 ? "new column" : "new columns"}>{count(fresh)}</Fact>
+      <Fact name={`${facts.max_fan_out === 1 ? "row" : "rows"} of theirs at most for one of yours`}>{count(facts.max_fan_out)}</Fact>
     </dl>
   );
 }
 
-function Fact({ name, says, children }: { name: string; says: string; children: ComponentChildren }) {
+function Fact({ name, children }: { name: string; children: ComponentChildren }) {
   return (
-    <div title={says}>
+    <div>
       <dt>{name}</dt>
       <dd>{children}</dd>
     </div>
@@ -172,8 +157,7 @@ interface OptionProps {
 function OptionPanel({ options, preview, onChange }: OptionProps) {
   const join = options.join || preview?.facts.join || "equi";
   return (
-    <section class="panel options" aria-labelledby="options">
-      <h2 id="options">How to join</h2>
+    <section class="panel options" aria-label="How to join">
       <Choice
         label="Values match when"
         value={join}
@@ -227,7 +211,7 @@ function Alike({ options, preview, onChange }: OptionProps) {
         shown={tau.toFixed(2)}
         step={0.01}
         least={0.3}
-        hint="Higher is stricter. The similarity column shows what matched how well."
+        hint="Higher is stricter."
         onMove={(value) => onChange({ tau: value }, true)}
       />
     </>

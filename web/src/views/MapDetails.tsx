@@ -6,7 +6,7 @@ import { Link } from "../navigate";
 import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
 import { FILTERS, OPTIONS, type MapState } from "../route";
-import { cardinality, counted, percent } from "../words";
+import { cardinalityBetween, counted, percent } from "../words";
 
 const LISTED = 30;
 
@@ -54,7 +54,7 @@ function EdgeDetails({ edge }: { edge: Edge }) {
       <ColumnLine place={edge.b} share={edge.reverse} />
       <p class="hint">
         {counted(edge.matched, "shared value")}. <span class="badge">{edge.cardinality}</span>{" "}
-        {cardinality(edge.cardinality)}
+        {cardinalityBetween(edge.cardinality)}
       </p>
       <div class="actions">
         <Link
@@ -136,31 +136,53 @@ export function JoinList({ lines, centre, onPick }: ListProps) {
   const rest = lines.filter((line) => !line.tables.includes(centre));
   return (
     <section class="panel" aria-labelledby="joins">
-      <h2 id="joins">Joins</h2>
-      <p class="hint">Pick a line or a dot on the map, or a join from here.</p>
+      <h2 id="joins">{counted(near.length, "table")} to join</h2>
+      <p class="hint">How much of either column is in the other. Pick a line, a dot, or one of these.</p>
+      <Pairs lines={near} centre={centre} onPick={onPick} />
+      {rest.length > 0 && (
+        <details class="more">
+          <summary>{counted(rest.length, "join")} between the others</summary>
+          <Pairs lines={rest} centre={centre} onPick={onPick} />
+        </details>
+      )}
+    </section>
+  );
+}
+
+function Pairs({ lines, centre, onPick }: ListProps) {
+  return (
+    <>
       <ul class="join-list">
-        {[...near, ...rest].slice(0, LISTED).map((line) => (
+        {lines.slice(0, LISTED).map((line) => (
           <li key={line.tables.join("\n")}>
             <button type="button" onClick={() => onPick(line.tables)}>
               <PairName line={line} centre={centre} />
-              <span class="edge-share">{percent(line.best)}</span>
             </button>
           </li>
         ))}
       </ul>
       {lines.length > LISTED && <p class="hint">and {lines.length - LISTED} more on the map</p>}
-    </section>
+    </>
   );
 }
 
 function PairName({ line, centre }: { line: Line; centre: string }) {
-  const [one, other] = line.tables;
-  if (one === centre || other === centre)
-    return <Name text={one === centre ? other : one} most={50} />;
+  const best = line.edges[0];
+  if (!best) return null;
+  const edge = facing(best, centre);
   return (
-    <span>
-      <Name text={one} most={30} /> – <Name text={other} most={30} />
-    </span>
+    <>
+      <span>
+        {edge.a.table !== centre && <Name text={edge.a.table} most={40} />}
+        <Name text={edge.b.table} most={40} />
+        <span class="hint">
+          <Name text={edge.a.column} most={20} /> = <Name text={edge.b.column} most={20} />
+        </span>
+      </span>
+      <span class="edge-share">
+        {percent(edge.joinability)} · {percent(edge.reverse)}
+      </span>
+    </>
   );
 }
 

@@ -4,6 +4,7 @@ import { api } from "../api/service";
 import type { Results, Source, TableDetail } from "../api/types";
 import { useRequest } from "../api/useRequest";
 import { searchBody, shownHits } from "../hits";
+import { orderedKeys } from "../keys";
 import { useLake } from "../lake";
 import { Link, navigate } from "../navigate";
 import { CoverageLegend } from "../parts/Coverage";
@@ -14,7 +15,7 @@ import { FILTERS, type Filters, type Route } from "../route";
 import { counted, shorten } from "../words";
 import { FilterPanel } from "./FilterPanel";
 import { HitCard } from "./HitCard";
-import { Lost, orderedKeys, useTable } from "./TableView";
+import { Lost, useTable } from "./TableView";
 
 interface SearchProps {
   source: Source;

@@ -3,6 +3,7 @@
 import { api } from "../api/service";
 import type { ColumnDetail, Source, TableDetail } from "../api/types";
 import { forget, useRequest } from "../api/useRequest";
+import { orderedKeys } from "../keys";
 import { Link, navigate } from "../navigate";
 import { Meter } from "../parts/Coverage";
 import { SampleTable } from "../parts/DataTable";
@@ -52,7 +53,10 @@ function Shown({ table, source }: { table: TableDetail; source: Source }) {
     <>
       <Title table={table} source={source} />
       <section aria-labelledby="keys">
-        <h2 id="keys">Which column shall join?</h2>
+        <h2 id="keys">Which column should join?</h2>
+        <p class="hint under">
+          Best keys first: columns that are filled, whose values differ, text before numbers.
+        </p>
         {keys.length ? (
           <ul class="keys">
             {keys.map((column) => (
@@ -78,14 +82,6 @@ function Shown({ table, source }: { table: TableDetail; source: Source }) {
   );
 }
 
-/** The columns that can join, best key first. */
-export function orderedKeys(table: TableDetail): ColumnDetail[] {
-  const place = new Map(table.best_keys.map((name, rank) => [name, rank]));
-  return table.columns
-    .filter((column) => column.indexed)
-    .sort((a, b) => (place.get(a.name) ?? Infinity) - (place.get(b.name) ?? Infinity));
-}
-
 function Title({ table, source }: { table: TableDetail; source: Source }) {
   return (
     <div class="title">
@@ -95,7 +91,7 @@ function Title({ table, source }: { table: TableDetail; source: Source }) {
       </h1>
       <p class="hint">
         {counted(table.rows, "row")}, {counted(table.columns.length, "column")}
-        {table.title && table.title !== table.name && (
+        {table.title && !table.name.includes(table.title) && (
           <>
             {" · "}
             <Name text={table.title} most={120} />
