@@ -65,9 +65,7 @@ class Client:
     async def ask(self, body: bytes) -> str:
         """Post a search and read the whole answer; returns its status."""
         try:
-            # Waiting connections that the service has closed are found out by asking.
-            pair = self._free.pop() if self._free else None
-            reader, writer = pair or await asyncio.open_connection(self._host, self._port)
+            reader, writer = await self._connected()
             writer.write(self._request(body))
             head = await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(_length(head))
@@ -78,6 +76,15 @@ class Client:
         else:
             writer.close()
         return head[9:12].decode()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Take a connection that is free and that the service has not closed meanwhile."""
+        while self._free:
+            reader, writer = self._free.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection(self._host, self._port)
 
     def _request(self, body: bytes) -> bytes:
         head = (
@@ -154,12 +161,12 @@ def serving(index: str, workers: int) -> Iterator[tuple[int, int]]:
 
 def worker_memory(parent: int) -> list[float]:
     """Return the memory of each worker in MB, without mapped files."""
+    spawned = [one for one in _children(parent) if b"spawn_main" in _command(one)]
     found = []
-    for process in [parent, *_children(parent)]:
+    for process in spawned or [parent]:
         status = Path(f"/proc/{process}/status").read_text()
-        if "deepjoin-work" in _threads(process):
-            line = next(one for one in status.splitlines() if one.startswith("RssAnon"))
-            found.append(int(line.split()[1]) * 1024 / 1e6)
+        line = next(one for one in status.splitlines() if one.startswith("RssAnon"))
+        found.append(int(line.split()[1]) * 1024 / 1e6)
     return found
 
 
@@ -168,10 +175,9 @@ def _children(parent: int) -> list[int]:
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
-def _threads(process: int) -> str:
-    """Name the threads of a process; only workers have those that work."""
-    names = (task / "comm" for task in Path(f"/proc/{process}/task").iterdir())
-    return " ".join(name.read_text() for name in names)
+def _command(process: int) -> bytes:
+    """Read what started a process: workers are spawned."""
+    return Path(f"/proc/{process}/cmdline").read_bytes()
 
 
 async def refreshed(command: str, every: float) -> int:

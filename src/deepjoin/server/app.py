@@ -13,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from deepjoin._version import __version__
 from deepjoin.lake import Lake
 from deepjoin.server.answers import PROBLEMS, answer, handle_problems
+from deepjoin.server.graph_routes import graph_routes
 from deepjoin.server.guard import Guard
 from deepjoin.server.join_routes import join_routes
 from deepjoin.server.lake_routes import lake_routes
@@ -24,7 +25,7 @@ from deepjoin.server.service import Service
 from deepjoin.server.settings import ServerSettings
 from deepjoin.server.upload_routes import upload_routes
 
-_SECTIONS = (lake_routes, search_routes, upload_routes, join_routes)
+_SECTIONS = (lake_routes, search_routes, upload_routes, join_routes, graph_routes)
 
 
 def create_app(settings: ServerSettings, lake: Lake | None = None) -> FastAPI:

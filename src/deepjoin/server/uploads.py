@@ -27,6 +27,7 @@ from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge
 from deepjoin.server.settings import ServerSettings
 from deepjoin.sources import title_of
 from deepjoin.sources.formats import format_of, read_file, suffixes
+from deepjoin.sources.quote import literal
 from deepjoin.sources.reading import read_columns
 from deepjoin.sources.scan import duckdb_scan
 
@@ -62,6 +63,8 @@ class Upload:
 
     def named(self, text: str) -> str:
         """Put the owner's name into a text that has ours."""
+        # In SQL the path is a literal, and a name may have quotes in it.
+        text = text.replace(literal(str(self.path)), literal(self.name))
         return text.replace(str(self.path), self.name).replace(self.path.name, self.name)
 
     @contextmanager
