@@ -123,7 +123,8 @@ function marked(kind: string, picked: boolean): string {
 function pressed(label: string, picked: boolean, onPick: () => void) {
   return {
     role: "button" as const,
-    tabIndex: 0,
+    // In lower case: names of attributes are case-sensitive in SVG.
+    tabindex: 0,
     "aria-label": label,
     "aria-pressed": picked,
     onClick: onPick,

@@ -5,6 +5,7 @@ import { ApiError } from "../api/client";
 import type { Requested } from "../api/useRequest";
 import { explain } from "../words";
 import { Icon, type IconName } from "./Icon";
+import { WholeName } from "./Name";
 
 interface NoticeProps {
   title: string;
@@ -39,9 +40,18 @@ export function Failed({ of, lost }: { of: Requested<unknown>; lost?: ComponentC
   );
   return (
     <Notice title={said.title} tone="error" icon="warn" actions={retry}>
-      <p class="said">{said.text}</p>
+      <Said text={said.text} />
       {error.kind === "missing" && lost}
     </Notice>
+  );
+}
+
+/** The words of the service; they may quote names of any length. */
+export function Said({ text }: { text: string }) {
+  return (
+    <p class="said">
+      <WholeName text={text} most={400} />
+    </p>
   );
 }
 

@@ -5,7 +5,7 @@ import { useLake } from "../lake";
 import { navigate } from "../navigate";
 import { Drop } from "../parts/Drop";
 import { Icon } from "../parts/Icon";
-import { asApiError, Notice } from "../parts/Notice";
+import { asApiError, Notice, Said } from "../parts/Notice";
 import { useSettled } from "../parts/useSettled";
 import { pastedValues } from "../pasted";
 import type { Uploading } from "../upload";
@@ -58,7 +58,7 @@ function UploadFailed({ error }: { error: unknown }) {
   const said = explain(asApiError(error));
   return (
     <Notice title={said.title} tone="error" icon="warn">
-      <p class="said">{said.text}</p>
+      <Said text={said.text} />
     </Notice>
   );
 }
