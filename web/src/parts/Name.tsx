@@ -2,6 +2,7 @@
 
 import { Fragment } from "preact";
 import { useState } from "preact/hooks";
+import { balanced } from "../bidi";
 import { count, pieces, seen, shorten } from "../words";
 
 interface NameProps {
@@ -12,7 +13,7 @@ interface NameProps {
 
 /** A name, cut where it is absurdly long; the whole of it is in the tooltip. */
 export function Name({ text, most = 80, class: kind = "" }: NameProps) {
-  const short = shorten(seen(text), most);
+  const short = balanced(shorten(seen(text), most));
   const cut = short !== text;
   return (
     <bdi class={`name ${kind}`} title={cut ? text : undefined}>
@@ -35,7 +36,7 @@ export function WholeName({ text, most = 80, class: kind = "" }: NameProps) {
     <span class="whole">
       {open ? (
         <bdi class={`name whole-text ${kind}`} tabIndex={0}>
-          {text}
+          {balanced(text)}
         </bdi>
       ) : (
         <Name text={text} most={most} class={kind} />
@@ -55,7 +56,7 @@ export function Cell({ text, most = 120 }: { text: string | null | undefined; mo
         –
       </span>
     );
-  const short = shorten(text, most);
+  const short = balanced(shorten(text, most));
   return (
     <bdi class="cell" title={text.length > 24 ? text : undefined}>
       {short}

@@ -1,6 +1,6 @@
 /** A box to pick a table of the lake by typing a part of its name. */
 
-import { useId, useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import { api } from "../api/service";
 import { useRequest } from "../api/useRequest";
 import { Name } from "./Name";
@@ -16,19 +16,27 @@ export function TablePicker({ label, value, onPick }: PickerProps) {
   const id = useId();
   const [text, setText] = useState<string | null>(null);
   const [at, setAt] = useState(0);
+  const [entered, setEntered] = useState(false);
   const typed = useSettled(text ?? "");
   const found = useRequest(text === null ? null : `pick ${typed}`, (signal) =>
     api.tables(typed, 0, 8, signal),
   );
+  const fresh = typed === text && !found.stale && found.data !== undefined;
   const tables = text === null ? [] : (found.data?.tables ?? []);
   const pick = (table: string) => {
     setText(null);
     onPick(table);
   };
-  const key = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
+  // Who types fast and presses Enter means the table that is still being looked up.
+  useEffect(() => {
+    if (!entered || !fresh) return;
+    setEntered(false);
     const chosen = tables[at];
+    if (chosen) pick(chosen.name);
+  }, [entered, fresh]);
+  const key = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
     if (event.key === "Escape") setText(null);
-    else if (event.key === "Enter" && chosen) pick(chosen.name);
+    else if (event.key === "Enter" && text !== null) setEntered(true);
     else if (event.key === "ArrowDown") text === null ? setText("") : setAt(Math.min(at + 1, tables.length - 1));
     else if (event.key === "ArrowUp") setAt(Math.max(at - 1, 0));
     else return;
@@ -53,6 +61,7 @@ export function TablePicker({ label, value, onPick }: PickerProps) {
         onInput={(event) => {
           setText(event.currentTarget.value);
           setAt(0);
+          setEntered(false);
         }}
         onKeyDown={key}
         onBlur={() => setText(null)}

@@ -80,7 +80,7 @@ function Head({ hit }: { hit: Hit }) {
           </Link>
         </h2>
         <p>
-          <Icon name="table" size={15} /> <Name text={hit.column} most={60} class="strong" />{" "}
+          <Name text={hit.column} most={60} class="strong" />{" "}
           <span class="badge">{hit.type}</span>{" "}
           <span class="hint">{counted(hit.target_size, "distinct value")}</span>
         </p>
@@ -140,9 +140,15 @@ function Evidence({ hit }: { hit: Hit }) {
         </div>
       )}
       {(hit.column.length > 60 || hit.table.length > 80) && (
-        <p class="evidence-sample">
-          <WholeName text={hit.table} /> <WholeName text={hit.column} most={60} />
-        </p>
+        <div class="evidence-sample">
+          <h3>Full names</h3>
+          <p>
+            <WholeName text={hit.table} />
+          </p>
+          <p>
+            <WholeName text={hit.column} most={60} />
+          </p>
+        </div>
       )}
     </div>
   );

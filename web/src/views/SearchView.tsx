@@ -59,9 +59,7 @@ function Title({ source, column, table, filters }: TitleProps) {
   const name = table?.name ?? ("table" in source ? source.table : "your file");
   return (
     <div class="title">
-      <p class="kicker">
-        What joins with
-      </p>
+      <p class="kicker">What joins with</p>
       <h1>
         <WholeName text={column} />
       </h1>
@@ -69,7 +67,7 @@ function Title({ source, column, table, filters }: TitleProps) {
         <p class="hint">
           of{" "}
           <Link to={{ view: "table", source }}>
-            <Name text={name} />
+            {name === column ? "your values" : <Name text={name} />}
           </Link>
         </p>
         {keys.length > 1 && (
