@@ -107,6 +107,12 @@ export function pieces(name: string): string[] {
   return name.split(/(?<=[/\\_-])(?=[^/\\_-])/);
 }
 
+/** Whether a title says no more than the name it was made from. */
+export function sameWords(title: string, name: string): boolean {
+  const words = (text: string) => text.toLowerCase().split(/[^\p{L}\p{N}]+/u).join(" ");
+  return words(name).includes(words(title));
+}
+
 /** The last part of a table's name, for the map. */
 export function lastPart(table: string): string {
   return table.split("/").filter(Boolean).at(-1) ?? table;

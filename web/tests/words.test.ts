@@ -54,6 +54,11 @@ describe("long names", () => {
     expect(words.pieces("//__").join("")).toBe("//__");
   });
 
+  it("say the same as titles made from them", () => {
+    expect(words.sameWords("calendar 2024 h1", "reference/calendar_2024_h1.csv")).toBe(true);
+    expect(words.sameWords("Countries of the world", "countries.csv")).toBe(false);
+  });
+
   it("of tables have a last part", () => {
     expect(words.lastPart("geo/countries.csv")).toBe("countries.csv");
     expect(words.lastPart("geo/")).toBe("geo");

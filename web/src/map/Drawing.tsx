@@ -18,20 +18,24 @@ export function Drawing({ graph, centre, picked, path, onPick }: DrawingProps) {
   const frame = useRef<HTMLDivElement>(null);
   const width = useWidth(frame);
   const box = { width, height: Math.round(Math.min(620, Math.max(380, width * 0.68))) };
-  const drawn = useMemo(() => fromFar(lines(graph.edges), centre), [graph, centre]);
+  const kindOf = (line: Line): Kind => {
+    if (path.has(JSON.stringify(line.tables))) return "on-path";
+    return line.tables.includes(centre) ? "near" : "far";
+  };
+  const drawn = useMemo(() => lines(graph.edges), [graph]);
   const places = useMemo(() => layOut(graph.nodes, drawn, box), [graph, drawn, width]);
   const at = new Map(places.map((place) => [place.table, place]));
   const labels = placeLabels(places, labelText, box);
   return (
     <div class="map-frame" ref={frame}>
       <svg viewBox={`0 0 ${box.width} ${box.height}`} width={box.width} height={box.height} role="group" aria-label="Map of joins">
-        {drawn.map((line) => (
+        {inLayers(drawn, kindOf).map((line) => (
           <LineMark
             key={line.tables.join("\n")}
             line={line}
             ends={line.tables.map((table) => at.get(table))}
             picked={isPicked(line, picked)}
-            kind={path.has(JSON.stringify(line.tables)) ? "on-path" : line.tables.includes(centre) ? "near" : "far"}
+            kind={kindOf(line)}
             onPick={() => onPick(line.tables)}
           />
         ))}
@@ -54,10 +58,12 @@ export function Drawing({ graph, centre, picked, path, onPick }: DrawingProps) {
   );
 }
 
-/** Draws the joins of the table in the middle over all others. */
-function fromFar(all: Line[], centre: string): Line[] {
-  const near = all.filter((line) => line.tables.includes(centre));
-  return [...all.filter((line) => !line.tables.includes(centre)), ...near];
+type Kind = "far" | "near" | "on-path";
+const LAYERS: readonly Kind[] = ["far", "near", "on-path"];
+
+/** Draws joins of the table in the middle over others, and paths over both. */
+function inLayers(all: Line[], kindOf: (line: Line) => Kind): Line[] {
+  return LAYERS.flatMap((layer) => all.filter((line) => kindOf(line) === layer));
 }
 
 function labelText(table: string): string {
@@ -80,7 +86,7 @@ interface LineProps {
   line: Line;
   ends: (Place | undefined)[];
   picked: boolean;
-  kind: "on-path" | "near" | "far";
+  kind: Kind;
   onPick: () => void;
 }
 

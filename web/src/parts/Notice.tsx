@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { ApiError } from "../api/client";
 import type { Requested } from "../api/useRequest";
+import { Link } from "../navigate";
 import { explain } from "../words";
 import { Icon, type IconName } from "./Icon";
 import { WholeName } from "./Name";
@@ -28,20 +29,24 @@ export function Notice({ title, children, tone = "plain", icon, actions }: Notic
   );
 }
 
-/** An error as a notice; ``lost`` says more about what is not there. */
+/** An error as a notice; ``lost`` is shown in place of what is not there any more. */
 export function Failed({ of, lost }: { of: Requested<unknown>; lost?: ComponentChildren }) {
   const error = asApiError(of.error);
   if (error.kind === "token") return null;
+  if (error.kind === "missing" && lost) return <>{lost}</>;
   const said = explain(error);
-  const retry = said.retry && (
+  const actions = said.retry ? (
     <button type="button" class="primary" onClick={of.retry}>
       Try again
     </button>
+  ) : (
+    <Link to={{ view: "start", text: "" }} class="button">
+      To the start
+    </Link>
   );
   return (
-    <Notice title={said.title} tone="error" icon="warn" actions={retry}>
+    <Notice title={said.title} tone="error" icon="warn" actions={actions}>
       <Said text={said.text} />
-      {error.kind === "missing" && lost}
     </Notice>
   );
 }

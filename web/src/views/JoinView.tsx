@@ -168,7 +168,7 @@ function OptionPanel({ options, preview, onChange }: OptionProps) {
         onPick={(picked) => onChange({ join: picked })}
       />
       <Choice
-        label="Rows of yours without a match"
+        label="Rows without a match"
         value={options.how}
         options={[
           { value: "left", label: "keep" },
@@ -177,7 +177,7 @@ function OptionPanel({ options, preview, onChange }: OptionProps) {
         onPick={(how) => onChange({ how })}
       />
       <Choice
-        label="Several rows of theirs match"
+        label="Several rows match"
         value={options.many}
         options={[
           { value: "expand", label: "take all" },
@@ -196,7 +196,7 @@ function Alike({ options, preview, onChange }: OptionProps) {
   return (
     <>
       <Choice
-        label="Several values of theirs are alike"
+        label="Several values alike"
         value={options.matching}
         options={[
           { value: "best", label: "the best" },

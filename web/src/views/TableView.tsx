@@ -11,7 +11,7 @@ import { Icon } from "../parts/Icon";
 import { Name, WholeName } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
 import { FILTERS, MAP } from "../route";
-import { count, counted, genericKey, percent, sourceKey } from "../words";
+import { count, counted, genericKey, percent, sameWords, sourceKey } from "../words";
 
 export function useTable(source: Source) {
   return useRequest(sourceKey(source), (signal) =>
@@ -28,21 +28,25 @@ export function TableView({ source }: { source: Source }) {
   );
 }
 
-/** What to do about a table that is not there. */
+/** What to do about a table that is not there any more. */
 export function Lost({ source }: { source: Source }) {
+  const upload = "upload" in source;
   return (
-    <>
-      <p>
-        {"upload" in source
-          ? "Files you bring are kept for a while only. Drop it again to go on."
-          : "It may have been renamed or removed. Look for it by its name."}
-      </p>
-      <div class="actions">
-        <Link to={{ view: "start", text: "" }} class="button">
-          To the start
+    <Notice
+      title={upload ? "Your file is no longer here" : "This table is no longer in the lake"}
+      icon="table"
+      actions={
+        <Link to={{ view: "start", text: "" }} class="button primary">
+          {upload ? "Bring it again" : "To the start"}
         </Link>
-      </div>
-    </>
+      }
+    >
+      <p>
+        {upload
+          ? "Files you bring are kept for a while only, and never enter the lake. Drop it again to go on."
+          : "It may have been renamed or removed. Look for it by a part of its name."}
+      </p>
+    </Notice>
   );
 }
 
@@ -91,7 +95,7 @@ function Title({ table, source }: { table: TableDetail; source: Source }) {
       </h1>
       <p class="hint">
         {counted(table.rows, "row")}, {counted(table.columns.length, "column")}
-        {table.title && !table.name.includes(table.title) && (
+        {table.title && !sameWords(table.title, table.name) && (
           <>
             {" · "}
             <Name text={table.title} most={120} />
