@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NO_BROWSER = "no chromium on this machine"
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -27,6 +28,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
 #: Set it to a folder to get a picture of every state the tests pass through.
 PICTURES = os.environ.get("DEEPJOIN_PICTURES")
 
@@ -114,6 +116,20 @@ def visiting(browser: Browser, address: str, expected: str = "", **options: Any)
     assert watched.wrongs == []
 
 
+def link(**parts: object) -> str:
+    """Write the address of a view."""
+    return "?" + urlencode(parts, doseq=True)
+
+
+def downloaded(page: Page, button: str, folder: Path) -> Path:
+    """Press a button that downloads; returns the file."""
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name=button).click()
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
+
+
 def picture(page: Page, name: str) -> None:
     """Keep what the page looks like, where a folder for that is given."""
     if PICTURES:
@@ -124,9 +140,7 @@ def picture(page: Page, name: str) -> None:
 def too_wide(page: Page) -> int:
     """Return by how many pixels the page scrolls sideways."""
     return int(
-        page.evaluate(
-            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     )
 
 
