@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import Lake
 from deepjoin.lake.directory import Directory
 from deepjoin.lake.manifest import MANIFEST
+from deepjoin.server.methods import methods_of
 
 Done = TypeVar("Done")
 
@@ -28,6 +29,11 @@ class Opened:
     """One state of the lake, and the names in it."""
 
     lake: Lake
+
+    @cached_property
+    def methods(self) -> list[dict[str, Any]]:
+        """The methods it can be searched with."""
+        return methods_of(self.lake)
 
     @cached_property
     def directory(self) -> Directory:
