@@ -31,6 +31,11 @@ class Opened:
     lake: Lake
 
     @cached_property
+    def info(self) -> dict[str, Any]:
+        """The lake in numbers."""
+        return self.lake.info()
+
+    @cached_property
     def methods(self) -> list[dict[str, Any]]:
         """The methods it can be searched with."""
         return methods_of(self.lake)

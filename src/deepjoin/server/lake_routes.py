@@ -62,7 +62,7 @@ def lake_routes(service: Service) -> APIRouter:
 def lake_info(opened: Opened, settings: ServerSettings) -> dict[str, Any]:
     """Describe the lake without where it is or any secret."""
     lake = opened.lake
-    info = lake.info()
+    info = opened.info
     return {
         "name": _name(lake),
         "version": __version__,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ Done = TypeVar("Done")
 _LOG = logging.getLogger("deepjoin.server")
 #: Seconds between looks at the manifest and at uploads that are over.
 _TICK, _SWEEP = 1.0, 60
+#: Seconds that work which nobody waits for has to end when the service does.
+_PATIENCE = 2.0
 
 
 class Service:
@@ -66,6 +69,11 @@ class Service:
         self.metrics.renewals.set(self.current.renewals)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; a process of its own does not wait for long work."""
         self._quick.close()
         self._heavy.close()
+        if self.settings.several and self._quick.held + self._heavy.held:
+            _LOG.warning("Work that takes too long was given up")
+            last = threading.Timer(_PATIENCE, os._exit, (0,))
+            last.daemon = True
+            last.start()
