@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -168,3 +169,19 @@ def test_what_others_can_read_is_warned_of_and_the_browser_opened(
     assert main(["serve", str(lake_folder), "--open", "--host", "0.0.0.0"]) == 0
     assert opened == ["http://x/"]
     assert "warning: whoever can reach 0.0.0.0 can read this lake" in capsys.readouterr().err
+
+
+def test_workers_go_when_their_parent_is_killed(lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    with started(lake_folder, "--workers", 1) as (process, address):
+        fetched(address, "healthz")
+        tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        if not tasks.exists():
+            pytest.skip("no /proc: workers cannot be found")
+        workers = [os.pidfd_open(int(child)) for child in tasks.read_text().split()]
+        assert workers
+        process.kill()
+        process.wait()
+        for worker in workers:
+            assert select.select([worker], [], [], 60)[0], "it has ended"
+            os.close(worker)

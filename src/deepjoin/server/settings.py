@@ -26,8 +26,8 @@ class ServerSettings:
     seconds: float = 30.0
     #: Where joined tables may be saved; nowhere unless given.
     out: Path | None = None
-    #: Whether other processes share the folder and their counters.
-    several: bool = False
+    #: The process that started this one as a worker; 0 for an app that is alone.
+    parent: int = 0
     #: Threads that search, those that read, join and write files, and how many may wait.
     threads: int = 2
     waiting: int = 256
@@ -38,6 +38,11 @@ class ServerSettings:
     max_preview: int = 200
     #: Seconds an upload is kept.
     expires: float = 3600.0
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether other processes share the folder and their counters."""
+        return self.parent != 0
 
     @property
     def is_local(self) -> bool:
