@@ -98,6 +98,36 @@ def test_segments_do_not_matter(
     check(lake.graph(least), lake, least)
 
 
+@pytest.mark.parametrize("work", [1 << 21, 1 << 9])
+def test_columns_of_all_sizes(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, work: int
+) -> None:
+    """Frequent values, rare ones, copies, and columns from one value to thousands."""
+    for module in (self_join, rows):
+        monkeypatch.setattr(module, "WORK", work)
+    random = np.random.default_rng(work)
+    sets = [random.zipf(1.3, size) % 5000 for size in random.integers(1, 60, 40)]
+    sets += [random.choice(5000, size, False) for size in (300, 1100, 2500, 4000)]
+    sets += [random.permutation(one)[: 1 + 2 * len(one) // 3] for one in sets]
+    columns = [
+        Column([f"v{value}" for value in one.tolist()], "k", f"t{number:02}")
+        for number, one in enumerate(sets)
+    ]
+    held = np.zeros((len(sets), 5000), np.int64)
+    for number, one in enumerate(sets):
+        held[number, one] = 1
+    shared, sizes = held @ held.T, held.sum(axis=1)
+    graph = make_lake(columns).graph(0.6)
+    found = {(edge.a.table, edge.b.table): edge.matched for edge in graph}
+    expected = {
+        (f"t{a:02}", f"t{b:02}"): shared[a, b]
+        for a, b in np.argwhere(shared / sizes[:, None] >= 0.6).tolist()
+        if (sizes[a], a) < (sizes[b], b)
+    }
+    assert found == expected
+    assert len(found) > 100
+
+
 def never_merging() -> Any:
     return mock.patch("deepjoin.lake.update.worth_merging", lambda sizes, removed: len(sizes))
 
