@@ -105,10 +105,9 @@ class CurrentLake:
 
 
 def warm(lake: Lake) -> None:
-    """Load what the first search would have to wait for."""
-    if lake.report.columns:
-        for join in ("equi", "any"):
-            lake.search(["deepjoin"], 1, join=join)
+    """Load what the first search would have to wait for, by searches for nothing."""
+    for join in ("equi", "any"):
+        lake.search(["deepjoin"], 0, join=join)
 
 
 def _stamp(lake: Lake) -> tuple[int, ...]:
