@@ -161,13 +161,23 @@ def serving(index: str, workers: int) -> Iterator[tuple[int, int]]:
 
 def worker_memory(parent: int) -> list[float]:
     """Return the memory of each worker in MB, without mapped files."""
-    spawned = [one for one in _children(parent) if b"spawn_main" in _command(one)]
     found = []
-    for process in spawned or [parent]:
+    for process in _workers(parent):
         status = Path(f"/proc/{process}/status").read_text()
         line = next(one for one in status.splitlines() if one.startswith("RssAnon"))
         found.append(int(line.split()[1]) * 1024 / 1e6)
     return found
+
+
+def worker_seconds(parent: int) -> float:
+    """Return the processor time that all workers have used."""
+    stats = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2] for one in _workers(parent))
+    return sum(sum(map(int, stat.split()[11:13])) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def _workers(parent: int) -> list[int]:
+    """Find the workers among the children: they are spawned."""
+    return [one for one in _children(parent) if b"spawn_main" in _command(one)]
 
 
 def _children(parent: int) -> list[int]:
@@ -176,7 +186,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _command(process: int) -> bytes:
-    """Read what started a process: workers are spawned."""
+    """Read what started a process."""
     return Path(f"/proc/{process}/cmdline").read_bytes()
 
 
@@ -195,7 +205,7 @@ async def measured(options: argparse.Namespace, pid: int, port: int) -> Row:
     client = Client("127.0.0.1", port)
     asked = iter(cycle(bodies))
     await closed_loop(client, asked, 4, options.warm)
-    before = worker_memory(pid)
+    before, worked = worker_memory(pid), worker_seconds(pid)
     refreshing = None
     if options.refresh:
         refreshing = asyncio.create_task(refreshed(options.refresh, options.refresh_every))
@@ -213,6 +223,7 @@ async def measured(options: argparse.Namespace, pid: int, port: int) -> Row:
         "errors": seen.errors,
         "statuses": dict(seen.statuses),
         **percentiles(seen.seconds),
+        "worker_cpu_ms": 1e3 * (worker_seconds(pid) - worked) / len(seen.seconds),
         "workers_mb_before": [round(one, 1) for one in before],
         "workers_mb_after": [round(one, 1) for one in worker_memory(pid)],
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from itertools import combinations, pairwise, permutations
 from pathlib import Path
 from typing import Any
@@ -14,63 +13,32 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
-from deepjoin.joinability import cardinality, equi_joinability
+from deepjoin.graph.join_paths import shortest_paths
 from deepjoin.lake import neighbourhood as module
-from deepjoin.lake.join_paths import shortest_paths
 from deepjoin.lake.neighbourhood import neighbourhood, paths
-from deepjoin.values.profile import Generic, generic_of
 from tests.conftest import MakeLake
-
-CELLS = st.lists(st.sampled_from([*"abcdefghij", "A", "1", "2", "1999"]), min_size=1, max_size=8)
-TABLES = st.lists(st.lists(CELLS, min_size=1, max_size=3), min_size=1, max_size=8)
-SHARES = st.sampled_from([0.2, 0.5, 2 / 3, 0.7, 1.0])
-
-Tables = list[list[list[str]]]
-
-
-def columns_of(tables: Tables) -> list[Column]:
-    return [
-        Column(cells, name=f"c{place}", table=f"t{number}")
-        for number, table in enumerate(tables)
-        for place, cells in enumerate(table)
-    ]
-
-
-def frames_of(tables: Tables) -> Iterator[dict[str, dict[str, list[str]]]]:
-    """Give each table as a frame whose columns are equally long."""
-    for number, table in enumerate(tables):
-        longest = max(map(len, table))
-        padded = [cells + cells[:1] * (longest - len(cells)) for cells in table]
-        yield {f"t{number}": {f"c{place}": cells for place, cells in enumerate(padded)}}
+from tests.graph_lakes import (
+    SHARES,
+    TABLES,
+    Tables,
+    brute_edges,
+    columns_of,
+    frame_of,
+    told,
+    turned,
+)
 
 
 def several_segments(tables: Tables, folder: Path) -> Lake:
-    """Make a lake by adding one table after the other, with some that left again."""
+    """Make a lake in three steps, with a table that left again."""
     options: dict[str, Any] = {"settings": deepjoin.Settings(min_distinct=1), "cells": "none"}
     lake = deepjoin.index({"gone": {"c": [*"abcdefghij"]}}, folder / "lake", **options)
-    for frame in frames_of(tables):
-        lake.add(frame)
+    for part in (0, 1):
+        some = {f"t{n}": frame_of(table) for n, table in enumerate(tables) if n % 2 == part}
+        if some:
+            lake.add(some)
     lake.remove("gone")
     return lake
-
-
-def brute(lake: Lake, least: float) -> dict[tuple[str, str, str, str], tuple[Any, ...]]:
-    """Compare every two columns of different tables."""
-    columns = [
-        lake.column(table, name) for table in lake.tables for name in lake.indexed_columns(table)
-    ]
-    joined = [one for one in columns if _generic(one) == Generic.NO]
-    edges = {}
-    for one, other in permutations(joined, 2):
-        shares = equi_joinability(one.cells, other.cells), equi_joinability(other.cells, one.cells)
-        if one.table != other.table and max(shares) >= least:
-            ends = (str(one.table), one.name, str(other.table), other.name)
-            edges[ends] = (*shares, cardinality(one.cells, other.cells))
-    return edges
-
-
-def _generic(column: Column) -> Generic:
-    return generic_of(sorted({str(cell).lower() for cell in column.cells}))
 
 
 def distances(edges: Any, start: str) -> dict[str, int]:
@@ -84,13 +52,9 @@ def distances(edges: Any, start: str) -> dict[str, int]:
     return found
 
 
-def told(edge: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    ends = (edge.a.table, edge.a.column, edge.b.table, edge.b.column)
-    return ends, (edge.joinability, edge.reverse, edge.cardinality)
-
-
 def check_neighbourhood(lake: Lake, least: float, depth: int) -> None:
-    edges = brute(lake, least)
+    """Compare the neighbourhood of every table with the edges of all pairs."""
+    edges = brute_edges(lake, least)
     for table in lake.tables:
         found = neighbourhood(lake, table, depth, least)
         near = {one: at for one, at in distances(edges, table).items() if at <= depth}
@@ -100,18 +64,21 @@ def check_neighbourhood(lake: Lake, least: float, depth: int) -> None:
         assert len(shown) == len(found.edges)
         assert shown.items() <= edges.items()
         within = {ends for ends in edges if ends[0] in near and ends[2] in near}
-        assert within == {*shown, *((*ends[2:], *ends[:2]) for ends in shown)}
+        assert within == {*shown, *map(turned, shown)}
         assert all(near[ends[0]] <= near[ends[2]] for ends in shown)
         assert not found.truncated
 
 
 @given(TABLES, SHARES, st.integers(0, 3))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_a_neighbourhood_is_that_of_all_pairs(
     tmp_path_factory: pytest.TempPathFactory, tables: Tables, least: float, depth: int
 ) -> None:
     lake = several_segments(tables, tmp_path_factory.mktemp("lake"))
     check_neighbourhood(lake, least, depth)
+    found = {table: neighbourhood(lake, table, depth, least) for table in lake.tables}
+    lake.graph(0.2)
+    assert found == {table: neighbourhood(lake, table, depth, least) for table in lake.tables}
 
 
 @given(TABLES, SHARES)
@@ -147,7 +114,7 @@ def test_paths_are_the_best_of_all(
     make_lake: MakeLake, tables: Tables, least: float, longest: int
 ) -> None:
     lake = make_lake(columns_of(tables))
-    edges = brute(lake, least)
+    edges = brute_edges(lake, least)
     for start, end in [*combinations(lake.tables, 2)][:6]:
         found = paths(lake, start, end, least, longest)
         ways = [(path[0].a.table, *(edge.b.table for edge in path)) for path in found.paths]
@@ -222,6 +189,23 @@ def test_what_is_shown_of_an_edge(make_lake: MakeLake) -> None:
     ]
     there = paths(lake, "trips", "cities").to_dict()
     assert there == {"paths": [found["edges"]], "searched": 2, "complete": True}
+
+
+def test_a_saved_graph_is_read_while_it_is_that_of_the_lake(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = star(make_lake, 6)
+    lake.graph(0.5)
+    fresh = star(make_lake, 6)
+    monkeypatch.setattr(module, "COLUMNS", 0)  # so that edges can be read but not found
+    found = neighbourhood(lake, "t0")
+    assert len(found.nodes) == 6
+    assert not found.truncated
+    assert paths(lake, "t0", "t5", longest=1).paths
+    assert neighbourhood(fresh, "t0").truncated
+    assert neighbourhood(lake, "t0", min_joinability=0.4).truncated
+    lake.add({"t9": {"k": [*"abcd"]}})
+    assert neighbourhood(lake, "t0").truncated
 
 
 def star(make_lake: MakeLake, size: int) -> Lake:

@@ -47,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     for add in (
         *(making.add_index, making.add_add, making.add_remove, making.add_compact),
         *(making.add_check, using.add_search, using.add_join, using.add_info),
-        *(using.add_methods, add_train, using.add_evaluate, using.add_demo),
+        *(using.add_graph, using.add_methods, add_train, using.add_evaluate, using.add_demo),
         using.add_serve,
     ):
         add(commands)

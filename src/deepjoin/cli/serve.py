@@ -6,9 +6,13 @@ import argparse
 import os
 import webbrowser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deepjoin.cli.opening import open_or_index, say
 from deepjoin.errors import DeepJoinError, MissingExtra
+
+if TYPE_CHECKING:
+    from deepjoin.server.settings import ServerSettings
 
 #: Where the token may be, so that it need not stand on a command line for all to see.
 VARIABLE = "DEEPJOIN_TOKEN"
@@ -37,13 +41,9 @@ def run(options: argparse.Namespace) -> None:
         seconds=options.timeout,
         out=_out(options.out),
     )
-    if not settings.is_local and not settings.token:
-        say(
-            f"warning: whoever can reach {options.host} can read this lake; give a --token, or set "
-            f"{VARIABLE}."
-        )
 
     def ready(address: str) -> None:
+        _warn(settings)
         say(f"Serving {lake.location} ({lake.report.tables:,} tables) at {address}")
         say("Ctrl-C stops it.")
         if options.open:
@@ -51,6 +51,14 @@ def run(options: argparse.Namespace) -> None:
 
     serve(settings, options.port, options.workers or _workers(), ready)
     say("Stopped.")
+
+
+def _warn(settings: ServerSettings) -> None:
+    if not settings.is_local and not settings.token:
+        say(
+            f"warning: whoever can reach {settings.host} can read this lake; give a --token, or "
+            f"set {VARIABLE}."
+        )
 
 
 def _workers() -> int:

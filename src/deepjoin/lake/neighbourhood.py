@@ -2,8 +2,9 @@
 
 Two tables are neighbours if a column of one holds at least a share of the distinct values of a
 column of the other; which of the two is asked for does not matter. Generic keys (row numbers,
-years, flags) make no neighbours. Every join is found by the exact method when it is asked for,
-within a budget; answers that the budget has cut say so.
+years, flags) make no neighbours. Every join is found by the exact method when it is asked for, or
+read from the saved graph of the lake if that is of the lake as it is; a budget bounds the work,
+and answers that it has cut say so.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from typing import Any
 import numpy as np
 
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.lake.edges import Edge, check_share, edge
-from deepjoin.lake.join_paths import shortest_paths
-from deepjoin.lake.numbering import Numbering
-from deepjoin.lake.partners import Budget, Link, Partners
+from deepjoin.graph.edges import Edge, check_share, edge
+from deepjoin.graph.join_paths import shortest_paths
+from deepjoin.graph.partners import Budget, FoundPartners, Link, Links, Partners, SavedPartners
+from deepjoin.lake.graph_store import current_edges
 from deepjoin.lake.view import LakeView
 
 #: Columns searched, and postings read, for one answer: a second or two in the largest lakes.
 COLUMNS = 512
 POSTINGS = 1 << 27
+#: Columns whose edges are read, where the lake has a graph.
+SAVED_COLUMNS = 1 << 14
 #: Edges shown of a neighbourhood, for each table that it may have.
 _EDGES = 20
 #: Paths shown.
@@ -138,10 +141,22 @@ class _Walk:
 
     def __init__(self, lake: LakeView, least: float) -> None:
         self._view = lake
-        self._lake = Numbering(lake.segments)
-        self.budget = Budget(COLUMNS, POSTINGS)
-        self._partners = Partners(self._lake, least, self.budget)
+        self._lake = lake.numbering
+        edges = current_edges(lake, least)
+        self.budget = Budget(COLUMNS if edges is None else SAVED_COLUMNS, POSTINGS)
+        self._partners: Partners = (
+            FoundPartners(self._lake, least, self.budget)
+            if edges is None
+            else SavedPartners(self._lake, edges, least, self.budget)
+        )
+        self._known: dict[int, Links] = {}
         self._near: dict[int, dict[int, float]] = {}
+
+    def _links(self, table: int) -> Links:
+        """Return the joins of a table, which are found once."""
+        if table not in self._known:
+            self._known[table] = self._partners.of_table(table)
+        return self._known[table]
 
     def number(self, table: str) -> int:
         """Return the number of a table; a name that is none raises with the nearest."""
@@ -164,7 +179,7 @@ class _Walk:
     def near(self, table: int) -> dict[int, float]:
         """Return the neighbours of a table, and how strong the best join with each is."""
         if table not in self._near:
-            links = self._partners.of_table(table)
+            links = self._links(table)
             order = np.argsort(links.strength, kind="stable")
             others = self._lake.tables[links.b[order]].tolist()
             self._near[table] = dict(zip(others, links.strength[order].tolist(), strict=True))
@@ -193,7 +208,7 @@ class _Walk:
 
     def _onward(self, table: int, rank: dict[int, int]) -> list[Link]:
         """List the joins of a table with tables behind it."""
-        links = self._partners.of_table(table)
+        links = self._links(table)
         others = self._lake.tables[links.b].tolist()
         return links.take(np.array([rank.get(o, -1) > rank[table] for o in others], bool)).each()
 
@@ -207,7 +222,7 @@ class _Walk:
     def _between(self, one: int, other: int) -> list[Link]:
         if one not in self._near:
             return []
-        links = self._partners.of_table(one)
+        links = self._links(one)
         return links.take(self._lake.tables[links.b] == other).each()
 
     def _order(self, link: Link) -> tuple[object, ...]:

@@ -15,6 +15,7 @@ from pyarrow import ArrowException
 from deepjoin.catalog import TableEntry
 from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
+from deepjoin.graph.numbering import Numbering
 from deepjoin.lake.manifest import (
     MANIFEST,
     SEGMENTS,
@@ -133,6 +134,8 @@ class LakeView:
         #: What was indexed, what was left out, and why.
         self.report: BuildReport = lake_report(segments)
         self.segments = segments
+        #: All columns under one number each, for what goes through the whole lake.
+        self.numbering = Numbering(segments)
         #: Searchers by what they were made for.
         self._searchers = Searchers()
         self.settings = manifest.settings

@@ -25,7 +25,8 @@ from deepjoin.server.service import Service
 from deepjoin.server.settings import ServerSettings
 from deepjoin.server.upload_routes import upload_routes
 
-_SECTIONS = (lake_routes, search_routes, upload_routes, join_routes, graph_routes)
+#: Looked through in this order for every request: the most frequent first.
+_SECTIONS = (search_routes, lake_routes, upload_routes, join_routes, graph_routes)
 
 
 def create_app(settings: ServerSettings, lake: Lake | None = None) -> FastAPI:

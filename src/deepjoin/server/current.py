@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import Lake
 from deepjoin.lake.directory import Directory
 from deepjoin.lake.manifest import MANIFEST
+from deepjoin.server.methods import methods_of
 
 Done = TypeVar("Done")
 
@@ -28,6 +29,16 @@ class Opened:
     """One state of the lake, and the names in it."""
 
     lake: Lake
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The lake in numbers."""
+        return self.lake.info()
+
+    @cached_property
+    def methods(self) -> list[dict[str, Any]]:
+        """The methods it can be searched with."""
+        return methods_of(self.lake)
 
     @cached_property
     def directory(self) -> Directory:
@@ -94,10 +105,9 @@ class CurrentLake:
 
 
 def warm(lake: Lake) -> None:
-    """Load what the first search would have to wait for."""
-    if lake.report.columns:
-        for join in ("equi", "any"):
-            lake.search(["deepjoin"], 1, join=join)
+    """Load what the first search would have to wait for, by searches for nothing."""
+    for join in ("equi", "any"):
+        lake.search(["deepjoin"], 0, join=join)
 
 
 def _stamp(lake: Lake) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ _UNEXPECTED = "Something went wrong that should not; the log of the service has 
 _NOT_KEPT = (b"cache-control", b"no-store")
 #: Bytes of a JSON body; uploads have a limit of their own.
 _JSON = 32 << 20
+_METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _READING = ("GET", "HEAD", "OPTIONS")
 #: What anyone may see: the page has no data of its own.
 _PRIVATE = ("/api", "/metrics")
@@ -77,7 +78,8 @@ class Guard:
                 await problem(_UNEXPECTED, 500)(scope, receive, told)
         finally:
             seconds = perf_counter() - started
-            self._metrics.count(_route(scope), scope["method"], status, seconds)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.count(_route(scope), method, status, seconds)
 
     def _refused(self, scope: Scope, private: bool) -> Any:
         """Return the answer to a request that may not in, or None."""

@@ -14,7 +14,7 @@ from deepjoin.lake.indexing import DEFAULT
 from deepjoin.server.answers import answer
 from deepjoin.server.current import Opened
 from deepjoin.server.describing import table_detail
-from deepjoin.server.methods import joins_of, methods_of
+from deepjoin.server.methods import joins_of
 from deepjoin.server.models import Found, LakeInfo, TableDetail, TableList
 from deepjoin.server.service import Service
 from deepjoin.server.settings import ServerSettings
@@ -30,7 +30,7 @@ def lake_routes(service: Service) -> APIRouter:
     @router.get("/lake", response_model=LakeInfo)
     async def lake() -> Response:
         """Say what the lake holds, and what can be asked of it."""
-        return answer(lake_info(service.current.lake, service.settings))
+        return answer(lake_info(service.current.opened, service.settings))
 
     @router.get("/tables", response_model=TableList)
     async def tables(
@@ -59,16 +59,17 @@ def lake_routes(service: Service) -> APIRouter:
     return router
 
 
-def lake_info(lake: Lake, settings: ServerSettings) -> dict[str, Any]:
+def lake_info(opened: Opened, settings: ServerSettings) -> dict[str, Any]:
     """Describe the lake without where it is or any secret."""
-    info = lake.info()
+    lake = opened.lake
+    info = opened.info
     return {
         "name": _name(lake),
         "version": __version__,
         "generation": lake.generation,
         **{name: info[name] for name in _NUMBERS},
         "joins": joins_of(lake),
-        "methods": methods_of(lake),
+        "methods": opened.methods,
         "default_method": "hybrid",
         "default_join": "any",
         "hash_only": lake.settings.hash_only,

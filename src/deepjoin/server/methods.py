@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from deepjoin.encoders.kinds import split_kind
@@ -28,9 +29,9 @@ def methods_of(lake: Lake) -> list[dict[str, Any]]:
     ]
 
 
-def check_method(lake: Lake, name: str) -> None:
+def check_method(name: str, methods: Sequence[dict[str, Any]]) -> None:
     """Refuse a method this index cannot be searched with."""
-    known = [one["name"] for one in methods_of(lake)]
+    known = [one["name"] for one in methods]
     if name not in known:
         raise unknown_name("method", name, "this service", known)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,23 +17,28 @@ from functools import partial
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.server.app import create_app
+from deepjoin.server.metrics import share_counters
 from deepjoin.server.settings import ServerSettings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: Connections that may wait to be taken.
 _BACKLOG = 2048
+#: Seconds after which a worker that says nothing is taken for dead.
+_SILENT = 60
 
 
 def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[str], None]) -> None:
     """Serve until a signal says to stop; ``ready`` is told the address before the first request."""
     with _listening(settings.host, port) as listener, private_folder() as folder:
-        own = replace(settings, folder=folder, several=workers > 1)
+        own = replace(settings, folder=folder, parent=os.getpid())
         config = uvicorn.Config(
-            partial(create_app, own),
+            partial(_app, own),
             factory=True,
             workers=workers,
             # Access logs would hold what clients ask for.
@@ -41,14 +48,24 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
             timeout_graceful_shutdown=int(settings.seconds) + 1,
             # Their senders are not to be believed.
             proxy_headers=False,
+            timeout_worker_healthcheck=_SILENT,
         )
         ready(_address(settings.host, listener))
+        share_counters(folder / "counters")
         with _signals_kept():
-            if workers > 1:
-                _share_counters(folder)
-                Multiprocess(config, [listener]).run()
-            else:
-                uvicorn.Server(config).run([listener])
+            supervisor = Multiprocess(config, [listener])
+            supervisor.run()
+    if any(one.exitcode == STARTUP_FAILURE for one in supervisor.processes):
+        raise DeepJoinError("A worker could not start; the line above says why.")
+
+
+def _app(settings: ServerSettings) -> FastAPI:
+    """Make the app of a worker, or end the service with the line that says why it cannot be."""
+    try:
+        return create_app(settings)
+    except DeepJoinError as error:
+        logging.getLogger("deepjoin.server").error("%s", error)
+        sys.exit(STARTUP_FAILURE)
 
 
 @contextmanager
@@ -59,12 +76,6 @@ def private_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _share_counters(folder: Path) -> None:
-    from deepjoin.server.metrics import share_counters
-
-    share_counters(folder / "counters")
 
 
 @contextmanager
@@ -105,8 +116,8 @@ def _address(host: str, listener: socket.socket) -> str:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Let a signal end the service, not the process: what it leaves is still to be removed."""
-    before = {one: signal.signal(one, lambda *_: None) for one in _SIGNALS}
+    """Put back what signals did before: they end the service, not the process."""
+    before = {one: signal.getsignal(one) for one in _SIGNALS}
     try:
         yield
     finally:

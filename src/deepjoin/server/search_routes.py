@@ -27,6 +27,7 @@ def search_routes(service: Service) -> APIRouter:
             raise Refused(f"k is {asked.k}; this service gives {most} hits at most.")
 
         def work(opened: Opened) -> bytes:
+            check_method(asked.method, opened.methods)
             return encoded(_searched(opened.lake, asked, service.uploads))
 
         # Reading an upload may take a while; what is in the lake is at hand.
@@ -37,7 +38,6 @@ def search_routes(service: Service) -> APIRouter:
 
 
 def _searched(lake: Lake, asked: SearchRequest, uploads: Uploads) -> dict[str, object]:
-    check_method(lake, asked.method)
     results = lake.search(
         _query(lake, asked, uploads),
         asked.k,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ Done = TypeVar("Done")
 _LOG = logging.getLogger("deepjoin.server")
 #: Seconds between looks at the manifest and at uploads that are over.
 _TICK, _SWEEP = 1.0, 60
+#: Seconds that work which nobody waits for has to end when the service does.
+_PATIENCE = 2.0
 
 
 class Service:
@@ -31,7 +34,7 @@ class Service:
         self.current = CurrentLake(open_lake(settings.index) if lake is None else lake)
         self.uploads = Uploads(settings)
         self.joining = Joining(settings, self.uploads)
-        self.metrics = Metrics(settings.several)
+        self.metrics = Metrics(settings.is_worker)
         self._quick = Work(settings.threads, settings.waiting, settings.seconds)
         self._heavy = Work(settings.heavy_threads, settings.heavy_waiting, settings.seconds)
 
@@ -45,7 +48,7 @@ class Service:
 
     async def watch(self) -> None:
         """Take up a newer index, remove what is over, and go when the parent has gone."""
-        parent, ticks = os.getppid(), 0
+        ticks = 0
         while True:
             await asyncio.sleep(_TICK)
             ticks += 1
@@ -53,7 +56,7 @@ class Service:
                 await self._tick(ticks)
             except Exception:
                 _LOG.exception("Looking after the service failed")
-            if self.settings.several and os.getppid() != parent:
+            if self.settings.is_worker and os.getppid() != self.settings.parent:
                 signal.raise_signal(signal.SIGTERM)
 
     async def _tick(self, ticks: int) -> None:
@@ -66,6 +69,11 @@ class Service:
         self.metrics.renewals.set(self.current.renewals)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; a process of its own does not wait for long work."""
         self._quick.close()
         self._heavy.close()
+        if self.settings.is_worker and self._quick.held + self._heavy.held:
+            _LOG.warning("Work that takes too long was given up")
+            last = threading.Timer(_PATIENCE, os._exit, (0,))
+            last.daemon = True
+            last.start()

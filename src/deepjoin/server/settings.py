@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -25,8 +26,8 @@ class ServerSettings:
     seconds: float = 30.0
     #: Where joined tables may be saved; nowhere unless given.
     out: Path | None = None
-    #: Whether other processes share the folder and their counters.
-    several: bool = False
+    #: The process that started this one as a worker; 0 for an app that is alone.
+    parent: int = 0
     #: Threads that search, those that read, join and write files, and how many may wait.
     threads: int = 2
     waiting: int = 256
@@ -39,11 +40,17 @@ class ServerSettings:
     expires: float = 3600.0
 
     @property
+    def is_worker(self) -> bool:
+        """Whether other processes share the folder and their counters."""
+        return self.parent != 0
+
+    @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the service."""
         return is_loopback(self.host)
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Tell whether an address is of this machine alone.
 

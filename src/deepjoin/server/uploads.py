@@ -23,7 +23,7 @@ from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError
 from deepjoin.join import Side
 from deepjoin.server.describing import Described, read_detail
-from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge
+from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge, TooSlow
 from deepjoin.server.settings import ServerSettings
 from deepjoin.sources import title_of
 from deepjoin.sources.formats import format_of, read_file, suffixes
@@ -35,6 +35,8 @@ _TOKEN = re.compile("[0-9a-f]{32}")
 _LONGEST_NAME = 200
 #: All uploads together may take so many times what one may.
 _HELD = 20
+#: A file may take so many times the seconds of a request to come.
+_PATIENCE = 20
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Uploads:
         size, most = 0, self._settings.max_upload
         try:
             with open(upload.path, "xb", opener=_private) as file:
-                async for block in blocks:
+                async for block in _in_time(blocks, _PATIENCE * self._settings.seconds):
                     size += len(block)
                     if size > most:
                         raise too_large(most)
@@ -183,6 +185,15 @@ class Uploads:
 
     def _told(self, token: str, detail: Described, left: float) -> Described:
         return detail | {"upload": token, "expires_in": int(left)}
+
+
+async def _in_time(blocks: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """Pass on what comes until the time is over."""
+    over = time.monotonic() + seconds
+    async for block in blocks:
+        if time.monotonic() > over:
+            raise TooSlow(f"The file was not here after {seconds:g} seconds. Send it compressed.")
+        yield block
 
 
 def too_large(most: int) -> TooLarge:

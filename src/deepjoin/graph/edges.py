@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.lake.numbering import Numbering
-from deepjoin.lake.partners import cardinality
+from deepjoin.graph.numbering import Numbering
+from deepjoin.graph.partners import cardinality
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,11 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from deepjoin.segment import Segment
+from deepjoin.values.arrays import load_strings
 
 Int = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
@@ -55,6 +58,20 @@ class Numbering:
         """
         parts = [_joins(segment) for segment in self.segments]
         return np.concatenate(parts) if parts else np.zeros(0, bool)
+
+    @cached_property
+    def order(self) -> Int:
+        """Rank the columns by the names of their tables, then by their place in the table."""
+        if len(self.segments) == 1:
+            return self.segments[0].catalog.column_order.astype(np.int64)
+        names = pa.chunked_array(
+            [load_strings(one.folder, "table_names") for one in self.segments], pa.large_string()
+        )
+        by_name = np.empty(len(names), np.int64)
+        by_name[np.asarray(pc.sort_indices(names))] = np.arange(len(names))
+        rank = np.empty(len(self.tables), np.int64)
+        rank[np.argsort(by_name[self.tables], kind="stable")] = np.arange(len(rank))
+        return rank
 
     def column(self, column: int) -> tuple[Segment, int]:
         """Return the segment of a column, and its number there."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.graph.edge_list import EdgeList
+from deepjoin.graph.numbering import Numbering
 from deepjoin.joinability import cardinality_of
-from deepjoin.lake.numbering import Numbering
 from deepjoin.segment import Segment
+from deepjoin.values.prefix import blocks, ranges
 
 Int = npt.NDArray[np.int64]
 
@@ -59,6 +60,13 @@ def no_links() -> Links:
     return Links(none, none, none, np.zeros(0))
 
 
+def joined_links(found: Iterable[Links]) -> Links:
+    """Put pairs behind each other."""
+    parts = [no_links(), *found]
+    names = ("a", "b", "matched", "strength")
+    return Links(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+
+
 class Budget:
     """How much may be read for one answer; what is left out for it is told."""
 
@@ -78,21 +86,22 @@ class Budget:
         return True
 
 
-class Partners:
+class Partners(Protocol):
+    """Knows what joins with the columns of a table."""
+
+    def of_table(self, table: int) -> Links:
+        """Return all pairs of a table's columns and columns of others that join."""
+
+
+class FoundPartners:
     """Finds what joins with the columns of a table, without any work beforehand."""
 
     def __init__(self, lake: Numbering, least: float, budget: Budget) -> None:
         self._lake, self._least, self._budget = lake, least, budget
-        self._known: dict[int, Links] = {}
 
     def of_table(self, table: int) -> Links:
         """Return all pairs of a table's columns and columns of others that join."""
-        if table not in self._known:
-            found = [no_links(), *map(self._of_column, self._lake.columns_of(table))]
-            names = ("a", "b", "matched", "strength")
-            parts = (np.concatenate([getattr(one, name) for one in found]) for name in names)
-            self._known[table] = Links(*parts)
-        return self._known[table]
+        return joined_links([self._of_column(one) for one in self._lake.columns_of(table)])
 
     def _of_column(self, column: int) -> Links:
         lake = self._lake
@@ -113,6 +122,27 @@ class Partners:
         good = (strength >= self._least) & lake.joins[b]
         good &= lake.tables[b] != lake.tables[column]
         return Links(np.full(len(b), column), b, matched, strength).take(good)
+
+
+class SavedPartners:
+    """Reads what joins with the columns of a table from a graph."""
+
+    def __init__(self, lake: Numbering, edges: EdgeList, least: float, budget: Budget) -> None:
+        self._lake, self._edges, self._least, self._budget = lake, edges, least, budget
+
+    def of_table(self, table: int) -> Links:
+        """Return all pairs of a table's columns and columns of others that join."""
+        return joined_links([self._of_column(one) for one in self._lake.columns_of(table)])
+
+    def _of_column(self, column: int) -> Links:
+        if not self._budget.take(self._edges.count(column)):
+            return no_links()
+        found, sizes = self._edges.of(column), self._lake.sizes
+        others = np.where(found.a == column, found.b, found.a)
+        links = Links(
+            np.full(len(others), column), others, found.matched, found.matched / sizes[found.a]
+        )
+        return links.take(links.strength >= self._least)
 
 
 def values_in_segments(lake: Numbering, column: int) -> Iterator[Int]:
@@ -136,8 +166,8 @@ def _overlaps(segment: Segment, values: Int) -> tuple[Int, Int]:
     index = segment.values
     frequency = index.frequency(values)
     counts = np.zeros(index.columns, np.int64)
-    for start, stop in _runs(frequency):
-        places = _ranges(index.posting_offsets[values[start:stop]], frequency[start:stop])
+    for start, stop in blocks(frequency, _WORK):
+        places = ranges(index.posting_offsets[values[start:stop]], frequency[start:stop])
         columns = index.posting_columns[places]
         if len(columns) < index.columns >> 4:  # few: sorting them beats a counter a column
             which, held = np.unique(columns, return_counts=True)
@@ -146,19 +176,6 @@ def _overlaps(segment: Segment, values: Int) -> tuple[Int, Int]:
             counts += np.bincount(columns, minlength=index.columns)
     found = np.flatnonzero(counts)
     return found, counts[found]
-
-
-def _runs(work: Int) -> Iterator[tuple[int, int]]:
-    """Cut a list into runs of about so much work."""
-    before = np.cumsum(work) - work
-    starts = np.flatnonzero(np.diff(before // _WORK, prepend=-1)).tolist()
-    return pairwise([*starts, len(work)])
-
-
-def _ranges(starts: Int, lengths: Int) -> Int:
-    """Return the numbers from each start on, so many of each, one after the other."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
 def cardinality(lake: Numbering, a: int, b: int) -> str:
