@@ -116,7 +116,8 @@ def in_child(function: str, *arguments: object) -> Row:
     module, _, name = function.partition(".")
     code = f"import sys, {module}; {module}.{name}(*sys.argv[1:])"
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment)
     if done.returncode:
         sys.exit(f"{function} failed with status {done.returncode}; its error is above.")

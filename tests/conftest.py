@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,10 @@ from hypothesis import HealthCheck, settings
 import deepjoin
 from deepjoin import Column, Lake, Settings
 from deepjoin.settings import Vectors
+from tests.browsing import CHROMIUM, NO_BROWSER, browsing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile(
     "deepjoin",
@@ -22,6 +27,26 @@ settings.register_profile(
 settings.load_profile("deepjoin")
 
 MakeLake = Callable[..., Lake]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly that the page was not tested, in place of a few more letters among the dots."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(NO_BROWSER in str(report.longrepr) for report in skipped):
+        terminalreporter.section("THE PAGE WAS NOT TESTED", red=True, bold=True)
+        terminalreporter.line(
+            f"There is {NO_BROWSER}. Install it (Debian: apt-get install chromium) and run the "
+            "tests again."
+        )
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Start Chromium once for all tests of the page."""
+    if CHROMIUM is None:
+        pytest.skip(NO_BROWSER)
+    with browsing() as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import argparse
 
 from deepjoin._version import __version__
 from deepjoin.cli import making_options as making
+from deepjoin.cli import serving_options as serving
 from deepjoin.cli import using_options as using
 from deepjoin.cli.command import Intermixed
 from deepjoin.cli.training_options import add_train
@@ -20,6 +21,7 @@ Find the tables of a data lake you can join with a column of yours, see why, and
   deepjoin index data/                             index a folder of tables
   deepjoin search data/ orders.csv -c customer     who has my customers?
   deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name -o enriched.parquet
+  deepjoin serve data/ --open                      the same in the browser
 """
 
 _CONFIGURED = """\
@@ -47,8 +49,8 @@ def make_parser() -> argparse.ArgumentParser:
     for add in (
         *(making.add_index, making.add_add, making.add_remove, making.add_compact),
         *(making.add_check, using.add_search, using.add_join, using.add_info),
-        *(using.add_methods, add_train, using.add_evaluate, using.add_demo),
-        using.add_mcp,
+        *(using.add_graph, using.add_methods, add_train, using.add_evaluate, using.add_demo),
+        *(serving.add_serve, serving.add_mcp),
     ):
         add(commands)
     return parser

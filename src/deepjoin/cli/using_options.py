@@ -140,6 +140,41 @@ def _semantic_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_graph(commands: Commands) -> None:
+    """Add the command to find all joins of a lake."""
+    parser = command(
+        commands,
+        "graph",
+        "find all joinable pairs of columns of a lake, exactly",
+        "examples:\n"
+        "  deepjoin graph data/                           keep the graph in the index\n"
+        "  deepjoin graph data/ --min-joinability 0.5 -o edges.parquet\n"
+        "  deepjoin graph data/ -o edges.graphml          for Gephi, yEd or NetworkX\n\n"
+        "Two columns join if one of them holds at least the share T of the other's distinct\n"
+        "values. The next run only joins what has changed since.",
+    )
+    index_argument(parser)
+    parser.add_argument(
+        "--min-joinability",
+        metavar="T",
+        type=share,
+        default=0.7,
+        help="share of the smaller column's distinct values found in the other (default 0.7)",
+    )
+    parser.add_argument(
+        "--most",
+        metavar="N",
+        type=whole(1),
+        help="only the best N edges of each column with larger ones; what is left out is counted",
+    )
+    parser.add_argument("--no-save", action="store_true", help="leave nothing in the index folder")
+    parser.add_argument("--rebuild", action="store_true", help="join everything again")
+    parser.add_argument(
+        "-o", "--out", metavar="EDGES", help="write the edges: .csv, .parquet, .json or .graphml"
+    )
+    format_argument(parser)
+
+
 def add_info(commands: Commands) -> None:
     """Add the command to describe an index."""
     parser = command(commands, "info", "say what an index holds, what was left out, and why")
@@ -203,28 +238,6 @@ def add_evaluate(commands: Commands) -> None:
         "--format", choices=("table", "json"), default="json", help="form of the result"
     )
     parser.add_argument("-o", "--out", metavar="DIR", help="also write the rows to DIR/rows.jsonl")
-
-
-def add_mcp(commands: Commands) -> None:
-    """Add the command to serve a lake to agents."""
-    parser = command(
-        commands,
-        "mcp",
-        "let an agent find, explain and make joins, by the Model Context Protocol",
-        "The agent's client starts this command and talks to it over stdin and stdout. Put into\n"
-        "its configuration (Claude Desktop, Cursor and others; more in docs/mcp.md):\n\n"
-        '  {"mcpServers": {"deepjoin": {"command": "deepjoin", "args": ["mcp", "/data/lake"]}}}\n\n'
-        "tools: lake_info, find_tables, describe_table, search, explain, preview_join,\n"
-        "and with --out: join. The lake is only read; no path that an agent sends is opened.\n"
-        "Index large folders first (deepjoin index): clients wait only so long for a start.\n"
-        "An index that is refreshed meanwhile is picked up with the next call.",
-    )
-    index_argument(parser)
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        help="let the agent write joined tables into this folder, as new files; default: nowhere",
-    )
 
 
 def add_demo(commands: Commands) -> None:

@@ -50,6 +50,18 @@ def number(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> float:
+    """Read a time above 0.
+
+    >>> seconds("0.5")
+    0.5
+    """
+    value = number(text)
+    if value == 0:
+        raise ArgumentTypeError("0 is no time; give seconds above 0")
+    return value
+
+
 def size(text: str) -> int:
     """Read a size in bytes, such as 500M.
 

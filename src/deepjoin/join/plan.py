@@ -21,6 +21,7 @@ from deepjoin.join.linking import (
     unknown_values,
 )
 from deepjoin.join.matching import Semantic
+from deepjoin.join.neutral import neutral
 from deepjoin.join.output import Rows
 from deepjoin.join.pandas_code import pandas_code
 from deepjoin.join.select import (
@@ -75,6 +76,10 @@ class JoinPlan(Rows):
     def brought(self) -> frozenset[str]:
         """The columns of the result that the left table does not have."""
         return frozenset(one.name for one in (*self._join.between, *self._join.right_columns))
+
+    def neutralised(self) -> Rows:
+        """Return the rows as text, none of which a spreadsheet takes for a formula."""
+        return Rows(self._session, neutral(self._join).joined)
 
     def matches(self) -> Rows:
         """Return the pairs of canonical values that match: yours, theirs, their similarity."""

@@ -18,6 +18,7 @@ from deepjoin.errors import IndexUnusable
 from deepjoin.lake.build import Progress, no_progress
 from deepjoin.lake.comparing import Comparison, spread
 from deepjoin.lake.contents import content_problems
+from deepjoin.lake.graph_store import graph_problems
 from deepjoin.lake.lake import Lake
 from deepjoin.lake.manifest import (
     MANIFEST,
@@ -234,6 +235,11 @@ class _Job:
                 f"{path / name} is no part of the index; nothing reads it."
                 for name in sorted(there - named[path.name])
             ]
+        notes += [
+            f"The saved graph is damaged ({name} is not what was written); the next deepjoin "
+            "graph makes it anew."
+            for name in graph_problems(self.folder)[:1]
+        ]
         if (self.folder / PENDING).exists():
             notes.append("A build was interrupted; the next deepjoin index goes on with it.")
         return notes

@@ -19,6 +19,7 @@ from deepjoin.sources.frames import as_column
 if TYPE_CHECKING:
     from deepjoin.join import JoinPlan
     from deepjoin.lake.checking import Check
+    from deepjoin.lake.graph import Graph
     from deepjoin.lake.refresh import Refreshed
 
 Done = TypeVar("Done")
@@ -107,10 +108,9 @@ Make one with: deepjoin index SOURCE -o no such folder
                 "Leave it out, or use --join semantic with a method that does."
             )
         # What a method has opened serves the next search as well, until the lake is another.
-        asked = method, join, tau
-        if asked not in self._searchers:
-            self._searchers[asked] = chosen.make(self.ground(), join, tau)
-        return self._searchers[asked]
+        return self._searchers.get(
+            (method, join, tau), lambda: chosen.make(self.ground(), join, tau)
+        )
 
     def explain(
         self,
@@ -254,6 +254,38 @@ Make one with: deepjoin index SOURCE -o no such folder
             and self.origin(left).described == source.describe(self.path)
         )
         return database_sql(plan, source, left if there else "")
+
+    def graph(
+        self,
+        min_joinability: float = 0.7,
+        *,
+        most: int | None = None,
+        save: bool = True,
+        rebuild: bool = False,
+        progress: Progress | None = None,
+    ) -> Graph:
+        """Find all pairs of columns of different tables that join, exactly.
+
+        Parameters
+        ----------
+        min_joinability
+            Two columns join if one of them holds at least this share of the other's distinct
+            values. Row numbers, years and flags join with nothing.
+        most
+            Keep only the best so many edges of each column with larger ones; what was left out
+            is counted. Such a graph is never saved.
+        save
+            Keep the graph in the index folder: the next one only joins what has changed.
+        rebuild
+            Join everything again, whatever was saved.
+        progress
+            Told how many columns are done, of how many.
+        """
+        from deepjoin.lake.graph import make_graph
+
+        return make_graph(
+            self, min_joinability, most=most, save=save, rebuild=rebuild, progress=progress
+        )
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
         """Read what has changed in the sources, and move to the lake as it has become."""

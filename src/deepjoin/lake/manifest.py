@@ -14,6 +14,8 @@ from deepjoin.sources.walk import INDEX_MARKS, INDEX_PRODUCT, is_index_manifest
 
 FORMAT = 1
 MANIFEST, SEGMENTS, _ = INDEX_MARKS
+#: The folder of what joins with what, if that was asked for; no part of the index.
+GRAPH = "graph"
 #: Raised when a later version would store something else for the same tables.
 READS = 1
 PRODUCT = INDEX_PRODUCT
@@ -87,7 +89,10 @@ def may_write(folder: Path) -> bool:
     except (ValueError, AttributeError):  # a manifest cut short may be ours
         ours = (folder / SEGMENTS).is_dir()
     known = {SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new"}
-    return ours and not {path.name for path in folder.iterdir()} - known
+    there = {path.name for path in folder.iterdir()}
+    if MANIFEST in there:
+        known |= {GRAPH}
+    return ours and not there - known
 
 
 def read_manifest(folder: Path) -> Manifest:

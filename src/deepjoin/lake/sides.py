@@ -28,7 +28,9 @@ class JoinWarning(UserWarning):
 
 
 def left_side(left: object, on: str) -> Side:
-    """Take the user's table: a path, a data frame, an Arrow table or a `Table`."""
+    """Take the user's table: a path, a data frame, an Arrow table, a `Table` or a side of it."""
+    if isinstance(left, Side):
+        return left
     if isinstance(left, Table):
         return Side(left, on)
     if not isinstance(left, str | os.PathLike):

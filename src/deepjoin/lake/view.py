@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
+from typing import Self
 
 import numpy as np
+import xxhash
 from pyarrow import ArrowException
 
 from deepjoin.catalog import TableEntry
 from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
+from deepjoin.graph.numbering import Numbering
 from deepjoin.lake.manifest import (
     MANIFEST,
     SEGMENTS,
@@ -24,7 +28,7 @@ from deepjoin.lake.manifest import (
 from deepjoin.lake.origin import TableOrigin, name_of, root_of
 from deepjoin.lake.reader import read_again
 from deepjoin.lake.report import BuildReport, lake_report
-from deepjoin.search.base import Searching
+from deepjoin.lake.searchers import Searchers
 from deepjoin.segment import Segment
 from deepjoin.settings import Vectors
 from deepjoin.vectors.devices import device_named
@@ -60,6 +64,19 @@ class LakeView:
 
             self.path = pull(self.url).folder
         return self._map()
+
+    def renewed(self) -> Self:
+        """Open the lake as it is now beside this one, which stays as it is.
+
+        What both have in common is shared; where there is nothing newer, it is this one.
+        """
+        other = copy(self)
+        return other if other.reopen() else self
+
+    @property
+    def generation(self) -> str:
+        """Tells one state of the index from all others."""
+        return xxhash.xxh3_64_hexdigest(self._read)
 
     @contextmanager
     def telling_damage(self) -> Iterator[None]:
@@ -117,8 +134,10 @@ class LakeView:
         #: What was indexed, what was left out, and why.
         self.report: BuildReport = lake_report(segments)
         self.segments = segments
+        #: All columns under one number each, for what goes through the whole lake.
+        self.numbering = Numbering(segments)
         #: Searchers by what they were made for.
-        self._searchers: dict[object, Searching] = {}
+        self._searchers = Searchers()
         self.settings = manifest.settings
         self._manifest = manifest
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from deepjoin.encoders.reasons import reason
 from deepjoin.errors import DeepJoinError
 from deepjoin.training.columns import Int, TrainingColumns
+from deepjoin.values.prefix import blocks, least_shared, ranges
 
 Float = npt.NDArray[np.float32]
 #: Told how many columns are done, of how many, and what is being done.
@@ -105,11 +106,7 @@ class SelfJoin:
         >>> SelfJoin(0.7).least(np.array([1, 3, 10])).tolist()
         [1, 3, 7]
         """
-        least: Int = np.ceil(self.threshold * sizes).astype(np.int64)
-        # The product may be rounded across a whole number; the quotient is what is compared.
-        least -= (least - 1) / sizes >= self.threshold
-        least += least / sizes < self.threshold
-        return least
+        return least_shared(sizes, self.threshold)
 
     def capped(self, pairs: Pairs, by: Int) -> Pairs:
         """Keep the best pairs of each number in ``by``; which of equals is left to chance."""
@@ -251,17 +248,6 @@ def overlaps(
         yield stop, Pairs(asked[found.rows], found.y.astype(np.int64), share.astype(np.float32))
 
 
-def blocks(work: Int, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a list into runs of at most so much work, and one element more.
-
-    >>> list(blocks(np.array([1, 1, 5, 1]), 2))
-    [(0, 2), (2, 3), (3, 4)]
-    """
-    before = np.cumsum(work) - work
-    starts = np.flatnonzero(np.diff(before // most, prepend=-1))
-    return pairwise([*starts.tolist(), len(work)])
-
-
 def _rarest_first(cells: Any, frequency: Int, wanted: SelfJoin) -> _Rows:
     offsets, sizes = cells.indptr.astype(np.int64), np.diff(cells.indptr).astype(np.int64)
     order = np.lexsort((frequency[cells.indices], np.repeat(np.arange(len(sizes)), sizes)))
@@ -277,7 +263,7 @@ def _heads(rows: _Rows, width: int) -> Any:
     """Return the sparse matrix of the values that are looked up first."""
     from scipy.sparse import csr_array
 
-    places = _ranges(rows.offsets[:-1], rows.heads)
+    places = ranges(rows.offsets[:-1], rows.heads)
     offsets = np.concatenate([[0], np.cumsum(rows.heads)])
     ones = np.ones(len(places), np.int32)
     return csr_array((ones, rows.values[places], offsets), shape=(len(rows.heads), width))
@@ -299,17 +285,11 @@ def _counted(found: _Candidates, rows: _Rows, held: Postings) -> _Candidates:
 
 def _further(found: _Candidates, lengths: Int, rows: _Rows, held: Postings) -> _Candidates:
     """Look up so many more values of each."""
-    values = rows.values[_ranges(rows.offsets[found.rows] + found.seen, lengths)]
+    values = rows.values[ranges(rows.offsets[found.rows] + found.seen, lengths)]
     which = np.repeat(np.arange(len(lengths)), lengths)
     hits = which[held.have(values, found.y[which])]
     matched = found.matched + np.bincount(hits, minlength=len(lengths))
     return found._replace(seen=found.seen + lengths, matched=matched)
-
-
-def _ranges(starts: Int, lengths: Int) -> Int:
-    """Return the numbers from each start on, so many of each, one after the other."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
 def _worse(pairs: Pairs, seed: int) -> npt.NDArray[np.uint64]:

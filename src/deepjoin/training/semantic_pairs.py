@@ -13,11 +13,11 @@ from deepjoin.training.self_join import (
     Postings,
     SelfJoin,
     Told,
-    blocks,
     incidence,
     overlaps,
     unheard,
 )
+from deepjoin.values.prefix import blocks
 
 #: Cells looked up at a time, and the least chance with which two values match.
 _CELLS, _MATCH = 1 << 16, 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -50,6 +51,19 @@ def _header(dtype: np.dtype[Any], length: int) -> bytes:
     text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({length},), }}"
     prefix = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")
     return prefix + text.ljust(_HEADER - 11).encode() + b"\n"
+
+
+def create_array(path: Path, dtype: npt.DTypeLike, length: int) -> Array:
+    """Make an array of known length on disk, to be filled in any order."""
+    if length == 0:  # nothing can be mapped
+        np.save(path, np.zeros(0, dtype))
+        return np.zeros(0, dtype)
+    array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (length,))
+    # Without room of its own, a mapped file ends the process when the disk is full.
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def load_array(path: Path) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.values.arrays import ArrayWriter, StringsWriter
+from deepjoin.values.arrays import ArrayWriter, StringsWriter, create_array
 from deepjoin.values.merge import Postings
 
 Int = npt.NDArray[np.int64]
@@ -32,7 +31,10 @@ class ValueIndexWriter:
         with ArrayWriter(folder / "column_offsets.npy", np.int64) as writer:
             writer.append(offsets)
         self._next = offsets[:-1].copy()
-        self._forward = {name: _created(folder, name, int(offsets[-1])) for name in FORWARD}
+        self._forward = {
+            name: create_array(folder / f"{name}.npy", np.uint32, int(offsets[-1]))
+            for name in FORWARD
+        }
         self._hashes = ArrayWriter(folder / "value_hashes.npy", np.uint64)
         self._values = StringsWriter(folder, "values")
         self._posting_offsets = ArrayWriter(folder / "posting_offsets.npy", np.int64)
@@ -89,16 +91,3 @@ class ValueIndexWriter:
         self._spellings.close()
         for writer in (self._hashes, self._posting_offsets, self._posting_columns):
             writer.close()
-
-
-def _created(folder: Path, name: str, length: int) -> npt.NDArray[np.uint32]:
-    path = folder / f"{name}.npy"
-    if length == 0:  # nothing can be mapped
-        np.save(path, np.zeros(0, np.uint32))
-        return np.zeros(0, np.uint32)
-    array = np.lib.format.open_memmap(path, "w+", np.uint32, (length,))
-    # Without room of its own, a mapped file ends the process when the disk is full.
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return array

@@ -1,0 +1,119 @@
+"""The lake as it is now: requests that run keep the one they started with."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from time import monotonic
+from typing import Any, TypeVar
+
+from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.lake import Lake
+from deepjoin.lake.directory import Directory
+from deepjoin.lake.manifest import MANIFEST
+from deepjoin.server.methods import methods_of
+
+Done = TypeVar("Done")
+
+_LOG = logging.getLogger("deepjoin.server")
+#: How often, in seconds, a folder is looked at, and how often a bucket.
+_EVERY, _EVERY_REMOTE = 1.0, 60.0
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One state of the lake, and the names in it."""
+
+    lake: Lake
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The lake in numbers."""
+        return self.lake.info()
+
+    @cached_property
+    def methods(self) -> list[dict[str, Any]]:
+        """The methods it can be searched with."""
+        return methods_of(self.lake)
+
+    @cached_property
+    def directory(self) -> Directory:
+        """The names, put in order when first asked for."""
+        return Directory(self.lake)
+
+
+class CurrentLake:
+    """Holds an open lake and moves on to a newer one when there is one, ready to answer."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lock = Lock()
+        self._every = _EVERY_REMOTE if lake.url else _EVERY
+        self._looked, self._stamp = monotonic(), _stamp(lake)
+        #: How often a newer lake took the place of the one before.
+        self.renewals = 0
+        warm(lake)
+        self._opened = Opened(lake)
+
+    @property
+    def opened(self) -> Opened:
+        """The newest state that is ready."""
+        return self._opened
+
+    @property
+    def lake(self) -> Lake:
+        """The newest lake that is ready."""
+        return self._opened.lake
+
+    def use(self, work: Callable[[Opened], Done]) -> Done:
+        """Do something with the lake; again with the newer one if its files have gone."""
+        opened = self._opened
+        try:
+            return work(opened)
+        except IndexUnusable:
+            if not self.renew():
+                raise
+            return work(self._opened)
+
+    def is_due(self) -> bool:
+        """Tell, cheaply, whether there may be something newer; True at most once in a while."""
+        if monotonic() - self._looked < self._every:
+            return False
+        self._looked = monotonic()
+        return bool(self.lake.url) or _stamp(self.lake) != self._stamp
+
+    def renew(self) -> bool:
+        """Open the lake as it is now and let new requests have it; False if it is the same."""
+        with self._lock:
+            before, stamp = self.lake, _stamp(self.lake)
+            try:
+                lake = before.renewed()
+                if lake is not before:
+                    warm(lake)
+            except DeepJoinError as error:
+                _LOG.warning("The newer index cannot be opened; the old one serves on: %s", error)
+                return False
+            self._stamp = stamp
+            if lake is before:
+                return False
+            self._opened = Opened(lake)
+            self.renewals += 1
+            return True
+
+
+def warm(lake: Lake) -> None:
+    """Load what the first search would have to wait for, by searches for nothing."""
+    for join in ("equi", "any"):
+        lake.search(["deepjoin"], 0, join=join)
+
+
+def _stamp(lake: Lake) -> tuple[int, ...]:
+    """Tell one manifest file from another without reading it."""
+    try:
+        found = os.stat(lake.path / MANIFEST)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,140 @@
+"""Who gets in, and what every answer says to the browser; before any route is looked at."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deepjoin.server.answers import problem
+from deepjoin.server.metrics import Metrics
+from deepjoin.server.settings import ServerSettings, is_loopback
+from deepjoin.server.uploads import too_large
+
+_LOG = logging.getLogger("deepjoin.server")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+_HEADERS = [
+    (name.encode(), value.encode())
+    for name, value in {
+        "content-security-policy": _POLICY,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+    }.items()
+]
+_UNEXPECTED = "Something went wrong that should not; the log of the service has it."
+_NOT_KEPT = (b"cache-control", b"no-store")
+#: Bytes of a JSON body; uploads have a limit of their own.
+_JSON = 32 << 20
+_METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+_READING = ("GET", "HEAD", "OPTIONS")
+#: What anyone may see: the page has no data of its own.
+_PRIVATE = ("/api", "/metrics")
+
+
+class Guard:
+    """Checks host, origin and token, limits bodies, counts requests, adds security headers."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+        self._wanted = f"Bearer {settings.token}".encode() if settings.token else b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through to the app, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = perf_counter(), 0
+        private = scope["path"].startswith(_PRIVATE)
+
+        async def told(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_HEADERS, *([_NOT_KEPT] * private)]
+            await send(message)
+
+        try:
+            refused = self._refused(scope, private)
+            if refused is None:
+                await self._app(scope, self._limited(scope, receive), told)
+            else:
+                await refused(scope, receive, told)
+        except Exception:
+            # Of a request, only the name of its route is told.
+            _LOG.exception("%s %s failed", scope["method"], _route(scope))
+            if not status:
+                await problem(_UNEXPECTED, 500)(scope, receive, told)
+        finally:
+            seconds = perf_counter() - started
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.count(_route(scope), method, status, seconds)
+
+    def _refused(self, scope: Scope, private: bool) -> Any:
+        """Return the answer to a request that may not in, or None."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._settings.is_local and not is_loopback(_hostname(host)):
+            return problem(
+                "This service answers at the address it was started on, such as 127.0.0.1, and "
+                "under no other host name. Start it with --host to serve others.",
+                400,
+            )
+        origin = headers.get("origin")
+        if origin and scope["method"] not in _READING and urlsplit(origin).netloc != host:
+            return problem("Requests from pages of other sites are refused.", 403)
+        if private and self._wanted and not self._knows(headers.get("authorization", "")):
+            text = "A token is needed: send the header Authorization: Bearer TOKEN."
+            return problem(text, 401, {"www-authenticate": "Bearer"})
+        return None
+
+    def _knows(self, given: str) -> bool:
+        # As bytes, in a time that tells nothing of how much of it is right.
+        return hmac.compare_digest(given.encode("latin-1", "replace"), self._wanted)
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """Stop reading a body that is too large, whatever length it claims to have."""
+        most = self._settings.max_upload
+        if scope["path"] != "/api/uploads":
+            most = min(most, _JSON)
+        size = 0
+
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > most:
+                raise HTTPException(413, str(too_large(most)))
+            return message
+
+        return counted
+
+
+def _hostname(host: str) -> str:
+    """Take the port off a Host header.
+
+    >>> _hostname("localhost:8765"), _hostname("[::1]:8765"), _hostname("a@b")
+    ('localhost', '::1', '')
+    """
+    if "@" in host:
+        return ""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _route(scope: Scope) -> str:
+    """Name the route of a request as it is written in the code: no value of a client's in it."""
+    return getattr(scope.get("route"), "path", None) or "other"

@@ -1,0 +1,65 @@
+"""What a service is started with."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where the lake is, who may ask, and how much; all worker processes have the same."""
+
+    index: str
+    #: A folder of the service's own, 0700: uploads, answers being written, counters.
+    folder: Path
+    host: str = "127.0.0.1"
+    #: What every request has to bring as its bearer token; empty for none.
+    token: str = field(default="", repr=False)
+    #: Bytes of one upload.
+    max_upload: int = 100 << 20
+    #: Rows of one upload and of one joined table.
+    max_rows: int = 5_000_000
+    #: Seconds that one request may take.
+    seconds: float = 30.0
+    #: Where joined tables may be saved; nowhere unless given.
+    out: Path | None = None
+    #: The process that started this one as a worker; 0 for an app that is alone.
+    parent: int = 0
+    #: Threads that search, those that read, join and write files, and how many may wait.
+    threads: int = 2
+    waiting: int = 256
+    heavy_threads: int = 2
+    heavy_waiting: int = 16
+    #: The most hits of a search and rows of a preview.
+    max_hits: int = 200
+    max_preview: int = 200
+    #: Seconds an upload is kept.
+    expires: float = 3600.0
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether other processes share the folder and their counters."""
+        return self.parent != 0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the service."""
+        return is_loopback(self.host)
+
+
+@lru_cache(maxsize=256)
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is of this machine alone.
+
+    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,184 @@
+"""The HTTP API: what each route answers, and that it is what the library says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import deepjoin
+from deepjoin.lake.directory import Directory
+from tests.serving import COUNTRIES, Served, serving
+
+
+@pytest.fixture
+def served(lake_folder: Path) -> Iterator[Served]:
+    with serving(lake_folder) as one:
+        yield one
+
+
+def test_the_lake_says_what_it_holds_and_what_can_be_asked(served: Served) -> None:
+    info = served.get("/api/lake")
+    assert (info["name"], info["tables"], info["columns"]) == ("data", 3, 7)
+    assert info["joins"] == ["any", "equi", "semantic"]
+    assert [method["name"] for method in info["methods"]] == [
+        *("hybrid", "exact-equi", "exact-semantic")
+    ]
+    assert info["generation"] == served.service.current.lake.generation
+    assert info["limits"]["seconds"] == 30
+    assert not info["can_write"]
+    assert not info["needs_token"]
+
+
+def test_a_lake_of_hashes_offers_equal_values_alone(lake_folder: Path) -> None:
+    lake = deepjoin.index(lake_folder, hash_only=True)
+    with serving(lake_folder, lake) as served:
+        info = served.get("/api/lake")
+        assert info["hash_only"]
+        assert info["joins"] == ["any", "equi"]
+        assert "exact-semantic" not in [method["name"] for method in info["methods"]]
+        detail = served.get("/api/table", name=COUNTRIES)
+        assert {tuple(column["samples"]) for column in detail["columns"]} == {()}
+        assert served.get("/api/find", text=" FRANCE ")["values"][0]["total"] == 2
+
+
+def test_tables_are_listed_by_name_and_found_by_parts_of_names(served: Served) -> None:
+    everything = served.get("/api/tables")
+    assert [table["name"] for table in everything["tables"]] == [
+        *("geo/cities.csv", COUNTRIES, "numbers.csv")
+    ]
+    assert everything["tables"][1]["names"] == ["country", "capital", "population"]
+    page = served.get("/api/tables", offset=1, limit=1)
+    assert (page["total"], [one["name"] for one in page["tables"]]) == (3, [COUNTRIES])
+    found = served.get("/api/tables", text="CIT")
+    assert [table["name"] for table in found["tables"]] == ["geo/cities.csv"]
+    # The name of the first has the text, a column of the other has it.
+    found = served.get("/api/tables", text="n")
+    assert [table["name"] for table in found["tables"]][-1] == "geo/cities.csv"
+
+
+def test_one_box_finds_names_and_cells(served: Served) -> None:
+    found = served.get("/api/find", text="countr")
+    assert [table["name"] for table in found["tables"]] == [COUNTRIES]
+    assert [column["column"] for column in found["columns"]] == ["country"]
+    assert found["values"] == []
+    (value,) = served.get("/api/find", text="GERMANY")["values"]
+    assert value["total"] == 2
+    assert {"table": "geo/cities.csv", "column": "nation", "rows": 2} in value["columns"]
+    assert served.get("/api/find") == {"tables": [], "columns": [], "values": []}
+
+
+def test_what_was_removed_is_not_found(lake_folder: Path) -> None:
+    lake = deepjoin.index(lake_folder)
+    lake.remove("geo/cities.csv")
+    directory = Directory(lake)
+    assert directory.tables("", 0, 9)[0] == 2
+    assert directory.columns("nation", 9) == []
+    assert directory.holders("France", 9)[0] == 1
+
+
+def test_a_table_is_described_best_keys_first(served: Served) -> None:
+    detail = served.get("/api/table", name=COUNTRIES)
+    assert detail["rows"] == 6
+    assert detail["best_keys"] == ["country", "capital", "population"]
+    country = detail["columns"][0]
+    assert (country["type"], country["distinct"], country["filled"]) == ("text", 6, 1.0)
+    assert country["samples"] == ["France", "Germany", "Italy", "Spain", "Peru"]
+    assert detail["sample"][0]["capital"] == "Paris"
+    numbers = {one["name"]: one for one in served.get("/api/table", name="numbers.csv")["columns"]}
+    assert numbers["n"]["generic"] == "run"
+    assert not numbers["flag"]["indexed"]
+    assert numbers["flag"]["left_out"].startswith("fewer than 5 distinct values")
+
+
+def test_an_unknown_table_is_refused_with_the_nearest(served: Served) -> None:
+    refused = served.get("/api/table", 400, name="geo/country.csv")
+    assert "Did you mean 'geo/countries.csv'?" in refused["error"]
+
+
+def test_a_search_is_that_of_the_library(served: Served) -> None:
+    lake = served.service.current.lake
+    query = {"table": "geo/cities.csv", "column": "nation"}
+    found = served.post("/api/search", {"query": query, "matches": 12})
+    expected = lake.search(lake.column("geo/cities.csv", "nation"), matches=12).to_dict()
+    found.pop("seconds"), expected.pop("seconds")
+    assert found == json.loads(json.dumps(expected))
+    assert found["hits"][0]["table"] == COUNTRIES
+
+
+def test_values_and_options_reach_the_search(served: Served) -> None:
+    query = {"values": ["france", None, "Peru", "Atlantis"], "name": "land"}
+    asked = {"query": query, "join": "equi", "group": "tables", "k": 1, "matches": 1}
+    found = served.post("/api/search", asked)
+    assert found["query"] == {"table": None, "column": "land", "cells": 4, "size": 3}
+    (hit,) = found["hits"]
+    assert hit["matches"] == [{"query": "france", "target": "France", "similarity": 1.0}]
+    assert served.post("/api/search", asked | {"exclude_table": COUNTRIES, "k": 9})["hits"]
+    assert served.post("/api/search", asked | {"min_joinability": 0.9})["hits"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "text"),
+    [
+        ({"method": "josie"}, 400, "No method 'josie' in this service"),
+        ({"join": "semantic", "method": "exact-equi"}, 400, "answers join equi, not semantic"),
+        ({"k": 201}, 400, "k is 201; this service gives 200 hits at most."),
+        ({"k": -1}, 422, "greater than or equal to 0"),
+        ({"tau": 0.0}, 422, "greater than 0"),
+        ({"query": {"table": "x"}}, 422, "Field required"),
+        ({"query": {"upload": "../../etc/passwd", "column": "x"}}, 404, "No such upload"),
+        ({"paths": 1}, 422, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(
+    served: Served, change: dict[str, object], status: int, text: str
+) -> None:
+    refused = served.post("/api/search", {"query": {"values": ["a"]}} | change, status)
+    assert set(refused) == {"error"}
+    assert text in refused["error"]
+
+
+def test_the_map_shows_neighbours_and_ways(served: Served) -> None:
+    around = served.get("/api/graph", table="geo/cities.csv")
+    assert {node["table"] for node in around["nodes"]} == {"geo/cities.csv", COUNTRIES}
+    (edge,) = around["edges"]
+    assert edge["b"] == {"table": COUNTRIES, "column": "country"}
+    ways = served.get("/api/graph/paths", **{"from": COUNTRIES, "to": "geo/cities.csv"})
+    assert [len(way) for way in ways["paths"]] == [1]
+    assert "No table 'x'" in served.get("/api/graph", 400, table="x")["error"]
+
+
+def test_health_and_counters(served: Served) -> None:
+    assert served.get("/healthz") == {"status": "ok"}
+    served.get("/api/tables", text="secret-of-a-client")
+    counters = served.client.get("/metrics").text
+    assert 'deepjoin_requests_total{method="GET",route="/healthz",status="200"} 1.0' in counters
+    assert "secret-of-a-client" not in counters
+
+
+def test_what_is_not_there_and_what_is_not_answered(served: Served) -> None:
+    assert served.get("/api/nothing", 404)["error"].startswith("Nothing is at /api/nothing.")
+    assert served.get("/api/search", 405)["error"] == "GET is not answered at /api/search."
+    answer = served.client.delete("/api/lake")
+    assert answer.json() == {"error": "DELETE is not answered at /api/lake."}
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert served.client.head("/api/lake").status_code == 405
+
+
+def test_an_answer_that_fails_unexpectedly_tells_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a value of someone's")
+
+    monkeypatch.setattr("deepjoin.server.lake_routes.table_detail", fails)
+    answer = served.client.get("/api/table", params={"name": "secret"})
+    assert answer.status_code == 500
+    assert answer.json() == {
+        "error": "Something went wrong that should not; the log of the service has it."
+    }
+    assert "content-security-policy" in answer.headers
+    assert "RuntimeError" in caplog.text
+    assert "secret" not in caplog.text

@@ -1,0 +1,187 @@
+"""`deepjoin serve` as a process: workers that share one index, a clean stop, clear refusals."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deepjoin
+from deepjoin.cli import main
+from deepjoin.server import running
+
+
+@contextmanager
+def started(*arguments: object, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start a service; gives the process and its address."""
+    command = [sys.executable, "-m", "deepjoin", "serve", *map(str, arguments), "--port", "0"]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+    )
+    assert process.stderr is not None
+    try:
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if "http://" in line:
+                break
+        assert "http://" in said[-1], said
+        yield process, said[-1].split()[-1]
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def fetched(address: str, path: str, body: Any = None) -> Any:
+    """Ask the service; a new connection each time, so that any worker may answer."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address + path, data, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize(("workers", "sent"), [(1, signal.SIGINT), (2, signal.SIGTERM)])
+def test_workers_share_what_there_is_and_stop(
+    lake_folder: Path, tmp_path: Path, workers: int, sent: signal.Signals
+) -> None:
+    deepjoin.index(lake_folder)
+    private = tmp_path / "private"
+    private.mkdir()
+    with started(lake_folder, "--workers", workers, TMPDIR=str(private)) as (process, address):
+        assert fetched(address, "api/lake")["tables"] == 3
+        upload = fetched(address, "api/uploads/values", {"values": ["Peru", "Italy"]})["upload"]
+        asked = {"query": {"upload": upload, "column": "values"}, "join": "equi"}
+        for _ in range(8):
+            hits = fetched(address, "api/search", asked)["hits"]
+            assert hits[0]["table"] == "geo/countries.csv"
+        with urllib.request.urlopen(address + "metrics", timeout=60) as answer:
+            counted = 'deepjoin_requests_total{method="POST",route="/search",status="200"} 8.0'
+            assert counted in answer.read().decode()
+        assert len(list(private.glob("deepjoin-serve-*"))) == 1
+        process.send_signal(sent)
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert process.stderr.read().splitlines()[-1] == "Stopped."
+    assert list(private.glob("deepjoin-*")) == []
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run the command here, for it to fail, and return its one line."""
+    assert main(["serve", *map(str, arguments)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    return str(line)
+
+
+def test_a_port_that_is_taken_is_told(
+    lake_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deepjoin.index(lake_folder)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        line = refused(capsys, lake_folder, "--port", port)
+    assert line.startswith(f"deepjoin: Port {port} of 127.0.0.1 is taken by another program.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--host", "1.2.3.4.5"], "No address is called '1.2.3.4.5'"),
+        (["--host", "192.0.2.1"], "Cannot serve at 192.0.2.1, port 8765: Cannot assign"),
+        (["--port", "70000"], "--port is 70000; ports go from 0 to 65535."),
+        (["--token", "two words"], "A token is made of letters, digits and signs"),
+        (["--token", ""], "A token is made of letters, digits and signs"),
+        (["--out", "no/such/folder"], "'no/such/folder' is no folder that can be written to"),
+    ],
+)
+def test_what_cannot_be_served_is_told(
+    lake_folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    deepjoin.index(lake_folder)
+    line = refused(capsys, lake_folder, *arguments)
+    assert text in line
+
+
+def test_an_index_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "No index or folder" in refused(capsys, tmp_path / "nothing")
+
+
+def test_the_missing_extra_is_told(
+    lake_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("deepjoin.server"):
+            raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    line = refused(capsys, lake_folder)
+    assert line.endswith(
+        "The service needs its extra (fastapi is missing): pip install 'deepjoin[server]'"
+    )
+
+
+def test_options_reach_the_service(
+    lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    deepjoin.index(lake_folder)
+    given: list[Any] = []
+    monkeypatch.setattr(running, "serve", lambda *asked: given.extend(asked))
+    monkeypatch.setenv("DEEPJOIN_TOKEN", "from-the-environment")
+    more = ["--max-upload", "1MB", "--max-rows", "7", "--timeout", "0.5", "--workers", "3"]
+    command = ["serve", str(lake_folder), "--host", "0.0.0.0", "--out", str(tmp_path), *more]
+    assert main(command) == 0
+    settings, port, workers, ready = given
+    assert (settings.token, settings.max_upload, settings.max_rows, settings.seconds) == (
+        *("from-the-environment", 1 << 20, 7, 0.5),
+    )
+    assert (settings.out, settings.host, port, workers) == (tmp_path, "0.0.0.0", 8765, 3)
+    ready("http://127.0.0.1:1/")
+    said = capsys.readouterr().err
+    assert "(3 tables) at http://127.0.0.1:1/" in said
+    assert "from-the-environment" not in said
+
+
+def test_what_others_can_read_is_warned_of_and_the_browser_opened(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deepjoin.index(lake_folder)
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(running, "serve", lambda settings, port, workers, ready: ready("http://x/"))
+    assert main(["serve", str(lake_folder), "--open", "--host", "0.0.0.0"]) == 0
+    assert opened == ["http://x/"]
+    assert "warning: whoever can reach 0.0.0.0 can read this lake" in capsys.readouterr().err
+
+
+def test_workers_go_when_their_parent_is_killed(lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    with started(lake_folder, "--workers", 1) as (process, address):
+        fetched(address, "healthz")
+        tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        if not tasks.exists():
+            pytest.skip("no /proc: workers cannot be found")
+        workers = [os.pidfd_open(int(child)) for child in tasks.read_text().split()]
+        assert workers
+        process.kill()
+        process.wait()
+        for worker in workers:
+            assert select.select([worker], [], [], 60)[0], "it has ended"
+            os.close(worker)

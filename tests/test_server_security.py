@@ -1,0 +1,202 @@
+"""Who gets in: host, origin, token; what every answer tells the browser; how much may be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import deepjoin
+from deepjoin.server import page
+from deepjoin.server.problems import Busy, TooSlow
+from deepjoin.server.work import Work
+from tests.serving import Served, serving
+
+TOKEN = "s3cret-token"
+POLICY = {
+    *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"),
+    *("connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+}
+
+
+@pytest.fixture
+def served(lake_folder: Path) -> Iterator[Served]:
+    with serving(lake_folder) as one:
+        yield one
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/lake", "/api/table?name=x", "/nothing"])
+def test_every_answer_has_the_headers(served: Served, path: str) -> None:
+    headers = served.client.get(path).headers
+    assert set(headers["content-security-policy"].split("; ")) >= POLICY
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "access-control-allow-origin" not in headers
+    assert "server" not in headers
+
+
+def test_nothing_of_the_api_is_kept_by_the_browser(served: Served) -> None:
+    assert served.client.get("/api/lake").headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "a@127.0.0.1", "", "["])
+def test_other_host_names_are_refused_on_loopback(served: Served, host: str) -> None:
+    answer = served.client.get("/api/lake", headers={"host": host})
+    assert answer.status_code == 400
+    assert "under no other host name" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("host", ["localhost:8765", "[::1]:8765", "127.0.0.1"])
+def test_this_machine_may_ask(served: Served, host: str) -> None:
+    assert served.client.get("/api/lake", headers={"host": host}).status_code == 200
+
+
+def test_other_machines_call_it_as_they_like(lake_folder: Path) -> None:
+    with serving(lake_folder, host="0.0.0.0") as served:
+        answer = served.client.get("/api/lake", headers={"host": "lake.example"})
+        assert answer.status_code == 200
+
+
+def test_pages_of_other_sites_cannot_post(served: Served) -> None:
+    other, own = {"origin": "http://evil.example"}, {"origin": "http://127.0.0.1:8765"}
+    body = {"values": ["a"]}
+    answer = served.client.post("/api/uploads/values", json=body, headers=other)
+    assert answer.status_code == 403
+    assert answer.json()["error"] == "Requests from pages of other sites are refused."
+    assert served.client.post("/api/uploads/values", json=body, headers=own).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "given", ["", TOKEN, "Bearer", "Bearer x", f"Bearer {TOKEN}x", f"bearer {TOKEN}", "Bearer é"]
+)
+def test_without_the_token_there_is_nothing(lake_folder: Path, given: str) -> None:
+    with serving(lake_folder, token=TOKEN) as served:
+        headers = {"authorization": given.encode("latin-1")} if given else {}
+        for path in ("/api/lake", "/api/openapi.json", "/api/nothing", "/metrics"):
+            answer = served.client.get(path, headers=headers)
+            assert answer.status_code == 401, path
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert served.client.get("/healthz").status_code == 200
+
+
+def test_with_the_token_there_is_all(lake_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with serving(lake_folder, token=TOKEN) as served:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        answer = served.client.get("/api/lake", headers=headers)
+        assert answer.json()["needs_token"]
+        document = served.client.get("/api/openapi.json", headers=headers).json()
+        assert document["security"] == [{"token": []}]
+        assert TOKEN not in repr(served.service.settings)
+    assert TOKEN not in caplog.text
+
+
+def test_a_body_is_stopped_whatever_length_it_claims(lake_folder: Path) -> None:
+    with serving(lake_folder, max_upload=1000) as served:
+        parts = (b'{"values": [' + b'"x",' * 100 for _ in range(20))
+        answer = served.client.post(
+            "/api/uploads/values", content=parts, headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 413
+        assert "larger than 1,000 bytes" in answer.json()["error"]
+
+
+def test_documents_that_load_from_elsewhere_are_not_served(served: Served) -> None:
+    assert served.client.get("/docs").status_code == 404
+    assert served.client.get("/redoc").status_code == 404
+    assert served.client.get("/api/openapi.json").json()["info"]["title"] == "deepjoin"
+
+
+def test_the_page_is_its_files_and_no_others(
+    lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = tmp_path / "page"
+    (built / "assets").mkdir(parents=True)
+    (built / "index.html").write_text("<!doctype html>")
+    (built / "assets" / "main-1a2b.js").write_text("1")
+    monkeypatch.setattr(page, "PAGE", built)
+    with serving(lake_folder) as served:
+        index = served.client.get("/?view=search&table=x")
+        assert (index.text, index.headers["cache-control"]) == ("<!doctype html>", "no-cache")
+        tag = {"if-none-match": index.headers["etag"]}
+        assert served.client.get("/", headers=tag).status_code == 304
+        script = served.client.get("/assets/main-1a2b.js")
+        assert script.headers["content-type"].startswith("text/javascript")
+        assert "immutable" in script.headers["cache-control"]
+        for path in ("/..%2f..%2fpyproject.toml", "/assets/", "/assets/%2e%2e/index.html", "/x"):
+            assert served.client.get(path).status_code == 404, path
+
+
+def test_without_the_page_the_api_is_told(
+    lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "PAGE", tmp_path / "none")
+    with serving(lake_folder) as served:
+        assert "The page is not built" in served.get("/", 404)["error"]
+
+
+def test_work_is_bounded_and_ends() -> None:
+    work, go = Work(1, 1, 30), threading.Event()
+
+    async def ask() -> list[object]:
+        first, second = (asyncio.create_task(work.run(go.wait)) for _ in range(2))
+        await asyncio.sleep(0)
+        with pytest.raises(Busy, match="The service is busy: 2 requests wait."):
+            await work.run(go.wait)
+        go.set()
+        done = [await first, await second]
+        while work.held:
+            await asyncio.sleep(0)
+        return [*done, await work.run(lambda: 3)]
+
+    assert asyncio.run(ask()) == [True, True, 3]
+
+
+def test_work_that_takes_too_long_is_given_up() -> None:
+    work, go = Work(1, 1, 0.01), threading.Event()
+
+    async def ask() -> None:
+        with pytest.raises(TooSlow, match="It took longer than 0.01 seconds"):
+            await work.run(go.wait)
+        assert work.held == 1, "it holds its place while it runs"
+        go.set()
+        while work.held:
+            await asyncio.sleep(0)
+        # What the work itself raises is not taken for the limit.
+        with pytest.raises(TimeoutError, match="its own"):
+            await work.run(_times_out)
+
+    asyncio.run(ask())
+
+
+def _times_out() -> None:
+    raise TimeoutError("its own")
+
+
+def test_a_slow_request_is_told(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    monkeypatch.setattr("deepjoin.server.lake_routes.table_detail", lambda *_: go.wait())
+    with serving(lake_folder, seconds=0.01) as served:
+        assert "higher --timeout" in served.get("/api/table", 408, name="x")["error"]
+        go.set()
+
+
+def test_a_damaged_index_is_told_as_such(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(lake_folder) as served:
+        error = deepjoin.lake.manifest.IndexUnusable("it is damaged")
+        monkeypatch.setattr(type(served.service.current.lake), "search", _raising(error))
+        refused = served.post("/api/search", {"query": {"values": ["a"]}}, 503)
+        assert refused == {"error": "it is damaged"}
+
+
+def _raising(error: Exception) -> object:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    return fails

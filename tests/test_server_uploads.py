@@ -1,0 +1,258 @@
+"""Tables that clients bring, and the joins made of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import deepjoin
+from tests.serving import COUNTRIES, HIT, Served, serving
+
+
+@pytest.fixture
+def served(lake_folder: Path) -> Iterator[Served]:
+    with serving(lake_folder) as one:
+        yield one
+
+
+def joined(served: Served, **more: Any) -> dict[str, Any]:
+    """Write a join of the orders with the countries."""
+    return {"left": {"upload": served.orders()}, "on": "customer_country", "hit": HIT} | more
+
+
+def test_a_file_is_described_and_searched_with(served: Served) -> None:
+    detail = served.upload(b"id;land\n1;Peru\n2; PERU\n3;\n4;Italy\n", r"C:\tables\my orders.csv")
+    assert (detail["name"], detail["rows"]) == ("my orders.csv", 4)
+    land = detail["columns"][1]
+    assert (land["name"], land["distinct"], land["filled"]) == ("land", 2, 0.75)
+    assert land["samples"] == ["Peru", " PERU", "Italy"]
+    assert detail["best_keys"] == ["land", "id"]
+    assert detail["columns"][0]["generic"] == "run"
+    assert detail["sample"][2] == {"id": "3", "land": None}
+    query = {"upload": detail["upload"], "column": "land"}
+    found = served.post("/api/search", {"query": query, "join": "equi"})
+    assert found["query"]["size"] == 2
+    assert found["hits"][0]["table"] == COUNTRIES
+
+
+def test_other_formats_come_as_well(served: Served) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"land": ["Peru", None], "n": [1, 2], "l": [[1], [2]]}), buffer)
+    detail = served.upload(buffer.getvalue(), "no ending")
+    assert [column["type"] for column in detail["columns"]] == ["text", "integer", "text"]
+    assert detail["columns"][2]["left_out"] == "nested"
+    detail = served.upload(b'{"land": "Peru"}\n{"land": "Italy", "more": 1}\n', "x.jsonl")
+    assert [column["name"] for column in detail["columns"]] == ["land", "more"]
+
+
+def test_pasted_values_are_a_table_of_one_column(served: Served) -> None:
+    detail = served.post("/api/uploads/values", {"values": ["Peru", "Italy"], "name": "land"})
+    assert [column["name"] for column in detail["columns"]] == ["land"]
+    again = served.get(f"/api/uploads/{detail['upload']}")
+    assert again | {"expires_in": 0} == detail | {"expires_in": 0}
+    asked = {"left": {"upload": detail["upload"]}, "on": "land", "hit": HIT}
+    assert served.post("/api/join/preview", asked)["facts"]["matched_keys"] == 2
+
+
+def test_an_upload_can_be_forgotten_and_expires(served: Served) -> None:
+    first, second = served.orders(), served.orders()
+    assert served.client.delete(f"/api/uploads/{first}").status_code == 204
+    assert "No such upload" in served.get(f"/api/uploads/{first}", 404)["error"]
+    uploads = served.service.uploads
+    for path in uploads._folder.iterdir():
+        os.utime(path, (1, 1))
+    assert "its hour is over" in served.get(f"/api/uploads/{second}", 404)["error"]
+    uploads.expire()
+    assert list(uploads._folder.iterdir()) == []
+
+
+def test_uploads_are_private_and_no_name_of_a_client_is_a_path(served: Served) -> None:
+    before = set(served.service.settings.folder.parent.rglob("*"))
+    token = served.upload(b"a\nb\n", "../../../evil.csv")["upload"]
+    new = set(served.service.settings.folder.parent.rglob("*")) - before
+    folder = served.service.settings.folder / "uploads"
+    assert {path.name for path in new} == {f"{token}.csv", f"{token}.about"}
+    assert {path.parent for path in new} == {folder}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in new} == {0o600}
+
+
+def test_an_upload_in_a_lake_of_another_name_is_no_path(served: Served) -> None:
+    """A table is only ever one the lake has, whatever files there are."""
+    here = str(served.service.settings.folder.parent / "orders.csv")
+    asked = {"left": {"table": here}, "on": "order", "hit": HIT}
+    refused = served.post("/api/join/preview", asked, 400)["error"]
+    assert refused.startswith(f"No table '{here}' in ")
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "status", "text"),
+    [
+        (b"", "x.csv", 400, "The body is empty"),
+        (b"PK\x03\x04nonsense", "x.xlsx", 400, "x.xlsx is not a readable workbook"),
+        (b"PAR1 and no more", "x.parquet", 400, "x.parquet"),
+        (b"a\n" + b"b\n" * 300, "x.csv", 413, "The body is larger than 500 bytes"),
+        (b"a\n" + b"b\n" * 60, "x.csv", 413, "more than 50 rows"),
+    ],
+)
+def test_what_cannot_be_taken_leaves_nothing(
+    lake_folder: Path, content: bytes, name: str, status: int, text: str
+) -> None:
+    with serving(lake_folder, max_upload=500, max_rows=50) as served:
+        refused = served.upload(content, name, status)["error"]
+        assert text in refused
+        assert str(served.service.settings.folder) not in refused
+        assert list(served.service.uploads._folder.iterdir()) == []
+
+
+def test_uploads_together_have_a_limit(lake_folder: Path) -> None:
+    with serving(lake_folder, max_upload=200) as served:
+        while (answer := _brought(served)).status_code == 200:
+            pass
+        assert answer.status_code == 503
+        assert "holds as many uploads as it may" in answer.json()["error"]
+
+
+def _brought(served: Served) -> Any:
+    return served.client.post("/api/uploads?filename=x.csv", content=b"a\n" + b"b\n" * 90)
+
+
+def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None:
+    shown = served.post("/api/join/preview", joined(served, rows=2))
+    assert [column["from"] for column in shown["columns"]] == ["left"] * 3 + ["right"] * 3
+    assert shown["rows"][0] == ["1", " france", "10", "France", "Paris", "68"]
+    assert shown["facts"]["renamed"] == {"population": "population_countries"}
+    assert shown["facts"]["result_rows"] == 6
+    assert "orders.csv" in shown["sql"]
+    private = str(served.service.settings.folder)
+    assert all(private not in shown[form] for form in ("sql", "python", "pandas", "shell"))
+
+
+def test_the_code_of_a_preview_runs(
+    served: Served, monkeypatch: pytest.MonkeyPatch, lake_folder: Path
+) -> None:
+    shown = served.post("/api/join/preview", joined(served))
+    monkeypatch.chdir(lake_folder.parent)
+    by_sql = duckdb.sql(shown["sql"]).fetchall()
+    names: dict[str, Any] = {}
+    exec(shown["python"], names)
+    by_python = names["joined"].to_pylist()
+    assert [row["capital"] for row in by_python] == [row[4] for row in by_sql]
+    assert [row[4] for row in by_sql] == [row[4] for row in shown["rows"]]
+    assert os.system(shown["shell"] + " 2>/dev/null") == 0
+    assert pq.read_table("joined.parquet").to_pylist() == by_python
+
+
+def test_names_with_quotes_and_dashes_stay_names(served: Served) -> None:
+    content = b"x'y,-z\nPeru,1\n"
+    upload = served.upload(content, "--it's $(here).csv")["upload"]
+    asked = {"left": {"upload": upload}, "on": "x'y", "hit": HIT, "many": "first", "how": "inner"}
+    shown = served.post("/api/join/preview", asked)
+    assert "'--it''s $(here).csv'" in shown["sql"]
+    assert """'./--it'"'"'s $(here).csv'""" in shown["shell"]
+    assert "--how=inner --many=first" in shown["shell"]
+
+
+def test_a_semantic_join_says_how_similar(served: Served) -> None:
+    values = {"values": ["Republic of Peru", "Italy"], "name": "land"}
+    upload = served.post("/api/uploads/values", values)["upload"]
+    asked = {"left": {"upload": upload}, "on": "land", "hit": HIT, "join": "semantic"}
+    shown = served.post("/api/join/preview", asked)
+    assert shown["facts"]["join"] == "semantic"
+    similarity = shown["columns"][1]
+    assert similarity == {"name": "similarity", "from": "right", "type": "decimal"}
+    assert "join='semantic'" in shown["python"]
+
+
+def test_a_download_is_the_join_of_the_library(served: Served, lake_folder: Path) -> None:
+    asked = joined(served)
+    answer = served.client.post("/api/join/download?format=parquet", json=asked)
+    assert answer.headers["content-disposition"] == 'attachment; filename="joined.parquet"'
+    table = pq.read_table(io.BytesIO(answer.content))
+    lake = deepjoin.open(lake_folder / ".deepjoin")
+    orders = lake_folder.parent / "orders.csv"
+    expected = lake.join(orders, "customer_country", (COUNTRIES, "country"))
+    assert table.to_pylist() == expected.to_pylist()
+    answer = served.client.post("/api/join/download", json=asked)
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert int(answer.headers["content-length"]) == len(answer.content)
+    assert next(row["capital"] for row in csv.DictReader(io.StringIO(answer.text))) == "Paris"
+    assert list((served.service.settings.folder / "answers").iterdir()) == []
+
+
+def test_a_table_of_the_lake_can_be_the_left_one(served: Served) -> None:
+    asked = {"left": {"table": "geo/cities.csv"}, "on": "nation", "hit": HIT}
+    shown = served.post("/api/join/preview", asked)
+    assert shown["facts"]["matched_left_rows"] == 8
+    assert "cities.csv" in shown["sql"]
+    assert "lake.join('geo/cities.csv', on='nation'" in shown["python"]
+
+
+def test_formulas_can_be_made_text(served: Served) -> None:
+    content = b'=land,n\n"=cmd|x",-5\n+Peru,+1.5e3\n-x,-\n@a,1\n"\ttab",2\nplain,3\n'
+    upload = served.upload(content, "x.csv")["upload"]
+    asked = {"left": {"upload": upload}, "on": "=land", "hit": HIT}
+    plain = served.client.post("/api/join/download", json=asked).text
+    neutral = served.client.post("/api/join/download?neutralise=true", json=asked).text
+    assert plain.startswith("=land,n,country")
+    rows = list(csv.reader(io.StringIO(neutral)))
+    assert rows[0][:2] == ["'=land", "n"]
+    assert [row[0] for row in rows[1:]] == [*("'=cmd|x", "'+Peru", "'-x", "'@a", "'\ttab", "plain")]
+    assert [row[1] for row in rows[1:]] == ["-5", "+1.5e3", "'-", "1", "2", "3"]
+    refused = served.post("/api/join/download?format=parquet&neutralise=true", asked, 400)
+    assert "neutralise is for format=csv" in refused["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "text"),
+    [
+        ({"on": "nope"}, 400, "No column 'nope' in orders.csv."),
+        ({"hit": {"table": COUNTRIES, "column": "nope"}}, 400, f"No column 'nope' in {COUNTRIES}."),
+        ({"left": {"upload": "0" * 32}}, 404, "No such upload"),
+        ({"tau": 0.5}, 400, "tau and matching are for semantic joins"),
+        ({"how": "outer"}, 422, "Input should be 'left' or 'inner'"),
+        ({"rows": 201}, 400, "rows is 201; a preview has 200 at most."),
+    ],
+)
+def test_a_join_that_cannot_be_is_refused(
+    served: Served, change: dict[str, Any], status: int, text: str
+) -> None:
+    refused = served.post("/api/join/preview", joined(served) | change, status)
+    assert text in refused["error"]
+
+
+def test_a_join_with_too_many_rows_is_refused(lake_folder: Path) -> None:
+    with serving(lake_folder, max_rows=7) as served:
+        left = served.upload(b"land\n" + b"Italy\n" * 6, "x.csv")["upload"]
+        asked = {"left": {"upload": left}, "on": "land"}
+        asked |= {"hit": {"table": "geo/cities.csv", "column": "nation"}}
+        refused = served.post("/api/join/download", asked, 413)
+        assert "The joined table has 12 rows, more than the 7" in refused["error"]
+
+
+def test_joins_are_saved_only_where_there_is_a_place(lake_folder: Path, tmp_path: Path) -> None:
+    with serving(lake_folder) as served:
+        refused = served.post("/api/join/save", joined(served), 403)
+        assert "This service only reads" in refused["error"]
+    out = tmp_path / "out"
+    out.mkdir()
+    with serving(lake_folder, out=out) as served:
+        assert served.get("/api/lake")["can_write"]
+        asked = joined(served)
+        first = served.post("/api/join/save?format=parquet&name=../my join", asked)
+        second = served.post("/api/join/save?format=parquet&name=../my join", asked)
+        assert (first["file"], second["file"]) == ("my-join.parquet", "my-join-1.parquet")
+        assert first["rows"] == 6
+        assert first["bytes"] == (out / "my-join.parquet").stat().st_size
+        assert served.post("/api/join/save", asked | {"on": "nope"}, 400)
+        assert len(list(out.iterdir())) == 2

@@ -1,0 +1,126 @@
+/** The frame of every view: header, drop target, token, and the view the address names. */
+
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { api } from "./api/service";
+import type { Lake } from "./api/types";
+import { useRequest } from "./api/useRequest";
+import { LakeContext } from "./lake";
+import { Link, useRoute } from "./navigate";
+import { useDropped } from "./parts/Drop";
+import { asApiError, Notice } from "./parts/Notice";
+import { Name } from "./parts/Name";
+import { ThemeSwitch } from "./parts/Theme";
+import { TokenForm } from "./parts/TokenForm";
+import { MAP, type Route } from "./route";
+import { useUpload, type Uploading } from "./upload";
+import { JoinView } from "./views/JoinView";
+import { MapView } from "./views/MapView";
+import { SearchView } from "./views/SearchView";
+import { StartView } from "./views/StartView";
+import { TableView } from "./views/TableView";
+import { shorten } from "./words";
+
+export function App() {
+  const route = useRoute();
+  const [entered, setEntered] = useState(0);
+  const lake = useRequest(`lake ${entered}`, api.lake);
+  const uploading = useUpload(lake.data?.limits.upload_bytes);
+  const over = useDropped(useCallback((file: File) => uploading.start(file), [uploading.start]));
+  const locked = lake.error !== null && asApiError(lake.error).kind === "token";
+  useMovedFocus(route);
+  return (
+    <LakeContext.Provider value={lake.data}>
+      <a class="skip" href="#main">
+        Skip to the content
+      </a>
+      <Header lake={lake.data} route={route} />
+      <main id="main" tabIndex={-1}>
+        {locked ? (
+          <TokenForm onEnter={() => setEntered(entered + 1)} wrong={entered > 0} />
+        ) : (
+          <View route={route} uploading={uploading} key={`${route.view} ${entered}`} />
+        )}
+      </main>
+      {over && (
+        <div class="drop-over" aria-hidden="true">
+          <strong>Drop it to search with this file</strong>
+        </div>
+      )}
+    </LakeContext.Provider>
+  );
+}
+
+function Header({ lake, route }: { lake: Lake | undefined; route: Route }) {
+  const mapped = { view: "map", ...MAP, table: route.view === "table" && "table" in route.source ? route.source.table : "" } as const;
+  return (
+    <header class="top">
+      <Link to={{ view: "start", text: "" }} class="brand" label="deepjoin, to the start">
+        <svg width="26" height="26" viewBox="0 0 32 32" aria-hidden="true">
+          <circle cx="12" cy="16" r="8" />
+          <circle cx="20" cy="16" r="8" />
+        </svg>
+        <span>deepjoin</span>
+      </Link>
+      {lake && <Name text={lake.name} most={28} class="lake-name" />}
+      <nav aria-label="Views">
+        <Link to={{ view: "start", text: "" }} current={route.view === "start"}>
+          Search
+        </Link>
+        <Link to={mapped} current={route.view === "map"}>
+          Map
+        </Link>
+        <ThemeSwitch />
+      </nav>
+    </header>
+  );
+}
+
+function View({ route, uploading }: { route: Route; uploading: Uploading }) {
+  switch (route.view) {
+    case "start":
+      return <StartView text={route.text} uploading={uploading} />;
+    case "table":
+      return <TableView {...route} />;
+    case "search":
+      return <SearchView {...route} />;
+    case "join":
+      return <JoinView {...route} />;
+    case "map":
+      return <MapView {...route} />;
+    case "unknown":
+      return (
+        <Notice title="This address leads nowhere" icon="find" actions={<Link to={{ view: "start", text: "" }}>To the start</Link>}>
+          <p>It may have been cut when it was copied.</p>
+        </Notice>
+      );
+  }
+}
+
+/** Names the window after the view; a new view starts at its top, read from its heading. */
+function useMovedFocus(route: Route): void {
+  const place = titleOf(route);
+  const before = useRef(place);
+  useEffect(() => {
+    document.title = place ? `${place} · deepjoin` : "deepjoin";
+    if (before.current === place) return;
+    before.current = place;
+    document.getElementById("main")?.focus({ preventScroll: true });
+    scrollTo({ top: 0 });
+  }, [place]);
+}
+
+function titleOf(route: Route): string {
+  switch (route.view) {
+    case "start":
+    case "unknown":
+      return "";
+    case "table":
+      return "upload" in route.source ? "Your table" : shorten(route.source.table, 60);
+    case "search":
+      return `Joins of ${shorten(route.column, 60)}`;
+    case "join":
+      return `Join with ${shorten(route.hit.table, 60)}`;
+    case "map":
+      return route.table ? `Map of ${shorten(route.table, 60)}` : "Map";
+  }
+}

@@ -1,0 +1,181 @@
+/** Speaks to the service: one place for addresses, the token and what can go wrong. */
+
+import type {
+  Found,
+  Graph,
+  JoinBody,
+  Lake,
+  Paths,
+  Preview,
+  Results,
+  SearchBody,
+  TableDetail,
+  TableList,
+} from "./types";
+
+/** Why a call failed, in the kinds the page tells apart. */
+export type Failure = "gone" | "token" | "missing" | "large" | "busy" | "refused" | "broken";
+
+const KINDS: Record<number, Failure> = {
+  401: "token",
+  404: "missing",
+  408: "busy",
+  413: "large",
+  429: "busy",
+  502: "gone",
+  503: "busy",
+  504: "gone",
+};
+
+export class ApiError extends Error {
+  constructor(
+    readonly kind: Failure,
+    message: string,
+    readonly status = 0,
+  ) {
+    super(message);
+  }
+}
+
+export interface Keep {
+  read(): string | null;
+  write(token: string): void;
+}
+
+type Parameters = Record<string, string | number | boolean | undefined>;
+
+export interface Fetched {
+  blob: Blob;
+  name: string;
+}
+
+export class Api {
+  constructor(
+    private readonly keep: Keep,
+    private readonly base = "api/",
+    private readonly fetcher: typeof fetch = (...call) => fetch(...call),
+  ) {}
+
+  lake = (signal: AbortSignal) => this.json<Lake>("lake", {}, { signal });
+
+  tables = (text: string, offset: number, limit: number, signal: AbortSignal) =>
+    this.json<TableList>("tables", { text, offset, limit }, { signal });
+
+  find = (text: string, limit: number, signal: AbortSignal) =>
+    this.json<Found>("find", { text, limit }, { signal });
+
+  table = (name: string, signal: AbortSignal) =>
+    this.json<TableDetail>("table", { name }, { signal });
+
+  uploaded = (token: string, signal: AbortSignal) =>
+    this.json<TableDetail>(`uploads/${encodeURIComponent(token)}`, {}, { signal });
+
+  upload = (file: Blob, filename: string, signal: AbortSignal) =>
+    this.json<TableDetail>("uploads", { filename }, { signal, method: "POST", body: file });
+
+  uploadValues = (values: string[], name: string, signal: AbortSignal) =>
+    this.post<TableDetail>("uploads/values", { values, name }, signal);
+
+  async forget(token: string, signal: AbortSignal): Promise<void> {
+    await this.call(`uploads/${encodeURIComponent(token)}`, {}, { signal, method: "DELETE" });
+  }
+
+  search = (body: SearchBody, signal: AbortSignal) => this.post<Results>("search", body, signal);
+
+  preview = (body: JoinBody, rows: number, signal: AbortSignal) =>
+    this.post<Preview>("join/preview", { ...body, rows }, signal);
+
+  graph = (table: string, depth: number, least: number, limit: number, signal: AbortSignal) =>
+    this.json<Graph>("graph", { table, depth, min_joinability: least, limit }, { signal });
+
+  paths = (from: string, to: string, least: number, signal: AbortSignal) =>
+    this.json<Paths>("graph/paths", { from, to, min_joinability: least }, { signal });
+
+  /** Fetches the joined table; ``progress`` hears how many bytes have come. */
+  async download(
+    body: JoinBody,
+    options: { format: "csv" | "parquet"; neutralise: boolean },
+    signal: AbortSignal,
+    progress: (bytes: number) => void,
+  ): Promise<Fetched> {
+    const answer = await this.call("join/download", options, {
+      signal,
+      ...asJson(body),
+    });
+    const name = fileName(answer.headers.get("Content-Disposition")) ?? `joined.${options.format}`;
+    return { blob: await gather(answer, progress), name };
+  }
+
+  private async json<T>(path: string, parameters: Parameters, init: RequestInit): Promise<T> {
+    const answer = await this.call(path, parameters, init);
+    try {
+      return (await answer.json()) as T;
+    } catch (error) {
+      if (init.signal?.aborted) throw error;
+      throw new ApiError("broken", "The answer of the service could not be read.");
+    }
+  }
+
+  private post<T>(path: string, body: unknown, signal: AbortSignal): Promise<T> {
+    return this.json<T>(path, {}, { signal, ...asJson(body) });
+  }
+
+  private async call(path: string, parameters: Parameters, init: RequestInit): Promise<Response> {
+    const headers = new Headers(init.headers);
+    const token = this.keep.read();
+    if (token) headers.set("Authorization", `Bearer ${token}`);
+    const answer = await this.reach(`${this.base}${path}${query(parameters)}`, { ...init, headers });
+    if (!answer.ok) throw await refusal(answer);
+    return answer;
+  }
+
+  private async reach(address: string, init: RequestInit): Promise<Response> {
+    try {
+      return await this.fetcher(address, init);
+    } catch (error) {
+      if (init.signal?.aborted) throw error;
+      throw new ApiError("gone", "The service does not answer.");
+    }
+  }
+}
+
+function asJson(body: unknown): RequestInit {
+  return {
+    method: "POST",
+    body: JSON.stringify(body),
+    headers: { "Content-Type": "application/json" },
+  };
+}
+
+function query(parameters: Parameters): string {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined);
+  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return text ? `?${text}` : "";
+}
+
+async function refusal(answer: Response): Promise<ApiError> {
+  const body: unknown = await answer.json().catch(() => null);
+  const said = body && typeof body === "object" && "error" in body ? String(body.error) : "";
+  const kind = KINDS[answer.status] ?? (answer.status >= 500 ? "broken" : "refused");
+  return new ApiError(kind, said || `The service answered with ${answer.status}.`, answer.status);
+}
+
+/** Reads the name out of a Content-Disposition header, the UTF-8 one first. */
+export function fileName(header: string | null): string | null {
+  const encoded = header?.match(/filename\*=utf-8''([^;]+)/i)?.[1];
+  if (encoded) return decodeURIComponent(encoded);
+  return header?.match(/filename="?([^";]+)"?/i)?.[1] ?? null;
+}
+
+async function gather(answer: Response, progress: (bytes: number) => void): Promise<Blob> {
+  const parts: BlobPart[] = [];
+  let bytes = 0;
+  const reader = answer.body?.getReader();
+  for (;;) {
+    const part = await reader?.read();
+    if (!part || part.done) break;
+    parts.push(part.value);
+    progress((bytes += part.value.byteLength));
+  }
+  return new Blob(parts, { type: answer.headers.get("Content-Type") ?? "" });
+}

@@ -1,0 +1,74 @@
+/** Coverage as bars: what is equal, and what meaning adds to it. */
+
+import type { Hit } from "../api/types";
+import { count, percent } from "../words";
+
+interface Shown {
+  label: string;
+  of: number;
+  equal: number;
+  alike: number | null;
+}
+
+/** How much of either column has a match in the other. */
+export function Coverage({ hit }: { hit: Hit }) {
+  const { equi, semantic } = hit;
+  const yours = {
+    label: "Your values found",
+    of: hit.query_size,
+    equal: equi.joinability,
+    alike: semantic?.joinability ?? null,
+  };
+  const theirs = {
+    label: "Their values found",
+    of: hit.target_size,
+    equal: equi.reverse,
+    alike: semantic?.reverse ?? null,
+  };
+  return (
+    <div class="coverage">
+      <Bar {...yours} />
+      <Bar {...theirs} />
+    </div>
+  );
+}
+
+function Bar({ label, of, equal, alike }: Shown) {
+  const both = Math.max(equal, alike ?? 0);
+  const text = figures(of, equal, alike);
+  return (
+    <>
+      <span class="bar-label">{label}</span>
+      <span class="bar" role="img" aria-label={`${label}: ${text}`}>
+        {both > equal && <span class="bar-alike" style={{ width: `${both * 100}%` }} />}
+        <span class="bar-equal" style={{ width: `${equal * 100}%` }} />
+      </span>
+      <span class="bar-figures" aria-hidden="true">
+        {text}
+      </span>
+    </>
+  );
+}
+
+function figures(of: number, equal: number, alike: number | null): string {
+  const found = [`${percent(equal)} equal`];
+  if (alike !== null) found.push(`${percent(Math.max(alike, equal))} alike`);
+  return `${found.join(", ")} of ${count(of)}`;
+}
+
+/** Says once what the two shades of the bars mean. */
+export function CoverageLegend() {
+  return (
+    <p class="legend">
+      <span class="swatch equal" /> equal values <span class="swatch alike" /> alike in meaning
+    </p>
+  );
+}
+
+export function Meter({ share, label }: { share: number; label: string }) {
+  return (
+    <span class="bar meter" role="img" aria-label={label} title={label}>
+      <span class="bar-equal" style={{ width: `${share * 100}%` }} />
+    </span>
+  );
+}

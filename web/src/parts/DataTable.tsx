@@ -1,0 +1,64 @@
+/** Rows of a table, scrolling sideways within their own box. */
+
+import type { Row } from "../api/types";
+import { Cell, Name } from "./Name";
+
+export interface Head {
+  name: string;
+  type?: string | undefined;
+  fresh?: boolean;
+}
+
+interface DataTableProps {
+  label: string;
+  heads: Head[];
+  rows: (string | null | undefined)[][];
+}
+
+export function DataTable({ label, heads, rows }: DataTableProps) {
+  return (
+    <div class="sheet" role="region" aria-label={label} tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            {heads.map((head, place) => (
+              <th key={place} scope="col" class={kindOf(head)}>
+                {head.fresh && <span class="fresh-mark">new</span>}
+                <Name text={head.name} most={40} />
+                {head.type && <small>{head.type}</small>}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, line) => (
+            <tr key={line}>
+              {heads.map((head, place) => (
+                <td key={place} class={kindOf(head)}>
+                  <Cell text={row[place]} />
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function kindOf({ type, fresh }: Head): string {
+  const number = type === "integer" || type === "decimal";
+  return `${fresh ? "fresh" : ""} ${number ? "number" : ""}`.trim();
+}
+
+/** Rows given by column name, as samples are. */
+export function SampleTable({ label, rows, names }: { label: string; rows: Row[]; names?: string[] }) {
+  const heads = names ?? Object.keys(rows[0] ?? {});
+  return (
+    <DataTable
+      label={label}
+      heads={heads.map((name) => ({ name }))}
+      rows={rows.map((row) => heads.map((name) => row[name]))}
+    />
+  );
+}

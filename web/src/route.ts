@@ -1,0 +1,226 @@
+/** Views as addresses: everything a view shows can be read from the query string and back. */
+
+import type { ColumnPlace, How, JoinKind, Many, Matching, Source } from "./api/types";
+
+export interface Filters {
+  join: JoinKind | "";
+  method: string;
+  k: number;
+  least: number;
+  tau: number | null;
+  grouped: boolean;
+  brings: string;
+  generic: boolean;
+  open: number[];
+}
+
+export interface Options {
+  how: How;
+  many: Many;
+  join: "" | "equi" | "semantic";
+  tau: number | null;
+  matching: Matching;
+}
+
+export interface MapState {
+  table: string;
+  depth: number;
+  least: number;
+  to: string;
+  picked: string[];
+}
+
+export type Route =
+  | { view: "start"; text: string }
+  | { view: "table"; source: Source }
+  | { view: "search"; source: Source; column: string; filters: Filters }
+  | { view: "join"; source: Source; column: string; hit: ColumnPlace; options: Options }
+  | ({ view: "map" } & MapState)
+  | { view: "unknown"; address: string };
+
+export const FILTERS: Filters = {
+  join: "",
+  method: "",
+  k: 10,
+  least: 0,
+  tau: null,
+  grouped: false,
+  brings: "",
+  generic: true,
+  open: [1],
+};
+export const OPTIONS: Options = { how: "left", many: "expand", join: "", tau: null, matching: "best" };
+export const MAP: MapState = { table: "", depth: 1, least: 0.5, to: "", picked: [] };
+
+/** Reads an address; what it lacks or says wrongly becomes the default. */
+export function parse(search: string): Route {
+  const given = new URLSearchParams(search);
+  const source = sourceOf(given);
+  const column = given.get("column");
+  switch (given.get("view") ?? "start") {
+    case "start":
+      return { view: "start", text: given.get("text") ?? "" };
+    case "map":
+      return { view: "map", ...mapOf(given) };
+    case "table":
+      if (source) return { view: "table", source };
+      break;
+    case "search":
+      if (source && column !== null)
+        return { view: "search", source, column, filters: filtersOf(given) };
+      break;
+    case "join":
+      if (source && column !== null && given.has("with"))
+        return { view: "join", source, column, hit: hitOf(given), options: optionsOf(given) };
+      break;
+  }
+  return { view: "unknown", address: search };
+}
+
+/** Writes the address of a view, defaults left out. */
+export function write(route: Route): string {
+  const text = new URLSearchParams(said(route)).toString();
+  return text ? `?${text}` : "./";
+}
+
+type Said = [string, string][];
+
+function said(route: Route): Said {
+  switch (route.view) {
+    case "start":
+      return unless([["text", route.text, ""]]);
+    case "table":
+      return [["view", "table"], ...sourceSaid(route.source)];
+    case "search":
+      return [
+        ["view", "search"],
+        ...sourceSaid(route.source),
+        ["column", route.column],
+        ...filtersSaid(route.filters),
+      ];
+    case "join":
+      return [
+        ["view", "join"],
+        ...sourceSaid(route.source),
+        ["column", route.column],
+        ["with", route.hit.table],
+        ["on", route.hit.column],
+        ...optionsSaid(route.options),
+      ];
+    case "map":
+      return [["view", "map"], ...mapSaid(route)];
+    case "unknown":
+      return [...new URLSearchParams(route.address)];
+  }
+}
+
+function unless(entries: [string, unknown, unknown][]): Said {
+  return entries
+    .filter(([, value, usual]) => String(value) !== String(usual))
+    .map(([name, value]) => [name, String(value)]);
+}
+
+function sourceSaid(source: Source): Said {
+  return "upload" in source ? [["upload", source.upload]] : [["table", source.table]];
+}
+
+function filtersSaid(now: Filters): Said {
+  return unless([
+    ["join", now.join, FILTERS.join],
+    ["method", now.method, FILTERS.method],
+    ["k", now.k, FILTERS.k],
+    ["least", now.least, FILTERS.least],
+    ["tau", now.tau, FILTERS.tau],
+    ["grouped", now.grouped, FILTERS.grouped],
+    ["brings", now.brings, FILTERS.brings],
+    ["generic", now.generic, FILTERS.generic],
+    ["open", now.open.join("."), FILTERS.open.join(".")],
+  ]);
+}
+
+function optionsSaid(now: Options): Said {
+  return unless([
+    ["how", now.how, OPTIONS.how],
+    ["many", now.many, OPTIONS.many],
+    ["join", now.join, OPTIONS.join],
+    ["tau", now.tau, OPTIONS.tau],
+    ["matching", now.matching, OPTIONS.matching],
+  ]);
+}
+
+function mapSaid(now: MapState): Said {
+  return [
+    ...unless([
+      ["table", now.table, MAP.table],
+      ["depth", now.depth, MAP.depth],
+      ["least", now.least, MAP.least],
+      ["to", now.to, MAP.to],
+    ]),
+    ...now.picked.map((table): [string, string] => ["picked", table]),
+  ];
+}
+
+function sourceOf(given: URLSearchParams): Source | null {
+  const [upload, table] = [given.get("upload"), given.get("table")];
+  if (upload !== null) return { upload };
+  return table === null ? null : { table };
+}
+
+function hitOf(given: URLSearchParams): ColumnPlace {
+  return { table: given.get("with") ?? "", column: given.get("on") ?? "" };
+}
+
+function filtersOf(given: URLSearchParams): Filters {
+  return {
+    join: oneOf(given.get("join"), ["any", "equi", "semantic"], FILTERS.join),
+    method: given.get("method") ?? FILTERS.method,
+    k: Math.max(1, Math.round(number(given.get("k"), FILTERS.k))),
+    least: share(given.get("least"), FILTERS.least),
+    tau: given.has("tau") ? share(given.get("tau"), 0.7) : null,
+    grouped: given.get("grouped") === "true",
+    brings: given.get("brings") ?? FILTERS.brings,
+    generic: given.get("generic") !== "false",
+    open: given.has("open") ? ranks(given.get("open") ?? "") : FILTERS.open,
+  };
+}
+
+function optionsOf(given: URLSearchParams): Options {
+  return {
+    how: oneOf(given.get("how"), ["left", "inner"], OPTIONS.how),
+    many: oneOf(given.get("many"), ["expand", "first", "aggregate"], OPTIONS.many),
+    join: oneOf(given.get("join"), ["equi", "semantic"], OPTIONS.join),
+    tau: given.has("tau") ? share(given.get("tau"), 0.7) : null,
+    matching: oneOf(given.get("matching"), ["best", "one-to-one", "all"], OPTIONS.matching),
+  };
+}
+
+function mapOf(given: URLSearchParams): MapState {
+  return {
+    table: given.get("table") ?? MAP.table,
+    depth: Math.min(3, Math.max(1, Math.round(number(given.get("depth"), MAP.depth)))),
+    least: share(given.get("least"), MAP.least),
+    to: given.get("to") ?? MAP.to,
+    picked: given.getAll("picked").slice(0, 2),
+  };
+}
+
+function oneOf<T extends string, D extends string>(
+  got: string | null,
+  allowed: readonly T[],
+  usual: D,
+): T | D {
+  return allowed.find((one) => one === got) ?? usual;
+}
+
+function number(got: string | null, usual: number): number {
+  const value = got === null || got === "" ? NaN : Number(got);
+  return Number.isFinite(value) ? value : usual;
+}
+
+function share(got: string | null, usual: number): number {
+  return Math.min(1, Math.max(0, number(got, usual)));
+}
+
+function ranks(text: string): number[] {
+  return text.split(".").map(Number).filter((rank) => Number.isInteger(rank) && rank > 0);
+}

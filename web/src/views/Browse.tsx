@@ -1,0 +1,65 @@
+/** The tables of the lake, page after page. */
+
+import { useState } from "preact/hooks";
+import { api } from "../api/service";
+import type { TableEntry } from "../api/types";
+import { useRequest } from "../api/useRequest";
+import { Link } from "../navigate";
+import { Name } from "../parts/Name";
+import { Answer, Notice } from "../parts/Notice";
+import { count, counted } from "../words";
+
+const PAGE = 24;
+
+export function Browse() {
+  const [limit, setLimit] = useState(PAGE);
+  const list = useRequest(`tables ${limit}`, (signal) => api.tables("", 0, limit, signal));
+  return (
+    <Answer of={list} label="Reading the list of tables">
+      {({ tables, total }) =>
+        total === 0 ? (
+          <Notice title="This lake has no tables yet" icon="table">
+            <p>
+              Add some with <code>deepjoin add</code>; this page sees them without a restart.
+            </p>
+          </Notice>
+        ) : (
+          <>
+            <TableEntries tables={tables} />
+            {tables.length < total && (
+              <button type="button" class="wide" onClick={() => setLimit(limit + 2 * PAGE)}>
+                Show more of {count(total)} tables
+              </button>
+            )}
+          </>
+        )
+      }
+    </Answer>
+  );
+}
+
+export function TableEntries({ tables }: { tables: TableEntry[] }) {
+  return (
+    <ul class="entries">
+      {tables.map((table) => (
+        <li key={table.name}>
+          <Link to={{ view: "table", source: { table: table.name } }} class="entry">
+            <Name text={table.name} class="strong" />
+            <span class="entry-size">
+              {counted(table.rows, "row")}, {counted(table.columns, "column")}
+            </span>
+            <span class="entry-names">
+              {table.names.map((name, place) => (
+                <span key={place}>
+                  {place > 0 && ", "}
+                  <Name text={name} most={30} />
+                </span>
+              ))}
+              {table.columns > table.names.length && ", …"}
+            </span>
+          </Link>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,76 @@
+/** Gets the joined table as a file. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Fetched } from "../api/client";
+import { Latest } from "../api/latest";
+import { api } from "../api/service";
+import type { JoinBody } from "../api/types";
+import { Tick } from "../parts/Choice";
+import { Icon } from "../parts/Icon";
+import { asApiError } from "../parts/Notice";
+import { bytes, counted, explain } from "../words";
+
+type Format = "csv" | "parquet";
+
+interface State {
+  busy: Format | null;
+  came: number;
+  said: string;
+  failed: boolean;
+}
+
+const IDLE: State = { busy: null, came: 0, said: "", failed: false };
+
+export function Download({ body, rows }: { body: JoinBody; rows: number }) {
+  const [neutralise, setNeutralise] = useState(false);
+  const [state, setState] = useState(IDLE);
+  const latest = useRef(new Latest()).current;
+  useEffect(() => () => latest.abort(), []);
+  const get = async (format: Format) => {
+    setState({ ...IDLE, busy: format });
+    const options = { format, neutralise: neutralise && format === "csv" };
+    const outcome = await latest.run((signal) =>
+      api.download(body, options, signal, (came) => setState({ ...IDLE, busy: format, came })),
+    );
+    if (outcome.state === "overtaken") return setState(IDLE);
+    if (outcome.state === "failed") {
+      const { title, text } = explain(asApiError(outcome.error));
+      return setState({ ...IDLE, said: `${title}. ${text}`, failed: true });
+    }
+    save(outcome.value);
+    setState({ ...IDLE, said: `${bytes(outcome.value.blob.size)} saved.` });
+  };
+  return (
+    <section class="panel" aria-labelledby="download">
+      <h2 id="download">Get all {counted(rows, "row")}</h2>
+      <div class="actions">
+        <button type="button" class="primary" disabled={state.busy !== null} onClick={() => void get("csv")}>
+          Download CSV
+        </button>
+        <button type="button" disabled={state.busy !== null} onClick={() => void get("parquet")}>
+          Download Parquet
+        </button>
+        {state.busy && (
+          <button type="button" class="quiet" onClick={() => latest.abort()}>
+            <Icon name="close" size={15} /> Stop
+          </button>
+        )}
+      </div>
+      <Tick checked={neutralise} onTick={setNeutralise}>
+        Make the CSV safe for spreadsheets: cells that would run as formulas get a ' before them
+      </Tick>
+      <p class={state.failed ? "bad" : "hint"} role="status">
+        {state.busy ? `${bytes(state.came)} so far…` : state.said}
+      </p>
+    </section>
+  );
+}
+
+function save({ blob, name }: Fetched): void {
+  const address = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}

@@ -1,0 +1,204 @@
+/** A hit as a card: who it is, how well it joins, why, and what it would bring. */
+
+import type { Hit, Match, Source } from "../api/types";
+import { toggled } from "../hits";
+import { Link } from "../navigate";
+import { Coverage } from "../parts/Coverage";
+import { SampleTable } from "../parts/DataTable";
+import { Icon } from "../parts/Icon";
+import { Cell, Name, WholeName } from "../parts/Name";
+import { MAP, OPTIONS, type Route } from "../route";
+import { cardinality, counted, fittingJoin, foundBy, genericKey, joinWords, percent } from "../words";
+
+interface CardProps {
+  hit: Hit;
+  source: Source;
+  column: string;
+  open: number[];
+  onOpen: (open: number[]) => void;
+}
+
+export function HitCard({ hit, source, column, open, onOpen }: CardProps) {
+  const opened = open.includes(hit.rank);
+  const warning = genericKey(hit.generic);
+  return (
+    <li class="card panel">
+      <Head hit={hit} />
+      {warning && (
+        <p class="warning">
+          <Icon name="warn" size={16} /> {warning}
+        </p>
+      )}
+      <Coverage hit={hit} />
+      <Brings hit={hit} />
+      <p class="cardinality">
+        <span class="badge">{hit.cardinality}</span> {cardinality(hit.cardinality)}
+      </p>
+      <div class="actions">
+        <Link to={joinAddress(source, column, hit)} class="button primary">
+          Preview the join
+        </Link>
+        <button
+          type="button"
+          aria-expanded={opened}
+          aria-label={`${opened ? "Hide" : "Show"} the evidence of hit ${hit.rank}`}
+          onClick={() => onOpen(toggled(open, hit.rank))}
+        >
+          {opened ? "Hide evidence" : "Show evidence"}
+        </button>
+        <Link to={{ view: "map", ...MAP, table: hit.table }} class="button quiet">
+          On the map
+        </Link>
+      </div>
+      {opened && <Evidence hit={hit} />}
+      {hit.also && hit.also.length > 0 && <Also hits={hit.also} source={source} column={column} />}
+    </li>
+  );
+}
+
+export function joinAddress(source: Source, column: string, hit: Hit): Route {
+  const options = { ...OPTIONS, join: fittingJoin(hit) };
+  return {
+    view: "join",
+    source,
+    column,
+    hit: { table: hit.table, column: hit.column },
+    options,
+  };
+}
+
+function Head({ hit }: { hit: Hit }) {
+  return (
+    <div class="card-head">
+      <span class="rank" aria-label={`Hit ${hit.rank}`}>
+        {hit.rank}
+      </span>
+      <div class="card-names">
+        <h2>
+          <Link to={{ view: "table", source: { table: hit.table } }}>
+            <Name text={hit.table} />
+          </Link>
+        </h2>
+        <p>
+          <Name text={hit.column} most={60} class="strong" />{" "}
+          <span class="badge">{hit.type}</span>{" "}
+          <span class="hint">{counted(hit.target_size, "distinct value")}</span>
+        </p>
+      </div>
+      <p class="score">
+        <strong>{percent(hit.joinability)}</strong>
+        <span title={joinWords(hit.join)}>joinability</span>
+      </p>
+    </div>
+  );
+}
+
+const MOST_BROUGHT = 10;
+
+function Brings({ hit }: { hit: Hit }) {
+  const { columns } = hit.brings;
+  if (columns.length === 0)
+    return <p class="hint">It has no other column, so joining it adds nothing but the match.</p>;
+  return (
+    <p class="brings">
+      <span class="hint">Brings</span>
+      {columns.slice(0, MOST_BROUGHT).map((name, place) => (
+        <Name key={place} text={name} most={30} class="chip fresh" />
+      ))}
+      {columns.length > MOST_BROUGHT && (
+        <span class="hint">and {columns.length - MOST_BROUGHT} more</span>
+      )}
+    </p>
+  );
+}
+
+function Evidence({ hit }: { hit: Hit }) {
+  return (
+    <div class="evidence">
+      <div class="evidence-pairs">
+        <h3>Cells that match</h3>
+        <Matches matches={hit.matches} />
+      </div>
+      <div class="evidence-rest">
+        <h3>Not found</h3>
+        {hit.unmatched.length ? (
+          <p class="chips">
+            {hit.unmatched.map((value, place) => (
+              <Name key={place} text={value} most={40} class="chip" />
+            ))}
+          </p>
+        ) : (
+          <p class="hint">Every value of yours has a match.</p>
+        )}
+        <h3>Found by</h3>
+        <p class="hint">{foundBy(hit.found_by) || "its values"}</p>
+      </div>
+      {hit.brings.sample.length > 0 && (
+        <div class="evidence-sample">
+          <h3>Rows it has</h3>
+          <SampleTable label={`First rows of ${hit.table.slice(0, 80)}`} rows={hit.brings.sample} />
+        </div>
+      )}
+      {(hit.column.length > 60 || hit.table.length > 80) && (
+        <div class="evidence-sample">
+          <h3>Full names</h3>
+          <p>
+            <WholeName text={hit.table} />
+          </p>
+          <p>
+            <WholeName text={hit.column} most={60} />
+          </p>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Matches({ matches }: { matches: Match[] }) {
+  if (matches.length === 0) return <p class="hint">None that can be shown.</p>;
+  return (
+    <table class="matches">
+      <thead>
+        <tr>
+          <th scope="col">yours</th>
+          <th scope="col">theirs</th>
+          <th scope="col">similarity</th>
+        </tr>
+      </thead>
+      <tbody>
+        {matches.map((match, place) => (
+          <tr key={place}>
+            <td>
+              <Cell text={match.query} most={80} />
+            </td>
+            <td>
+              <Cell text={match.target} most={80} />
+            </td>
+            <td class="figure">{match.similarity >= 1 ? "equal" : match.similarity.toFixed(2)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Also({ hits, source, column }: { hits: Hit[]; source: Source; column: string }) {
+  return (
+    <div class="also">
+      <h3>Other columns of this table</h3>
+      <ul>
+        {hits.map((hit) => (
+          <li key={hit.column_id}>
+            <Link to={joinAddress(source, column, hit)} label={`Preview the join with ${hit.column.slice(0, 80)}`}>
+              <Name text={hit.column} most={40} class="strong" />
+            </Link>
+            <span class="hint">
+              {percent(hit.joinability)} · {hit.cardinality}
+              {hit.generic && " · generic key"}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,227 @@
+/** What the map says in words: the picked join or table, all joins, and paths. */
+
+import type { Edge, Graph, Paths } from "../api/types";
+import { flipped, isPicked, strength, turned, type Line } from "../map/graph";
+import { Link } from "../navigate";
+import { Icon } from "../parts/Icon";
+import { Name } from "../parts/Name";
+import { FILTERS, OPTIONS, type MapState } from "../route";
+import { cardinalityBetween, counted, percent } from "../words";
+
+const LISTED = 30;
+
+interface PickedProps {
+  picked: string[];
+  lines: Line[];
+  graph: Graph;
+  now: MapState;
+  onChange: (part: Partial<MapState>) => void;
+}
+
+export function Picked({ picked, lines, graph, now, onChange }: PickedProps) {
+  const line = lines.find((one) => isPicked(one, picked));
+  return (
+    <section class="panel" aria-labelledby="picked">
+      <div class="panel-head">
+        <h2 id="picked">{picked.length === 2 ? "A join" : "A table"}</h2>
+        <button type="button" class="quiet small" onClick={() => onChange({ picked: [] })}>
+          All joins
+        </button>
+      </div>
+      {line ? (
+        <ul class="edges">
+          {line.edges.map((edge, place) => (
+            <EdgeDetails key={place} edge={edge.a.table === now.table ? edge : facing(edge, now.table)} />
+          ))}
+        </ul>
+      ) : picked.length === 2 ? (
+        <p class="hint">These two do not join at this minimum.</p>
+      ) : (
+        <TableDetails table={picked[0] ?? ""} graph={graph} now={now} onChange={onChange} />
+      )}
+    </section>
+  );
+}
+
+function facing(edge: Edge, table: string): Edge {
+  return edge.b.table === table ? flipped(edge) : edge;
+}
+
+function EdgeDetails({ edge }: { edge: Edge }) {
+  return (
+    <li class="edge">
+      <ColumnLine place={edge.a} share={edge.joinability} />
+      <ColumnLine place={edge.b} share={edge.reverse} />
+      <p class="hint">
+        {counted(edge.matched, "shared value")}. <span class="badge">{edge.cardinality}</span>{" "}
+        {cardinalityBetween(edge.cardinality)}
+      </p>
+      <div class="actions">
+        <Link
+          class="button"
+          to={{
+            view: "join",
+            source: { table: edge.a.table },
+            column: edge.a.column,
+            hit: edge.b,
+            options: { ...OPTIONS, join: "equi" },
+          }}
+        >
+          Preview the join
+        </Link>
+      </div>
+    </li>
+  );
+}
+
+function ColumnLine({ place, share }: { place: Edge["a"]; share: number }) {
+  return (
+    <div class="edge-column">
+      <span class="edge-names">
+        <Link to={{ view: "search", source: { table: place.table }, column: place.column, filters: FILTERS }}>
+          <Name text={place.column} most={40} class="strong" />
+        </Link>
+        <Name text={place.table} most={50} class="hint" />
+      </span>
+      <span class="edge-share">{percent(share)}</span>
+      <span class="bar" role="img" aria-label={`${percent(share)} of its values are in the other`}>
+        <span class="bar-equal" style={{ width: `${share * 100}%` }} />
+      </span>
+    </div>
+  );
+}
+
+type TableProps = Omit<PickedProps, "picked" | "lines"> & { table: string };
+
+function TableDetails({ table, graph, now, onChange }: TableProps) {
+  const node = graph.nodes.find((one) => one.table === table);
+  return (
+    <>
+      <p>
+        <Name text={table} class="strong" />
+      </p>
+      {node && node.columns > 0 && (
+        <p class="hint">
+          {counted(node.rows, "row")}, {counted(node.columns, "column")}
+        </p>
+      )}
+      <div class="actions">
+        <Link class="button primary" to={{ view: "table", source: { table } }}>
+          Open the table
+        </Link>
+        {table !== now.table && (
+          <>
+            <button type="button" onClick={() => onChange({ table, picked: [], to: "" })}>
+              Map from here
+            </button>
+            <button type="button" onClick={() => onChange({ to: table, picked: [] })}>
+              Paths to it
+            </button>
+          </>
+        )}
+      </div>
+    </>
+  );
+}
+
+interface ListProps {
+  lines: Line[];
+  centre: string;
+  onPick: (tables: string[]) => void;
+}
+
+/** All pairs of tables as a list, for those who do not see or aim at thin lines. */
+export function JoinList({ lines, centre, onPick }: ListProps) {
+  const near = lines.filter((line) => line.tables.includes(centre));
+  const rest = lines.filter((line) => !line.tables.includes(centre));
+  return (
+    <section class="panel" aria-labelledby="joins">
+      <h2 id="joins">{counted(near.length, "table")} to join</h2>
+      <p class="hint">How much of either column is in the other. Pick a line, a dot, or one of these.</p>
+      <Pairs lines={near} centre={centre} onPick={onPick} />
+      {rest.length > 0 && (
+        <details class="more">
+          <summary>{counted(rest.length, "join")} between the others</summary>
+          <Pairs lines={rest} centre={centre} onPick={onPick} />
+        </details>
+      )}
+    </section>
+  );
+}
+
+function Pairs({ lines, centre, onPick }: ListProps) {
+  return (
+    <>
+      <ul class="join-list">
+        {lines.slice(0, LISTED).map((line) => (
+          <li key={line.tables.join("\n")}>
+            <button type="button" onClick={() => onPick(line.tables)}>
+              <PairName line={line} centre={centre} />
+            </button>
+          </li>
+        ))}
+      </ul>
+      {lines.length > LISTED && <p class="hint">and {lines.length - LISTED} more on the map</p>}
+    </>
+  );
+}
+
+function PairName({ line, centre }: { line: Line; centre: string }) {
+  const best = line.edges[0];
+  if (!best) return null;
+  const edge = facing(best, centre);
+  return (
+    <>
+      <span>
+        {edge.a.table !== centre && <Name text={edge.a.table} most={40} />}
+        <Name text={edge.b.table} most={40} />
+        <span class="hint">
+          <Name text={edge.a.column} most={20} /> = <Name text={edge.b.column} most={20} />
+        </span>
+      </span>
+      <span class="edge-share">
+        {percent(edge.joinability)} · {percent(edge.reverse)}
+      </span>
+    </>
+  );
+}
+
+export function PathList({ paths, from, to }: { paths: Paths; from: string; to: string }) {
+  if (paths.paths.length === 0)
+    return (
+      <p class="hint">
+        No path to <Name text={to} most={50} />
+        {paths.complete
+          ? ": the two lie in parts of the lake that do not join at this minimum. Lower it."
+          : ` was found among the ${counted(paths.searched, "table")} looked at. Lower the minimum, or pick a nearer table.`}
+      </p>
+    );
+  return (
+    <ol class="paths">
+      {paths.paths.map((path, place) => (
+        <li key={place}>
+          <PathSteps path={turned(path, from)} from={from} />
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function PathSteps({ path, from }: { path: Edge[]; from: string }) {
+  return (
+    <ol class="path">
+      <li>
+        <Name text={from} most={50} class="strong" />
+      </li>
+      {path.map((edge, place) => (
+        <li key={place}>
+          <span class="hint">
+            <Icon name="next" size={13} /> <Name text={edge.a.column} most={30} /> ={" "}
+            <Name text={edge.b.column} most={30} />, {percent(strength(edge))}
+          </span>
+          <Name text={edge.b.table} most={50} class="strong" />
+        </li>
+      ))}
+    </ol>
+  );
+}

@@ -1,0 +1,159 @@
+/** The map of the lake: a table, its neighbourhood, the joins between them, and paths. */
+
+import { api } from "../api/service";
+import type { Graph, Paths } from "../api/types";
+import { useRequest, type Requested } from "../api/useRequest";
+import { Drawing } from "../map/Drawing";
+import { lines, onPaths, withPaths } from "../map/graph";
+import { navigate } from "../navigate";
+import { Choice, Slider } from "../parts/Choice";
+import { Name } from "../parts/Name";
+import { Answer, Notice } from "../parts/Notice";
+import { TablePicker } from "../parts/TablePicker";
+import type { MapState } from "../route";
+import { counted, percent } from "../words";
+import { JoinList, PathList, Picked } from "./MapDetails";
+import { Lost } from "./TableView";
+
+const MOST = 60;
+type Change = (part: Partial<MapState>, replace?: boolean) => void;
+
+export function MapView({ table, depth, least, to, picked }: MapState) {
+  const now = { table, depth, least, to, picked };
+  const change: Change = (part, replace = false) =>
+    navigate({ view: "map", ...now, ...part }, replace);
+  const graph = useRequest(table ? `graph ${JSON.stringify([table, depth, least])}` : null, (signal) =>
+    api.graph(table, depth, least, MOST, signal),
+  );
+  const paths = useRequest(table && to ? `paths ${JSON.stringify([table, to, least])}` : null, (signal) =>
+    api.paths(table, to, least, signal),
+  );
+  return (
+    <>
+      <Title table={table} />
+      <Controls now={now} onChange={change} />
+      {table ? (
+        <Answer of={graph} label="Drawing the map" lost={<Lost source={{ table }} />}>
+          {(data) => <Shown graph={data} paths={paths} now={now} onChange={change} />}
+        </Answer>
+      ) : (
+        <Notice title="Pick a table to start from" icon="map">
+          <p>
+            The map shows what joins with it: tables as dots, proven joins of equal values as lines,
+            thicker where more values are shared.
+          </p>
+        </Notice>
+      )}
+    </>
+  );
+}
+
+function Title({ table }: { table: string }) {
+  return (
+    <div class="title">
+      <p class="kicker">Map of the lake</p>
+      <h1>{table ? <Name text={table} /> : "Which tables join?"}</h1>
+    </div>
+  );
+}
+
+function Controls({ now, onChange }: { now: MapState; onChange: Change }) {
+  return (
+    <div class="map-controls panel">
+      <TablePicker
+        label="From table"
+        value={now.table}
+        onPick={(table) => onChange({ table, picked: [], to: "" })}
+      />
+      {now.table && (
+        <>
+          <TablePicker label="Path to table" value={now.to} onPick={(to) => onChange({ to, picked: [] })} />
+          <Choice
+            label="Joins away"
+            value={String(now.depth)}
+            options={["1", "2"].map((value) => ({ value, label: value }))}
+            onPick={(depth) => onChange({ depth: Number(depth) })}
+          />
+          <Slider
+            label="Minimum joinability"
+            value={now.least}
+            least={0.1}
+            shown={percent(now.least)}
+            onMove={(least) => onChange({ least }, true)}
+          />
+        </>
+      )}
+    </div>
+  );
+}
+
+interface ShownProps {
+  graph: Graph;
+  paths: Requested<Paths>;
+  now: MapState;
+  onChange: Change;
+}
+
+function Shown({ graph, paths, now, onChange }: ShownProps) {
+  const found = now.to ? (paths.data?.paths ?? []) : [];
+  const whole = withPaths(graph, found);
+  const drawn = lines(whole.edges);
+  const pick = (picked: string[]) => onChange({ picked });
+  if (drawn.length === 0 && !now.to) return <Alone least={now.least} onChange={onChange} />;
+  return (
+    <div class="map">
+      <div class="map-side">
+        <Drawing graph={whole} centre={now.table} picked={now.picked} path={onPaths(found)} onPick={pick} />
+        <p class="hint">
+          {counted(whole.nodes.length, "table")}, {counted(drawn.length, "pair")} of tables that join.
+          {graph.truncated && " There are more; raise the minimum joinability to see the strongest."}
+        </p>
+      </div>
+      <div class="map-panel">
+        {now.to && <PathAnswer paths={paths} now={now} onChange={onChange} />}
+        {now.picked.length > 0 ? (
+          <Picked picked={now.picked} lines={drawn} graph={whole} now={now} onChange={onChange} />
+        ) : (
+          <JoinList lines={drawn} centre={now.table} onPick={pick} />
+        )}
+      </div>
+    </div>
+  );
+}
+
+function PathAnswer({ paths, now, onChange }: Omit<ShownProps, "graph">) {
+  return (
+    <section class="panel" aria-labelledby="paths">
+      <div class="panel-head">
+        <h2 id="paths">Paths</h2>
+        <button type="button" class="quiet small" onClick={() => onChange({ to: "" })}>
+          Clear
+        </button>
+      </div>
+      <Answer of={paths} label="Looking for paths">
+        {(data) => <PathList paths={data} from={now.table} to={now.to} />}
+      </Answer>
+    </section>
+  );
+}
+
+function Alone({ least, onChange }: { least: number; onChange: Change }) {
+  return (
+    <Notice
+      title="No table joins with this one"
+      icon="map"
+      actions={
+        least > 0.1 && (
+          <button type="button" class="primary" onClick={() => onChange({ least: 0.1 })}>
+            Lower the minimum to 10%
+          </button>
+        )
+      }
+    >
+      <p>
+        None shares {percent(least)} of its values with it, in either direction. The map counts equal
+        values only; a search also finds values alike in meaning.
+      </p>
+    </Notice>
+  );
+}

@@ -1,0 +1,193 @@
+/** What joins with a column: ranked hits, each with its evidence. */
+
+import { api } from "../api/service";
+import type { Results, Source, TableDetail } from "../api/types";
+import { useRequest } from "../api/useRequest";
+import { searchBody, shownHits } from "../hits";
+import { orderedKeys } from "../keys";
+import { useLake } from "../lake";
+import { Link, navigate } from "../navigate";
+import { CoverageLegend } from "../parts/Coverage";
+import { Name, WholeName } from "../parts/Name";
+import { Answer, Notice } from "../parts/Notice";
+import { Select } from "../parts/Choice";
+import { FILTERS, type Filters, type Route } from "../route";
+import { counted, shorten } from "../words";
+import { FilterPanel } from "./FilterPanel";
+import { HitCard } from "./HitCard";
+import { Lost, useTable } from "./TableView";
+
+interface SearchProps {
+  source: Source;
+  column: string;
+  filters: Filters;
+}
+
+export function SearchView({ source, column, filters }: SearchProps) {
+  const table = useTable(source);
+  const body = searchBody(source, column, filters);
+  const results = useRequest(`search ${JSON.stringify(body)}`, (signal) => api.search(body, signal));
+  const change = (part: Partial<Filters>, replace = false) =>
+    navigate(address({ source, column, filters: { ...filters, ...part } }), replace);
+  return (
+    <>
+      <Title source={source} column={column} table={table.data} filters={filters} />
+      <div class="with-side">
+        <FilterPanel filters={filters} onChange={change} />
+        <div class="main-side">
+          <Answer of={results} label="Searching the lake" lost={<Lost source={source} />}>
+            {(found) => (
+              <Hits found={found} source={source} column={column} filters={filters} onChange={change} />
+            )}
+          </Answer>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function address(props: SearchProps): Route {
+  return { view: "search", ...props };
+}
+
+interface TitleProps extends SearchProps {
+  table: TableDetail | undefined;
+}
+
+function Title({ source, column, table, filters }: TitleProps) {
+  const keys = table ? orderedKeys(table) : [];
+  const name = table?.name ?? ("table" in source ? source.table : "your file");
+  return (
+    <div class="title">
+      <p class="kicker">What joins with</p>
+      <h1>
+        <WholeName text={column} />
+      </h1>
+      <div class="title-row">
+        <p class="hint">
+          of{" "}
+          <Link to={{ view: "table", source }}>
+            {name === column ? "your values" : <Name text={name} />}
+          </Link>
+        </p>
+        {keys.length > 1 && (
+          <Select
+            label="Other column"
+            value={column}
+            options={keys.map((key) => ({ value: key.name, label: shorten(key.name, 40) }))}
+            onPick={(picked) =>
+              navigate(address({ source, column: picked, filters: { ...filters, open: FILTERS.open } }))
+            }
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface HitsProps extends SearchProps {
+  found: Results;
+  onChange: (part: Partial<Filters>, replace?: boolean) => void;
+}
+
+function Hits({ found, source, column, filters, onChange }: HitsProps) {
+  const hits = shownHits(found.hits, filters);
+  if (found.hits.length === 0) return <NothingJoins filters={filters} onChange={onChange} />;
+  if (hits.length === 0) return <AllFiltered found={found.hits.length} onChange={onChange} />;
+  const hidden = found.hits.length - hits.length;
+  return (
+    <>
+      <div class="result-line">
+        <p role="status">
+          {counted(hits.length, filters.grouped ? "table" : "column")}
+          {hidden > 0 && `, ${hidden} hidden by filters`}
+          {found.seconds.total !== undefined && <span class="hint"> in {seconds(found.seconds.total)}</span>}
+        </p>
+        <CoverageLegend />
+      </div>
+      <ol class="hits">
+        {hits.map((hit) => (
+          <HitCard
+            key={hit.column_id}
+            hit={hit}
+            source={source}
+            column={column}
+            open={filters.open}
+            onOpen={(open) => onChange({ open }, true)}
+          />
+        ))}
+      </ol>
+      <More found={found} filters={filters} onChange={onChange} />
+    </>
+  );
+}
+
+function seconds(time: number): string {
+  return time < 1 ? `${Math.max(1, Math.round(time * 1000))} ms` : `${time.toFixed(1)} s`;
+}
+
+function More({ found, filters, onChange }: Pick<HitsProps, "found" | "filters" | "onChange">) {
+  const most = useLake()?.limits.k ?? filters.k;
+  if (found.hits.length < filters.k || filters.k >= most) return null;
+  const next = Math.min(most, filters.k * 2);
+  return (
+    <button type="button" class="wide" onClick={() => onChange({ k: next })}>
+      Show up to {next} hits
+    </button>
+  );
+}
+
+type Emptiness = Pick<HitsProps, "filters" | "onChange">;
+
+function NothingJoins({ filters, onChange }: Emptiness) {
+  const narrow = filters.least > 0;
+  const equal = filters.join === "equi";
+  return (
+    <Notice
+      title="Nothing in the lake joins with this column"
+      icon="find"
+      actions={
+        <>
+          {narrow && (
+            <button type="button" class="primary" onClick={() => onChange({ least: 0 })}>
+              Drop the minimum
+            </button>
+          )}
+          {equal && (
+            <button type="button" class="primary" onClick={() => onChange({ join: "any" })}>
+              Accept values that are alike
+            </button>
+          )}
+        </>
+      }
+    >
+      <p>No column of the lake holds its values{equal ? "" : ", or values alike"}. What to try:</p>
+      <ul>
+        {narrow && <li>a lower minimum of joinability than {Math.round(filters.least * 100)}%</li>}
+        {equal && <li>values alike in meaning: other spellings, capitals, suffixes</li>}
+        {filters.tau !== null && <li>a lower tau, or the one of the encoder</li>}
+        <li>another column of your table, such as a code in place of a name</li>
+        <li>looking one of the values up in the lake, to see how it is written there</li>
+      </ul>
+    </Notice>
+  );
+}
+
+function AllFiltered({ found, onChange }: { found: number; onChange: HitsProps["onChange"] }) {
+  return (
+    <Notice
+      title="The filters hide every hit"
+      icon="find"
+      actions={
+        <button type="button" class="primary" onClick={() => onChange({ brings: "", generic: true })}>
+          Show {counted(found, "hit")}
+        </button>
+      }
+    >
+      <p>
+        None of the {counted(found, "hit")} brings such a column. More hits may: raise their number,
+        or search for less of its name.
+      </p>
+    </Notice>
+  );
+}

@@ -1,0 +1,158 @@
+/** Numbers and facts as people say them. */
+
+import type { ApiError } from "./api/client";
+import type { Generic, Hit, Source } from "./api/types";
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+export function count(number: number): string {
+  return whole.format(number);
+}
+
+export function counted(number: number, one: string, many = `${one}s`): string {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}
+
+/** A share in per cent; only all is 100%, only nothing is 0%. */
+export function percent(share: number): string {
+  if (share > 0 && share < 0.01) return "<1%";
+  return `${share < 1 ? Math.min(99, Math.round(share * 100)) : 100}%`;
+}
+
+export function bytes(number: number): string {
+  const units = ["bytes", "KB", "MB", "GB", "TB"];
+  const step = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(number, 1)) / 10));
+  const value = number / 1024 ** step;
+  return `${step && value < 10 ? value.toFixed(1) : whole.format(value)} ${units[step]}`;
+}
+
+const CARDINALITIES: Record<string, string> = {
+  "1:1": "One row of yours meets one row of theirs.",
+  "n:1": "Several rows of yours may meet one row of theirs; your rows stay as many as they are.",
+  "1:n": "One row of yours may meet several rows of theirs; your rows can become more.",
+  "n:m": "Values repeat on both sides; rows can become more.",
+};
+
+export function cardinality(kind: string): string {
+  return CARDINALITIES[kind] ?? "";
+}
+
+const BETWEEN: Record<string, string> = {
+  "1:1": "One row meets one row.",
+  "n:1": "Several rows of the first may meet one row of the second.",
+  "1:n": "One row of the first may meet several rows of the second.",
+  "n:m": "Values repeat on both sides.",
+};
+
+/** The same of two tables of which neither is the user's. */
+export function cardinalityBetween(kind: string): string {
+  return BETWEEN[kind] ?? "";
+}
+
+const WAYS: Record<string, string> = {
+  "exact-equi": "equal values",
+  "cell-vectors": "values alike in meaning",
+  "exact-semantic": "values alike in meaning",
+  deepjoin: "the meaning of the whole column",
+  sketch: "a sketch of its values",
+  "deepjoin-sketch": "meaning and sketch of the whole column",
+};
+
+/** How a hit was found; methods without words of their own go by their name. */
+export function foundBy(ways: string[]): string {
+  return ways.map((way) => WAYS[way] ?? way).join(", ");
+}
+
+const GENERIC: Record<Generic, string> = {
+  run: "A run of numbers, 1 to n. Such keys match almost anything; check that they mean the same.",
+  year: "Years. Such keys match almost anything; check that they mean the same.",
+  flag: "A flag with few values. Such keys match almost anything and multiply rows.",
+};
+
+export function genericKey(kind: Generic | "" | null): string {
+  return kind ? GENERIC[kind] : "";
+}
+
+const JOINS: Record<string, string> = {
+  any: "Equal or alike",
+  equi: "Equal values",
+  semantic: "Alike in meaning",
+};
+
+export function joinWords(join: string): string {
+  return JOINS[join] ?? join;
+}
+
+/** Shortens by characters as they are seen, keeping the end, which often tells names apart. */
+export function shorten(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const letters = Array.from(text.length > 4 * most ? ends(text, 2 * most) : text);
+  if (letters.length <= most) return text;
+  const tail = Math.min(12, Math.floor(most / 4));
+  return `${letters.slice(0, most - tail - 1).join("")}…${letters.slice(-tail).join("")}`;
+}
+
+function ends(text: string, most: number): string {
+  return text.slice(0, most) + text.slice(-most);
+}
+
+/** What stands for a name that cannot be seen. */
+export function seen(text: string): string {
+  if (text === "") return "(no name)";
+  return /[^\s\p{Cf}\p{Cc}]/u.test(text) ? text : "(blank)";
+}
+
+/** A name in pieces between which a line may break: after slashes and dashes, low ones too. */
+export function pieces(name: string): string[] {
+  return name.split(/(?<=[/\\_-])(?=[^/\\_-])/);
+}
+
+/** Whether a title says no more than the name it was made from. */
+export function sameWords(title: string, name: string): boolean {
+  const words = (text: string) => text.toLowerCase().split(/[^\p{L}\p{N}]+/u).join(" ");
+  return words(name).includes(words(title));
+}
+
+/** The last part of a table's name, for the map. */
+export function lastPart(table: string): string {
+  return table.split("/").filter(Boolean).at(-1) ?? table;
+}
+
+/** The join that shows all matches of a hit: by meaning only where that adds some. */
+export function fittingJoin(hit: Hit): "equi" | "semantic" {
+  return hit.semantic && hit.semantic.matched > hit.equi.matched ? "semantic" : "equi";
+}
+
+export function sourceKey(source: Source): string {
+  return "upload" in source ? `upload ${source.upload}` : `table ${source.table}`;
+}
+
+export interface Explained {
+  title: string;
+  text: string;
+  retry: boolean;
+}
+
+/** Says what went wrong and what to do about it. */
+export function explain(error: ApiError): Explained {
+  switch (error.kind) {
+    case "gone":
+      return {
+        title: "The service does not answer",
+        text: "It may have been stopped or is starting. Check that “deepjoin serve” is running, then try again.",
+        retry: true,
+      };
+    case "busy":
+      return { title: "That took too long", text: error.message, retry: true };
+    case "large":
+      return { title: "Too large", text: error.message, retry: false };
+    case "missing":
+      return { title: "Not there", text: error.message, retry: false };
+    case "token":
+      return { title: "A token is needed", text: error.message, retry: false };
+    case "refused":
+      return { title: "That cannot be answered", text: error.message, retry: false };
+    case "broken":
+      return { title: "The service failed", text: error.message, retry: true };
+  }
+}

@@ -1,0 +1,63 @@
+import { describe, expect, it } from "vitest";
+import type { Hit, TableDetail } from "../src/api/types";
+import { shownHits, toggled } from "../src/hits";
+import { FILTERS } from "../src/route";
+import { orderedKeys } from "../src/keys";
+import { fittingJoin } from "../src/words";
+
+function hit(rank: number, columns: string[], generic: Hit["generic"] = null): Hit {
+  return {
+    rank,
+    table: `t${rank}`,
+    column: "c",
+    column_id: String(rank),
+    type: "text",
+    generic,
+    join: "any",
+    score: 1,
+    joinability: 1,
+    equi: { joinability: 0.5, reverse: 0.5, matched: 5, join_size: 5, multiset: 0.1 },
+    semantic: null,
+    query_size: 10,
+    target_size: 10,
+    cardinality: "1:1",
+    matches: [],
+    unmatched: [],
+    found_by: [],
+    brings: { columns, sample: [] },
+  };
+}
+
+describe("hits", () => {
+  it("can be asked to bring a column and to be no generic key", () => {
+    const hits = [hit(1, ["Population"]), hit(2, []), hit(3, ["population"], "year")];
+    const ranks = (filters: Partial<typeof FILTERS>) =>
+      shownHits(hits, { ...FILTERS, ...filters }).map((one) => one.rank);
+    expect(ranks({})).toEqual([1, 2, 3]);
+    expect(ranks({ brings: " POPUL" })).toEqual([1, 3]);
+    expect(ranks({ brings: "popul", generic: false })).toEqual([1]);
+  });
+
+  it("are joined by meaning only where that adds matches", () => {
+    const one = hit(1, []);
+    expect(fittingJoin(one)).toBe("equi");
+    expect(fittingJoin({ ...one, semantic: { joinability: 0.5, reverse: 0.5, matched: 5, tau: 0.7 } })).toBe("equi");
+    expect(fittingJoin({ ...one, semantic: { joinability: 0.6, reverse: 0.5, matched: 6, tau: 0.7 } })).toBe("semantic");
+  });
+
+  it("open and close", () => {
+    expect(toggled([1], 3)).toEqual([1, 3]);
+    expect(toggled([1, 3], 1)).toEqual([3]);
+  });
+});
+
+describe("keys of a table", () => {
+  it("come best first, what cannot join left out", () => {
+    const column = (name: string, indexed = true) => ({ name, indexed });
+    const table = {
+      columns: [column("a"), column("b"), column("c", false), column("d")],
+      best_keys: ["d", "a"],
+    } as unknown as TableDetail;
+    expect(orderedKeys(table).map(({ name }) => name)).toEqual(["d", "a", "b"]);
+  });
+});
