@@ -129,6 +129,8 @@ def test_values_and_options_reach_the_search(served: Served) -> None:
         ({"tau": 0.0}, 422, "greater than 0"),
         ({"query": {"table": "x"}}, 422, "Field required"),
         ({"query": {"upload": "../../etc/passwd", "column": "x"}}, 404, "No such upload"),
+        ({"min_joinability": False}, 422, "Input should be a valid number"),
+        ({"k": "9"}, 422, "Input should be a valid integer"),
         ({"paths": 1}, 422, "Extra inputs are not permitted"),
     ],
 )

@@ -19,9 +19,9 @@ assert set(Many.__args__) == set(MATCHES)  # type: ignore[attr-defined]
 
 
 class Asked(BaseModel):
-    """A part of a request: unknown keys are mistakes."""
+    """A part of a request: unknown keys are mistakes, and nothing is taken for something else."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Problem(BaseModel):
