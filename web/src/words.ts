@@ -13,6 +13,12 @@ export function counted(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
+/** How large a table is; collections of columns do not know their rows. */
+export function size(rows: number, columns: number): string {
+  const wide = counted(columns, "column");
+  return rows ? `${counted(rows, "row")}, ${wide}` : wide;
+}
+
 /** A share in per cent; only all is 100%, only nothing is 0%. */
 export function percent(share: number): string {
   if (share > 0 && share < 0.01) return "<1%";

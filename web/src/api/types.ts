@@ -198,6 +198,7 @@ export interface Preview {
   warnings: string[];
   sql: string;
   python: string;
+  pandas: string;
   shell: string;
 }
 

@@ -74,7 +74,7 @@ export interface Label {
   y: number;
 }
 
-const LETTER = 6.6;
+const LETTER = 7.2;
 const LINE = 14;
 
 /** Labels that fit without covering dots or each other, the first places first. */

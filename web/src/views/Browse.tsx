@@ -7,7 +7,7 @@ import { useRequest } from "../api/useRequest";
 import { Link } from "../navigate";
 import { Name } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
-import { count, counted } from "../words";
+import { count, sameWords, size } from "../words";
 
 const PAGE = 24;
 
@@ -46,7 +46,13 @@ export function TableEntries({ tables }: { tables: TableEntry[] }) {
           <Link to={{ view: "table", source: { table: table.name } }} class="entry">
             <Name text={table.name} class="strong" />
             <span class="entry-size">
-              {counted(table.rows, "row")}, {counted(table.columns, "column")}
+              {size(table.rows, table.columns)}
+              {table.title && !sameWords(table.title, table.name) && (
+                <>
+                  {" · "}
+                  <Name text={table.title} most={60} />
+                </>
+              )}
             </span>
             <span class="entry-names">
               {table.names.map((name, place) => (

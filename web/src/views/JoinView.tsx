@@ -63,9 +63,10 @@ export function JoinView(props: JoinProps) {
   );
 }
 
-function snippets({ python, sql, shell }: Preview) {
+function snippets({ python, pandas, sql, shell }: Preview) {
   return [
     { name: "Python", text: python },
+    { name: "pandas", text: pandas },
     { name: "SQL", text: sql },
     { name: "Shell", text: shell },
   ].filter(({ text }) => text);

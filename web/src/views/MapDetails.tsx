@@ -6,7 +6,7 @@ import { Link } from "../navigate";
 import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
 import { FILTERS, OPTIONS, type MapState } from "../route";
-import { cardinalityBetween, counted, percent } from "../words";
+import { cardinalityBetween, counted, percent, size } from "../words";
 
 const LISTED = 30;
 
@@ -101,9 +101,7 @@ function TableDetails({ table, graph, now, onChange }: TableProps) {
         <Name text={table} class="strong" />
       </p>
       {node && node.columns > 0 && (
-        <p class="hint">
-          {counted(node.rows, "row")}, {counted(node.columns, "column")}
-        </p>
+        <p class="hint">{size(node.rows, node.columns)}</p>
       )}
       <div class="actions">
         <Link class="button primary" to={{ view: "table", source: { table } }}>

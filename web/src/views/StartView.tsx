@@ -1,6 +1,7 @@
 /** Where it begins: bring a table of yours, or look around in the lake. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Lake } from "../api/types";
 import { useLake } from "../lake";
 import { navigate } from "../navigate";
 import { Drop } from "../parts/Drop";
@@ -38,12 +39,7 @@ function Hero() {
       </p>
       <dl class="facts" aria-label="The lake in numbers">
         {lake &&
-          [
-            [lake.tables, "tables"] as const,
-            [lake.columns, "columns"] as const,
-            [lake.values, "distinct values"] as const,
-            [lake.rows, "rows"] as const,
-          ].map(([number, name]) => (
+          numbers(lake).map(([name, number]) => (
             <div key={name}>
               <dt>{name}</dt>
               <dd>{count(number)}</dd>
@@ -52,6 +48,17 @@ function Hero() {
       </dl>
     </div>
   );
+}
+
+/** What there is of the lake; collections of columns do not know their rows. */
+function numbers(lake: Lake): [string, number][] {
+  const all: [string, number][] = [
+    ["tables", lake.tables],
+    ["columns", lake.columns],
+    ["distinct values", lake.values],
+    ["rows", lake.rows],
+  ];
+  return lake.tables ? all.filter(([, number]) => number > 0) : all;
 }
 
 function UploadFailed({ error }: { error: unknown }) {

@@ -11,7 +11,7 @@ import { Icon } from "../parts/Icon";
 import { Name, WholeName } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
 import { FILTERS, MAP } from "../route";
-import { count, counted, genericKey, percent, sameWords, sourceKey } from "../words";
+import { count, counted, genericKey, percent, sameWords, size, sourceKey } from "../words";
 
 export function useTable(source: Source) {
   return useRequest(sourceKey(source), (signal) =>
@@ -94,7 +94,7 @@ function Title({ table, source }: { table: TableDetail; source: Source }) {
         <WholeName text={table.name} />
       </h1>
       <p class="hint">
-        {counted(table.rows, "row")}, {counted(table.columns.length, "column")}
+        {size(table.rows, table.columns.length)}
         {table.title && !sameWords(table.title, table.name) && (
           <>
             {" · "}
