@@ -28,6 +28,8 @@ def search_routes(service: Service) -> APIRouter:
 
         def work(opened: Opened) -> bytes:
             check_method(asked.method, opened.methods)
+            if isinstance(asked.query, LakeColumn):
+                opened.check_table(asked.query.table)
             return encoded(_searched(opened.lake, asked, service.uploads))
 
         # Reading an upload may take a while; what is in the lake is at hand.
