@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from deepjoin.server.answers import answer
-from deepjoin.server.models import JoinRequest, Preview, PreviewRequest, Saved
+from deepjoin.server.models import Preview, Saved
 from deepjoin.server.problems import Refused
+from deepjoin.server.requests import JoinRequest, PreviewRequest
 from deepjoin.server.service import Service
 
 Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]

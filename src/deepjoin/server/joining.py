@@ -18,8 +18,8 @@ from deepjoin.lake import Lake
 from deepjoin.lake.sides import right_side
 from deepjoin.server.current import Opened
 from deepjoin.server.lines import python_lines, shell_line
-from deepjoin.server.models import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.server.problems import Forbidden, Refused, TooLarge
+from deepjoin.server.requests import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.server.settings import ServerSettings
 from deepjoin.server.uploads import Upload, Uploads
 from deepjoin.sources.cells import as_strings

@@ -9,8 +9,9 @@ from deepjoin.lake import Lake
 from deepjoin.server.answers import encoded
 from deepjoin.server.current import Opened
 from deepjoin.server.methods import check_method
-from deepjoin.server.models import LakeColumn, SearchAnswer, SearchRequest, UploadColumn
+from deepjoin.server.models import SearchAnswer
 from deepjoin.server.problems import Refused
+from deepjoin.server.requests import LakeColumn, SearchRequest, UploadColumn
 from deepjoin.server.service import Service
 from deepjoin.server.uploads import Uploads
 
