@@ -29,6 +29,8 @@ ARGUMENTS = (
     "--disable-sync",
 )
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
+#: Milliseconds until something that was to appear is missing; a service needs some to start.
+PATIENCE = 30_000
 #: Set it to a folder to get a picture of every state the tests pass through.
 PICTURES = os.environ.get("DEEPJOIN_PICTURES")
 
@@ -59,8 +61,9 @@ def _address(service: subprocess.Popen[str]) -> str:
 @contextmanager
 def browsing() -> Iterator[Browser]:
     """Start Chromium without a window."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         yield browser
@@ -105,7 +108,7 @@ def visiting(browser: Browser, address: str, expected: str = "", **options: Any)
     watched = Watched(urlsplit(address).netloc, expected=expected)
     chosen = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
     context = browser.new_context(base_url=address, **chosen)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     watched.listen(page)
     try:
