@@ -205,6 +205,8 @@ export interface Preview {
 export interface ColumnPlace {
   table: string;
   column: string;
+  /** Tells nameless columns of a table, and those of one name, apart; where it is known. */
+  column_id?: string;
 }
 
 export interface Edge {

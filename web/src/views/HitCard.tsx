@@ -62,7 +62,7 @@ export function joinAddress(source: Source, column: string, hit: Hit): Route {
     view: "join",
     source,
     column,
-    hit: { table: hit.table, column: hit.column },
+    hit: { table: hit.table, column: hit.column, column_id: hit.column_id },
     options,
   };
 }
