@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 import deepjoin
 from deepjoin.sources import Column
 from deepjoin.sources.corpus import write_corpus
-from tests.browsing import downloaded, picture, serving, visiting
+from tests.browsing import downloaded, link, picture, serving, visiting
 
 CITIES = ["Oslo", "Lima", "Rome", "Cairo", "Quito"]
 TABLES = 30
@@ -58,3 +58,18 @@ def test_list_of_tables_grows(browser: Browser, corpus: str) -> None:
         expect(page.locator(".entry")).to_have_count(TABLES)
         expect(page.get_by_role("button", name="Show more")).to_have_count(0)
         assert any("offset=24" in one for one in asked)
+
+
+def test_map_claims_no_more_than_was_searched(browser: Browser, corpus: str) -> None:
+    with visiting(browser, corpus) as page:
+        page.goto(link(view="map", table="table 00"))
+        expect(page.get_by_text("No table joins with this one")).to_be_visible()
+        page.goto(link(view="map", table="table 00", to="table 01"))
+        expect(page.get_by_text("no path within 4 joins at this minimum")).to_be_visible()
+        picture(page, "map-no-path")
+        node = {"table": "table 00", "rows": 5, "columns": 1, "distance": 0}
+        cut = {"nodes": [node], "edges": [], "truncated": True}
+        page.route("**/api/graph?*", lambda route: route.fulfill(json=cut))
+        page.goto(link(view="map", table="table 00"))
+        expect(page.get_by_text("No join was found before the search stopped")).to_be_visible()
+        picture(page, "map-unfinished")

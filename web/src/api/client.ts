@@ -88,8 +88,8 @@ export class Api {
   graph = (table: string, depth: number, least: number, limit: number, signal: AbortSignal) =>
     this.json<Graph>("graph", { table, depth, min_joinability: least, limit }, { signal });
 
-  paths = (from: string, to: string, least: number, signal: AbortSignal) =>
-    this.json<Paths>("graph/paths", { from, to, min_joinability: least }, { signal });
+  paths = (from: string, to: string, least: number, longest: number, signal: AbortSignal) =>
+    this.json<Paths>("graph/paths", { from, to, min_joinability: least, longest }, { signal });
 
   /** Fetches the joined table; ``progress`` hears how many bytes have come. */
   async download(

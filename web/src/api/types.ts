@@ -228,11 +228,14 @@ export interface GraphNode {
 export interface Graph {
   nodes: GraphNode[];
   edges: Edge[];
+  /** Whether tables or joins were left out, or not looked for. */
   truncated: boolean;
 }
 
 export interface Paths {
   paths: Edge[][];
+  /** Columns whose joins were looked for. */
   searched: number;
+  /** Whether no path of the length that was asked for can have been missed. */
   complete: boolean;
 }
