@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 import deepjoin
 from deepjoin.server.page import PAGE
@@ -67,10 +67,27 @@ def test_hostile_names_stay_text(
         assert too_wide(page) <= 0
         assert page.evaluate(MIXED) is False
         picture(page, f"hostile-{look}-preview")
+        assert_code_is_seen_and_copied(page)
+        picture(page, f"hostile-{look}-code")
         page.get_by_label("Make the CSV safe").check()
         text = downloaded(page, "Download CSV", tmp_path).read_text()
         assert "'=1+3" in text
         assert page.locator("main script, main img").count() == 0
+
+
+def assert_code_is_seen_and_copied(page: Page) -> None:
+    """Look for marks of direction in the SQL: drawn as numbers, copied as what they are."""
+    page.get_by_role("tab", name="SQL").click()
+    marks = page.locator(".code .unseen-letter")
+    expect(marks.first).to_have_attribute("data-number", re.compile("U\\+20[26]"))
+    drawn = "mark => getComputedStyle(mark, '::before').content"
+    assert "U+20" in marks.first.evaluate(drawn)
+    code = page.locator(".code code")
+    selected = "code => (getSelection().selectAllChildren(code), getSelection().toString())"
+    assert "\u202egnp.exe\u2066" in code.evaluate(selected)
+    assert code.evaluate("code => code.textContent").count("\u202e") == page.locator(
+        ".code [data-number='U+202E']"
+    ).count()
 
 
 def test_ten_thousand_characters_can_be_read(browser: Browser, hostile: tuple[str, Path]) -> None:
