@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import deepjoin
-from deepjoin.sources import Column
+from deepjoin.columns import Column
 from deepjoin.sources.corpus import write_corpus
 from tests.browsing import downloaded, link, picture, serving, visiting
 

@@ -85,9 +85,10 @@ def assert_code_is_seen_and_copied(page: Page) -> None:
     code = page.locator(".code code")
     selected = "code => (getSelection().selectAllChildren(code), getSelection().toString())"
     assert "\u202egnp.exe\u2066" in code.evaluate(selected)
-    assert code.evaluate("code => code.textContent").count("\u202e") == page.locator(
-        ".code [data-number='U+202E']"
-    ).count()
+    assert (
+        code.evaluate("code => code.textContent").count("\u202e")
+        == page.locator(".code [data-number='U+202E']").count()
+    )
 
 
 def test_ten_thousand_characters_can_be_read(browser: Browser, hostile: tuple[str, Path]) -> None:
@@ -133,23 +134,25 @@ def test_token_is_asked_for_and_kept_out_of_the_address(
 
 def test_token_is_asked_for_again_when_it_has_changed(browser: Browser, lake_folder: Path) -> None:
     deepjoin.index(lake_folder)
-    with serving(lake_folder, "--token", "first") as (address, service):
-        with visiting(browser, f"{address}#token=first", "401") as page:
-            expect(page.locator(".entry").first).to_be_visible()
-            service.terminate()
-            service.wait()
-            port = address.rsplit(":", 1)[1].strip("/")
-            with serving(lake_folder, "--port", port, "--token", "second"):
-                page.get_by_role("link", name="geo/countries.csv").click()
-                expect(page.get_by_text("This lake needs a token")).to_be_visible()
-                expect(page.get_by_text("That is not its token.")).to_have_count(0)
-                picture(page, "token-changed")
-                page.get_by_label("Token").fill("wrong")
-                page.keyboard.press("Enter")
-                expect(page.get_by_text("That is not its token.")).to_be_visible()
-                page.get_by_label("Token").fill("second")
-                page.keyboard.press("Enter")
-                expect(page.get_by_role("heading", name="geo/countries.csv")).to_be_visible()
+    with (
+        serving(lake_folder, "--token", "first") as (address, service),
+        visiting(browser, f"{address}#token=first", "401") as page,
+    ):
+        expect(page.locator(".entry").first).to_be_visible()
+        service.terminate()
+        service.wait()
+        port = address.rsplit(":", 1)[1].strip("/")
+        with serving(lake_folder, "--port", port, "--token", "second"):
+            page.get_by_role("link", name="geo/countries.csv").click()
+            expect(page.get_by_text("This lake needs a token")).to_be_visible()
+            expect(page.get_by_text("That is not its token.")).to_have_count(0)
+            picture(page, "token-changed")
+            page.get_by_label("Token").fill("wrong")
+            page.keyboard.press("Enter")
+            expect(page.get_by_text("That is not its token.")).to_be_visible()
+            page.get_by_label("Token").fill("second")
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("heading", name="geo/countries.csv")).to_be_visible()
 
 
 def test_too_large_and_gone_are_explained(
