@@ -78,6 +78,10 @@ def test_story_from_drop_to_download(browser: Browser, demo: Demo, tmp_path: Pat
         page.get_by_role("radio", name="equal").check()
         expect(page.locator("th.fresh")).to_have_count(7)
         expect(page.locator("tbody tr")).to_have_count(20)
+        expect(page.locator("#joined")).to_contain_text("First 20 of 120 rows")
+        expect(page.get_by_text("Scroll within the table to see all 20 rows.")).to_be_visible()
+        page.locator("tbody tr").last.scroll_into_view_if_needed()
+        expect(page.locator("tbody tr").last).to_be_in_viewport()
         picture(page, "preview")
 
         wanted = demo.lake.join(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 import deepjoin
 from deepjoin.server.page import PAGE
@@ -67,10 +67,28 @@ def test_hostile_names_stay_text(
         assert too_wide(page) <= 0
         assert page.evaluate(MIXED) is False
         picture(page, f"hostile-{look}-preview")
+        assert_code_is_seen_and_copied(page)
+        picture(page, f"hostile-{look}-code")
         page.get_by_label("Make the CSV safe").check()
         text = downloaded(page, "Download CSV", tmp_path).read_text()
         assert "'=1+3" in text
         assert page.locator("main script, main img").count() == 0
+
+
+def assert_code_is_seen_and_copied(page: Page) -> None:
+    """Look for marks of direction in the SQL: drawn as numbers, copied as what they are."""
+    page.get_by_role("tab", name="SQL").click()
+    marks = page.locator(".code .unseen-letter")
+    expect(marks.first).to_have_attribute("data-number", re.compile("U\\+20[26]"))
+    drawn = "mark => getComputedStyle(mark, '::before').content"
+    assert "U+20" in marks.first.evaluate(drawn)
+    code = page.locator(".code code")
+    selected = "code => (getSelection().selectAllChildren(code), getSelection().toString())"
+    assert "\u202egnp.exe\u2066" in code.evaluate(selected)
+    assert (
+        code.evaluate("code => code.textContent").count("\u202e")
+        == page.locator(".code [data-number='U+202E']").count()
+    )
 
 
 def test_ten_thousand_characters_can_be_read(browser: Browser, hostile: tuple[str, Path]) -> None:
@@ -112,6 +130,29 @@ def test_token_is_asked_for_and_kept_out_of_the_address(
         with visiting(browser, f"{address}#token=s3cret") as page:
             expect(page.locator(".entry").first).to_be_visible()
             assert "s3cret" not in page.url
+
+
+def test_token_is_asked_for_again_when_it_has_changed(browser: Browser, lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    with (
+        serving(lake_folder, "--token", "first") as (address, service),
+        visiting(browser, f"{address}#token=first", "401") as page,
+    ):
+        expect(page.locator(".entry").first).to_be_visible()
+        service.terminate()
+        service.wait()
+        port = address.rsplit(":", 1)[1].strip("/")
+        with serving(lake_folder, "--port", port, "--token", "second"):
+            page.get_by_role("link", name="geo/countries.csv").click()
+            expect(page.get_by_text("This lake needs a token")).to_be_visible()
+            expect(page.get_by_text("That is not its token.")).to_have_count(0)
+            picture(page, "token-changed")
+            page.get_by_label("Token").fill("wrong")
+            page.keyboard.press("Enter")
+            expect(page.get_by_text("That is not its token.")).to_be_visible()
+            page.get_by_label("Token").fill("second")
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("heading", name="geo/countries.csv")).to_be_visible()
 
 
 def test_too_large_and_gone_are_explained(

@@ -1,13 +1,13 @@
 /** The frame of every view: header, drop target, token, and the view the address names. */
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { api } from "./api/service";
+import { api, whenRefused } from "./api/service";
 import type { Lake } from "./api/types";
 import { useRequest } from "./api/useRequest";
 import { LakeContext } from "./lake";
 import { Link, useRoute } from "./navigate";
 import { useDropped } from "./parts/Drop";
-import { asApiError, Notice } from "./parts/Notice";
+import { Notice } from "./parts/Notice";
 import { Name } from "./parts/Name";
 import { ThemeSwitch } from "./parts/Theme";
 import { TokenForm } from "./parts/TokenForm";
@@ -22,11 +22,11 @@ import { shorten } from "./words";
 
 export function App() {
   const route = useRoute();
-  const [entered, setEntered] = useState(0);
+  const { entered, locked, enter } = useLock();
   const lake = useRequest(`lake ${entered}`, api.lake);
   const uploading = useUpload(lake.data?.limits.upload_bytes);
   const over = useDropped(useCallback((file: File) => uploading.start(file), [uploading.start]));
-  const locked = lake.error !== null && asApiError(lake.error).kind === "token";
+  const welcome = lake.data !== undefined && !lake.stale;
   useMovedFocus(route);
   return (
     <LakeContext.Provider value={lake.data}>
@@ -36,7 +36,7 @@ export function App() {
       <Header lake={lake.data} route={route} />
       <main id="main" tabIndex={-1}>
         {locked ? (
-          <TokenForm onEnter={() => setEntered(entered + 1)} wrong={entered > 0} />
+          <TokenForm onEnter={enter} wrong={entered > 0 && !welcome} />
         ) : (
           <View route={route} uploading={uploading} key={`${route.view} ${entered}`} />
         )}
@@ -48,6 +48,14 @@ export function App() {
       )}
     </LakeContext.Provider>
   );
+}
+
+/** Whether the service wants another token, whichever request it refused, and how often one came. */
+function useLock() {
+  const [entered, setEntered] = useState(0);
+  const [refused, setRefused] = useState(-1);
+  useEffect(() => whenRefused(() => setRefused(entered)), [entered]);
+  return { entered, locked: refused === entered, enter: () => setEntered(entered + 1) };
 }
 
 function Header({ lake, route }: { lake: Lake | undefined; route: Route }) {

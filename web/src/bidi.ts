@@ -1,4 +1,4 @@
-/** Keeps marks of writing direction within the text they stand in. */
+/** Keeps marks of writing direction within the text they stand in, or makes them seen. */
 
 const ISOLATES = "\u2066\u2067\u2068";
 const EMBEDDINGS = "\u202a\u202b\u202d\u202e";
@@ -30,4 +30,17 @@ export function balanced(text: string): string {
     kept += letter;
   }
   return kept + open.reverse().join("");
+}
+
+/** Letters that are not seen, or that move others: marks of format, controls, other ends of lines. */
+const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
+
+/** Cuts a text before and after every letter that is not seen; those are the odd pieces. */
+export function aroundUnseen(text: string): string[] {
+  return text.split(new RegExp(`(${UNSEEN.source})`, "u"));
+}
+
+/** What stands for a letter that is not seen. */
+export function codePoint(letter: string): string {
+  return `U+${(letter.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 }

@@ -30,6 +30,28 @@ function bringsColumn(hit: Hit, wanted: string): boolean {
   return hit.brings.columns.some((name) => name.toLocaleLowerCase().includes(wanted));
 }
 
+/**
+ * Why a hit stands below hits that show less joinability, as far as its figures tell.
+ *
+ * Hits are ranked by what their method scores, which is not joinability alone.
+ */
+export function rankedBy(hit: Hit, hits: Hit[]): string {
+  const passed = hits.filter(
+    (other) => other.rank < hit.rank && shown(other.joinability) < shown(hit.joinability),
+  );
+  if (passed.length === 0) return "";
+  if (passed.every((other) => other.score >= hit.score))
+    return `Ranked by the score of the method, ${hit.score.toFixed(3)} here, not by joinability alone.`;
+  if (hit.generic && !passed.some((other) => other.generic))
+    return "Ranked below keys that say more, whatever its joinability.";
+  return "";
+}
+
+/** Joinability as exactly as the page shows it. */
+function shown(joinability: number): number {
+  return Math.round(joinability * 100);
+}
+
 /** Open cards after one was opened or closed. */
 export function toggled(open: number[], rank: number): number[] {
   if (open.includes(rank)) return open.filter((other) => other !== rank);

@@ -5,8 +5,16 @@ import { App } from "./App";
 import { takeToken } from "./api/service";
 import { applyTheme } from "./parts/Theme";
 import "./styles/base.css";
-import "./styles/parts.css";
-import "./styles/views.css";
+import "./styles/frame.css";
+import "./styles/controls.css";
+import "./styles/marks.css";
+import "./styles/boxes.css";
+import "./styles/start.css";
+import "./styles/table.css";
+import "./styles/hits.css";
+import "./styles/join.css";
+import "./styles/map.css";
+import "./styles/narrow.css";
 
 takeToken();
 applyTheme();

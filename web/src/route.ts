@@ -105,6 +105,7 @@ function said(route: Route): Said {
         ["column", route.column],
         ["with", route.hit.table],
         ["on", route.hit.column],
+        ...(route.hit.column_id === undefined ? [] : [["id", route.hit.column_id] as [string, string]]),
         ...optionsSaid(route.options),
       ];
     case "map":
@@ -167,7 +168,9 @@ function sourceOf(given: URLSearchParams): Source | null {
 }
 
 function hitOf(given: URLSearchParams): ColumnPlace {
-  return { table: given.get("with") ?? "", column: given.get("on") ?? "" };
+  const place = { table: given.get("with") ?? "", column: given.get("on") ?? "" };
+  const id = given.get("id");
+  return id === null ? place : { ...place, column_id: id };
 }
 
 function filtersOf(given: URLSearchParams): Filters {

@@ -13,6 +13,11 @@ export function counted(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
+/** How many of a table's rows are there to be read. */
+export function firstRows(shown: number, all: number): string {
+  return shown < all ? `First ${count(shown)} of ${counted(all, "row")}` : `All ${counted(all, "row")}`;
+}
+
 /** How large a table is; collections of columns do not know their rows. */
 export function size(rows: number, columns: number): string {
   const wide = counted(columns, "column");
@@ -155,7 +160,7 @@ export function explain(error: ApiError): Explained {
     case "missing":
       return { title: "Not there", text: error.message, retry: false };
     case "token":
-      return { title: "A token is needed", text: error.message, retry: false };
+      return { title: "The service wanted another token", text: "Nothing was done. Do it once more.", retry: false };
     case "refused":
       return { title: "That cannot be answered", text: error.message, retry: false };
     case "broken":

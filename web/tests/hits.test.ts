@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Hit, TableDetail } from "../src/api/types";
-import { shownHits, toggled } from "../src/hits";
+import { rankedBy, shownHits, toggled } from "../src/hits";
 import { FILTERS } from "../src/route";
 import { orderedKeys } from "../src/keys";
 import { fittingJoin } from "../src/words";
@@ -43,6 +43,20 @@ describe("hits", () => {
     expect(fittingJoin(one)).toBe("equi");
     expect(fittingJoin({ ...one, semantic: { joinability: 0.5, reverse: 0.5, matched: 5, tau: 0.7 } })).toBe("equi");
     expect(fittingJoin({ ...one, semantic: { joinability: 0.6, reverse: 0.5, matched: 6, tau: 0.7 } })).toBe("semantic");
+  });
+
+  it("say why they stand below hits of less joinability, if their figures tell", () => {
+    const ranked = (first: Partial<Hit>, second: Partial<Hit>) => {
+      const hits = [{ ...hit(1, []), ...first }, { ...hit(2, []), ...second }];
+      return hits.map((one) => rankedBy(one, hits));
+    };
+    const [low, high] = [{ joinability: 0.91, score: 0.95 }, { joinability: 0.94, score: 0.9 }];
+    expect(ranked(low, high)).toEqual(["", expect.stringContaining("score of the method, 0.900 here")]);
+    expect(ranked(high, low)).toEqual(["", ""]);
+    expect(ranked({ joinability: 0.941, score: 1 }, high)).toEqual(["", ""]);
+    const year = { joinability: 1, score: 1, generic: "year" } as const;
+    expect(ranked(low, year)[1]).toContain("below keys that say more");
+    expect(ranked(low, { ...high, score: 0.99 })).toEqual(["", ""]);
   });
 
   it("open and close", () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Edge, Graph } from "../src/api/types";
 import { isPicked, lines, onPaths, turned, withPaths } from "../src/map/graph";
 import { layOut, placeLabels } from "../src/map/layout";
+import { LEAST, leftOut, LONGEST, MOST, noPath } from "../src/map/says";
 
 function edge(a: string, b: string, joinability = 0.9, reverse = 0.4, cardinality = "1:n"): Edge {
   const [[aTable, aColumn], [bTable, bColumn]] = [a.split("."), b.split(".")];
@@ -83,5 +84,26 @@ describe("the layout", () => {
       for (const other of labels)
         if (one !== other && Math.abs(one.y - other.y) < 12)
           expect(Math.abs(one.x - other.x)).toBeGreaterThan(30);
+  });
+});
+
+describe("what the map says", () => {
+  const now = { table: "a", to: "b", least: 0.5 };
+  const none = { paths: [], searched: 256, complete: true };
+
+  it("of a missing path is no more than was searched", () => {
+    expect(noPath(none, now)).toBe(`no path within ${LONGEST} joins at this minimum. A lower one may open some.`);
+    expect(noPath({ ...none, complete: false }, now)).toContain("stopped at its limit, after the joins of 256 columns");
+    expect(noPath(none, { ...now, to: "a" })).toContain("the table the map starts from");
+  });
+
+  it("advises a lower minimum only where there is one", () => {
+    expect(noPath(none, { ...now, least: LEAST })).not.toContain("lower");
+    expect(noPath({ ...none, complete: false }, now)).not.toContain("minimum");
+  });
+
+  it("tells a full map from a search that stopped", () => {
+    expect(leftOut(star(MOST - 1))).toContain("60 tables at most");
+    expect(leftOut(star(3))).toContain("stopped at its limit");
   });
 });

@@ -6,7 +6,7 @@ import { FILTERS } from "../src/route";
 import { searchBody } from "../src/hits";
 
 const signal = () => new AbortController().signal;
-const nobody = { read: () => null, write: () => undefined };
+const nobody = { read: () => null, write: () => undefined, refused: () => undefined };
 
 function answering(status: number, body: unknown, headers: Record<string, string> = {}) {
   const text = typeof body === "string" ? body : JSON.stringify(body);
@@ -60,7 +60,7 @@ describe("recent answers", () => {
 describe("the client", () => {
   it("writes names as parameters and sends the token", async () => {
     const fetcher = answering(200, {});
-    const api = new Api({ read: () => "s3cret", write: () => undefined }, "api/", fetcher);
+    const api = new Api({ ...nobody, read: () => "s3cret" }, "api/", fetcher);
     await api.table("a/b &?#.csv", signal());
     const [address, init] = fetcher.mock.calls[0] ?? [];
     expect(address).toBe("api/table?name=a%2Fb+%26%3F%23.csv");
@@ -81,6 +81,18 @@ describe("the client", () => {
     const api = new Api(nobody, "api/", answering(status, { error: "what came" }));
     const error = await api.lake(signal()).catch((caught: unknown) => caught);
     expect(error).toMatchObject({ kind, message: "what came", status });
+  });
+
+  it("tells of a refused token, whatever was asked, unless that was given up", async () => {
+    const refused = vi.fn();
+    const keep = { ...nobody, read: () => "old", refused };
+    const api = new Api(keep, "api/", answering(401, { error: "no" }));
+    const body = { query: { table: "t", column: "c" } };
+    await expect(api.search(body, signal())).rejects.toMatchObject({ kind: "token" });
+    await expect(api.tables("", 0, 9, signal())).rejects.toMatchObject({ kind: "token" });
+    expect(refused.mock.calls).toEqual([["old"], ["old"]]);
+    await expect(api.lake(AbortSignal.abort())).rejects.toMatchObject({ kind: "token" });
+    expect(refused).toHaveBeenCalledTimes(2);
   });
 
   it("tells a service that is gone from a request that was given up", async () => {

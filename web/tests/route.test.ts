@@ -39,6 +39,13 @@ const ROUTES: Route[] = [
     options: { how: "inner", many: "aggregate", join: "semantic", tau: 0.7, matching: "all" },
   },
   { view: "join", source: { upload: "u" }, column: "c", hit: { table: "t", column: "" }, options: OPTIONS },
+  {
+    view: "join",
+    source: { upload: "u" },
+    column: "c",
+    hit: { table: "t", column: "", column_id: HOSTILE },
+    options: OPTIONS,
+  },
   { view: "map", ...MAP },
   { view: "map", table: HOSTILE, depth: 2, least: 0.1, to: "b", picked: [HOSTILE, "b"] },
 ];

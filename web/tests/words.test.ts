@@ -26,6 +26,12 @@ describe("sizes", () => {
     [2 ** 60, "1,048,576 TB"],
   ])("%i bytes are said as %s", (number, text) => expect(words.bytes(number)).toBe(text));
 
+  it("of a preview are those of what is shown", () => {
+    expect(words.firstRows(20, 1234)).toBe("First 20 of 1,234 rows");
+    expect(words.firstRows(20, 20)).toBe("All 20 rows");
+    expect(words.firstRows(0, 0)).toBe("All 0 rows");
+  });
+
   it("of a file that is too large teach what to do", () => {
     const text = sizeText({ name: "big.csv", size: 3 * 2 ** 20 }, 2 ** 20);
     expect(text).toContain("big.csv has 3.0 MB; this service takes up to 1.0 MB.");

@@ -40,6 +40,8 @@ export class ApiError extends Error {
 export interface Keep {
   read(): string | null;
   write(token: string): void;
+  /** Hears of a token, or of none, that the service does not take. */
+  refused(token: string | null): void;
 }
 
 type Parameters = Record<string, string | number | boolean | undefined>;
@@ -88,8 +90,8 @@ export class Api {
   graph = (table: string, depth: number, least: number, limit: number, signal: AbortSignal) =>
     this.json<Graph>("graph", { table, depth, min_joinability: least, limit }, { signal });
 
-  paths = (from: string, to: string, least: number, signal: AbortSignal) =>
-    this.json<Paths>("graph/paths", { from, to, min_joinability: least }, { signal });
+  paths = (from: string, to: string, least: number, longest: number, signal: AbortSignal) =>
+    this.json<Paths>("graph/paths", { from, to, min_joinability: least, longest }, { signal });
 
   /** Fetches the joined table; ``progress`` hears how many bytes have come. */
   async download(
@@ -125,6 +127,7 @@ export class Api {
     const token = this.keep.read();
     if (token) headers.set("Authorization", `Bearer ${token}`);
     const answer = await this.reach(`${this.base}${path}${query(parameters)}`, { ...init, headers });
+    if (answer.status === 401 && !init.signal?.aborted) this.keep.refused(token);
     if (!answer.ok) throw await refusal(answer);
     return answer;
   }

@@ -205,6 +205,8 @@ export interface Preview {
 export interface ColumnPlace {
   table: string;
   column: string;
+  /** Tells nameless columns of a table, and those of one name, apart; where it is known. */
+  column_id?: string;
 }
 
 export interface Edge {
@@ -226,11 +228,14 @@ export interface GraphNode {
 export interface Graph {
   nodes: GraphNode[];
   edges: Edge[];
+  /** Whether tables or joins were left out, or not looked for. */
   truncated: boolean;
 }
 
 export interface Paths {
   paths: Edge[][];
+  /** Columns whose joins were looked for. */
   searched: number;
+  /** Whether no path of the length that was asked for can have been missed. */
   complete: boolean;
 }

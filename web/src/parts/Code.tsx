@@ -1,6 +1,7 @@
 /** Lines that do the same elsewhere, to be copied. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { aroundUnseen, codePoint } from "../bidi";
 import { Icon } from "./Icon";
 
 export interface Snippet {
@@ -33,9 +34,32 @@ export function Code({ snippets }: { snippets: Snippet[] }) {
         <CopyButton name={now.name} text={now.text} from={text} />
       </div>
       <pre tabIndex={0} role="tabpanel" aria-label={now.name}>
-        <code ref={text}>{now.text}</code>
+        <code ref={text}>
+          <Exact text={now.text} />
+        </code>
       </pre>
     </div>
+  );
+}
+
+/**
+ * A text of which every letter is seen: what cannot be has its number drawn over it.
+ *
+ * The number is no text, so that copying by hand gives the same letters as the button does.
+ */
+function Exact({ text }: { text: string }) {
+  return (
+    <>
+      {aroundUnseen(text).map((piece, place) =>
+        place % 2 ? (
+          <span key={place} class="unseen-letter" data-number={codePoint(piece)}>
+            {piece}
+          </span>
+        ) : (
+          piece
+        ),
+      )}
+    </>
   );
 }
 

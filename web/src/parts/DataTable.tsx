@@ -1,6 +1,8 @@
-/** Rows of a table, scrolling sideways within their own box. */
+/** Rows of a table, scrolling within their own box; where some are hidden, it says so. */
 
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Row } from "../api/types";
+import { counted } from "../words";
 import { Cell, Name } from "./Name";
 
 export interface Head {
@@ -16,33 +18,42 @@ interface DataTableProps {
 }
 
 export function DataTable({ label, heads, rows }: DataTableProps) {
+  const sheet = useRef<HTMLDivElement>(null);
+  const [cut, setCut] = useState(false);
+  useLayoutEffect(() => {
+    const box = sheet.current;
+    if (box) setCut(box.scrollHeight > box.clientHeight + 1);
+  }, [rows]);
   return (
-    <div class="sheet" role="region" aria-label={label} tabIndex={0}>
-      <table>
-        <thead>
-          <tr>
-            {heads.map((head, place) => (
-              <th key={place} scope="col" class={kindOf(head)}>
-                {head.fresh && <span class="fresh-mark">new</span>}
-                <Name text={head.name} most={40} />
-                {head.type && <small>{head.type}</small>}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row, line) => (
-            <tr key={line}>
+    <>
+      <div class="sheet" role="region" aria-label={label} tabIndex={0} ref={sheet}>
+        <table>
+          <thead>
+            <tr>
               {heads.map((head, place) => (
-                <td key={place} class={kindOf(head)}>
-                  <Cell text={row[place]} />
-                </td>
+                <th key={place} scope="col" class={kindOf(head)}>
+                  {head.fresh && <span class="fresh-mark">new</span>}
+                  <Name text={head.name} most={40} />
+                  {head.type && <small>{head.type}</small>}
+                </th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {rows.map((row, line) => (
+              <tr key={line}>
+                {heads.map((head, place) => (
+                  <td key={place} class={kindOf(head)}>
+                    <Cell text={row[place]} />
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {cut && <p class="hint scrolls">Scroll within the table to see all {counted(rows.length, "row")}.</p>}
+    </>
   );
 }
 

@@ -32,7 +32,7 @@ export function Notice({ title, children, tone = "plain", icon, actions }: Notic
 /** An error as a notice; ``lost`` is shown in place of what is not there any more. */
 export function Failed({ of, lost }: { of: Requested<unknown>; lost?: ComponentChildren }) {
   const error = asApiError(of.error);
-  if (error.kind === "token") return null;
+  if (error.kind === "token") return null; // the frame asks for it, in place of the view
   if (error.kind === "missing" && lost) return <>{lost}</>;
   const said = explain(error);
   const actions = said.retry ? (

@@ -1,8 +1,9 @@
 /** The tables of the lake, page after page. */
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
+import { firstTables } from "../api/paging";
 import { api } from "../api/service";
-import type { TableEntry } from "../api/types";
+import type { TableEntry, TableList } from "../api/types";
 import { useRequest } from "../api/useRequest";
 import { Link } from "../navigate";
 import { Name } from "../parts/Name";
@@ -12,8 +13,12 @@ import { count, sameWords, size } from "../words";
 const PAGE = 24;
 
 export function Browse() {
-  const [limit, setLimit] = useState(PAGE);
-  const list = useRequest(`tables ${limit}`, (signal) => api.tables("", 0, limit, signal));
+  const [wanted, setWanted] = useState(PAGE);
+  const known = useRef<TableList | undefined>(undefined);
+  const list = useRequest(`tables ${wanted}`, (signal) =>
+    firstTables((offset, limit) => api.tables("", offset, limit, signal), wanted, known.current),
+  );
+  if (list.data) known.current = list.data;
   return (
     <Answer of={list} label="Reading the list of tables">
       {({ tables, total }) =>
@@ -27,7 +32,7 @@ export function Browse() {
           <>
             <TableEntries tables={tables} />
             {tables.length < total && (
-              <button type="button" class="wide" onClick={() => setLimit(limit + 2 * PAGE)}>
+              <button type="button" class="wide" onClick={() => setWanted(tables.length + 2 * PAGE)}>
                 Show more of {count(total)} tables
               </button>
             )}

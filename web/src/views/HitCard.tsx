@@ -14,16 +14,19 @@ interface CardProps {
   hit: Hit;
   source: Source;
   column: string;
+  /** Why it stands where it does; empty where that needs no words. */
+  ranked: string;
   open: number[];
   onOpen: (open: number[]) => void;
 }
 
-export function HitCard({ hit, source, column, open, onOpen }: CardProps) {
+export function HitCard({ hit, source, column, ranked, open, onOpen }: CardProps) {
   const opened = open.includes(hit.rank);
   const warning = genericKey(hit.generic);
   return (
     <li class="card panel">
       <Head hit={hit} />
+      {ranked && <p class="hint">{ranked}</p>}
       {warning && (
         <p class="warning">
           <Icon name="warn" size={16} /> {warning}
@@ -62,7 +65,7 @@ export function joinAddress(source: Source, column: string, hit: Hit): Route {
     view: "join",
     source,
     column,
-    hit: { table: hit.table, column: hit.column },
+    hit: { table: hit.table, column: hit.column, column_id: hit.column_id },
     options,
   };
 }
@@ -70,7 +73,7 @@ export function joinAddress(source: Source, column: string, hit: Hit): Route {
 function Head({ hit }: { hit: Hit }) {
   return (
     <div class="card-head">
-      <span class="rank" aria-label={`Hit ${hit.rank}`}>
+      <span class="rank" aria-label={`Hit ${hit.rank}`} title={`Score ${hit.score.toFixed(3)}`}>
         {hit.rank}
       </span>
       <div class="card-names">

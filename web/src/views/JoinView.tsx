@@ -13,7 +13,7 @@ import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
 import { Answer } from "../parts/Notice";
 import { FILTERS, type Options } from "../route";
-import { count, counted, percent } from "../words";
+import { count, firstRows, percent } from "../words";
 import { Download } from "./Download";
 import { Lost, useTable } from "./TableView";
 
@@ -34,7 +34,7 @@ export function JoinView(props: JoinProps) {
   const { source, column, hit, options } = props;
   const body = joinBody(props);
   const rows = Math.min(ROWS, useLake()?.limits.preview_rows ?? ROWS);
-  const preview = useRequest(`join ${JSON.stringify(body)}`, (signal) =>
+  const preview = useRequest(`join ${rows} ${JSON.stringify(body)}`, (signal) =>
     api.preview(body, rows, signal),
   );
   const change = (part: Partial<Options>, replace = false) =>
@@ -138,7 +138,8 @@ function JoinedTable({ preview }: { preview: Preview }) {
   return (
     <section aria-labelledby="joined">
       <h2 id="joined">
-        First {counted(preview.rows.length, "row")} <span class="hint">new columns are tinted</span>
+        {firstRows(preview.rows.length, preview.facts.result_rows)}{" "}
+        <span class="hint">new columns are tinted</span>
       </h2>
       {preview.rows.length ? (
         <DataTable label="Joined rows" heads={heads} rows={preview.rows} />

@@ -1,6 +1,7 @@
 /** What the map says in words: the picked join or table, all joins, and paths. */
 
 import type { Edge, Graph, Paths } from "../api/types";
+import { noPath } from "../map/says";
 import { flipped, isPicked, strength, turned, type Line } from "../map/graph";
 import { Link } from "../navigate";
 import { Icon } from "../parts/Icon";
@@ -35,7 +36,7 @@ export function Picked({ picked, lines, graph, now, onChange }: PickedProps) {
           ))}
         </ul>
       ) : picked.length === 2 ? (
-        <p class="hint">These two do not join at this minimum.</p>
+        <p class="hint">No join of these two is on this map.</p>
       ) : (
         <TableDetails table={picked[0] ?? ""} graph={graph} now={now} onChange={onChange} />
       )}
@@ -184,14 +185,12 @@ function PairName({ line, centre }: { line: Line; centre: string }) {
   );
 }
 
-export function PathList({ paths, from, to }: { paths: Paths; from: string; to: string }) {
+export function PathList({ paths, now }: { paths: Paths; now: MapState }) {
+  const from = now.table;
   if (paths.paths.length === 0)
     return (
       <p class="hint">
-        No path to <Name text={to} most={50} />
-        {paths.complete
-          ? ": the two lie in parts of the lake that do not join at this minimum. Lower it."
-          : ` was found among the ${counted(paths.searched, "table")} looked at. Lower the minimum, or pick a nearer table.`}
+        <Name text={now.to} most={50} class="strong" />: {noPath(paths, now)}
       </p>
     );
   return (

@@ -5,7 +5,8 @@ import type { Graph, Paths } from "../api/types";
 import { useRequest, type Requested } from "../api/useRequest";
 import { Drawing } from "../map/Drawing";
 import { lines, onPaths, withPaths } from "../map/graph";
-import { navigate } from "../navigate";
+import { LEAST, leftOut, LONGEST, MOST } from "../map/says";
+import { Link, navigate } from "../navigate";
 import { Choice, Slider } from "../parts/Choice";
 import { Name } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
@@ -15,7 +16,6 @@ import { counted, percent } from "../words";
 import { JoinList, PathList, Picked } from "./MapDetails";
 import { Lost } from "./TableView";
 
-const MOST = 60;
 type Change = (part: Partial<MapState>, replace?: boolean) => void;
 
 export function MapView({ table, depth, least, to, picked }: MapState) {
@@ -26,7 +26,7 @@ export function MapView({ table, depth, least, to, picked }: MapState) {
     api.graph(table, depth, least, MOST, signal),
   );
   const paths = useRequest(table && to ? `paths ${JSON.stringify([table, to, least])}` : null, (signal) =>
-    api.paths(table, to, least, signal),
+    api.paths(table, to, least, LONGEST, signal),
   );
   return (
     <>
@@ -77,7 +77,7 @@ function Controls({ now, onChange }: { now: MapState; onChange: Change }) {
           <Slider
             label="Minimum joinability"
             value={now.least}
-            least={0.1}
+            least={LEAST}
             shown={percent(now.least)}
             onMove={(least) => onChange({ least }, true)}
           />
@@ -99,14 +99,15 @@ function Shown({ graph, paths, now, onChange }: ShownProps) {
   const whole = withPaths(graph, found);
   const drawn = lines(whole.edges);
   const pick = (picked: string[]) => onChange({ picked });
-  if (drawn.length === 0 && !now.to) return <Alone least={now.least} onChange={onChange} />;
+  if (drawn.length === 0 && !now.to)
+    return graph.truncated ? <Unfinished table={now.table} /> : <Alone least={now.least} onChange={onChange} />;
   return (
     <div class="map">
       <div class="map-side">
         <Drawing graph={whole} centre={now.table} picked={now.picked} path={onPaths(found)} onPick={pick} />
         <p class="hint">
           {counted(whole.nodes.length, "table")}, {counted(drawn.length, "pair")} of tables that join.
-          {graph.truncated && " There are more; raise the minimum joinability to see the strongest."}
+          {graph.truncated && ` ${leftOut(graph)}`}
         </p>
       </div>
       <div class="map-panel">
@@ -131,7 +132,7 @@ function PathAnswer({ paths, now, onChange }: Omit<ShownProps, "graph">) {
         </button>
       </div>
       <Answer of={paths} label="Looking for paths">
-        {(data) => <PathList paths={data} from={now.table} to={now.to} />}
+        {(data) => <PathList paths={data} now={now} />}
       </Answer>
     </section>
   );
@@ -143,16 +144,36 @@ function Alone({ least, onChange }: { least: number; onChange: Change }) {
       title="No table joins with this one"
       icon="map"
       actions={
-        least > 0.1 && (
-          <button type="button" class="primary" onClick={() => onChange({ least: 0.1 })}>
-            Lower the minimum to 10%
+        least > LEAST && (
+          <button type="button" class="primary" onClick={() => onChange({ least: LEAST })}>
+            Lower the minimum to {percent(LEAST)}
           </button>
         )
       }
     >
       <p>
         None shares {percent(least)} of its values with it, in either direction. The map counts equal
-        values only; a search also finds values alike in meaning.
+        values only, and no row numbers, years or flags; a search also finds values alike in meaning.
+      </p>
+    </Notice>
+  );
+}
+
+/** Nothing was found, but not everything was looked at. */
+function Unfinished({ table }: { table: string }) {
+  return (
+    <Notice
+      title="No join was found before the search stopped"
+      icon="map"
+      actions={
+        <Link to={{ view: "table", source: { table } }} class="button primary">
+          Search with one of its columns
+        </Link>
+      }
+    >
+      <p>
+        The map stopped at its limit before it had looked at everything, so this table may join with
+        others after all.
       </p>
     </Notice>
   );

@@ -3,7 +3,7 @@
 import { api } from "../api/service";
 import type { Results, Source, TableDetail } from "../api/types";
 import { useRequest } from "../api/useRequest";
-import { searchBody, shownHits } from "../hits";
+import { rankedBy, searchBody, shownHits } from "../hits";
 import { orderedKeys } from "../keys";
 import { useLake } from "../lake";
 import { Link, navigate } from "../navigate";
@@ -112,6 +112,7 @@ function Hits({ found, source, column, filters, onChange }: HitsProps) {
             hit={hit}
             source={source}
             column={column}
+            ranked={rankedBy(hit, found.hits)}
             open={filters.open}
             onOpen={(open) => onChange({ open }, true)}
           />
