@@ -265,13 +265,13 @@ def test_a_join_that_fails_leaves_no_file(
     assert "more than the 0 this tool writes" in refused(demo, "join", tmp_path, **asked)
     monkeypatch.undo()
     gone = tmp_path / "gone"
-    assert f"Cannot write into {gone}" in refused(demo, "join", gone, **asked)
+    assert "Cannot write into the output folder: No such" in refused(demo, "join", gone, **asked)
 
 
 def test_too_many_files_of_a_name(
     demo: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.agents.join_tools._TRIES", 1)
+    monkeypatch.setattr("deepjoin.join.claimed._TRIES", 1)
     (tmp_path / "joined.csv").touch()
     text = refused(demo, "join", tmp_path, values=["France"], **COUNTRIES)
     assert "has 1 files called 'joined'; choose another name" in text
