@@ -403,10 +403,25 @@ def test_a_refreshed_index_is_picked_up(lake_folder: Path) -> None:
     assert with_client(lake, work) == (0, 1, 1)
 
 
-def test_an_index_that_is_gone_is_told(lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder)
-    (lake.path / "manifest.json").unlink()
-    assert "is not a deepjoin index (no manifest.json)" in refused(lake, "lake_info")
+def test_a_newer_index_that_is_damaged_is_told_once(
+    lake_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The old one serves on, until there is one that can be opened."""
+    desk = Desk(deepjoin.index(lake_folder))
+    manifest = desk.lake.path / "manifest.json"
+    sound = manifest.read_bytes()
+    for content in (b"{}", None):
+        caplog.clear()
+        manifest.unlink() if content is None else manifest.write_bytes(content)
+        for _ in range(3):
+            told = answered(desk, "lake_info", {}).structured_content
+            assert told is not None and told["tables"] == 3
+        (said,) = caplog.messages
+        assert said.startswith("The newer index cannot be opened; the old one serves on:")
+    manifest.write_bytes(sound)
+    deepjoin.open(desk.lake.path).remove("numbers.csv")
+    told = answered(desk, "lake_info", {}).structured_content
+    assert told is not None and told["tables"] == 2
 
 
 def test_calls_side_by_side_are_answered(demo: Lake) -> None:

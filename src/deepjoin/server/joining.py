@@ -16,8 +16,8 @@ from deepjoin.join import JoinPlan, Rows, Side
 from deepjoin.join.claimed import claimed
 from deepjoin.join.texts import row_texts
 from deepjoin.lake import Lake
+from deepjoin.lake.current import Opened
 from deepjoin.lake.sides import right_side
-from deepjoin.server.current import Opened
 from deepjoin.server.lines import python_lines, shell_line
 from deepjoin.server.problems import Forbidden, Refused, TooLarge
 from deepjoin.server.requests import JoinRequest, PreviewRequest, UploadTable
