@@ -107,8 +107,7 @@ class CurrentLake:
                 if lake is not before:
                     warm(lake)
             except DeepJoinError as error:
-                # Not tried, and not told, again before there is another.
-                self._stamp = stamp
+                self._stamp = stamp  # told once, and tried again when it is another
                 _LOG.warning("The newer index cannot be opened; the old one serves on: %s", error)
                 return False
             self._stamp = stamp
