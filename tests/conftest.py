@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 import deepjoin
 from deepjoin import Column, Lake, Settings
+from deepjoin.demo import write_demo_lake
 from deepjoin.settings import Vectors
 from tests.browsing import CHROMIUM, NO_BROWSER, browsing
 
@@ -47,6 +48,13 @@ def browser() -> Iterator[Browser]:
         pytest.skip(NO_BROWSER)
     with browsing() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Index the demo lake once, for tests that only read it."""
+    folder = write_demo_lake(tmp_path_factory.mktemp("demo")).folder
+    return deepjoin.index(folder, encoder="none")
 
 
 @pytest.fixture(autouse=True)

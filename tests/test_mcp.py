@@ -1,79 +1,20 @@
-"""Agents and their tools: a real client of the SDK asks, in this process and over stdio."""
+"""What tools answer an agent: a real client of the SDK asks, in this process."""
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import re
-import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import anyio
 import pyarrow.parquet as pq
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult
+from mcp import Client
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.agents.bounds import CELL, LINE, NAME
-from deepjoin.agents.desk import Desk
-from deepjoin.agents.server import answered, make_server
 from deepjoin.agents.tools import TOOLS
-from deepjoin.cli import main
-from deepjoin.demo import write_demo_lake
 
+from .agents import COUNTRIES, ask, refused, with_client
 from .conftest import MakeLake
-
-COUNTRIES = {"target_table": "geo/countries.csv", "target_column": "country"}
-#: The most characters that an answer about the oddest of tables may have.
-LONGEST = 600_000
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    folder = write_demo_lake(tmp_path_factory.mktemp("demo")).folder
-    return deepjoin.index(folder, encoder="none")
-
-
-def with_client(
-    lake: Lake, work: Callable[[Client], Awaitable[Any]], out: Path | None = None
-) -> Any:
-    async def run() -> Any:
-        async with Client(make_server(lake, out)) as client:
-            return await work(client)
-
-    return anyio.run(run)
-
-
-def call(lake: Lake, tool: str, out: Path | None = None, **arguments: Any) -> CallToolResult:
-    found: CallToolResult = with_client(lake, lambda c: c.call_tool(tool, arguments), out)
-    return found
-
-
-def ask(lake: Lake, tool: str, out: Path | None = None, **arguments: Any) -> dict[str, Any]:
-    """Call a tool that has to answer; its content is checked against its schema by the client."""
-    result = call(lake, tool, out, **arguments)
-    assert not result.is_error, text_of(result)
-    assert result.structured_content is not None
-    assert text_of(result)
-    return result.structured_content
-
-
-def refused(lake: Lake, tool: str, out: Path | None = None, **arguments: Any) -> str:
-    """Call a tool that has to fail, in one line and without a trace."""
-    result = call(lake, tool, out, **arguments)
-    text = text_of(result)
-    assert result.is_error and "\n" not in text and "Traceback" not in text and len(text) <= LINE
-    return text
-
-
-def text_of(result: CallToolResult) -> str:
-    (content,) = result.content
-    return str(content.text)  # type: ignore[union-attr]
 
 
 def test_tools_say_what_they_do(demo: Lake, tmp_path: Path) -> None:
@@ -245,6 +186,30 @@ def test_join_writes_a_new_file_into_the_folder_only(demo: Lake, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
+def test_formulas_are_made_text_where_that_is_asked(demo: Lake, tmp_path: Path) -> None:
+    asked = {"values": ["=1+1", "France"], "column": "land", **COUNTRIES}
+    plain = ask(demo, "join", tmp_path, **asked)["path"]
+    neutral = ask(demo, "join", tmp_path, neutralise=True, **asked)["path"]
+    cells = [Path(path).read_text().splitlines()[1].split(",")[0] for path in (plain, neutral)]
+    assert cells == ["=1+1", "'=1+1"]
+    text = refused(demo, "join", tmp_path, neutralise=True, format="parquet", **asked)
+    assert "neutralise is for format='csv'; Parquet has no formulas" in text
+
+
+def test_previews_write_cells_as_the_service_does(tmp_path: Path) -> None:
+    """A truth, a date and a whole number with a point are the same text everywhere."""
+    (tmp_path / "data").mkdir()
+    rows = "".join(f"key {n},true,2024-01-0{n},{n}.0\n" for n in range(1, 7))
+    (tmp_path / "data" / "t.csv").write_text("key,open,day,size\n" + rows)
+    lake = deepjoin.index(tmp_path / "data", cells="none")
+    target = {"target_table": "t.csv", "target_column": "key"}
+    told = ask(lake, "preview_join", values=["key 1", "none"], column="k", **target)
+    assert told["rows"] == [
+        ["key 1", "key 1", "true", "2024-01-01", "1"],
+        ["none", None, None, None, None],
+    ]
+
+
 def test_a_link_in_the_folder_is_not_followed(demo: Lake, tmp_path: Path) -> None:
     out, secret = tmp_path / "out", tmp_path / "secret.csv"
     out.mkdir()
@@ -265,211 +230,13 @@ def test_a_join_that_fails_leaves_no_file(
     assert "more than the 0 this tool writes" in refused(demo, "join", tmp_path, **asked)
     monkeypatch.undo()
     gone = tmp_path / "gone"
-    assert f"Cannot write into {gone}" in refused(demo, "join", gone, **asked)
+    assert "Cannot write into the output folder: No such" in refused(demo, "join", gone, **asked)
 
 
 def test_too_many_files_of_a_name(
     demo: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.agents.join_tools._TRIES", 1)
+    monkeypatch.setattr("deepjoin.join.claimed._TRIES", 1)
     (tmp_path / "joined.csv").touch()
     text = refused(demo, "join", tmp_path, values=["France"], **COUNTRIES)
     assert "has 1 files called 'joined'; choose another name" in text
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "text"),
-    [
-        ("serch", {}, "No tool 'serch' in this server.*Did you mean 'search'?"),
-        ("search", {}, "Say what the query column is"),
-        ("search", {"table": "geo/countries.csv"}, "Say what the query column is"),
-        ("search", {"table": "x", "column": "y", "values": ["a"]}, "Say what the query column is"),
-        ("search", {"values": ["a"], "kk": 3}, "Wrong arguments for search: kk: Extra inputs"),
-        ("search", {"values": ["a"], "k": 5000}, "k: Input should be less than or equal to 50"),
-        ("search", {"values": ["a"], "k": -1}, "k: Input should be greater than or equal to 1"),
-        ("search", {"values": ["a"], "join": "x"}, "join: Input should be 'any', 'equi' or"),
-        ("search", {"values": "[oops"}, "values: Input should be a valid list"),
-        ("search", {"values": "[" * 100_000}, "values: Input should be a valid list"),
-        ("search", {"values": [{"a": 1}]}, "Wrong arguments for search: values.0"),
-        ("search", {"values": ["a"] * 10_001}, "values: Value should have at most 10000 items"),
-        ("search", {"values": [{}] * 50}, "and 147 more"),
-        ("search", {"table": "/etc/passwd", "column": "x"}, "No table '/etc/passwd' in "),
-        ("search", {"table": "../orders.csv", "column": "customer"}, "No table '../orders.csv'"),
-        ("search", {"table": "geo/countries.csv", "column": "x"}, "No indexed column 'x' in geo"),
-        ("describe_table", {"table": "x" * 100_000}, "No table 'xxx"),
-        ("describe_table", {"table": "a\nb\x1b[31m"}, "No table 'a b"),
-        ("find_tables", {"text": ""}, "text: String should have at least 1 character"),
-        ("find_tables", {"text": "x" * 1001}, "text: String should have at most 1000 characters"),
-        ("preview_join", {"table": "/etc/passwd", "column": "x", **COUNTRIES}, "No table '/etc/"),
-        ("preview_join", {"values": ["a"], "target_table": "/etc/hosts", "target_column": "x"},
-         "No table '/etc/hosts'"),
-        ("preview_join", {"values": ["a"], "target_table": "geo/countries.csv",
-                          "target_column": "nation"}, "No column 'nation' in geo/countries.csv"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_told_in_one_line(
-    demo: Lake, name: str, arguments: dict[str, Any], text: str
-) -> None:
-    assert re.search(text, refused(demo, name, **arguments))
-
-
-def test_a_file_of_the_working_directory_is_not_opened(
-    demo: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A table's name goes before a path of the same name, and a path alone is nothing."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "geo").mkdir()
-    (tmp_path / "geo" / "countries.csv").write_text("country,secret\nFrance,42\n")
-    (tmp_path / "mine.csv").write_text("country,secret\nFrance,42\n")
-    asked = {"table": "geo/countries.csv", "column": "country", **COUNTRIES}
-    told = ask(demo, "preview_join", **asked)
-    assert "secret" not in json.dumps(told) and told["facts"]["left_rows"] == 86
-    text = refused(demo, "preview_join", table="mine.csv", column="country", **COUNTRIES)
-    assert "No table 'mine.csv'" in text
-
-
-HOSTILE = ("<script>alert(1)</script>", "\u202e turned", "x" * 10_000, "\ud800 lone", "a\nb\x00c")
-
-
-@pytest.mark.parametrize("cell", HOSTILE, ids=range(len(HOSTILE)))
-def test_odd_values_come_back_as_text(demo: Lake, cell: str) -> None:
-    desk = Desk(demo)
-    for name in ("search", "explain", "preview_join"):
-        more = {} if name == "search" else COUNTRIES
-        result = answered(desk, name, {"values": [cell, "France"], "column": cell, **more})
-        assert not result.is_error, text_of(result)
-        sent = result.model_dump_json()
-        assert len(sent) < 60_000
-
-
-def test_answers_are_bounded(tmp_path: Path) -> None:
-    words = [f"{'word' * 80} {n}" for n in range(110)]
-    names = [f"{'name' * 150} {n}" for n in range(110)]
-    wide = [Column(words, name, "wide.csv") for name in names]
-    lake = deepjoin.index(
-        wide, tmp_path / "index", encoder="none", cells="none", max_mean_length=1000
-    )
-    desk, query = Desk(lake), {"table": "wide.csv", "column": names[0]}
-    target = {"target_table": "wide.csv", "target_column": names[0]}
-    for tool, arguments in (
-        ("find_tables", {"text": "name", "limit": 100}),
-        ("describe_table", {"table": "wide.csv", "rows": 50}),
-        ("search", {"values": words, "k": 50}),
-        ("explain", {**query, **target, "cells": 100}),
-        ("preview_join", {**query, **target, "rows": 50}),
-    ):
-        result = answered(desk, tool, arguments)
-        content = result.structured_content
-        assert content is not None and content["cut"], text_of(result)
-        assert max(map(len, strings_in(content))) <= max(CELL, NAME, LINE)
-        assert len(text_of(result)) < 42_000
-        assert len(json.dumps(content)) < LONGEST
-
-
-def strings_in(content: Any) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    parts = content.values() if isinstance(content, dict) else content
-    if not isinstance(content, (dict, list)):
-        return [""]
-    return ["", *(text for part in parts for text in strings_in(part))]
-
-
-def test_a_bug_is_told_without_its_trace(
-    demo: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("secret\nof the house")
-
-    monkeypatch.setattr(Lake, "search", broken)
-    with caplog.at_level(logging.ERROR, "deepjoin.agents"):
-        text = refused(demo, "search", values=["France"])
-    assert text == "search failed inside deepjoin (RuntimeError); this is a bug."
-    assert "tool search failed: RuntimeError: secret of the house" in caplog.text
-
-
-def test_a_refreshed_index_is_picked_up(lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder)
-
-    async def work(client: Client) -> tuple[int, int, int]:
-        before = await client.call_tool("find_tables", {"text": "rivers"})
-        (lake_folder / "rivers.csv").write_text("river\nRhine\nSeine\nLoire\nPo\nEbro\nTiber\n")
-        await anyio.to_thread.run_sync(lambda: deepjoin.index(lake_folder))
-        after = await client.call_tool("find_tables", {"text": "rivers"})
-        hits = await client.call_tool("search", {"values": ["Seine", "Po"]})
-        counts = [one.structured_content["tables_in_all"] for one in (before, after)]
-        return counts[0], counts[1], len(hits.structured_content["hits"])
-
-    assert with_client(lake, work) == (0, 1, 1)
-
-
-def test_an_index_that_is_gone_is_told(lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder)
-    (lake.path / "manifest.json").unlink()
-    assert "is not a deepjoin index (no manifest.json)" in refused(lake, "lake_info")
-
-
-def test_calls_side_by_side_are_answered(demo: Lake) -> None:
-    async def work(client: Client) -> list[int]:
-        counts: list[int] = []
-
-        async def one(word: str) -> None:
-            result = await client.call_tool("search", {"values": [word], "k": 3})
-            counts.append(len(result.structured_content["hits"]))
-
-        async with anyio.create_task_group() as group:
-            for word in ("France", "Japan", "Peru", "Italy"):
-                group.start_soon(one, word)
-        return counts
-
-    assert all(with_client(demo, work)) and len(with_client(demo, work)) == 4
-
-
-def test_over_stdio(demo: Lake, tmp_path: Path) -> None:
-    """Start the command as a client does, and join."""
-    source = Path(deepjoin.__file__).parents[1]
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "deepjoin", "mcp", str(demo.path), "--out", str(tmp_path / "new")],
-        env={**os.environ, "PYTHONPATH": str(source)},
-        cwd=str(tmp_path),
-    )
-
-    async def run() -> tuple[list[str], dict[str, Any], CallToolResult]:
-        with (tmp_path / "log").open("w") as log:
-            from mcp.client.stdio import stdio_client
-
-            async with Client(stdio_client(server, errlog=log)) as client:
-                names = [tool.name for tool in (await client.list_tools()).tools]
-                asked = {"values": ["France", "Japan"], **COUNTRIES}
-                joined = await client.call_tool("join", asked)
-                return names, joined.structured_content, await client.call_tool("search", {})
-
-    names, joined, failed = anyio.run(run)
-    assert names == list(TOOLS)
-    assert joined["rows"] == 2 and (tmp_path / "new" / "joined.csv").exists()
-    assert failed.is_error
-    log = (tmp_path / "log").read_text()
-    assert "joins are written to" in log and "Traceback" not in log
-
-
-def test_a_missing_index_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["mcp", str(tmp_path / "none")]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("deepjoin: No index or folder") and error.count("\n") == 1
-
-
-def test_a_missing_extra_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deepjoin.cli.mcp.find_spec", lambda name: None)
-    assert main(["mcp", str(tmp_path)]) == 1
-    assert "pip install 'deepjoin[mcp]'" in capsys.readouterr().err
-
-
-def test_an_output_folder_that_cannot_be(
-    demo: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    assert main(["mcp", str(demo.path), "--out", str(tmp_path / "file")]) == 1
-    assert "Cannot write joins to" in capsys.readouterr().err

@@ -101,7 +101,7 @@ def test_an_unknown_table_is_refused_with_the_nearest(served: Served) -> None:
 def test_a_large_lake_is_not_searched_for_the_nearest_name(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.server.current._MANY", 2)
+    monkeypatch.setattr("deepjoin.lake.current._MANY", 2)
     query = {"table": "x", "column": "y"}
     join = {"left": {"table": "x"}, "on": "y", "hit": query}
     for refused in (

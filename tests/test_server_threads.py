@@ -12,9 +12,9 @@ import pytest
 import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.errors import DeepJoinError
+from deepjoin.lake.current import CurrentLake
 from deepjoin.lake.searchers import Searchers
 from deepjoin.search.base import Searching
-from deepjoin.server.current import CurrentLake
 from deepjoin.settings import Vectors
 from tests.serving import serving
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -154,3 +154,13 @@ class AskFile(AskJoin):
         description="What to call the file, without folder or ending; a free name is made of it.",
     )
     format: Literal["csv", "parquet"] = Field(default="csv", description="parquet keeps types.")
+    neutralise: bool = Field(
+        default=False,
+        description="Put ' before cells that a spreadsheet would run as formulas; CSV only.",
+    )
+
+    @model_validator(mode="after")
+    def _formulas_are_for_csv(self) -> Self:
+        if self.neutralise and self.format != "csv":
+            raise ValueError("neutralise is for format='csv'; Parquet has no formulas")
+        return self

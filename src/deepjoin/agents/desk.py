@@ -3,51 +3,49 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import monotonic
 
 from deepjoin.agents.asked import AskQuery
 from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake import Lake
+from deepjoin.lake.current import CurrentLake
 from deepjoin.lake.directory import Directory
+from deepjoin.lake.methods import has_meaning, joins_of
 from deepjoin.sources.frames import as_column
-
-#: Seconds between two looks at an index in a bucket; one in a folder is looked at every time.
-_EVERY = 60.0
 
 
 class Desk:
     """One open lake for one agent; tools use it one after the other."""
 
     def __init__(self, lake: Lake, out: Path | None = None) -> None:
-        self.lake, self.out = lake, out
-        self._directory: Directory | None = None
-        self._looked = monotonic()
+        self.out = out
+        # What an agent has just indexed it may ask for at once.
+        self._current = CurrentLake(lake, every=0.0)
 
     def renew(self) -> None:
-        """Move to the lake as it is now, if it has become another."""
-        if self.lake.url and monotonic() - self._looked < _EVERY:
-            return
-        self._looked = monotonic()
-        if self.lake.reopen():
-            self._directory = None
+        """Move to the lake as it is now, if it has become another that can be opened."""
+        if self._current.is_due():
+            self._current.renew()
+
+    @property
+    def lake(self) -> Lake:
+        """The lake as the call that runs found it."""
+        return self._current.lake
 
     @property
     def directory(self) -> Directory:
         """The names in the lake, put in order when first asked for."""
-        if self._directory is None:
-            self._directory = Directory(self.lake)
-        return self._directory
+        return self._current.opened.directory
 
     @property
     def has_meaning(self) -> bool:
         """Whether values can be compared by what they mean."""
-        return not self.lake.settings.hash_only and self.lake.ground().has_cells
+        return has_meaning(self.lake)
 
     @property
     def joins(self) -> list[str]:
         """The kinds of join this index can answer."""
-        return ["any", "equi", "semantic"] if self.has_meaning else ["any", "equi"]
+        return joins_of(self.lake)
 
     def query(self, asked: AskQuery) -> Column:
         """Find the query column: one of the lake by its names, or the values that were sent."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pyarrow as pa
 
 from deepjoin.agents.answers import ColumnShown, FactsAnswer, FileAnswer, PreviewAnswer
@@ -14,12 +11,13 @@ from deepjoin.agents.desk import Desk
 from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError
 from deepjoin.join import JoinPlan
+from deepjoin.join.claimed import claimed
+from deepjoin.join.texts import row_texts
 from deepjoin.sources.frames import table_of_columns
 
 _COLUMNS, _WARNINGS = 50, 20
 #: A join with more rows is none to be started by a tool.
 _MOST_ROWS = 5_000_000
-_TRIES = 1000
 _VALUES = "value"
 
 
@@ -62,12 +60,8 @@ def join(desk: Desk, asked: AskFile) -> FileAnswer:
                 f"{_MOST_ROWS:,} this tool writes. Use many='first' or many='aggregate', or run "
                 "deepjoin join on the command line."
             )
-        path = _claimed(desk.out, asked.name, asked.format)
-        try:
-            rows = plan.write(path)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+        with claimed(desk.out, asked.name, asked.format) as path:
+            rows = (plan.neutralised() if asked.neutralise else plan).write(path)
         return FileAnswer(
             file=path.name,
             path=str(path),
@@ -77,21 +71,6 @@ def join(desk: Desk, asked: AskFile) -> FileAnswer:
             warnings=_warnings(plan, cutter),
             cut=cutter.cut,
         )
-
-
-def _claimed(folder: Path, name: str, form: str) -> Path:
-    """Make an empty file under a free name; of an agent's words, letters and digits are kept."""
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:60] or "joined"
-    for number in range(_TRIES):
-        path = folder / f"{stem}{f'-{number}' if number else ''}.{form}"
-        try:
-            path.open("xb").close()
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise DeepJoinError(f"Cannot write into {folder}: {error.strerror}.") from None
-        return path
-    raise DeepJoinError(f"{folder} has {_TRIES:,} files called '{stem}'; choose another name.")
 
 
 def _planned(desk: Desk, asked: AskJoin) -> JoinPlan:
@@ -110,10 +89,8 @@ def _left(desk: Desk, asked: AskJoin) -> tuple[Table, str]:
 
 
 def _cells(rows: pa.Table, cutter: Cutter) -> list[list[str | None]]:
-    columns = [column.to_pylist() for column in rows.columns]
     return [
-        [None if cell is None else cutter.cell(str(cell)) for cell in row]
-        for row in zip(*columns, strict=True)
+        [None if cell is None else cutter.cell(cell) for cell in row] for row in row_texts(rows)
     ]
 
 

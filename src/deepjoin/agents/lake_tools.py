@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import islice
 
 from deepjoin.agents.answers import (
     ColumnAnswer,
@@ -16,12 +16,12 @@ from deepjoin.agents.answers import (
 from deepjoin.agents.asked import AskFind, AskInfo, AskTable
 from deepjoin.agents.bounds import Cutter, one_line
 from deepjoin.agents.desk import Desk
-from deepjoin.catalog import ColumnEntry, TableEntry
-from deepjoin.lake import Lake
+from deepjoin.catalog import TableEntry
+from deepjoin.lake.describing import SAMPLES, ColumnFacts, column_facts
+from deepjoin.lake.directory import ColumnRow, Holder, TableRow
 from deepjoin.search.words import generic_words
-from deepjoin.segment import Segment
 
-_EXAMPLES, _FIRST, _COLUMNS, _SAMPLES, _NOTES = 10, 8, 100, 5, 5
+_EXAMPLES, _FIRST, _COLUMNS, _NOTES = 10, 8, 100, 5
 
 
 def lake_info(desk: Desk, asked: AskInfo) -> LakeAnswer:
@@ -66,34 +66,37 @@ def find_tables(desk: Desk, asked: AskFind) -> FindAnswer:
         if count > limit:
             cutter.tell(f"{limit:,} of {count:,} {what} are listed")
     return FindAnswer(
-        tables=[
-            TableFound(
-                table=cutter.name(one.name),
-                title=cutter.cell(one.title),
-                rows=one.rows,
-                columns=one.columns,
-                first_columns=[cutter.cell(name) for name in one.names[:_FIRST]],
-            )
-            for one in tables
-        ],
+        tables=[_table_found(one, cutter) for one in tables],
         tables_in_all=total,
-        columns=[
-            ColumnFound(
-                table=cutter.name(one.table),
-                column=cutter.name(one.column),
-                type=one.type,
-                distinct=one.distinct,
-            )
-            for one in columns
-        ],
-        holders=[
-            ValueFound(table=cutter.name(one.table), column=cutter.name(one.column), rows=one.rows)
-            for one in holders
-        ],
+        columns=[_column_found(one, cutter) for one in columns],
+        holders=[_value_found(one, cutter) for one in holders],
         holders_in_all=holding,
         note="" if total or columns or holding else _not_found(desk, text),
         cut=cutter.cut,
     )
+
+
+def _table_found(one: TableRow, cutter: Cutter) -> TableFound:
+    return TableFound(
+        table=cutter.name(one.name),
+        title=cutter.cell(one.title),
+        rows=one.rows,
+        columns=one.columns,
+        first_columns=[cutter.cell(name) for name in one.names[:_FIRST]],
+    )
+
+
+def _column_found(one: ColumnRow, cutter: Cutter) -> ColumnFound:
+    return ColumnFound(
+        table=cutter.name(one.table),
+        column=cutter.name(one.column),
+        type=one.type,
+        distinct=one.distinct,
+    )
+
+
+def _value_found(one: Holder, cutter: Cutter) -> ValueFound:
+    return ValueFound(table=cutter.name(one.table), column=cutter.name(one.column), rows=one.rows)
 
 
 def _not_found(desk: Desk, text: str) -> str:
@@ -108,59 +111,39 @@ def _not_found(desk: Desk, text: str) -> str:
 def describe_table(desk: Desk, asked: AskTable) -> TableAnswer:
     """Describe a table from what the index holds; its file is not opened."""
     entry, cutter = desk.lake.table(asked.table), Cutter()
-    segment, number = _place(desk.lake, entry.name)
-    indexed = {segment.catalog.column_names[c]: c for c in segment.catalog.columns_of(number)}
-    # A corpus says nothing of columns beyond those it holds.
-    columns = entry.columns or tuple(_entry(segment, column) for column in indexed.values())
-    shown = cutter.some(columns, _COLUMNS, "columns")
-    names = [column.name for column in shown]
+    shown = list(islice(column_facts(desk.lake, entry.name), _COLUMNS))
+    count = len(entry.columns) or len(desk.lake.indexed_columns(entry.name))
+    if count > len(shown):
+        cutter.tell(f"{len(shown):,} of {count:,} columns are listed")
     return TableAnswer(
         table=cutter.name(entry.name),
         title=cutter.cell(entry.title),
         context=cutter.cell(entry.context),
         rows=entry.rows,
-        columns=[_column(desk.lake, entry, one, indexed.get(one.name), cutter) for one in shown],
-        sample=_sample(entry, names, asked.rows, cutter),
+        columns=[_column(entry, one, cutter) for one in shown],
+        sample=_sample(entry, [one.name for one in shown], asked.rows, cutter),
         mended=[cutter.cell(note) for note in cutter.some(entry.notes, _NOTES, "notes")],
         note="Search with a column that is searchable and has no warning.",
         cut=cutter.cut,
     )
 
 
-def _place(lake: Lake, table: str) -> tuple[Segment, int]:
-    places = ((segment, segment.find_table(table)) for segment in lake.segments)
-    return next((segment, number) for segment, number in places if number is not None)
-
-
-def _entry(segment: Segment, column: int) -> ColumnEntry:
-    distinct = int(segment.values.sizes(np.array([column]))[0])
-    catalog = segment.catalog
-    return ColumnEntry(catalog.column_names[column], catalog.type_name(column), distinct)
-
-
-def _column(
-    lake: Lake, entry: TableEntry, one: ColumnEntry, number: int | None, cutter: Cutter
-) -> ColumnAnswer:
-    segment, _ = _place(lake, entry.name)
-    generic = "" if number is None else segment.catalog.generic_name(number)
+def _column(entry: TableEntry, facts: ColumnFacts, cutter: Cutter) -> ColumnAnswer:
     return ColumnAnswer(
-        column=cutter.name(one.name),
-        type=one.type,
-        distinct=one.distinct,
-        searchable=number is not None,
-        why_not=one.left_out,
-        warning=generic_words(generic),
-        samples=[cutter.cell(cell) for cell in _samples(lake, entry, one.name) if cell],
+        column=cutter.name(facts.name),
+        type=facts.type,
+        distinct=facts.distinct,
+        searchable=facts.indexed,
+        why_not=facts.left_out,
+        warning=generic_words(facts.generic),
+        samples=[cutter.cell(cell) for cell in facts.samples or _seen(entry, facts.name)],
     )
 
 
-def _samples(lake: Lake, entry: TableEntry, column: str) -> list[str | None]:
-    """List some cells of a column: of the first rows, or of a corpus, which keeps no rows."""
-    if entry.columns or lake.settings.hash_only:
-        found = [row.get(column) for row in entry.sample]
-    else:
-        found = list(lake.column(entry.name, column).cells)
-    return list(dict.fromkeys(found))[:_SAMPLES]
+def _seen(entry: TableEntry, column: str) -> list[str]:
+    """List the cells that the first rows have of a column which is not indexed."""
+    cells = (row.get(column) for row in entry.sample)
+    return list(dict.fromkeys(cell for cell in cells if cell))[:SAMPLES]
 
 
 def _sample(

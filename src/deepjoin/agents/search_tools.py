@@ -10,7 +10,7 @@ from deepjoin.agents.bounds import Cutter, count, one_line
 from deepjoin.agents.desk import Desk, query_name
 from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError
-from deepjoin.search.results import EquiEvidence, Hit, Results, SemanticEvidence
+from deepjoin.search.results import EquiEvidence, Hit, Match, Results, SemanticEvidence
 from deepjoin.search.words import cardinality_words, generic_words
 
 #: Cells a hit of a search lists, and columns it says it brings.
@@ -139,12 +139,7 @@ def _verdict(hit: Hit) -> str:
 
 def hit_answer(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
     """Give a hit with up to so many cells of each kind."""
-    for number, shown, what in (
-        (hit.matched, len(hit.matches), "matched"),
-        (hit.query_size - hit.matched, len(hit.unmatched), "unmatched"),
-    ):
-        if number > shown:
-            cutter.tell(f"at most {cells} {what} cells a hit are listed")
+    _tell_cells(hit, cutter, cells)
     return HitAnswer(
         rank=hit.rank,
         table=cutter.name(hit.table),
@@ -159,16 +154,28 @@ def hit_answer(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
         rows_meet=cardinality_words(hit.cardinality),
         warning=generic_words(hit.generic),
         found_by=list(hit.found_by),
-        matches=[
-            Pair(query=cutter.cell(one.query), target=cutter.cell(one.target),
-                 similarity=one.similarity)
-            for one in hit.matches
-        ],
+        matches=[_pair(one, cutter) for one in hit.matches],
         unmatched=[cutter.cell(cell) for cell in hit.unmatched],
         brings=[cutter.cell(n) for n in cutter.some(hit.brings.columns, _BROUGHT, "new columns")],
         also=[cutter.cell(one.column) for one in cutter.some(hit.also, _ALSO, "other columns")],
         suggested_join=_suggested(hit),
-    )  # fmt: skip
+    )
+
+
+def _tell_cells(hit: Hit, cutter: Cutter, cells: int) -> None:
+    """Say so if not all cells of a hit are listed."""
+    for number, shown, what in (
+        (hit.matched, len(hit.matches), "matched"),
+        (hit.query_size - hit.matched, len(hit.unmatched), "unmatched"),
+    ):
+        if number > shown:
+            cutter.tell(f"at most {cells} {what} cells a hit are listed")
+
+
+def _pair(one: Match, cutter: Cutter) -> Pair:
+    return Pair(
+        query=cutter.cell(one.query), target=cutter.cell(one.target), similarity=one.similarity
+    )
 
 
 def _coverage(measured: EquiEvidence | SemanticEvidence) -> Coverage:

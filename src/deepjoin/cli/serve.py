@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import webbrowser
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.opening import open_or_index, say
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.lake import Lake
 
 if TYPE_CHECKING:
     from deepjoin.server.settings import ServerSettings
@@ -41,16 +43,18 @@ def run(options: argparse.Namespace) -> None:
         seconds=options.timeout,
         out=_out(options.out),
     )
-
-    def ready(address: str) -> None:
-        _warn(settings)
-        say(f"Serving {lake.location} ({lake.report.tables:,} tables) at {address}")
-        say("Ctrl-C stops it.")
-        if options.open:
-            webbrowser.open(address)
-
+    ready = partial(_tell, lake, settings, options.open)
     serve(settings, options.port, options.workers or _workers(), ready)
     say("Stopped.")
+
+
+def _tell(lake: Lake, settings: ServerSettings, show: bool, address: str) -> None:
+    """Say where the service is, and open its page if that is wanted."""
+    _warn(settings)
+    say(f"Serving {lake.location} ({lake.report.tables:,} tables) at {address}")
+    say("Ctrl-C stops it.")
+    if show:
+        webbrowser.open(address)
 
 
 def _warn(settings: ServerSettings) -> None:

@@ -154,6 +154,16 @@ def add_graph(commands: Commands) -> None:
         "values. The next run only joins what has changed since.",
     )
     index_argument(parser)
+    _graph_edges(parser)
+    parser.add_argument("--no-save", action="store_true", help="leave nothing in the index folder")
+    parser.add_argument("--rebuild", action="store_true", help="join everything again")
+    parser.add_argument(
+        "-o", "--out", metavar="EDGES", help="write the edges: .csv, .parquet, .json or .graphml"
+    )
+    format_argument(parser)
+
+
+def _graph_edges(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--min-joinability",
         metavar="T",
@@ -167,12 +177,6 @@ def add_graph(commands: Commands) -> None:
         type=whole(1),
         help="only the best N edges of each column with larger ones; what is left out is counted",
     )
-    parser.add_argument("--no-save", action="store_true", help="leave nothing in the index folder")
-    parser.add_argument("--rebuild", action="store_true", help="join everything again")
-    parser.add_argument(
-        "-o", "--out", metavar="EDGES", help="write the edges: .csv, .parquet, .json or .graphml"
-    )
-    format_argument(parser)
 
 
 def add_info(commands: Commands) -> None:

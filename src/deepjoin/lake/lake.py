@@ -131,7 +131,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         _check(None, 0.0, tau, None)
         self._searcher("hybrid", join, tau)  # refuses what a search would
         column = as_column(query)
-        segment, _ = self._found(target[0])
+        segment, _ = self.place(target[0])
         with self.telling_damage():
             number = segment.catalog.find_column(*target)
             return measure_pair(self.ground(), column, (segment, number), join, tau, matches)

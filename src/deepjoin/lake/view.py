@@ -179,7 +179,7 @@ class LakeView:
 
     def column(self, table: str, column: str) -> Column:
         """Fetch a column of the lake, to search with it."""
-        segment, table_number = self._found(table)
+        segment, table_number = self.place(table)
         catalog, values = segment.catalog, segment.values
         number = catalog.find_column(table, column)
         if self.settings.hash_only:
@@ -210,12 +210,12 @@ class LakeView:
 
     def table(self, name: str) -> TableEntry:
         """Return what is known of a table: its columns, types, what was left out, first rows."""
-        segment, number = self._found(name)
+        segment, number = self.place(name)
         return segment.catalog.table(number)
 
     def indexed_columns(self, table: str) -> list[str]:
         """Return the names of a table's columns that can be searched with."""
-        segment, number = self._found(table)
+        segment, number = self.place(table)
         names = segment.catalog.column_names
         return [names[column] for column in segment.catalog.columns_of(number)]
 
@@ -238,7 +238,8 @@ class LakeView:
                 return segment, number
         return None
 
-    def _found(self, table: str) -> tuple[Segment, int]:
+    def place(self, table: str) -> tuple[Segment, int]:
+        """Return the segment that holds a table, and its number there; no other has the name."""
         found = self._find(table)
         if found is None:
             raise unknown_name("table", table, str(self.path), self.tables)
@@ -246,14 +247,14 @@ class LakeView:
 
     def source_of(self, table: str) -> Described:
         """Return the source a table came from, as the manifest describes it."""
-        segment, number = self._found(table)
+        segment, number = self.place(table)
         row = int(segment.catalog.table_items[number])
         number = int(segment.ledger["source"][row].as_py())
         return self.sources[number]
 
     def origin(self, table: str) -> TableOrigin:
         """Return where a table came from, to open it again."""
-        return TableOrigin(self, *self._found(table))
+        return TableOrigin(self, *self.place(table))
 
     def name_of(self, path: Path) -> str | None:
         """Return the name a file has as a table of this lake, or None if it is none."""

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from deepjoin.lake.current import Opened
 from deepjoin.lake.neighbourhood import neighbourhood, paths
 from deepjoin.server.answers import answer
-from deepjoin.server.current import Opened
 from deepjoin.server.models import Neighbourhood, Paths
 from deepjoin.server.service import Service
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,17 +13,16 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.join import JoinPlan, Rows, Side
+from deepjoin.join.claimed import claimed
+from deepjoin.join.texts import row_texts
 from deepjoin.lake import Lake
+from deepjoin.lake.current import Opened
 from deepjoin.lake.sides import right_side
-from deepjoin.server.current import Opened
 from deepjoin.server.lines import python_lines, shell_line
 from deepjoin.server.problems import Forbidden, Refused, TooLarge
 from deepjoin.server.requests import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.server.settings import ServerSettings
 from deepjoin.server.uploads import Upload, Uploads
-from deepjoin.sources.cells import as_strings
-
-_TRIES = 1000
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class Joining:
             rows = plan.preview(asked.rows)
             return {
                 "columns": _columns(rows.schema, plan.brought),
-                "rows": _texts(rows),
+                "rows": row_texts(rows),
                 "facts": asdict(plan.facts),
                 "warnings": [planned.named(text) for text in plan.warnings],
                 "sql": planned.named(_code(lambda: _sql(planned), "-- ")),
@@ -90,13 +88,11 @@ class Joining:
         """Run a join into the output folder, beside whatever is there."""
         if self._settings.out is None:
             raise Forbidden("This service only reads. Start it with --out FOLDER to save joins.")
-        with self._whole(opened, asked) as planned:
-            path = _claimed(self._settings.out, name, form)
-            try:
-                rows = _rows(planned.plan, neutralise).write(path)
-            except BaseException:
-                path.unlink(missing_ok=True)
-                raise
+        with (
+            self._whole(opened, asked) as planned,
+            claimed(self._settings.out, name, form) as path,
+        ):
+            rows = _rows(planned.plan, neutralise).write(path)
         return {"file": path.name, "rows": rows, "bytes": path.stat().st_size}
 
     @contextmanager
@@ -187,31 +183,3 @@ def _type(kind: pa.DataType) -> str:
     if types.is_floating(kind) or types.is_decimal(kind):
         return "decimal"
     return "date" if types.is_temporal(kind) else "text"
-
-
-def _texts(rows: pa.Table) -> list[list[str | None]]:
-    columns = [_cells(column) for column in rows.columns]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _cells(column: pa.ChunkedArray) -> list[str | None]:
-    strings = as_strings(column)
-    if strings is None:  # nested, or bytes
-        return [None if cell is None else str(cell) for cell in column.to_pylist()]
-    cells: list[str | None] = strings.to_pylist()
-    return cells
-
-
-def _claimed(folder: Path, name: str, form: str) -> Path:
-    """Make an empty file under a free name; of a client's words, letters and digits are kept."""
-    stem = re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-_")[:60] or "joined"
-    for number in range(_TRIES):
-        path = folder / f"{stem}{f'-{number}' if number else ''}.{form}"
-        try:
-            path.open("xb").close()
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise Refused(f"Cannot write into the output folder: {error.strerror}.") from None
-        return path
-    raise Refused(f"The output folder has {_TRIES} files called '{stem}'; choose another name.")

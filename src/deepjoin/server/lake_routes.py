@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query, Response
 
 from deepjoin._version import __version__
 from deepjoin.lake import Lake
+from deepjoin.lake.current import Opened
 from deepjoin.lake.indexing import DEFAULT
+from deepjoin.lake.methods import joins_of
 from deepjoin.server.answers import answer
-from deepjoin.server.current import Opened
 from deepjoin.server.describing import table_detail
-from deepjoin.server.methods import joins_of
 from deepjoin.server.models import Found, LakeInfo, TableDetail, TableList
 from deepjoin.server.service import Service
 from deepjoin.server.settings import ServerSettings

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from deepjoin.canonical import canonical_array
 from deepjoin.columns import Table
-from deepjoin.server.describing import SAMPLES, ColumnFacts, Described, detail_of, shortened
+from deepjoin.lake.describing import SAMPLES, ColumnFacts
+from deepjoin.server.describing import Described, detail_of, shortened
 from deepjoin.server.problems import TooLarge
 from deepjoin.sources.cells import as_strings, left_out
 from deepjoin.values.profile import Generic, Traits

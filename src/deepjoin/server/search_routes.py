@@ -6,9 +6,9 @@ from fastapi import APIRouter, Response
 
 from deepjoin.columns import Column
 from deepjoin.lake import Lake
+from deepjoin.lake.current import Opened
+from deepjoin.lake.methods import check_method
 from deepjoin.server.answers import encoded
-from deepjoin.server.current import Opened
-from deepjoin.server.methods import check_method
 from deepjoin.server.models import SearchAnswer
 from deepjoin.server.problems import Refused
 from deepjoin.server.requests import LakeColumn, SearchRequest, UploadColumn

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from deepjoin.lake import Lake, open_lake
-from deepjoin.server.current import CurrentLake, Opened
+from deepjoin.lake.current import CurrentLake, Opened, warm
 from deepjoin.server.joining import Joining
 from deepjoin.server.metrics import Metrics
 from deepjoin.server.settings import ServerSettings
@@ -31,7 +31,9 @@ class Service:
 
     def __init__(self, settings: ServerSettings, lake: Lake | None = None) -> None:
         self.settings = settings
-        self.current = CurrentLake(open_lake(settings.index) if lake is None else lake)
+        lake = open_lake(settings.index) if lake is None else lake
+        warm(lake)
+        self.current = CurrentLake(lake, finder="GET /api/tables?text=")
         self.uploads = Uploads(settings)
         self.joining = Joining(settings, self.uploads)
         self.metrics = Metrics(settings.is_worker)

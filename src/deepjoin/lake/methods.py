@@ -1,4 +1,4 @@
-"""Which methods an index can be searched with over HTTP."""
+"""Which joins an index can answer, and which methods it can be searched with when served."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Any
 
 from deepjoin.encoders.kinds import split_kind
 from deepjoin.errors import unknown_name
-from deepjoin.lake import Lake
+from deepjoin.lake.lake import Lake
 from deepjoin.search import METHODS, Method
 
 #: Peers to compare with, which load the whole lake into the memory of every worker.
 _PEERS = ("josie", "lsh-ensemble", "pexeso")
 
 
+def has_meaning(lake: Lake) -> bool:
+    """Tell whether values can be compared by what they mean."""
+    return lake.ground().has_cells
+
+
 def joins_of(lake: Lake) -> list[str]:
     """List the kinds of join an index can answer, the default first."""
-    return ["any", "equi", "semantic"] if lake.ground().has_cells else ["any", "equi"]
+    return ["any", "equi", "semantic"] if has_meaning(lake) else ["any", "equi"]
 
 
 def methods_of(lake: Lake) -> list[dict[str, Any]]:
@@ -38,7 +43,7 @@ def check_method(name: str, methods: Sequence[dict[str, Any]]) -> None:
 
 def _is_possible(lake: Lake, name: str, method: Method) -> bool:
     there = {"values"}
-    if lake.ground().has_cells:
+    if has_meaning(lake):
         there.add("cell vectors")
     encoder = lake.vectors.encoder
     if encoder != "none" and split_kind(encoder)[0] == method.kind:

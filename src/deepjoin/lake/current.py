@@ -1,25 +1,25 @@
-"""The lake as it is now: requests that run keep the one they started with."""
+"""The lake as it is now, for what serves it: work that runs keeps the one it started with."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName
-from deepjoin.lake import Lake
 from deepjoin.lake.directory import Directory
+from deepjoin.lake.lake import Lake
 from deepjoin.lake.manifest import MANIFEST
-from deepjoin.server.methods import methods_of
+from deepjoin.lake.methods import methods_of
 
 Done = TypeVar("Done")
 
-_LOG = logging.getLogger("deepjoin.server")
+_LOG = logging.getLogger("deepjoin.lake")
 #: How often, in seconds, a folder is looked at, and how often a bucket.
 _EVERY, _EVERY_REMOTE = 1.0, 60.0
 #: Comparing a misspelt name with more tables would keep others waiting.
@@ -31,13 +31,15 @@ class Opened:
     """One state of the lake, and the names in it."""
 
     lake: Lake
+    #: How a client finds a table by a part of its name.
+    finder: str = ""
 
     def check_table(self, name: str) -> None:
         """Refuse a table that a large lake does not have; a small one names the nearest itself."""
         if self.lake.report.tables > _MANY and name not in self.lake:
             raise UnknownName(
                 f"No table '{name}' among {self.lake.report.tables:,}. Find it by a part of its "
-                "name: GET /api/tables?text="
+                f"name: {self.finder}"
             )
 
     @cached_property
@@ -59,14 +61,15 @@ class Opened:
 class CurrentLake:
     """Holds an open lake and moves on to a newer one when there is one, ready to answer."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, *, finder: str = "", every: float = _EVERY) -> None:
         self._lock = Lock()
-        self._every = _EVERY_REMOTE if lake.url else _EVERY
-        self._looked, self._stamp = monotonic(), _stamp(lake)
+        self._every = _EVERY_REMOTE if lake.url else every
+        self._looked = monotonic()
+        # None: the first look is a whole one, as the index may have changed since it was opened.
+        self._stamp: tuple[int, ...] | None = None
         #: How often a newer lake took the place of the one before.
         self.renewals = 0
-        warm(lake)
-        self._opened = Opened(lake)
+        self._opened = Opened(lake, finder)
 
     @property
     def opened(self) -> Opened:
@@ -104,12 +107,13 @@ class CurrentLake:
                 if lake is not before:
                     warm(lake)
             except DeepJoinError as error:
+                self._stamp = stamp  # told once, and tried again when it is another
                 _LOG.warning("The newer index cannot be opened; the old one serves on: %s", error)
                 return False
             self._stamp = stamp
             if lake is before:
                 return False
-            self._opened = Opened(lake)
+            self._opened = replace(self._opened, lake=lake)
             self.renewals += 1
             return True
 
