@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 import stat
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import deepjoin
 from deepjoin.columns import Reading, Table
-from deepjoin.server import profiling
+from deepjoin.server import profiling, trial
+from deepjoin.server.problems import TooSlow
 from tests.serving import COUNTRIES, HIT, Served, serving
 
 
@@ -54,7 +57,7 @@ def test_a_long_table_is_described_batch_by_batch(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(profiling, "_SOME", some)
         monkeypatch.setattr(profiling, "_MANY", many)
         made = (pa.record_batch({"land": pa.array(cells, pa.string())}) for cells in batches)
-        detail = profiling.read_detail(Table("t", lambda: Reading(made)), 10)
+        detail = profiling.read_detail(Table("t", lambda: Reading(made)), 10, 1000)
         (column,) = detail["columns"]
         return tuple(column[name] for name in ("distinct", "filled", "type", "samples"))
 
@@ -132,6 +135,44 @@ def test_what_cannot_be_taken_leaves_nothing(
         assert text in refused
         assert str(served.service.settings.folder) not in refused
         assert list(served.service.uploads._folder.iterdir()) == []
+
+
+def bomb(kind: str) -> bytes:
+    """Make a small file that asks for gigabytes."""
+    buffer = io.BytesIO()
+    if kind == "xlsx":
+        book = pytest.importorskip("openpyxl").Workbook()
+        book.active["A1"], book.active["XFD1048576"] = "land", "Peru"
+        book.save(buffer)
+    elif kind == "parquet":
+        long = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), ["x" * (1 << 20)])
+        pq.write_table(pa.table({"land": long}), buffer)
+    else:
+        buffer.write(gzip.compress(b"land\n" + b"x" * 12_000_000))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "parquet", "csv.gz"])
+def test_what_unpacks_to_too_much_is_refused(lake_folder: Path, kind: str) -> None:
+    with serving(lake_folder, max_upload=1_000_000) as served:
+        refused = served.upload(bomb(kind), f"x.{kind}", 413)["error"]
+        assert refused.startswith("The file unpacks to more than 10,000,000 bytes")
+        assert list(served.service.uploads._folder.iterdir()) == []
+
+
+def test_a_workbook_is_tried_and_then_read(served: Served) -> None:
+    book, buffer = pytest.importorskip("openpyxl").Workbook(), io.BytesIO()
+    for row in (["land"], ["Peru"], ["Italy"]):
+        book.active.append(row)
+    book.save(buffer)
+    assert served.upload(buffer.getvalue(), "x.xlsx")["columns"][0]["samples"] == ["Peru", "Italy"]
+
+
+def test_a_file_is_tried_for_so_long(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"land": ["Peru"]}), path)
+    with pytest.raises(TooSlow, match="The file was not read after 0 seconds"):
+        trial.try_to_read(path, 1000, 0)
 
 
 def test_uploads_together_have_a_limit(lake_folder: Path) -> None:

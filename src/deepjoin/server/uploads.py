@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -26,6 +26,7 @@ from deepjoin.server.describing import Described
 from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge, TooSlow
 from deepjoin.server.profiling import read_detail
 from deepjoin.server.settings import ServerSettings
+from deepjoin.server.trial import try_to_read
 from deepjoin.sources import title_of
 from deepjoin.sources.formats import format_of, read_file, suffixes
 from deepjoin.sources.quote import literal
@@ -47,6 +48,8 @@ class Upload:
     token: str
     name: str
     path: Path
+    #: Whether a client made the file.
+    foreign: bool = True
 
     @property
     def table(self) -> Table:
@@ -75,8 +78,8 @@ class Upload:
         """Let errors speak of the file as its owner does."""
         try:
             yield
-        except Refused:
-            raise
+        except Refused as error:
+            raise type(error)(self.named(str(error))) from None
         except DeepJoinError as error:
             raise Refused(self.named(str(error))) from None
 
@@ -110,7 +113,7 @@ class Uploads:
 
     def of_values(self, values: Sequence[str | None], name: str) -> Upload:
         """Store pasted values as a table of one column."""
-        upload = self._new(name, ".parquet")
+        upload = replace(self._new(name, ".parquet"), foreign=False)
         with open(upload.path, "xb", opener=_private) as file:
             pq.write_table(pa.table({name: pa.array(values, pa.string())}), file)
         return upload
@@ -119,7 +122,7 @@ class Uploads:
         """Read a new upload to its end and keep what it is; one that cannot be read is removed."""
         try:
             with upload.called():
-                detail = read_detail(upload.table, self._settings.max_rows)
+                detail = self._read_detail(upload)
         except BaseException:
             self._remove(upload.token)
             raise
@@ -129,6 +132,12 @@ class Uploads:
             json.dump(about, file)
         aside.rename(self._about(upload.token))
         return self._told(upload.token, detail, self._settings.expires)
+
+    def _read_detail(self, upload: Upload) -> Described:
+        settings = self._settings
+        if upload.foreign:
+            try_to_read(upload.path, settings.max_upload, settings.seconds)
+        return read_detail(upload.table, settings.max_rows, settings.max_upload)
 
     def detail(self, token: str) -> Described:
         """Describe an upload again."""
