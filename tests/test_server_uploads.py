@@ -8,6 +8,7 @@ import io
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 import deepjoin
 from deepjoin.columns import Reading, Table
+from deepjoin.join.session import Session
 from deepjoin.server import profiling, trial
 from deepjoin.server.problems import TooSlow
 from tests.serving import COUNTRIES, HIT, Served, serving
@@ -289,6 +291,27 @@ def test_a_join_that_cannot_be_is_refused(
 ) -> None:
     refused = served.post("/api/join/preview", joined(served) | change, status)
     assert text in refused["error"]
+
+
+def test_joins_share_the_memory_of_the_machine(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepjoin.server.settings._physical_memory", lambda: 24 << 30)
+    with serving(lake_folder, workers=4, heavy_threads=2) as served:
+        settings = served.service.settings
+        assert (settings.join_memory, replace(settings, workers=0).join_memory) == (
+            *("3072MiB", "12288MiB"),
+        )
+        limits: list[str | None] = []
+        real = Session.__init__
+
+        def noted(self: Session, memory_limit: str | None = None) -> None:
+            limits.append(memory_limit)
+            real(self, memory_limit)
+
+        monkeypatch.setattr(Session, "__init__", noted)
+        served.post("/api/join/preview", joined(served))
+        assert limits == ["3072MiB"]
 
 
 def test_a_join_with_too_many_rows_is_refused(lake_folder: Path) -> None:

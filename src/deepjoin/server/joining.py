@@ -121,11 +121,11 @@ class Joining:
         else:
             opened.check_table(asked.left.table)
             left = right_side(lake.origin(asked.left.table), asked.on)
-        with _called(upload), _plan(lake, left, asked) as plan:
+        with _called(upload), _plan(lake, left, asked, self._settings.join_memory) as plan:
             yield Planned(lake, plan, asked, upload)
 
 
-def _plan(lake: Lake, left: Side, asked: JoinRequest) -> JoinPlan:
+def _plan(lake: Lake, left: Side, asked: JoinRequest, memory: str) -> JoinPlan:
     target, column = asked.hit, asked.hit.column
     if target.column_id is not None:
         column = lake.origin(target.table).key(column, target.column_id)
@@ -138,6 +138,7 @@ def _plan(lake: Lake, left: Side, asked: JoinRequest) -> JoinPlan:
         join=asked.join,
         tau=asked.tau,
         matching=asked.matching,
+        memory_limit=memory,
     )
 
 
