@@ -7,11 +7,12 @@ import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import deepjoin
-from deepjoin.server import page
+from deepjoin.server import guard, page
 from deepjoin.server.problems import Busy, TooSlow
 from deepjoin.server.work import Work
 from tests.serving import Served, serving
@@ -103,6 +104,39 @@ def test_a_body_is_stopped_whatever_length_it_claims(lake_folder: Path) -> None:
         )
         assert answer.status_code == 413
         assert "larger than 1,000 bytes" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/api/uploads", "/api/search"])
+def test_a_body_that_does_not_come_is_not_waited_for(
+    lake_folder: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_PATIENCE", 1)
+    with serving(lake_folder, seconds=0.05) as served:
+        messages = asyncio.run(stalled(served, path))
+        assert messages[0]["status"] == 408
+        assert (b"connection", b"close") in messages[0]["headers"]
+        assert b"The body was not here after 0.05 seconds." in messages[1]["body"]
+        assert list(served.service.uploads._folder.iterdir()) == []
+
+
+async def stalled(served: Served, path: str) -> list[dict[str, Any]]:
+    """Send the start of a body and never the rest; return what is answered."""
+    blocks, answered = [{"type": "http.request", "body": b"{", "more_body": True}], []
+
+    async def receive() -> dict[str, Any]:
+        if not blocks:
+            await asyncio.Event().wait()
+        return blocks.pop()
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    headers = [(b"host", b"127.0.0.1:8765"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+    scope |= {"query_string": b"", "scheme": "http", "server": ("127.0.0.1", 8765)}
+    async with asyncio.timeout(20):
+        await served.client.app(scope, receive, send)
+    return answered
 
 
 def test_documents_that_load_from_elsewhere_are_not_served(served: Served) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 import io
 import os
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ import deepjoin
 from deepjoin.columns import Reading, Table
 from deepjoin.join.session import Session
 from deepjoin.server import profiling, trial
-from deepjoin.server.problems import TooSlow
+from deepjoin.server import uploads as uploads_module
+from deepjoin.server.problems import Busy, TooSlow
 from tests.serving import COUNTRIES, HIT, Served, serving
 
 
@@ -187,6 +190,47 @@ def test_uploads_together_have_a_limit(lake_folder: Path) -> None:
 
 def _brought(served: Served) -> Any:
     return served.client.post("/api/uploads?filename=x.csv", content=b"a\n" + b"b\n" * 90)
+
+
+def test_all_uploads_are_counted_while_one_comes(lake_folder: Path) -> None:
+    with serving(lake_folder, max_upload=1600) as served:
+        uploads = served.service.uploads
+
+        async def blocks() -> AsyncIterator[bytes]:
+            for number in range(15):
+                if number == 3:  # others came meanwhile
+                    (uploads._folder / "other").write_bytes(bytes(20 * 1600))
+                yield b"x" * 101
+
+        with pytest.raises(Busy, match="holds as many uploads as it may"):
+            asyncio.run(uploads.receive("x.csv", blocks()))
+        assert [path.name for path in uploads._folder.iterdir()] == ["other"]
+
+
+def test_an_upload_that_has_no_turn_leaves_nothing(lake_folder: Path) -> None:
+    with serving(lake_folder, heavy_threads=1, heavy_waiting=0) as served:
+        served.service._heavy.held = 1
+        assert "The service is busy" in served.upload(b"a\nb\n", "x.csv", 503)["error"]
+        assert list(served.service.uploads._folder.iterdir()) == []
+
+
+def test_an_upload_that_takes_too_long_leaves_nothing(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, real = threading.Event(), uploads_module.read_detail
+
+    def waits(*given: Any) -> Any:
+        go.wait()
+        return real(*given)
+
+    monkeypatch.setattr(uploads_module, "read_detail", lambda *given: waits(*given))
+    with serving(lake_folder, seconds=0.05) as served:
+        assert "It took longer" in served.upload(b"a\nb\n", "x.csv", 408)["error"]
+        folder = served.service.uploads._folder
+        assert list(folder.iterdir()) == []
+        go.set()
+        served.service._heavy._pool.shutdown()
+        assert list(folder.iterdir()) == [], "nor when it is done"
 
 
 def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 from time import perf_counter
@@ -37,6 +38,11 @@ _UNEXPECTED = "Something went wrong that should not; the log of the service has 
 _NOT_KEPT = (b"cache-control", b"no-store")
 #: Bytes of a JSON body; uploads have a limit of their own.
 _JSON = 32 << 20
+#: A file may take so many times the seconds of a request to come.
+_PATIENCE = 20
+_SLOW = "The body was not here after {:g} seconds. Send less, or compressed."
+#: The rest of a body is not waited for.
+_CLOSE = {"connection": "close"}
 _METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _READING = ("GET", "HEAD", "OPTIONS")
 #: What anyone may see: the page has no data of its own.
@@ -104,18 +110,27 @@ class Guard:
         return hmac.compare_digest(given.encode("latin-1", "replace"), self._wanted)
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """Stop reading a body that is too large, whatever length it claims to have."""
-        most = self._settings.max_upload
-        if scope["path"] != "/api/uploads":
+        """Stop reading a body that is too large or too slow, whatever length it claims to have."""
+        most, seconds = self._settings.max_upload, self._settings.seconds
+        if scope["path"] == "/api/uploads":
+            seconds *= _PATIENCE
+        else:
             most = min(most, _JSON)
-        size = 0
+        over, size, whole = asyncio.get_running_loop().time() + seconds, 0, False
 
         async def counted() -> Message:
-            nonlocal size
-            message = await receive()
+            nonlocal size, whole
+            if whole:  # waits for the client to go
+                return await receive()
+            try:
+                async with asyncio.timeout_at(over):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, _SLOW.format(seconds), _CLOSE) from None
             size += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
             if size > most:
-                raise HTTPException(413, str(too_large(most)))
+                raise HTTPException(413, str(too_large(most)), _CLOSE)
             return message
 
         return counted

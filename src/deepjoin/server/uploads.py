@@ -23,7 +23,7 @@ from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError
 from deepjoin.join import Side
 from deepjoin.server.describing import Described
-from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge, TooSlow
+from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge
 from deepjoin.server.profiling import read_detail
 from deepjoin.server.settings import ServerSettings
 from deepjoin.server.trial import try_to_read
@@ -37,8 +37,8 @@ _TOKEN = re.compile("[0-9a-f]{32}")
 _LONGEST_NAME = 200
 #: All uploads together may take so many times what one may.
 _HELD = 20
-#: A file may take so many times the seconds of a request to come.
-_PATIENCE = 20
+#: While a file is written, all of them are counted so many times.
+_COUNTED = 16
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,17 @@ class Uploads:
     async def receive(self, filename: str, blocks: AsyncIterator[bytes]) -> Upload:
         """Write what comes to a file of its own, and stop when it is too much."""
         upload = self._new(filename, _suffix(filename))
-        size, most = 0, self._settings.max_upload
+        size, most, counted = 0, self._settings.max_upload, 0
         try:
-            with open(upload.path, "xb", opener=_private) as file:
-                async for block in _in_time(blocks, _PATIENCE * self._settings.seconds):
+            with open(upload.path, "xb", opener=_private, buffering=0) as file:
+                async for block in blocks:
                     size += len(block)
                     if size > most:
                         raise too_large(most)
                     file.write(block)
+                    if size - counted > most / _COUNTED:
+                        self._check_room()
+                        counted = size
         except BaseException:
             self._remove(upload.token)
             raise
@@ -131,6 +134,8 @@ class Uploads:
         with open(aside, "x", encoding="utf-8", opener=_private) as file:
             json.dump(about, file)
         aside.rename(self._about(upload.token))
+        if not upload.path.exists():  # whoever waited for it has given up
+            self._remove(upload.token)
         return self._told(upload.token, detail, self._settings.expires)
 
     def _read_detail(self, upload: Upload) -> Described:
@@ -154,6 +159,10 @@ class Uploads:
         self._read(token)
         self._remove(token)
 
+    def discard(self, upload: Upload) -> None:
+        """Remove a file whose owner will not be told its token."""
+        self._remove(upload.token)
+
     def expire(self) -> None:
         """Remove what is older than it may be."""
         oldest = time.time() - self._settings.expires
@@ -163,11 +172,14 @@ class Uploads:
                     path.unlink()
 
     def _new(self, filename: str, suffix: str) -> Upload:
+        self._check_room()
+        token = secrets.token_hex(16)
+        return Upload(token, _shown(filename), self._folder / f"{token}{suffix}")
+
+    def _check_room(self) -> None:
         held = sum(_size(path) for path in self._folder.iterdir())
         if held >= _HELD * self._settings.max_upload:
             raise Busy("The service holds as many uploads as it may. Remove some, or wait an hour.")
-        token = secrets.token_hex(16)
-        return Upload(token, _shown(filename), self._folder / f"{token}{suffix}")
 
     def _read(self, token: str) -> tuple[Described, float]:
         """Read what is known of an upload, and how many seconds it is still kept."""
@@ -195,15 +207,6 @@ class Uploads:
 
     def _told(self, token: str, detail: Described, left: float) -> Described:
         return detail | {"upload": token, "expires_in": int(left)}
-
-
-async def _in_time(blocks: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """Pass on what comes until the time is over."""
-    over = time.monotonic() + seconds
-    async for block in blocks:
-        if time.monotonic() > over:
-            raise TooSlow(f"The file was not here after {seconds:g} seconds. Send it compressed.")
-        yield block
 
 
 def too_large(most: int) -> TooLarge:
