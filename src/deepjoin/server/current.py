@@ -84,7 +84,8 @@ class CurrentLake:
         try:
             return work(opened)
         except IndexUnusable:
-            if not self.renew():
+            self.renew()
+            if self._opened is opened:  # nor has another thread found a newer one
                 raise
             return work(self._opened)
 
@@ -104,6 +105,7 @@ class CurrentLake:
                 if lake is not before:
                     warm(lake)
             except DeepJoinError as error:
+                self._stamp = stamp  # told once, and tried again when it is another
                 _LOG.warning("The newer index cannot be opened; the old one serves on: %s", error)
                 return False
             self._stamp = stamp
