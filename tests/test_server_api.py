@@ -189,7 +189,10 @@ def test_an_answer_that_fails_unexpectedly_tells_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: object) -> None:
-        raise RuntimeError("a value of someone's")
+        try:
+            raise KeyError("a cell of theirs")
+        except KeyError as error:
+            raise RuntimeError("a value of someone's") from error
 
     monkeypatch.setattr("deepjoin.server.lake_routes.table_detail", fails)
     answer = served.client.get("/api/table", params={"name": "secret"})
@@ -198,5 +201,8 @@ def test_an_answer_that_fails_unexpectedly_tells_nothing(
         "error": "Something went wrong that should not; the log of the service has it."
     }
     assert "content-security-policy" in answer.headers
-    assert "RuntimeError" in caplog.text
-    assert "secret" not in caplog.text
+    assert "GET /table failed: RuntimeError" in caplog.text
+    assert "because of KeyError" in caplog.text
+    assert "in fails" in caplog.text
+    for word in ("secret", "a value of someone's", "a cell of theirs"):
+        assert word not in caplog.text

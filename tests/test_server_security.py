@@ -71,6 +71,14 @@ def test_pages_of_other_sites_cannot_post(served: Served) -> None:
     assert served.client.post("/api/uploads/values", json=body, headers=own).status_code == 200
 
 
+def test_an_origin_that_is_no_address_is_of_another_site(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = served.client.post("/api/search", json={}, headers={"origin": "http://["})
+    assert answer.status_code == 403
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize(
     "given", ["", TOKEN, "Bearer", "Bearer x", f"Bearer {TOKEN}x", f"bearer {TOKEN}", "Bearer é"]
 )

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deepjoin.server.answers import problem
 from deepjoin.server.metrics import Metrics
 from deepjoin.server.settings import ServerSettings, is_loopback
+from deepjoin.server.tracing import traced
 from deepjoin.server.uploads import too_large
 
 _LOG = logging.getLogger("deepjoin.server")
@@ -77,9 +78,9 @@ class Guard:
                 await self._app(scope, self._limited(scope, receive), told)
             else:
                 await refused(scope, receive, told)
-        except Exception:
-            # Of a request, only the name of its route is told.
-            _LOG.exception("%s %s failed", scope["method"], _route(scope))
+        except Exception as error:
+            # Of a request, only the name of its route is told; what an error says may quote cells.
+            _LOG.error("%s %s failed: %s", scope["method"], _route(scope), traced(error))
             if not status:
                 await problem(_UNEXPECTED, 500)(scope, receive, told)
         finally:
@@ -98,7 +99,7 @@ class Guard:
                 400,
             )
         origin = headers.get("origin")
-        if origin and scope["method"] not in _READING and urlsplit(origin).netloc != host:
+        if origin and scope["method"] not in _READING and _netloc(origin) != host:
             return problem("Requests from pages of other sites are refused.", 403)
         if private and self._wanted and not self._knows(headers.get("authorization", "")):
             text = "A token is needed: send the header Authorization: Bearer TOKEN."
@@ -148,6 +149,18 @@ def _hostname(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _netloc(origin: str) -> str | None:
+    """Take host and port out of an Origin header; None if it is no address.
+
+    >>> _netloc("http://127.0.0.1:8765"), _netloc("http://[")
+    ('127.0.0.1:8765', None)
+    """
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _route(scope: Scope) -> str:
