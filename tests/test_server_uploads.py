@@ -21,11 +21,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import deepjoin
-from deepjoin.columns import Reading, Table
+from deepjoin.columns import Column, Reading, Table
 from deepjoin.join.session import Session
 from deepjoin.server import profiling, trial
 from deepjoin.server import uploads as uploads_module
 from deepjoin.server.problems import Busy, TooSlow
+from deepjoin.sources.corpus import write_corpus
 from tests.serving import COUNTRIES, HIT, Served, serving
 
 
@@ -267,6 +268,22 @@ def test_names_with_quotes_and_dashes_stay_names(served: Served) -> None:
     assert "'--it''s $(here).csv'" in shown["sql"]
     assert """'./--it'"'"'s $(here).csv'""" in shown["shell"]
     assert "--how=inner --many=first" in shown["shell"]
+
+
+def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    first, second = ["Peru", "Italy", *"abc"], ["Oslo", "Lima", *"xyz"]
+    columns = [Column(first, "c", "t", column_id="t#0"), Column(second, "c", "t", column_id="t#1")]
+    write_corpus(tmp_path / "lake" / "corpus", iter(columns))
+    with serving(tmp_path / "lake" / "corpus") as served:
+        detail = served.get("/api/table", name="t")
+        assert [column["samples"][0] for column in detail["columns"]] == ["Peru", "Oslo"]
+        upload = served.post("/api/uploads/values", {"values": ["Lima"], "name": "k"})["upload"]
+        hit = {"table": "t", "column": "c", "column_id": "t#1"}
+        asked = {"left": {"upload": upload}, "on": "k", "hit": hit}
+        shown = served.post("/api/join/preview", asked)
+        assert shown["facts"]["matched_keys"] == 1
+        assert "hit=('t', 'c_2')" in shown["python"]
+        assert "--with=t:c_2" in shown["shell"]
 
 
 def test_a_semantic_join_says_how_similar(served: Served) -> None:

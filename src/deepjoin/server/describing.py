@@ -58,13 +58,12 @@ def table_detail(lake: Lake, name: str) -> Described:
     segment, number = _place(lake, name)
     catalog = segment.catalog
     columns = catalog.columns_of(number)
-    indexed = {catalog.column_names[column]: column for column in columns}
-    # A corpus says nothing of columns beyond those it holds.
-    entries = entry.columns or tuple(_entry(segment, column) for column in columns)
-    facts = [
-        _stored_facts(segment, one, indexed.get(one.name), entry.rows, lake.settings.hash_only)
-        for one in entries
-    ]
+    if entry.columns:
+        indexed = {catalog.column_names[column]: column for column in columns}
+        pairs = [(one, indexed.get(one.name)) for one in entry.columns]
+    else:  # of a corpus, which has no columns but those it holds, and some of one name
+        pairs = [(_entry(segment, column), column) for column in columns]
+    facts = [_stored_facts(segment, *pair, entry.rows, lake.settings.hash_only) for pair in pairs]
     sample = [{column: row.get(column) for column in row} for row in entry.sample]
     return detail_of(entry.name, entry.title, entry.rows, facts, sample, entry.notes) | {
         "context": entry.context,

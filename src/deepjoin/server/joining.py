@@ -69,9 +69,9 @@ class Joining:
                 "facts": asdict(plan.facts),
                 "warnings": [planned.named(text) for text in plan.warnings],
                 "sql": planned.named(_code(lambda: _sql(planned), "-- ")),
-                "python": python_lines(lake.location, planned.left, asked, plan.facts.join),
+                "python": python_lines(lake.location, planned.left, planned.asked, plan.facts.join),
                 "pandas": planned.named(_code(lambda: plan.pandas_code, "# ")),
-                "shell": shell_line(lake.location, planned.left, asked, plan.facts.join),
+                "shell": shell_line(lake.location, planned.left, planned.asked, plan.facts.join),
             }
 
     def answer(self, opened: Opened, asked: JoinRequest, form: str, neutralise: bool) -> IO[bytes]:
@@ -115,6 +115,7 @@ class Joining:
     def _planned(self, opened: Opened, asked: JoinRequest) -> Iterator[Planned]:
         lake, upload = opened.lake, None
         opened.check_table(asked.hit.table)
+        asked = _resolved(lake, asked)
         if isinstance(asked.left, UploadTable):
             upload = self._uploads.get(asked.left.upload)
             left = upload.side(asked.on)
@@ -125,14 +126,20 @@ class Joining:
             yield Planned(lake, plan, asked, upload)
 
 
+def _resolved(lake: Lake, asked: JoinRequest) -> JoinRequest:
+    """Call the column of a hit as its table does, where only the id tells which one it is."""
+    hit = asked.hit
+    if hit.column_id is None:
+        return asked
+    column = lake.origin(hit.table).key(hit.column, hit.column_id)
+    return asked.model_copy(update={"hit": hit.model_copy(update={"column": column})})
+
+
 def _plan(lake: Lake, left: Side, asked: JoinRequest, memory: str) -> JoinPlan:
-    target, column = asked.hit, asked.hit.column
-    if target.column_id is not None:
-        column = lake.origin(target.table).key(column, target.column_id)
     return lake.plan_join(
         left,
         asked.on,
-        (target.table, column),
+        (asked.hit.table, asked.hit.column),
         how=asked.how,
         many=asked.many,
         join=asked.join,
