@@ -104,6 +104,23 @@ def test_an_upload_can_be_forgotten_and_expires(served: Served) -> None:
     assert list(uploads._folder.iterdir()) == []
 
 
+def test_the_hour_of_an_upload_starts_when_it_is_whole(served: Served) -> None:
+    token, uploads = served.orders(), served.service.uploads
+    os.utime(uploads._folder / f"{token}.csv", (1, 1))
+    uploads.expire()
+    asked = {"left": {"upload": token}, "on": "customer_country", "hit": HIT}
+    assert served.post("/api/join/preview", asked)["rows"]
+
+
+def test_an_upload_that_has_vanished_is_not_found(served: Served) -> None:
+    token = served.orders()
+    (served.service.uploads._folder / f"{token}.csv").unlink()
+    asked = {"left": {"upload": token}, "on": "customer_country", "hit": HIT}
+    assert "No such upload" in served.post("/api/join/preview", asked, 404)["error"]
+    query = {"query": {"upload": token, "column": "customer_country"}}
+    assert "No such upload" in served.post("/api/search", query, 404)["error"]
+
+
 def test_uploads_are_private_and_no_name_of_a_client_is_a_path(served: Served) -> None:
     before = set(served.service.settings.folder.parent.rglob("*"))
     token = served.upload(b"a\nb\n", "../../../evil.csv")["upload"]

@@ -118,7 +118,8 @@ class Joining:
         asked = _resolved(lake, asked)
         if isinstance(asked.left, UploadTable):
             upload = self._uploads.get(asked.left.upload)
-            left = upload.side(asked.on)
+            with upload.called():
+                left = upload.side(asked.on)
         else:
             opened.check_table(asked.left.table)
             left = right_side(lake.origin(asked.left.table), asked.on)

@@ -61,11 +61,18 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
 
 def _app(settings: ServerSettings) -> FastAPI:
     """Make the app of a worker, or end the service with the line that says why it cannot be."""
+    _use_scratch(settings.folder / "scratch")
     try:
         return create_app(settings)
     except DeepJoinError as error:
         logging.getLogger("deepjoin.server").error("%s", error)
         sys.exit(STARTUP_FAILURE)
+
+
+def _use_scratch(folder: Path) -> None:
+    """Keep what joins write aside in the service's folder: it goes even if a worker is killed."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from deepjoin.sources.scan import duckdb_scan
 
 _TOKEN = re.compile("[0-9a-f]{32}")
 _LONGEST_NAME = 200
+_GONE = "No such upload, or its hour is over. Bring the file again: POST /api/uploads"
 #: All uploads together may take so many times what one may.
 _HELD = 20
 #: While a file is written, all of them are counted so many times.
@@ -81,6 +82,8 @@ class Upload:
         except Refused as error:
             raise type(error)(self.named(str(error))) from None
         except DeepJoinError as error:
+            if not self.path.exists():
+                raise NotFound(_GONE) from None
             raise Refused(self.named(str(error))) from None
 
 
@@ -164,12 +167,18 @@ class Uploads:
         self._remove(upload.token)
 
     def expire(self) -> None:
-        """Remove what is older than it may be."""
+        """Remove uploads that are older than they may be, and what never became one."""
         oldest = time.time() - self._settings.expires
         for path in self._folder.iterdir():
+            # A file may have been long in coming: its hour starts when its owner hears of it.
             with suppress(FileNotFoundError):
-                if path.stat().st_mtime < oldest:
-                    path.unlink()
+                if max(path.stat().st_mtime, self._told_at(path)) < oldest:
+                    self._remove(path.name.partition(".")[0])
+
+    def _told_at(self, path: Path) -> float:
+        with suppress(FileNotFoundError):
+            return self._about(path.name.partition(".")[0]).stat().st_mtime
+        return 0.0
 
     def _new(self, filename: str, suffix: str) -> Upload:
         self._check_room()
@@ -192,9 +201,7 @@ class Uploads:
                 raise FileNotFoundError
             found: Described = json.loads(about.read_text("utf-8"))
         except FileNotFoundError:
-            raise NotFound(
-                "No such upload, or its hour is over. Bring the file again: POST /api/uploads"
-            ) from None
+            raise NotFound(_GONE) from None
         return found, left
 
     def _about(self, token: str) -> Path:
