@@ -8,6 +8,7 @@ import gzip
 import io
 import os
 import stat
+import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -285,6 +286,17 @@ def test_names_with_quotes_and_dashes_stay_names(served: Served) -> None:
     assert "'--it''s $(here).csv'" in shown["sql"]
     assert """'./--it'"'"'s $(here).csv'""" in shown["shell"]
     assert "--how=inner --many=first" in shown["shell"]
+
+
+def test_names_that_would_move_the_cursor_are_shown(served: Served) -> None:
+    name = "a\x1b[2J\u202e'b\nc.csv"
+    upload = served.upload(b"x\nPeru\n", name)["upload"]
+    shown = served.post("/api/join/preview", {"left": {"upload": upload}, "on": "x", "hit": HIT})
+    assert shown["shell"].isprintable()
+    assert shown["python"].replace("\n", "").isprintable()
+    word = shown["shell"].partition("/.deepjoin ")[2].rpartition(" --column=")[0]
+    printed = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert printed.stdout.decode() == name
 
 
 def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
