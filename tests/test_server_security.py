@@ -62,6 +62,15 @@ def test_other_machines_call_it_as_they_like(lake_folder: Path) -> None:
         assert answer.status_code == 200
 
 
+def test_the_address_decides_and_not_how_it_was_written(lake_folder: Path) -> None:
+    with serving(lake_folder, host="Box.home", bound="127.0.1.1") as served:
+        for host, status in {"box.home:8765": 200, "127.0.0.1": 200, "evil.example": 400}.items():
+            assert served.client.get("/api/lake", headers={"host": host}).status_code == status
+    with serving(lake_folder, host="localhost", bound="192.0.2.1") as served:
+        answer = served.client.get("/api/lake", headers={"host": "lake.example"})
+        assert answer.status_code == 200
+
+
 def test_pages_of_other_sites_cannot_post(served: Served) -> None:
     other, own = {"origin": "http://evil.example"}, {"origin": "http://127.0.0.1:8765"}
     body = {"values": ["a"]}

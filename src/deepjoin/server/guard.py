@@ -92,7 +92,7 @@ class Guard:
         """Return the answer to a request that may not in, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._settings.is_local and not is_loopback(_hostname(host)):
+        if self._settings.is_local and not self._is_own(_hostname(host)):
             return problem(
                 "This service answers at the address it was started on, such as 127.0.0.1, and "
                 "under no other host name. Start it with --host to serve others.",
@@ -105,6 +105,10 @@ class Guard:
             text = "A token is needed: send the header Authorization: Bearer TOKEN."
             return problem(text, 401, {"www-authenticate": "Bearer"})
         return None
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a host name is this machine's, or the one the service was started with."""
+        return is_loopback(name) or name == self._settings.host.lower()
 
     def _knows(self, given: str) -> bool:
         # As bytes, in a time that tells nothing of how much of it is right.

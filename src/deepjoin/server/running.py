@@ -36,7 +36,8 @@ _SILENT = 60
 def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[str], None]) -> None:
     """Serve until a signal says to stop; ``ready`` is told the address before the first request."""
     with _listening(settings.host, port) as listener, private_folder() as folder:
-        own = replace(settings, folder=folder, parent=os.getpid(), workers=workers)
+        bound = listener.getsockname()[0]
+        own = replace(settings, folder=folder, bound=bound, parent=os.getpid(), workers=workers)
         config = uvicorn.Config(
             partial(_app, own),
             factory=True,

@@ -17,6 +17,8 @@ class ServerSettings:
     #: A folder of the service's own, 0700: uploads, answers being written, counters.
     folder: Path
     host: str = "127.0.0.1"
+    #: The address that the host turned out to be; as it was written, until it is known.
+    bound: str = ""
     #: What every request has to bring as its bearer token; empty for none.
     token: str = field(default="", repr=False)
     #: Bytes of one upload.
@@ -56,7 +58,7 @@ class ServerSettings:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the service."""
-        return is_loopback(self.host)
+        return is_loopback(self.bound or self.host)
 
 
 def _physical_memory() -> int:
