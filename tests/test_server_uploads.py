@@ -263,6 +263,17 @@ def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None
     assert all(private not in shown[form] for form in ("sql", "python", "pandas", "shell"))
 
 
+def test_long_cells_are_cut_in_a_preview_and_whole_in_a_download(served: Served) -> None:
+    long = {"upload": served.upload(b"x,y\nPeru," + b"z" * 10_001 + b"\n", "x.csv")["upload"]}
+    asked = {"left": long, "on": "x", "hit": HIT}
+    shown = served.post("/api/join/preview", asked)
+    assert shown["rows"][0][1] == "z" * 10_000 + "…"
+    cut = "Cells of more than 10,000 characters are cut here; a download has them."
+    assert cut in shown["warnings"]
+    assert "z" * 10_001 in served.client.post("/api/join/download", json=asked).text
+    assert cut not in served.post("/api/join/preview", joined(served))["warnings"]
+
+
 def test_the_code_of_a_preview_runs(
     served: Served, monkeypatch: pytest.MonkeyPatch, lake_folder: Path
 ) -> None:

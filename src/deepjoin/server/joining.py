@@ -25,6 +25,8 @@ from deepjoin.server.uploads import Upload, Uploads
 from deepjoin.sources.cells import as_strings
 
 _TRIES = 1000
+#: Characters of a cell that a preview shows, and the sign that there are more.
+_LONGEST = 10_001
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,12 @@ class Joining:
         with self._planned(opened, asked) as planned:
             plan, lake = planned.plan, opened.lake
             rows = plan.preview(asked.rows)
+            texts = _texts(rows)
             return {
                 "columns": _columns(rows.schema, plan.brought),
-                "rows": _texts(rows),
+                "rows": texts,
                 "facts": asdict(plan.facts),
-                "warnings": [planned.named(text) for text in plan.warnings],
+                "warnings": [*map(planned.named, plan.warnings), *_cut(texts)],
                 "sql": planned.named(_code(lambda: _sql(planned), "-- ")),
                 "python": python_lines(lake.location, planned.left, planned.asked, plan.facts.join),
                 "pandas": planned.named(_code(lambda: plan.pandas_code, "# ")),
@@ -203,12 +206,24 @@ def _texts(rows: pa.Table) -> list[list[str | None]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
+def _cut(texts: list[list[str | None]]) -> list[str]:
+    """Say that cells are not shown to their end."""
+    if not any(cell and len(cell) == _LONGEST for row in texts for cell in row):
+        return []
+    return [f"Cells of more than {_LONGEST - 1:,} characters are cut here; a download has them."]
+
+
 def _cells(column: pa.ChunkedArray) -> list[str | None]:
     strings = as_strings(column)
     if strings is None:  # nested, or bytes
-        return [None if cell is None else str(cell) for cell in column.to_pylist()]
-    cells: list[str | None] = strings.to_pylist()
-    return cells
+        cells = [None if cell is None else str(cell) for cell in column.to_pylist()]
+    else:
+        cells = strings.to_pylist()
+    return [cell if cell is None else _shortened(cell) for cell in cells]
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) < _LONGEST else cell[: _LONGEST - 1] + "…"
 
 
 def _claimed(folder: Path, name: str, form: str) -> Path:

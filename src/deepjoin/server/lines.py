@@ -28,10 +28,10 @@ def shell_line(location: str | Path, left: str, asked: JoinRequest, join: str) -
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell, so that whoever copies it sees all that is in it.
+    r"""Quote a word for a shell, so that whoever copies it sees all that is in it.
 
-    >>> print(_quoted("it's"), _quoted("it's\\x1b[1m"))
-    'it'"'"'s' $'it\\'s\\033[1m'
+    >>> print(_quoted("it's"), _quoted("it's\x1b[1m"))
+    'it'"'"'s' $'it\'s\033[1m'
     """
     if word.isprintable():
         return shlex.quote(word)
