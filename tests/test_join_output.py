@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -271,6 +272,21 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     text_plan().write(tmp_path / "link.csv")
     assert (tmp_path / "link.csv").is_symlink()
     assert (tmp_path / "target.csv").exists()
+
+
+def test_too_little_memory_to_write_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise duckdb.OutOfMemoryException("Out of Memory Error: no block left\nmore of it")
+
+    plan = both({"k": ["a"]}, {"k": ["a"]})
+    monkeypatch.setattr(plan._session, "run", fails)
+    with pytest.raises(
+        DeepJoinError, match=r"^The join cannot be made: Out of Memory Error: no block left$"
+    ):
+        plan.write(tmp_path / "x.csv")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_small_memory_limit_is_enough() -> None:

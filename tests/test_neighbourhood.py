@@ -239,6 +239,17 @@ def test_work_is_bounded_and_said_to_be(
     assert (found.paths, found.searched, found.complete) == ((), 0, False)
 
 
+def test_saved_edges_have_a_bound_of_their_own(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = star(make_lake, 12)
+    lake.graph(0.5)
+    assert not neighbourhood(lake, "t0", limit=12).truncated
+    monkeypatch.setattr(module, "SAVED_EDGES", 3)
+    found = neighbourhood(lake, "t0", limit=12)
+    assert (len(found.nodes), found.truncated) == (1, True)
+
+
 def test_edges_are_bounded_nearest_first(
     make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

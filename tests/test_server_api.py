@@ -41,6 +41,10 @@ def test_a_lake_of_hashes_offers_equal_values_alone(lake_folder: Path) -> None:
         assert "exact-semantic" not in [method["name"] for method in info["methods"]]
         detail = served.get("/api/table", name=COUNTRIES)
         assert {tuple(column["samples"]) for column in detail["columns"]} == {()}
+        asked = {"query": {"table": COUNTRIES, "column": "country"}}
+        assert served.post("/api/search", asked)["hits"]
+        served.service._heavy.held = 1000
+        assert "busy" in served.post("/api/search", asked, 503)["error"], "it reads the table"
         assert served.get("/api/find", text=" FRANCE ")["values"][0]["total"] == 2
 
 
@@ -124,6 +128,24 @@ def test_a_search_is_that_of_the_library(served: Served) -> None:
     assert found["hits"][0]["table"] == COUNTRIES
 
 
+@pytest.mark.parametrize(
+    ("query", "many", "busy"),
+    [
+        ({"values": ["Peru", "Italy"]}, 2, "_quick"),
+        ({"values": ["Peru", "Italy", "x"]}, 2, "_heavy"),
+        ({"table": COUNTRIES, "column": "country"}, 6, "_quick"),
+        ({"table": COUNTRIES, "column": "country"}, 5, "_heavy"),
+    ],
+)
+def test_long_queries_do_not_keep_quick_ones_waiting(
+    served: Served, monkeypatch: pytest.MonkeyPatch, query: dict[str, object], many: int, busy: str
+) -> None:
+    monkeypatch.setattr("deepjoin.server.search_routes._MANY", many)
+    assert served.post("/api/search", {"query": query})["hits"]
+    getattr(served.service, busy).held = 1000
+    assert "The service is busy" in served.post("/api/search", {"query": query}, 503)["error"]
+
+
 def test_values_and_options_reach_the_search(served: Served) -> None:
     query = {"values": ["france", None, "Peru", "Atlantis"], "name": "land"}
     asked = {"query": query, "join": "equi", "group": "tables", "k": 1, "matches": 1}
@@ -189,7 +211,10 @@ def test_an_answer_that_fails_unexpectedly_tells_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: object) -> None:
-        raise RuntimeError("a value of someone's")
+        try:
+            raise KeyError("a cell of theirs")
+        except KeyError as error:
+            raise RuntimeError("a value of someone's") from error
 
     monkeypatch.setattr("deepjoin.server.lake_routes.table_detail", fails)
     answer = served.client.get("/api/table", params={"name": "secret"})
@@ -198,5 +223,8 @@ def test_an_answer_that_fails_unexpectedly_tells_nothing(
         "error": "Something went wrong that should not; the log of the service has it."
     }
     assert "content-security-policy" in answer.headers
-    assert "RuntimeError" in caplog.text
-    assert "secret" not in caplog.text
+    assert "GET /table failed: RuntimeError" in caplog.text
+    assert "because of KeyError" in caplog.text
+    assert "in fails" in caplog.text
+    for word in ("secret", "a value of someone's", "a cell of theirs"):
+        assert word not in caplog.text

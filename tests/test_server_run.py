@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ import pytest
 import deepjoin
 from deepjoin.cli import main
 from deepjoin.server import running
+from deepjoin.server.settings import ServerSettings
 
 
 @contextmanager
@@ -76,6 +78,16 @@ def test_workers_share_what_there_is_and_stop(
         assert process.stderr is not None
         assert process.stderr.read().splitlines()[-1] == "Stopped."
     assert list(private.glob("deepjoin-*")) == []
+
+
+def test_what_a_worker_writes_aside_is_in_the_folder_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(running, "create_app", lambda _: tempfile.mkdtemp())
+    made = Path(str(running._app(ServerSettings("index", tmp_path))))
+    assert made.parent == tmp_path / "scratch" == Path(os.environ["TMPDIR"])
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:

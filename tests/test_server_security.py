@@ -7,11 +7,12 @@ import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import deepjoin
-from deepjoin.server import page
+from deepjoin.server import guard, page
 from deepjoin.server.problems import Busy, TooSlow
 from deepjoin.server.work import Work
 from tests.serving import Served, serving
@@ -61,6 +62,15 @@ def test_other_machines_call_it_as_they_like(lake_folder: Path) -> None:
         assert answer.status_code == 200
 
 
+def test_the_address_decides_and_not_how_it_was_written(lake_folder: Path) -> None:
+    with serving(lake_folder, host="Box.home", bound="127.0.1.1") as served:
+        for host, status in {"box.home:8765": 200, "127.0.0.1": 200, "evil.example": 400}.items():
+            assert served.client.get("/api/lake", headers={"host": host}).status_code == status
+    with serving(lake_folder, host="localhost", bound="192.0.2.1") as served:
+        answer = served.client.get("/api/lake", headers={"host": "lake.example"})
+        assert answer.status_code == 200
+
+
 def test_pages_of_other_sites_cannot_post(served: Served) -> None:
     other, own = {"origin": "http://evil.example"}, {"origin": "http://127.0.0.1:8765"}
     body = {"values": ["a"]}
@@ -68,6 +78,14 @@ def test_pages_of_other_sites_cannot_post(served: Served) -> None:
     assert answer.status_code == 403
     assert answer.json()["error"] == "Requests from pages of other sites are refused."
     assert served.client.post("/api/uploads/values", json=body, headers=own).status_code == 200
+
+
+def test_an_origin_that_is_no_address_is_of_another_site(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = served.client.post("/api/search", json={}, headers={"origin": "http://["})
+    assert answer.status_code == 403
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(
@@ -103,6 +121,39 @@ def test_a_body_is_stopped_whatever_length_it_claims(lake_folder: Path) -> None:
         )
         assert answer.status_code == 413
         assert "larger than 1,000 bytes" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/api/uploads", "/api/search"])
+def test_a_body_that_does_not_come_is_not_waited_for(
+    lake_folder: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_PATIENCE", 1)
+    with serving(lake_folder, seconds=0.05) as served:
+        messages = asyncio.run(stalled(served, path))
+        assert messages[0]["status"] == 408
+        assert (b"connection", b"close") in messages[0]["headers"]
+        assert b"The body was not here after 0.05 seconds." in messages[1]["body"]
+        assert list(served.service.uploads._folder.iterdir()) == []
+
+
+async def stalled(served: Served, path: str) -> list[dict[str, Any]]:
+    """Send the start of a body and never the rest; return what is answered."""
+    blocks, answered = [{"type": "http.request", "body": b"{", "more_body": True}], []
+
+    async def receive() -> dict[str, Any]:
+        if not blocks:
+            await asyncio.Event().wait()
+        return blocks.pop()
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    headers = [(b"host", b"127.0.0.1:8765"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+    scope |= {"query_string": b"", "scheme": "http", "server": ("127.0.0.1", 8765)}
+    async with asyncio.timeout(20):
+        await served.client.app(scope, receive, send)
+    return answered
 
 
 def test_documents_that_load_from_elsewhere_are_not_served(served: Served) -> None:

@@ -167,6 +167,20 @@ def test_what_the_old_index_has_lost_is_asked_of_the_new(lake_folder: Path) -> N
     assert current.renewals == 1
 
 
+def test_a_newer_lake_that_another_thread_has_opened_is_asked(lake_folder: Path) -> None:
+    current = CurrentLake(deepjoin.index(lake_folder))
+    deepjoin.open(lake_folder / ".deepjoin").remove("numbers.csv")
+
+    def work(opened: Any) -> int:
+        if "numbers.csv" in opened.lake:
+            assert current.renew(), "the watcher is faster"
+            raise deepjoin.lake.manifest.IndexUnusable("what this needs is gone")
+        return int(opened.lake.report.tables)
+
+    assert current.use(work) == 2
+    assert current.renewals == 1
+
+
 def test_a_newer_index_that_is_damaged_does_not_end_the_service(
     lake_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,6 +189,14 @@ def test_a_newer_index_that_is_damaged_does_not_end_the_service(
     assert not current.renew()
     assert "The newer index cannot be opened; the old one serves on:" in caplog.text
     assert current.lake.search(["Peru", "Italy"], join="equi")
+    current._looked = float("-inf")
+    assert not current.is_due(), "it is told of once"
+    with pytest.raises(deepjoin.lake.manifest.IndexUnusable, match="as before"):
+        current.use(_unusable)
+
+
+def _unusable(_: object) -> None:
+    raise deepjoin.lake.manifest.IndexUnusable("as before")
 
 
 def test_searches_run_on_while_the_index_is_renewed(lake_folder: Path) -> None:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import gzip
 import io
 import os
 import stat
-from collections.abc import Iterator
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import deepjoin
-from deepjoin.columns import Reading, Table
-from deepjoin.server import profiling
+from deepjoin.columns import Column, Reading, Table
+from deepjoin.join.session import Session
+from deepjoin.server import profiling, trial
+from deepjoin.server import uploads as uploads_module
+from deepjoin.server.problems import Busy, TooSlow
+from deepjoin.sources.corpus import write_corpus
 from tests.serving import COUNTRIES, HIT, Served, serving
 
 
@@ -54,7 +64,7 @@ def test_a_long_table_is_described_batch_by_batch(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(profiling, "_SOME", some)
         monkeypatch.setattr(profiling, "_MANY", many)
         made = (pa.record_batch({"land": pa.array(cells, pa.string())}) for cells in batches)
-        detail = profiling.read_detail(Table("t", lambda: Reading(made)), 10)
+        detail = profiling.read_detail(Table("t", lambda: Reading(made)), 10, 1000)
         (column,) = detail["columns"]
         return tuple(column[name] for name in ("distinct", "filled", "type", "samples"))
 
@@ -93,6 +103,23 @@ def test_an_upload_can_be_forgotten_and_expires(served: Served) -> None:
     assert "its hour is over" in served.get(f"/api/uploads/{second}", 404)["error"]
     uploads.expire()
     assert list(uploads._folder.iterdir()) == []
+
+
+def test_the_hour_of_an_upload_starts_when_it_is_whole(served: Served) -> None:
+    token, uploads = served.orders(), served.service.uploads
+    os.utime(uploads._folder / f"{token}.csv", (1, 1))
+    uploads.expire()
+    asked = {"left": {"upload": token}, "on": "customer_country", "hit": HIT}
+    assert served.post("/api/join/preview", asked)["rows"]
+
+
+def test_an_upload_that_has_vanished_is_not_found(served: Served) -> None:
+    token = served.orders()
+    (served.service.uploads._folder / f"{token}.csv").unlink()
+    asked = {"left": {"upload": token}, "on": "customer_country", "hit": HIT}
+    assert "No such upload" in served.post("/api/join/preview", asked, 404)["error"]
+    query = {"query": {"upload": token, "column": "customer_country"}}
+    assert "No such upload" in served.post("/api/search", query, 404)["error"]
 
 
 def test_uploads_are_private_and_no_name_of_a_client_is_a_path(served: Served) -> None:
@@ -134,6 +161,44 @@ def test_what_cannot_be_taken_leaves_nothing(
         assert list(served.service.uploads._folder.iterdir()) == []
 
 
+def bomb(kind: str) -> bytes:
+    """Make a small file that asks for gigabytes."""
+    buffer = io.BytesIO()
+    if kind == "xlsx":
+        book = pytest.importorskip("openpyxl").Workbook()
+        book.active["A1"], book.active["XFD1048576"] = "land", "Peru"
+        book.save(buffer)
+    elif kind == "parquet":
+        long = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), ["x" * (1 << 20)])
+        pq.write_table(pa.table({"land": long}), buffer)
+    else:
+        buffer.write(gzip.compress(b"land\n" + b"x" * 12_000_000))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "parquet", "csv.gz"])
+def test_what_unpacks_to_too_much_is_refused(lake_folder: Path, kind: str) -> None:
+    with serving(lake_folder, max_upload=1_000_000) as served:
+        refused = served.upload(bomb(kind), f"x.{kind}", 413)["error"]
+        assert refused.startswith("The file unpacks to more than 10,000,000 bytes")
+        assert list(served.service.uploads._folder.iterdir()) == []
+
+
+def test_a_workbook_is_tried_and_then_read(served: Served) -> None:
+    book, buffer = pytest.importorskip("openpyxl").Workbook(), io.BytesIO()
+    for row in (["land"], ["Peru"], ["Italy"]):
+        book.active.append(row)
+    book.save(buffer)
+    assert served.upload(buffer.getvalue(), "x.xlsx")["columns"][0]["samples"] == ["Peru", "Italy"]
+
+
+def test_a_file_is_tried_for_so_long(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"land": ["Peru"]}), path)
+    with pytest.raises(TooSlow, match="The file was not read after 0 seconds"):
+        trial.try_to_read(path, 1000, 0)
+
+
 def test_uploads_together_have_a_limit(lake_folder: Path) -> None:
     with serving(lake_folder, max_upload=200) as served:
         while (answer := _brought(served)).status_code == 200:
@@ -146,6 +211,47 @@ def _brought(served: Served) -> Any:
     return served.client.post("/api/uploads?filename=x.csv", content=b"a\n" + b"b\n" * 90)
 
 
+def test_all_uploads_are_counted_while_one_comes(lake_folder: Path) -> None:
+    with serving(lake_folder, max_upload=1600) as served:
+        uploads = served.service.uploads
+
+        async def blocks() -> AsyncIterator[bytes]:
+            for number in range(15):
+                if number == 3:  # others came meanwhile
+                    (uploads._folder / "other").write_bytes(bytes(20 * 1600))
+                yield b"x" * 101
+
+        with pytest.raises(Busy, match="holds as many uploads as it may"):
+            asyncio.run(uploads.receive("x.csv", blocks()))
+        assert [path.name for path in uploads._folder.iterdir()] == ["other"]
+
+
+def test_an_upload_that_has_no_turn_leaves_nothing(lake_folder: Path) -> None:
+    with serving(lake_folder, heavy_threads=1, heavy_waiting=0) as served:
+        served.service._heavy.held = 1
+        assert "The service is busy" in served.upload(b"a\nb\n", "x.csv", 503)["error"]
+        assert list(served.service.uploads._folder.iterdir()) == []
+
+
+def test_an_upload_that_takes_too_long_leaves_nothing(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, real = threading.Event(), uploads_module.read_detail
+
+    def waits(*given: Any) -> Any:
+        go.wait()
+        return real(*given)
+
+    monkeypatch.setattr(uploads_module, "read_detail", lambda *given: waits(*given))
+    with serving(lake_folder, seconds=0.05) as served:
+        assert "It took longer" in served.upload(b"a\nb\n", "x.csv", 408)["error"]
+        folder = served.service.uploads._folder
+        assert list(folder.iterdir()) == []
+        go.set()
+        served.service._heavy._pool.shutdown()
+        assert list(folder.iterdir()) == [], "nor when it is done"
+
+
 def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None:
     shown = served.post("/api/join/preview", joined(served, rows=2))
     assert [column["from"] for column in shown["columns"]] == ["left"] * 3 + ["right"] * 3
@@ -155,6 +261,17 @@ def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None
     assert "orders.csv" in shown["sql"]
     private = str(served.service.settings.folder)
     assert all(private not in shown[form] for form in ("sql", "python", "pandas", "shell"))
+
+
+def test_long_cells_are_cut_in_a_preview_and_whole_in_a_download(served: Served) -> None:
+    long = {"upload": served.upload(b"x,y\nPeru," + b"z" * 10_001 + b"\n", "x.csv")["upload"]}
+    asked = {"left": long, "on": "x", "hit": HIT}
+    shown = served.post("/api/join/preview", asked)
+    assert shown["rows"][0][1] == "z" * 10_000 + "…"
+    cut = "Cells of more than 10,000 characters are cut here; a download has them."
+    assert cut in shown["warnings"]
+    assert "z" * 10_001 in served.client.post("/api/join/download", json=asked).text
+    assert cut not in served.post("/api/join/preview", joined(served))["warnings"]
 
 
 def test_the_code_of_a_preview_runs(
@@ -180,6 +297,33 @@ def test_names_with_quotes_and_dashes_stay_names(served: Served) -> None:
     assert "'--it''s $(here).csv'" in shown["sql"]
     assert """'./--it'"'"'s $(here).csv'""" in shown["shell"]
     assert "--how=inner --many=first" in shown["shell"]
+
+
+def test_names_that_would_move_the_cursor_are_shown(served: Served) -> None:
+    name = "a\x1b[2J\u202e'b\nc.csv"
+    upload = served.upload(b"x\nPeru\n", name)["upload"]
+    shown = served.post("/api/join/preview", {"left": {"upload": upload}, "on": "x", "hit": HIT})
+    assert shown["shell"].isprintable()
+    assert shown["python"].replace("\n", "").isprintable()
+    word = shown["shell"].partition("/.deepjoin ")[2].rpartition(" --column=")[0]
+    printed = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert printed.stdout.decode() == name
+
+
+def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    first, second = ["Peru", "Italy", *"abc"], ["Oslo", "Lima", *"xyz"]
+    columns = [Column(first, "c", "t", column_id="t#0"), Column(second, "c", "t", column_id="t#1")]
+    write_corpus(tmp_path / "lake" / "corpus", iter(columns))
+    with serving(tmp_path / "lake" / "corpus") as served:
+        detail = served.get("/api/table", name="t")
+        assert [column["samples"][0] for column in detail["columns"]] == ["Peru", "Oslo"]
+        upload = served.post("/api/uploads/values", {"values": ["Lima"], "name": "k"})["upload"]
+        hit = {"table": "t", "column": "c", "column_id": "t#1"}
+        asked = {"left": {"upload": upload}, "on": "k", "hit": hit}
+        shown = served.post("/api/join/preview", asked)
+        assert shown["facts"]["matched_keys"] == 1
+        assert "hit=('t', 'c_2')" in shown["python"]
+        assert "--with=t:c_2" in shown["shell"]
 
 
 def test_a_semantic_join_says_how_similar(served: Served) -> None:
@@ -248,6 +392,27 @@ def test_a_join_that_cannot_be_is_refused(
 ) -> None:
     refused = served.post("/api/join/preview", joined(served) | change, status)
     assert text in refused["error"]
+
+
+def test_joins_share_the_memory_of_the_machine(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepjoin.server.settings._physical_memory", lambda: 24 << 30)
+    with serving(lake_folder, workers=4, heavy_threads=2) as served:
+        settings = served.service.settings
+        assert (settings.join_memory, replace(settings, workers=0).join_memory) == (
+            *("3072MiB", "12288MiB"),
+        )
+        limits: list[str | None] = []
+        real = Session.__init__
+
+        def noted(self: Session, memory_limit: str | None = None) -> None:
+            limits.append(memory_limit)
+            real(self, memory_limit)
+
+        monkeypatch.setattr(Session, "__init__", noted)
+        served.post("/api/join/preview", joined(served))
+        assert limits == ["3072MiB"]
 
 
 def test_a_join_with_too_many_rows_is_refused(lake_folder: Path) -> None:

@@ -71,7 +71,8 @@ class Rows:
         target = Path(os.path.realpath(path))
         options = writing_options(target)
         try:
-            return self._write(target, self._query(typed="parquet" in options), options)
+            with explained(besides=duckdb.IOException):
+                return self._write(target, self._query(typed="parquet" in options), options)
         except (OSError, duckdb.IOException) as error:
             reason = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
             raise DeepJoinError(

@@ -66,12 +66,14 @@ class Session:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turn what DuckDB says of a query into one line of ours."""
+def explained(besides: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Turn what DuckDB says of a query into one line of ours; some errors are the caller's."""
     import duckdb
 
     try:
         yield
+    except besides:
+        raise
     except duckdb.Error as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DeepJoinError(f"The join cannot be made: {said}") from None

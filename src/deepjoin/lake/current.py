@@ -87,7 +87,8 @@ class CurrentLake:
         try:
             return work(opened)
         except IndexUnusable:
-            if not self.renew():
+            self.renew()
+            if self._opened is opened:  # nor has another thread found a newer one
                 raise
             return work(self._opened)
 

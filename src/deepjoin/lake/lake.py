@@ -153,6 +153,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         tau: float | None = None,
         matching: str = "best",
         progress: Progress | None = None,
+        memory_limit: str | None = None,
     ) -> JoinPlan:
         """Prepare the join of a table of yours with a hit: its facts, SQL, preview and outputs.
 
@@ -178,6 +179,9 @@ Make one with: deepjoin index SOURCE -o no such folder
             a better claim to ("one-to-one"), or "all".
         progress
             Told how many values are matched, of how many, and what is being done.
+        memory_limit
+            How much memory DuckDB may use before it writes to disk, such as "4GB"; default: its
+            own, most of the machine's.
         """
         from deepjoin.join import plan_join
         from deepjoin.lake import sides
@@ -200,8 +204,14 @@ Make one with: deepjoin index SOURCE -o no such folder
         except UnknownName as error:
             hint = " It has changed since it was indexed: run deepjoin index again."
             raise UnknownName(f"{error}{hint if column in known else ''}") from None
-        profile = self.settings.profile
-        plan = plan_join(mine, right, how=how, many=many, profile=profile, semantic=semantic)
+        plan = plan_join(
+            *(mine, right),
+            how=how,
+            many=many,
+            profile=self.settings.profile,
+            memory_limit=memory_limit,
+            semantic=semantic,
+        )
         if origin.has_changed:
             changed = f"{table} has changed since it was indexed: run deepjoin index again."
             plan.warnings = (*plan.warnings, changed)

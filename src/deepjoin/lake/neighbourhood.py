@@ -35,8 +35,9 @@ from deepjoin.lake.view import LakeView
 #: Columns searched, and postings read, for one answer: a second or two in the largest lakes.
 COLUMNS = 256
 POSTINGS = 1 << 27
-#: Columns whose edges are read, where the lake has a graph.
+#: Columns whose edges are read, and edges, where the lake has a graph: all are held at once.
 SAVED_COLUMNS = 1 << 14
+SAVED_EDGES = 1 << 22
 #: Edges shown of a neighbourhood, for each table that it may have.
 _EDGES = 20
 #: Paths shown.
@@ -152,7 +153,9 @@ class _Walk:
         self._view = lake
         self._lake = lake.numbering
         edges = current_edges(lake, least)
-        self.budget = Budget(COLUMNS if edges is None else SAVED_COLUMNS, POSTINGS)
+        self.budget = (
+            Budget(COLUMNS, POSTINGS) if edges is None else Budget(SAVED_COLUMNS, SAVED_EDGES)
+        )
         self._partners: Partners = (
             FoundPartners(self._lake, least, self.budget)
             if edges is None

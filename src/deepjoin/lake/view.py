@@ -200,6 +200,12 @@ class LakeView:
         words = (catalog.column_names[number], table, entry.title, entry.context)
         return Column(cells, *words, catalog.column_ids[number])
 
+    def column_size(self, table: str, column: str) -> int:
+        """Count the distinct values of a column of the lake, without reading them."""
+        segment, _ = self._found(table)
+        start, stop = segment.values.cells_of(segment.catalog.find_column(table, column))
+        return stop - start
+
     def _column_again(self, segment: Segment, table: int, number: int) -> Column:
         """Read a column from its table, since a lake of hashes holds no cells."""
         catalog, origin = segment.catalog, TableOrigin(self, segment, table)

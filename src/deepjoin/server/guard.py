@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 from time import perf_counter
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deepjoin.server.answers import problem
 from deepjoin.server.metrics import Metrics
 from deepjoin.server.settings import ServerSettings, is_loopback
+from deepjoin.server.tracing import traced
 from deepjoin.server.uploads import too_large
 
 _LOG = logging.getLogger("deepjoin.server")
@@ -37,6 +39,11 @@ _UNEXPECTED = "Something went wrong that should not; the log of the service has 
 _NOT_KEPT = (b"cache-control", b"no-store")
 #: Bytes of a JSON body; uploads have a limit of their own.
 _JSON = 32 << 20
+#: A file may take so many times the seconds of a request to come.
+_PATIENCE = 20
+_SLOW = "The body was not here after {:g} seconds. Send less, or compressed."
+#: The rest of a body is not waited for.
+_CLOSE = {"connection": "close"}
 _METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _READING = ("GET", "HEAD", "OPTIONS")
 #: What anyone may see: the page has no data of its own.
@@ -71,9 +78,9 @@ class Guard:
                 await self._app(scope, self._limited(scope, receive), told)
             else:
                 await refused(scope, receive, told)
-        except Exception:
-            # Of a request, only the name of its route is told.
-            _LOG.exception("%s %s failed", scope["method"], _route(scope))
+        except Exception as error:
+            # Of a request, only the name of its route is told; what an error says may quote cells.
+            _LOG.error("%s %s failed: %s", scope["method"], _route(scope), traced(error))
             if not status:
                 await problem(_UNEXPECTED, 500)(scope, receive, told)
         finally:
@@ -85,37 +92,50 @@ class Guard:
         """Return the answer to a request that may not in, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._settings.is_local and not is_loopback(_hostname(host)):
+        if self._settings.is_local and not self._is_own(_hostname(host)):
             return problem(
                 "This service answers at the address it was started on, such as 127.0.0.1, and "
                 "under no other host name. Start it with --host to serve others.",
                 400,
             )
         origin = headers.get("origin")
-        if origin and scope["method"] not in _READING and urlsplit(origin).netloc != host:
+        if origin and scope["method"] not in _READING and _netloc(origin) != host:
             return problem("Requests from pages of other sites are refused.", 403)
         if private and self._wanted and not self._knows(headers.get("authorization", "")):
             text = "A token is needed: send the header Authorization: Bearer TOKEN."
             return problem(text, 401, {"www-authenticate": "Bearer"})
         return None
 
+    def _is_own(self, name: str) -> bool:
+        """Whether a host name is this machine's, or the one the service was started with."""
+        return is_loopback(name) or name == self._settings.host.lower()
+
     def _knows(self, given: str) -> bool:
         # As bytes, in a time that tells nothing of how much of it is right.
         return hmac.compare_digest(given.encode("latin-1", "replace"), self._wanted)
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """Stop reading a body that is too large, whatever length it claims to have."""
-        most = self._settings.max_upload
-        if scope["path"] != "/api/uploads":
+        """Stop reading a body that is too large or too slow, whatever length it claims to have."""
+        most, seconds = self._settings.max_upload, self._settings.seconds
+        if scope["path"] == "/api/uploads":
+            seconds *= _PATIENCE
+        else:
             most = min(most, _JSON)
-        size = 0
+        over, size, whole = asyncio.get_running_loop().time() + seconds, 0, False
 
         async def counted() -> Message:
-            nonlocal size
-            message = await receive()
+            nonlocal size, whole
+            if whole:  # waits for the client to go
+                return await receive()
+            try:
+                async with asyncio.timeout_at(over):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, _SLOW.format(seconds), _CLOSE) from None
             size += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
             if size > most:
-                raise HTTPException(413, str(too_large(most)))
+                raise HTTPException(413, str(too_large(most)), _CLOSE)
             return message
 
         return counted
@@ -133,6 +153,18 @@ def _hostname(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _netloc(origin: str) -> str | None:
+    """Take host and port out of an Origin header; None if it is no address.
+
+    >>> _netloc("http://127.0.0.1:8765"), _netloc("http://[")
+    ('127.0.0.1:8765', None)
+    """
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _route(scope: Scope) -> str:

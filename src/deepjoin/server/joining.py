@@ -24,6 +24,9 @@ from deepjoin.server.requests import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.server.settings import ServerSettings
 from deepjoin.server.uploads import Upload, Uploads
 
+#: Characters of a cell that a preview shows, and the sign that there are more.
+_LONGEST = 10_001
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -61,15 +64,16 @@ class Joining:
         with self._planned(opened, asked) as planned:
             plan, lake = planned.plan, opened.lake
             rows = plan.preview(asked.rows)
+            texts = _shown(rows)
             return {
                 "columns": _columns(rows.schema, plan.brought),
-                "rows": row_texts(rows),
+                "rows": texts,
                 "facts": asdict(plan.facts),
-                "warnings": [planned.named(text) for text in plan.warnings],
+                "warnings": [*map(planned.named, plan.warnings), *_cut(texts)],
                 "sql": planned.named(_code(lambda: _sql(planned), "-- ")),
-                "python": python_lines(lake.location, planned.left, asked, plan.facts.join),
+                "python": python_lines(lake.location, planned.left, planned.asked, plan.facts.join),
                 "pandas": planned.named(_code(lambda: plan.pandas_code, "# ")),
-                "shell": shell_line(lake.location, planned.left, asked, plan.facts.join),
+                "shell": shell_line(lake.location, planned.left, planned.asked, plan.facts.join),
             }
 
     def answer(self, opened: Opened, asked: JoinRequest, form: str, neutralise: bool) -> IO[bytes]:
@@ -111,29 +115,38 @@ class Joining:
     def _planned(self, opened: Opened, asked: JoinRequest) -> Iterator[Planned]:
         lake, upload = opened.lake, None
         opened.check_table(asked.hit.table)
+        asked = _resolved(lake, asked)
         if isinstance(asked.left, UploadTable):
             upload = self._uploads.get(asked.left.upload)
-            left = upload.side(asked.on)
+            with upload.called():
+                left = upload.side(asked.on)
         else:
             opened.check_table(asked.left.table)
             left = right_side(lake.origin(asked.left.table), asked.on)
-        with _called(upload), _plan(lake, left, asked) as plan:
+        with _called(upload), _plan(lake, left, asked, self._settings.join_memory) as plan:
             yield Planned(lake, plan, asked, upload)
 
 
-def _plan(lake: Lake, left: Side, asked: JoinRequest) -> JoinPlan:
-    target, column = asked.hit, asked.hit.column
-    if target.column_id is not None:
-        column = lake.origin(target.table).key(column, target.column_id)
+def _resolved(lake: Lake, asked: JoinRequest) -> JoinRequest:
+    """Call the column of a hit as its table does, where only the id tells which one it is."""
+    hit = asked.hit
+    if hit.column_id is None:
+        return asked
+    column = lake.origin(hit.table).key(hit.column, hit.column_id)
+    return asked.model_copy(update={"hit": hit.model_copy(update={"column": column})})
+
+
+def _plan(lake: Lake, left: Side, asked: JoinRequest, memory: str) -> JoinPlan:
     return lake.plan_join(
         left,
         asked.on,
-        (target.table, column),
+        (asked.hit.table, asked.hit.column),
         how=asked.how,
         many=asked.many,
         join=asked.join,
         tau=asked.tau,
         matching=asked.matching,
+        memory_limit=memory,
     )
 
 
@@ -183,3 +196,19 @@ def _type(kind: pa.DataType) -> str:
     if types.is_floating(kind) or types.is_decimal(kind):
         return "decimal"
     return "date" if types.is_temporal(kind) else "text"
+
+
+def _shown(rows: pa.Table) -> list[list[str | None]]:
+    """Give rows as text, very long cells cut."""
+    return [[_shortened(cell) if cell else cell for cell in row] for row in row_texts(rows)]
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) < _LONGEST else cell[: _LONGEST - 1] + "…"
+
+
+def _cut(texts: list[list[str | None]]) -> list[str]:
+    """Say that cells are not shown to their end."""
+    if not any(cell and len(cell) == _LONGEST for row in texts for cell in row):
+        return []
+    return [f"Cells of more than {_LONGEST - 1:,} characters are cut here; a download has them."]

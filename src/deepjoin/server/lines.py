@@ -24,7 +24,24 @@ def shell_line(location: str | Path, left: str, asked: JoinRequest, join: str) -
     words = ["deepjoin", "join", _index(location), f"./{left}" if left.startswith("-") else left]
     words += [f"--column={asked.on}", f"--with={asked.hit.table}:{asked.hit.column}"]
     words += [f"--{name}={value}" for name, value in _chosen(asked, join).items()]
-    return shlex.join([*words, "--out=joined.parquet"])
+    return " ".join(map(_quoted, [*words, "--out=joined.parquet"]))
+
+
+def _quoted(word: str) -> str:
+    r"""Quote a word for a shell, so that whoever copies it sees all that is in it.
+
+    >>> print(_quoted("it's"), _quoted("it's\x1b[1m"))
+    'it'"'"'s' $'it\'s\033[1m'
+    """
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(map(_escaped, word)) + "'"
+
+
+def _escaped(letter: str) -> str:
+    if letter.isprintable():
+        return f"\\{letter}" if letter in "\\'" else letter
+    return "".join(f"\\{byte:03o}" for byte in letter.encode("utf-8", "surrogatepass"))
 
 
 def _index(location: str | Path) -> str:

@@ -11,6 +11,7 @@ from deepjoin.columns import Table
 from deepjoin.lake.describing import SAMPLES, ColumnFacts
 from deepjoin.server.describing import Described, detail_of, shortened
 from deepjoin.server.problems import TooLarge
+from deepjoin.server.trial import UNPACKED, unpacks_to_too_much
 from deepjoin.sources.cells import as_strings, left_out
 from deepjoin.values.profile import Generic, Traits
 
@@ -79,12 +80,15 @@ def _kind(values: pa.Array) -> tuple[str, str]:
     return _TYPES[int(types[0])], generic.name.lower() if generic else ""
 
 
-def read_detail(table: Table, max_rows: int) -> Described:
-    """Read a table to its end and describe it."""
+def read_detail(table: Table, max_rows: int, max_upload: int) -> Described:
+    """Read a table to its end and describe it, unless it turns out to be too large."""
     columns: dict[str, ColumnReader] = {}
     sample: list[dict[str, str | None]] = []
-    rows, reading = 0, table.open()
+    rows, size, reading = 0, 0, table.open()
     for batch in reading:
+        size += batch.nbytes
+        if size > UNPACKED * max_upload:
+            raise unpacks_to_too_much(max_upload)
         texts = {}
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             texts[name] = columns.setdefault(name, ColumnReader()).add(array)

@@ -36,7 +36,8 @@ _SILENT = 60
 def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[str], None]) -> None:
     """Serve until a signal says to stop; ``ready`` is told the address before the first request."""
     with _listening(settings.host, port) as listener, private_folder() as folder:
-        own = replace(settings, folder=folder, parent=os.getpid())
+        bound = listener.getsockname()[0]
+        own = replace(settings, folder=folder, bound=bound, parent=os.getpid(), workers=workers)
         config = uvicorn.Config(
             partial(_app, own),
             factory=True,
@@ -61,11 +62,18 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
 
 def _app(settings: ServerSettings) -> FastAPI:
     """Make the app of a worker, or end the service with the line that says why it cannot be."""
+    _use_scratch(settings.folder / "scratch")
     try:
         return create_app(settings)
     except DeepJoinError as error:
         logging.getLogger("deepjoin.server").error("%s", error)
         sys.exit(STARTUP_FAILURE)
+
+
+def _use_scratch(folder: Path) -> None:
+    """Keep what joins write aside in the service's folder: it goes even if a worker is killed."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
 
 
 @contextmanager

@@ -15,6 +15,9 @@ from deepjoin.server.requests import LakeColumn, SearchRequest, UploadColumn
 from deepjoin.server.service import Service
 from deepjoin.server.uploads import Uploads
 
+#: A query of more values takes longer than others should wait for.
+_MANY = 5_000
+
 
 def search_routes(service: Service) -> APIRouter:
     """Make the route."""
@@ -29,15 +32,28 @@ def search_routes(service: Service) -> APIRouter:
 
         def work(opened: Opened) -> bytes:
             check_method(asked.method, opened.methods)
-            if isinstance(asked.query, LakeColumn):
-                opened.check_table(asked.query.table)
             return encoded(_searched(opened.lake, asked, service.uploads))
 
-        # Reading an upload may take a while; what is in the lake is at hand.
-        run = service.heavily if isinstance(asked.query, UploadColumn) else service.quickly
+        long = await _is_long(service, asked)
+        run = service.heavily if long else service.quickly
         return Response(await run(work), media_type="application/json")
 
     return router
+
+
+async def _is_long(service: Service, asked: SearchRequest) -> bool:
+    """Tell a search that would keep others waiting: with many values, or a file to be read."""
+    query = asked.query
+    if isinstance(query, LakeColumn):
+        return await service.quickly(lambda opened: _is_long_column(opened, query))
+    return isinstance(query, UploadColumn) or len(query.values) > _MANY
+
+
+def _is_long_column(opened: Opened, query: LakeColumn) -> bool:
+    opened.check_table(query.table)
+    lake = opened.lake
+    # A lake of hashes has to read the table again.
+    return lake.settings.hash_only or lake.column_size(query.table, query.column) > _MANY
 
 
 def _searched(lake: Lake, asked: SearchRequest, uploads: Uploads) -> dict[str, object]:

@@ -15,6 +15,7 @@ from deepjoin.lake.current import CurrentLake, Opened, warm
 from deepjoin.server.joining import Joining
 from deepjoin.server.metrics import Metrics
 from deepjoin.server.settings import ServerSettings
+from deepjoin.server.tracing import traced
 from deepjoin.server.uploads import Uploads
 from deepjoin.server.work import Work
 
@@ -56,8 +57,8 @@ class Service:
             ticks += 1
             try:
                 await self._tick(ticks)
-            except Exception:
-                _LOG.exception("Looking after the service failed")
+            except Exception as error:
+                _LOG.error("Looking after the service failed: %s", traced(error))
             if self.settings.is_worker and os.getppid() != self.settings.parent:
                 signal.raise_signal(signal.SIGTERM)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,8 @@ class ServerSettings:
     #: A folder of the service's own, 0700: uploads, answers being written, counters.
     folder: Path
     host: str = "127.0.0.1"
+    #: The address that the host turned out to be; as it was written, until it is known.
+    bound: str = ""
     #: What every request has to bring as its bearer token; empty for none.
     token: str = field(default="", repr=False)
     #: Bytes of one upload.
@@ -28,6 +31,8 @@ class ServerSettings:
     out: Path | None = None
     #: The process that started this one as a worker; 0 for an app that is alone.
     parent: int = 0
+    #: How many processes share this machine.
+    workers: int = 1
     #: Threads that search, those that read, join and write files, and how many may wait.
     threads: int = 2
     waiting: int = 256
@@ -45,9 +50,22 @@ class ServerSettings:
         return self.parent != 0
 
     @property
+    def join_memory(self) -> str:
+        """What one join may hold in memory, so that as many as can run at once fit the machine."""
+        share = _physical_memory() // max(2, self.workers * self.heavy_threads)
+        return f"{share >> 20}MiB"
+
+    @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the service."""
-        return is_loopback(self.host)
+        return is_loopback(self.bound or self.host)
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 4 << 30
 
 
 @lru_cache(maxsize=256)

@@ -32,7 +32,12 @@ def upload_routes(service: Service) -> APIRouter:
     ) -> Response:
         """Bring a file; its name says what kind it is and how to speak of it."""
         received = await uploads.receive(filename, request.stream())
-        return answer(await service.heavily(lambda _: uploads.describe(received)))
+        try:
+            return answer(await service.heavily(lambda _: uploads.describe(received)))
+        except BaseException:
+            # It may have been refused, or not have had its turn in time.
+            uploads.discard(received)
+            raise
 
     @router.post("/values", response_model=UploadDetail)
     async def values(pasted: PastedValues) -> Response:

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -23,9 +23,10 @@ from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError
 from deepjoin.join import Side
 from deepjoin.server.describing import Described
-from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge, TooSlow
+from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge
 from deepjoin.server.profiling import read_detail
 from deepjoin.server.settings import ServerSettings
+from deepjoin.server.trial import try_to_read
 from deepjoin.sources import title_of
 from deepjoin.sources.formats import format_of, read_file, suffixes
 from deepjoin.sources.quote import literal
@@ -34,10 +35,11 @@ from deepjoin.sources.scan import duckdb_scan
 
 _TOKEN = re.compile("[0-9a-f]{32}")
 _LONGEST_NAME = 200
+_GONE = "No such upload, or its hour is over. Bring the file again: POST /api/uploads"
 #: All uploads together may take so many times what one may.
 _HELD = 20
-#: A file may take so many times the seconds of a request to come.
-_PATIENCE = 20
+#: While a file is written, all of them are counted so many times.
+_COUNTED = 16
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Upload:
     token: str
     name: str
     path: Path
+    #: Whether a client made the file.
+    foreign: bool = True
 
     @property
     def table(self) -> Table:
@@ -75,9 +79,11 @@ class Upload:
         """Let errors speak of the file as its owner does."""
         try:
             yield
-        except Refused:
-            raise
+        except Refused as error:
+            raise type(error)(self.named(str(error))) from None
         except DeepJoinError as error:
+            if not self.path.exists():
+                raise NotFound(_GONE) from None
             raise Refused(self.named(str(error))) from None
 
 
@@ -92,14 +98,17 @@ class Uploads:
     async def receive(self, filename: str, blocks: AsyncIterator[bytes]) -> Upload:
         """Write what comes to a file of its own, and stop when it is too much."""
         upload = self._new(filename, _suffix(filename))
-        size, most = 0, self._settings.max_upload
+        size, most, counted = 0, self._settings.max_upload, 0
         try:
-            with open(upload.path, "xb", opener=_private) as file:
-                async for block in _in_time(blocks, _PATIENCE * self._settings.seconds):
+            with open(upload.path, "xb", opener=_private, buffering=0) as file:
+                async for block in blocks:
                     size += len(block)
                     if size > most:
                         raise too_large(most)
                     file.write(block)
+                    if size - counted > most / _COUNTED:
+                        self._check_room()
+                        counted = size
         except BaseException:
             self._remove(upload.token)
             raise
@@ -110,7 +119,7 @@ class Uploads:
 
     def of_values(self, values: Sequence[str | None], name: str) -> Upload:
         """Store pasted values as a table of one column."""
-        upload = self._new(name, ".parquet")
+        upload = replace(self._new(name, ".parquet"), foreign=False)
         with open(upload.path, "xb", opener=_private) as file:
             pq.write_table(pa.table({name: pa.array(values, pa.string())}), file)
         return upload
@@ -119,7 +128,7 @@ class Uploads:
         """Read a new upload to its end and keep what it is; one that cannot be read is removed."""
         try:
             with upload.called():
-                detail = read_detail(upload.table, self._settings.max_rows)
+                detail = self._read_detail(upload)
         except BaseException:
             self._remove(upload.token)
             raise
@@ -128,7 +137,15 @@ class Uploads:
         with open(aside, "x", encoding="utf-8", opener=_private) as file:
             json.dump(about, file)
         aside.rename(self._about(upload.token))
+        if not upload.path.exists():  # whoever waited for it has given up
+            self._remove(upload.token)
         return self._told(upload.token, detail, self._settings.expires)
+
+    def _read_detail(self, upload: Upload) -> Described:
+        settings = self._settings
+        if upload.foreign:
+            try_to_read(upload.path, settings.max_upload, settings.seconds)
+        return read_detail(upload.table, settings.max_rows, settings.max_upload)
 
     def detail(self, token: str) -> Described:
         """Describe an upload again."""
@@ -145,20 +162,33 @@ class Uploads:
         self._read(token)
         self._remove(token)
 
+    def discard(self, upload: Upload) -> None:
+        """Remove a file whose owner will not be told its token."""
+        self._remove(upload.token)
+
     def expire(self) -> None:
-        """Remove what is older than it may be."""
+        """Remove uploads that are older than they may be, and what never became one."""
         oldest = time.time() - self._settings.expires
         for path in self._folder.iterdir():
+            # A file may have been long in coming: its hour starts when its owner hears of it.
             with suppress(FileNotFoundError):
-                if path.stat().st_mtime < oldest:
-                    path.unlink()
+                if max(path.stat().st_mtime, self._told_at(path)) < oldest:
+                    self._remove(path.name.partition(".")[0])
+
+    def _told_at(self, path: Path) -> float:
+        with suppress(FileNotFoundError):
+            return self._about(path.name.partition(".")[0]).stat().st_mtime
+        return 0.0
 
     def _new(self, filename: str, suffix: str) -> Upload:
+        self._check_room()
+        token = secrets.token_hex(16)
+        return Upload(token, _shown(filename), self._folder / f"{token}{suffix}")
+
+    def _check_room(self) -> None:
         held = sum(_size(path) for path in self._folder.iterdir())
         if held >= _HELD * self._settings.max_upload:
             raise Busy("The service holds as many uploads as it may. Remove some, or wait an hour.")
-        token = secrets.token_hex(16)
-        return Upload(token, _shown(filename), self._folder / f"{token}{suffix}")
 
     def _read(self, token: str) -> tuple[Described, float]:
         """Read what is known of an upload, and how many seconds it is still kept."""
@@ -171,9 +201,7 @@ class Uploads:
                 raise FileNotFoundError
             found: Described = json.loads(about.read_text("utf-8"))
         except FileNotFoundError:
-            raise NotFound(
-                "No such upload, or its hour is over. Bring the file again: POST /api/uploads"
-            ) from None
+            raise NotFound(_GONE) from None
         return found, left
 
     def _about(self, token: str) -> Path:
@@ -186,15 +214,6 @@ class Uploads:
 
     def _told(self, token: str, detail: Described, left: float) -> Described:
         return detail | {"upload": token, "expires_in": int(left)}
-
-
-async def _in_time(blocks: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """Pass on what comes until the time is over."""
-    over = time.monotonic() + seconds
-    async for block in blocks:
-        if time.monotonic() > over:
-            raise TooSlow(f"The file was not here after {seconds:g} seconds. Send it compressed.")
-        yield block
 
 
 def too_large(most: int) -> TooLarge:
