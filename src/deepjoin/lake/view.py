@@ -202,7 +202,7 @@ class LakeView:
 
     def column_size(self, table: str, column: str) -> int:
         """Count the distinct values of a column of the lake, without reading them."""
-        segment, _ = self._found(table)
+        segment, _ = self.place(table)
         start, stop = segment.values.cells_of(segment.catalog.find_column(table, column))
         return stop - start
 
