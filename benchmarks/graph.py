@@ -86,13 +86,15 @@ def changed(folder: Path, removed: int, added: int, random: np.random.Generator)
 
 def around(lake: Lake, tables: list[str], threshold: float) -> Row:
     """Ask for the neighbourhoods of tables."""
-    seconds, nodes = [], []
+    seconds, cpu, nodes = [], [], []
     for table in tables:
-        began = perf_counter()
+        before, began = process_time(), perf_counter()
         found = neighbourhood(lake, table, 2, threshold)
         seconds.append(perf_counter() - began)
+        cpu.append(process_time() - before)
         nodes.append(len(found.nodes))
-    return percentiles(seconds) | {"mean_tables": float(np.mean(nodes))}
+    of_cpu = {f"cpu_{name}": value for name, value in percentiles(cpu).items()}
+    return percentiles(seconds) | of_cpu | {"mean_tables": float(np.mean(nodes))}
 
 
 def neighbourhoods(folder: Path, count: int, threshold: float, random: np.random.Generator) -> None:

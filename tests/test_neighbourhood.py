@@ -233,7 +233,7 @@ def test_work_is_bounded_and_said_to_be(
     found = paths(lake, "t0", "t1", longest=4)
     assert found.paths[0][0].b.table == "t1"
     assert found.searched <= 3
-    monkeypatch.setattr(module, "COLUMNS", 512)
+    monkeypatch.setattr(module, "COLUMNS", 256)
     monkeypatch.setattr(module, "POSTINGS", 3)
     found = paths(lake, "t0", "t1")
     assert (found.paths, found.searched, found.complete) == ((), 0, False)

@@ -98,6 +98,22 @@ def test_an_unknown_table_is_refused_with_the_nearest(served: Served) -> None:
     assert "Did you mean 'geo/countries.csv'?" in refused["error"]
 
 
+def test_a_large_lake_is_not_searched_for_the_nearest_name(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepjoin.server.current._MANY", 2)
+    query = {"table": "x", "column": "y"}
+    join = {"left": {"table": "x"}, "on": "y", "hit": query}
+    for refused in (
+        served.get("/api/table", 400, name="x"),
+        served.get("/api/graph", 400, table="x"),
+        served.get("/api/graph/paths", 400, **{"from": "x", "to": COUNTRIES}),
+        served.post("/api/search", {"query": query}, 400),
+        served.post("/api/join/preview", join, 400),
+    ):
+        assert refused["error"].startswith("No table 'x' among 3. Find it by a part of its name")
+
+
 def test_a_search_is_that_of_the_library(served: Served) -> None:
     lake = served.service.current.lake
     query = {"table": "geo/cities.csv", "column": "nation"}
@@ -129,6 +145,8 @@ def test_values_and_options_reach_the_search(served: Served) -> None:
         ({"tau": 0.0}, 422, "greater than 0"),
         ({"query": {"table": "x"}}, 422, "Field required"),
         ({"query": {"upload": "../../etc/passwd", "column": "x"}}, 404, "No such upload"),
+        ({"min_joinability": False}, 422, "Input should be a valid number"),
+        ({"k": "9"}, 422, "Input should be a valid integer"),
         ({"paths": 1}, 422, "Extra inputs are not permitted"),
     ],
 )

@@ -71,7 +71,7 @@ def test_the_document_is_kept(served: Served, path: str, mode: GenerationMode) -
             continue
         cases = operation.as_strategy(generation_mode=mode)
 
-        @settings(max_examples=15, derandomize=True, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(case=cases)
         def answered(case: Case) -> None:
             case.call_and_validate(headers=LOCAL, excluded_checks=[positive_data_acceptance])

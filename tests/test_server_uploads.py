@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import deepjoin
+from deepjoin.columns import Reading, Table
+from deepjoin.server import profiling
 from tests.serving import COUNTRIES, HIT, Served, serving
 
 
@@ -43,6 +45,23 @@ def test_a_file_is_described_and_searched_with(served: Served) -> None:
     found = served.post("/api/search", {"query": query, "join": "equi"})
     assert found["query"]["size"] == 2
     assert found["hits"][0]["table"] == COUNTRIES
+
+
+def test_a_long_table_is_described_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [["Peru", "peru ", None, ""], ["Italy", "Peru"], ["7", "Chile"], ["Italy", "x"]]
+
+    def described(some: int, many: int) -> tuple[Any, ...]:
+        monkeypatch.setattr(profiling, "_SOME", some)
+        monkeypatch.setattr(profiling, "_MANY", many)
+        made = (pa.record_batch({"land": pa.array(cells, pa.string())}) for cells in batches)
+        detail = profiling.read_detail(Table("t", lambda: Reading(made)), 10)
+        (column,) = detail["columns"]
+        return tuple(column[name] for name in ("distinct", "filled", "type", "samples"))
+
+    whole = described(100, 100)
+    assert whole == (5, 0.8, "text", ["Peru", "peru ", "Italy", "7", "Chile"])
+    assert described(0, 100) == whole
+    assert described(0, 2)[0] == 6, "of very many, spellings are counted, blank ones too"
 
 
 def test_other_formats_come_as_well(served: Served) -> None:

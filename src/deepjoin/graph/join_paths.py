@@ -49,14 +49,15 @@ class _Half:
 
     def grow(self) -> None:
         """Find the neighbours of the outermost nodes, those of the best edges first."""
-        seen = {*self.known, *self.frontier}
-        beyond: dict[int, float] = {}
-        for node in sorted(self.frontier, key=lambda node: -self.frontier[node]):
+        nodes = sorted(self.frontier, key=lambda node: -self.frontier[node])
+        for node in nodes:
             self.known[node] = self._near(node)
-            for other, strength in self.known[node].items():
-                if other not in seen:
-                    beyond[other] = max(strength, beyond.get(other, 0.0))
-        self.frontier = beyond
+        self.frontier = {}
+        # A node is reached by the first that leads to it; in bulk, since they may be millions.
+        for node in reversed(nodes):
+            self.frontier.update(self.known[node])
+        for node in self.known.keys() & self.frontier.keys():
+            del self.frontier[node]
         self.radius += 1
 
     def steps(self) -> dict[int, dict[int, float]]:

@@ -13,6 +13,7 @@ from deepjoin.graph.edge_list import EdgeList
 from deepjoin.graph.numbering import Numbering
 from deepjoin.joinability import cardinality_of
 from deepjoin.segment import Segment
+from deepjoin.values.index import ValueIndex
 from deepjoin.values.prefix import blocks, ranges
 
 Int = npt.NDArray[np.int64]
@@ -165,17 +166,20 @@ def _overlaps(segment: Segment, values: Int) -> tuple[Int, Int]:
     """Count how many of some values each column of a segment holds, where it holds any."""
     index = segment.values
     frequency = index.frequency(values)
+    if frequency.sum() < index.columns >> 2:  # few: sorting them beats a counter a column
+        few, held = np.unique(_read(index, values, frequency), return_counts=True)
+        return few.astype(np.int64), held
     counts = np.zeros(index.columns, np.int64)
     for start, stop in blocks(frequency, _WORK):
-        places = ranges(index.posting_offsets[values[start:stop]], frequency[start:stop])
-        columns = index.posting_columns[places]
-        if len(columns) < index.columns >> 4:  # few: sorting them beats a counter a column
-            which, held = np.unique(columns, return_counts=True)
-            counts[which] += held
-        else:
-            counts += np.bincount(columns, minlength=index.columns)
+        columns = _read(index, values[start:stop], frequency[start:stop])
+        counts += np.bincount(columns, minlength=index.columns)
     found = np.flatnonzero(counts)
     return found, counts[found]
+
+
+def _read(index: ValueIndex, values: Int, frequency: Int) -> npt.NDArray[np.int32]:
+    """Return the columns of each value, one value's after the other's."""
+    return np.asarray(index.posting_columns[ranges(index.posting_offsets[values], frequency)])
 
 
 def cardinality(lake: Numbering, a: int, b: int) -> str:

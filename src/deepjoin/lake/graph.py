@@ -124,6 +124,8 @@ class _Job:
         if manifest is not None and manifest.segments == self._described:
             return self._unchanged(manifest)
         with writing_graph(folder) as scratch:
+            # Another process may have written one before the lock was ours.
+            manifest = None if rebuild else self._usable()
             # A saved graph of lower threshold stays one: it has all that is asked for.
             share = self._share if manifest is None else manifest.min_joinability
             work = self._join(scratch / GRAPH, share, manifest)

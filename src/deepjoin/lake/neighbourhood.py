@@ -20,12 +20,20 @@ import numpy as np
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.graph.edges import Edge, check_share, edge
 from deepjoin.graph.join_paths import shortest_paths
-from deepjoin.graph.partners import Budget, FoundPartners, Link, Links, Partners, SavedPartners
+from deepjoin.graph.partners import (
+    Budget,
+    FoundPartners,
+    Link,
+    Links,
+    Partners,
+    SavedPartners,
+    joined_links,
+)
 from deepjoin.lake.graph_store import current_edges
 from deepjoin.lake.view import LakeView
 
 #: Columns searched, and postings read, for one answer: a second or two in the largest lakes.
-COLUMNS = 512
+COLUMNS = 256
 POSTINGS = 1 << 27
 #: Columns whose edges are read, where the lake has a graph.
 SAVED_COLUMNS = 1 << 14
@@ -106,10 +114,11 @@ def neighbourhood(
         distances = {walk.number(table): 0}
         cut = False
         for distance in range(1, depth + 1):
-            new = walk.beyond([one for one in distances if distances[one] == distance - 1])
-            new = [one for one in new if one not in distances]
-            cut |= len(new) > limit - len(distances)
-            distances |= dict.fromkeys(new[: limit - len(distances)], distance)
+            last = [one for one in distances if distances[one] == distance - 1]
+            left = limit - len(distances)
+            new = walk.beyond(last, distances, left + 1)
+            cut |= len(new) > left
+            distances |= dict.fromkeys(new[:left], distance)
         edges = walk.edges(distances, _EDGES * limit + 1)
         nodes = tuple(walk.node(one, distance) for one, distance in distances.items())
         cut |= walk.budget.spent or len(edges) > _EDGES * limit
@@ -185,13 +194,21 @@ class _Walk:
             self._near[table] = dict(zip(others, links.strength[order].tolist(), strict=True))
         return self._near[table]
 
-    def beyond(self, tables: Iterable[int]) -> list[int]:
-        """Return the neighbours of several tables, the best joined first."""
-        best: dict[int, float] = {}
-        for table in tables:
-            for other, strength in self.near(table).items():
-                best[other] = max(strength, best.get(other, 0.0))
-        return sorted(best, key=lambda other: (-best[other], self.name(other)))
+    def beyond(self, tables: Iterable[int], known: Iterable[int], most: int) -> list[int]:
+        """Return the neighbours of tables that are not known, the best joined first."""
+        links = joined_links(map(self._links, tables))
+        others = self._lake.tables[links.b]
+        new = ~np.isin(others, list(known))
+        others, strength = others[new], links.strength[new]
+        best_first = np.argsort(-strength, kind="stable")
+        others, firsts = np.unique(others[best_first], return_index=True)
+        strength = strength[best_first][firsts]
+        if len(others) > most:  # names decide between the last of them, and only these are read
+            good = strength >= np.partition(strength, len(strength) - most)[-most]
+            others, strength = others[good], strength[good]
+        pairs = sorted(zip((-strength).tolist(), map(self.name, others.tolist()), others.tolist(),
+                           strict=True))  # fmt: skip
+        return [other for *_, other in pairs[:most]]
 
     def edges(self, distances: dict[int, int], most: int) -> list[Edge]:
         """Return the joins between tables; ``a`` is of the table that comes first.
@@ -209,8 +226,8 @@ class _Walk:
     def _onward(self, table: int, rank: dict[int, int]) -> list[Link]:
         """List the joins of a table with tables behind it."""
         links = self._links(table)
-        others = self._lake.tables[links.b].tolist()
-        return links.take(np.array([rank.get(o, -1) > rank[table] for o in others], bool)).each()
+        behind = [other for other, place in rank.items() if place > rank[table]]
+        return links.take(np.isin(self._lake.tables[links.b], behind)).each()
 
     def best_edge(self, one: int, other: int) -> Edge:
         """Return the best join of two tables of which at least one has been searched."""

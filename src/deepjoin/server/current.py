@@ -11,7 +11,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
 
-from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName
 from deepjoin.lake import Lake
 from deepjoin.lake.directory import Directory
 from deepjoin.lake.manifest import MANIFEST
@@ -22,6 +22,8 @@ Done = TypeVar("Done")
 _LOG = logging.getLogger("deepjoin.server")
 #: How often, in seconds, a folder is looked at, and how often a bucket.
 _EVERY, _EVERY_REMOTE = 1.0, 60.0
+#: Comparing a misspelt name with more tables would keep others waiting.
+_MANY = 10_000
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,14 @@ class Opened:
     """One state of the lake, and the names in it."""
 
     lake: Lake
+
+    def check_table(self, name: str) -> None:
+        """Refuse a table that a large lake does not have; a small one names the nearest itself."""
+        if self.lake.report.tables > _MANY and name not in self.lake:
+            raise UnknownName(
+                f"No table '{name}' among {self.lake.report.tables:,}. Find it by a part of its "
+                "name: GET /api/tables?text="
+            )
 
     @cached_property
     def info(self) -> dict[str, Any]:

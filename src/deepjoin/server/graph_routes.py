@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
 from deepjoin.lake.neighbourhood import neighbourhood, paths
 from deepjoin.server.answers import answer
+from deepjoin.server.current import Opened
 from deepjoin.server.models import Neighbourhood, Paths
 from deepjoin.server.service import Service
 
@@ -27,10 +28,12 @@ def graph_routes(service: Service) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=300)] = 60,
     ) -> Response:
         """Give a table's neighbourhood: tables as nodes, proven equi-joins as edges."""
-        found = await service.heavily(
-            lambda opened: neighbourhood(opened.lake, table, depth, min_joinability, limit)
-        )
-        return answer(found.to_dict())
+
+        def work(opened: Opened) -> dict[str, Any]:
+            opened.check_table(table)
+            return neighbourhood(opened.lake, table, depth, min_joinability, limit).to_dict()
+
+        return answer(await service.heavily(work))
 
     @router.get("/paths", response_model=Paths)
     async def between(
@@ -40,9 +43,12 @@ def graph_routes(service: Service) -> APIRouter:
         longest: Annotated[int, Query(ge=1, le=6)] = 4,
     ) -> Response:
         """Find chains of joins from one table to another, shortest first."""
-        found = await service.heavily(
-            lambda opened: paths(opened.lake, start, end, min_joinability, longest)
-        )
-        return answer(found.to_dict())
+
+        def work(opened: Opened) -> dict[str, Any]:
+            opened.check_table(start)
+            opened.check_table(end)
+            return paths(opened.lake, start, end, min_joinability, longest).to_dict()
+
+        return answer(await service.heavily(work))
 
     return router

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from deepjoin.server.answers import answer
-from deepjoin.server.models import JoinRequest, Preview, PreviewRequest, Saved
+from deepjoin.server.models import Preview, Saved
 from deepjoin.server.problems import Refused
+from deepjoin.server.requests import JoinRequest, PreviewRequest
 from deepjoin.server.service import Service
 
 Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]
@@ -39,7 +40,7 @@ def join_routes(service: Service) -> APIRouter:
     @router.post("/preview", response_model=Preview)
     async def preview(asked: PreviewRequest) -> Response:
         """Show the first rows of a join, its facts, and code that does the same."""
-        return answer(await service.heavily(lambda opened: joining.preview(opened.lake, asked)))
+        return answer(await service.heavily(lambda opened: joining.preview(opened, asked)))
 
     @router.post("/download", responses=_FILES, response_class=StreamingResponse)
     async def download(
@@ -47,9 +48,7 @@ def join_routes(service: Service) -> APIRouter:
     ) -> Response:
         """Give the joined table as a file."""
         _check(form, neutralise)
-        file = await service.heavily(
-            lambda opened: joining.answer(opened.lake, asked, form, neutralise)
-        )
+        file = await service.heavily(lambda opened: joining.answer(opened, asked, form, neutralise))
         headers = {
             "content-disposition": f'attachment; filename="joined.{form}"',
             "content-length": str(os.fstat(file.fileno()).st_size),
@@ -67,7 +66,7 @@ def join_routes(service: Service) -> APIRouter:
         _check(form, neutralise)
         return answer(
             await service.heavily(
-                lambda opened: joining.save(opened.lake, asked, form, neutralise, name)
+                lambda opened: joining.save(opened, asked, form, neutralise, name)
             )
         )
 

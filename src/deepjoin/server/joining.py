@@ -16,9 +16,10 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.join import JoinPlan, Rows, Side
 from deepjoin.lake import Lake
 from deepjoin.lake.sides import right_side
+from deepjoin.server.current import Opened
 from deepjoin.server.lines import python_lines, shell_line
-from deepjoin.server.models import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.server.problems import Forbidden, Refused, TooLarge
+from deepjoin.server.requests import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.server.settings import ServerSettings
 from deepjoin.server.uploads import Upload, Uploads
 from deepjoin.sources.cells import as_strings
@@ -54,13 +55,13 @@ class Joining:
         self._answers = settings.folder / "answers"
         self._answers.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def preview(self, lake: Lake, asked: PreviewRequest) -> dict[str, Any]:
+    def preview(self, opened: Opened, asked: PreviewRequest) -> dict[str, Any]:
         """Plan a join and run its first rows."""
         most = self._settings.max_preview
         if asked.rows > most:
             raise Refused(f"rows is {asked.rows}; a preview has {most} at most.")
-        with self._planned(lake, asked) as planned:
-            plan = planned.plan
+        with self._planned(opened, asked) as planned:
+            plan, lake = planned.plan, opened.lake
             rows = plan.preview(asked.rows)
             return {
                 "columns": _columns(rows.schema, plan.brought),
@@ -73,10 +74,10 @@ class Joining:
                 "shell": shell_line(lake.location, planned.left, asked, plan.facts.join),
             }
 
-    def answer(self, lake: Lake, asked: JoinRequest, form: str, neutralise: bool) -> IO[bytes]:
+    def answer(self, opened: Opened, asked: JoinRequest, form: str, neutralise: bool) -> IO[bytes]:
         """Run a join into a file that has no name any more: it goes when it is closed."""
         with (
-            self._whole(lake, asked) as planned,
+            self._whole(opened, asked) as planned,
             tempfile.TemporaryDirectory(dir=self._answers) as folder,
         ):
             path = Path(folder, f"joined.{form}")
@@ -84,12 +85,12 @@ class Joining:
             return path.open("rb")
 
     def save(
-        self, lake: Lake, asked: JoinRequest, form: str, neutralise: bool, name: str
+        self, opened: Opened, asked: JoinRequest, form: str, neutralise: bool, name: str
     ) -> dict[str, Any]:
         """Run a join into the output folder, beside whatever is there."""
         if self._settings.out is None:
             raise Forbidden("This service only reads. Start it with --out FOLDER to save joins.")
-        with self._whole(lake, asked) as planned:
+        with self._whole(opened, asked) as planned:
             path = _claimed(self._settings.out, name, form)
             try:
                 rows = _rows(planned.plan, neutralise).write(path)
@@ -99,9 +100,9 @@ class Joining:
         return {"file": path.name, "rows": rows, "bytes": path.stat().st_size}
 
     @contextmanager
-    def _whole(self, lake: Lake, asked: JoinRequest) -> Iterator[Planned]:
+    def _whole(self, opened: Opened, asked: JoinRequest) -> Iterator[Planned]:
         """Plan a join that is to be run to its end, unless it has too many rows."""
-        with self._planned(lake, asked) as planned:
+        with self._planned(opened, asked) as planned:
             rows, most = planned.plan.facts.result_rows, self._settings.max_rows
             if rows > most:
                 raise TooLarge(
@@ -111,12 +112,14 @@ class Joining:
             yield planned
 
     @contextmanager
-    def _planned(self, lake: Lake, asked: JoinRequest) -> Iterator[Planned]:
-        upload = None
+    def _planned(self, opened: Opened, asked: JoinRequest) -> Iterator[Planned]:
+        lake, upload = opened.lake, None
+        opened.check_table(asked.hit.table)
         if isinstance(asked.left, UploadTable):
             upload = self._uploads.get(asked.left.upload)
             left = upload.side(asked.on)
         else:
+            opened.check_table(asked.left.table)
             left = right_side(lake.origin(asked.left.table), asked.on)
         with _called(upload), _plan(lake, left, asked) as plan:
             yield Planned(lake, plan, asked, upload)

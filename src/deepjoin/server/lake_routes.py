@@ -54,7 +54,7 @@ def lake_routes(service: Service) -> APIRouter:
     @router.get("/table", response_model=TableDetail)
     async def table(name: Annotated[str, Query(max_length=20_000)]) -> Response:
         """Describe a table: its columns, best keys first, and its first rows."""
-        return answer(await service.quickly(lambda opened: table_detail(opened.lake, name)))
+        return answer(await service.quickly(lambda opened: _table(opened, name)))
 
     return router
 
@@ -89,6 +89,11 @@ def _name(lake: Lake) -> str:
     """Call a lake by its folder; an index inside it has no name of its own."""
     place = PurePosixPath(lake.url or str(lake.path.resolve()))
     return place.parent.name if place.name == DEFAULT else place.name
+
+
+def _table(opened: Opened, name: str) -> dict[str, Any]:
+    opened.check_table(name)
+    return table_detail(opened.lake, name)
 
 
 def _found(opened: Opened, text: str, limit: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from deepjoin.server.models import JoinRequest
+from deepjoin.server.requests import JoinRequest
 
 
 def python_lines(location: str | Path, left: str, asked: JoinRequest, join: str) -> str:

@@ -9,8 +9,9 @@ from deepjoin.lake import Lake
 from deepjoin.server.answers import encoded
 from deepjoin.server.current import Opened
 from deepjoin.server.methods import check_method
-from deepjoin.server.models import LakeColumn, SearchAnswer, SearchRequest, UploadColumn
+from deepjoin.server.models import SearchAnswer
 from deepjoin.server.problems import Refused
+from deepjoin.server.requests import LakeColumn, SearchRequest, UploadColumn
 from deepjoin.server.service import Service
 from deepjoin.server.uploads import Uploads
 
@@ -28,6 +29,8 @@ def search_routes(service: Service) -> APIRouter:
 
         def work(opened: Opened) -> bytes:
             check_method(asked.method, opened.methods)
+            if isinstance(asked.query, LakeColumn):
+                opened.check_table(asked.query.table)
             return encoded(_searched(opened.lake, asked, service.uploads))
 
         # Reading an upload may take a while; what is in the lake is at hand.

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from deepjoin.server.answers import answer
-from deepjoin.server.models import PastedValues, UploadDetail
+from deepjoin.server.models import UploadDetail
+from deepjoin.server.requests import PastedValues
 from deepjoin.server.service import Service
 
 Token = Annotated[str, Path(description="As the answer to the upload gave it", max_length=100)]

@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError
 from deepjoin.join import Side
-from deepjoin.server.describing import Described, read_detail
+from deepjoin.server.describing import Described
 from deepjoin.server.problems import Busy, NotFound, Refused, TooLarge, TooSlow
+from deepjoin.server.profiling import read_detail
 from deepjoin.server.settings import ServerSettings
 from deepjoin.sources import title_of
 from deepjoin.sources.formats import format_of, read_file, suffixes
