@@ -41,9 +41,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Start Chromium once for all tests of the page."""
+    """Start Chromium for the tests of one module: while it runs, its thread has an event loop."""
     if CHROMIUM is None:
         pytest.skip(NO_BROWSER)
     with browsing() as started:

@@ -97,7 +97,6 @@ def test_ten_thousand_characters_can_be_read(browser: Browser, hostile: tuple[st
         page.get_by_label("Values, one a line").fill("key 1\nkey 2\nkey 3")
         page.get_by_label("What the values are called").fill(LONG)
         page.get_by_role("button", name="Use 3 values").click()
-        page.locator(".key").click()
         expect(page.locator(".card")).to_have_count(3)
         assert page.locator("h1").inner_text().count("very_long_") < 20
         page.get_by_role("button", name="Show all 10,000 characters").first.click()

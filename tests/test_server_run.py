@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -194,6 +194,12 @@ def test_workers_go_when_their_parent_is_killed(lake_folder: Path) -> None:
         assert workers
         process.kill()
         process.wait()
-        for worker in workers:
-            assert select.select([worker], [], [], 60)[0], "it has ended"
-            os.close(worker)
+        with selectors.DefaultSelector() as ends:
+            for worker in workers:
+                ends.register(worker, selectors.EVENT_READ)
+            while ends.get_map():
+                ended = ends.select(60)
+                assert ended, "they have ended"
+                for key, _ in ended:
+                    ends.unregister(key.fd)
+                    os.close(key.fd)

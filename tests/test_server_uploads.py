@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import os
+import sys
 import stat
 import subprocess
 import threading
@@ -285,6 +286,7 @@ def test_the_code_of_a_preview_runs(
     by_python = names["joined"].to_pylist()
     assert [row["capital"] for row in by_python] == [row[4] for row in by_sql]
     assert [row[4] for row in by_sql] == [row[4] for row in shown["rows"]]
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert os.system(shown["shell"] + " 2>/dev/null") == 0
     assert pq.read_table("joined.parquet").to_pylist() == by_python
 

@@ -7,6 +7,7 @@ import { api } from "./api/service";
 import type { TableDetail } from "./api/types";
 import { remember } from "./api/useRequest";
 import { navigate } from "./navigate";
+import { FILTERS } from "./route";
 import { bytes, sourceKey } from "./words";
 
 export interface Uploading {
@@ -42,10 +43,13 @@ export function useUpload(most: number | undefined): Uploading {
   return { ...state, start, paste };
 }
 
-/** A column alone needs no choosing: its hits come at once. */
+/** Shows the columns to choose from; a column alone needs no choosing. */
 function open(upload: string, table: TableDetail): void {
-  remember(sourceKey({ upload }), table);
-  navigate({ view: "table", source: { upload } });
+  const source = { upload };
+  remember(sourceKey(source), table);
+  const only = table.columns.length === 1 ? table.columns[0] : undefined;
+  if (only?.indexed) navigate({ view: "search", source, column: only.name, filters: FILTERS });
+  else navigate({ view: "table", source });
 }
 
 export function sizeText(file: { name: string; size: number }, most: number): string {
