@@ -78,7 +78,9 @@ def _limit(most: int) -> None:
     except ImportError:  # Windows
         return
     # Not the address space: libraries reserve more of that than they use.
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
+    if allowed == resource.RLIM_INFINITY or most < allowed:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 if __name__ == "__main__":
