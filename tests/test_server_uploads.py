@@ -7,9 +7,9 @@ import csv
 import gzip
 import io
 import os
-import sys
 import stat
 import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
