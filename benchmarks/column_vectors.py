@@ -122,7 +122,7 @@ def sketches(
 ) -> None:  # fmt: skip
     """Measure sketches of one dimension."""
     started = process_time()
-    rows = sketch_rows(segment, frequency, dimension)
+    rows = np.concatenate(list(sketch_rows(segment, frequency, dimension)))
     took = process_time() - started
     sketcher = Sketcher([segment], frequency, dimension, SETTINGS.profile)
     asked = np.stack([sketcher(query) for query in queries])

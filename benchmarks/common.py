@@ -7,10 +7,12 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
+from threading import Event, Thread
 from time import perf_counter
 from typing import Any
 
@@ -109,6 +111,24 @@ def memory() -> Row:
         return {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
     lines = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
     return {ours: int(lines[theirs].split()[0]) * 1024 / 1e6 for ours, theirs in _MEMORY.items()}
+
+
+@contextmanager
+def most_anonymous() -> Iterator[Row]:
+    """Watch what the process holds beside mapped files, which the kernel may take back at will."""
+    row, stop = {"most_anonymous_mb": 0.0}, Event()
+
+    def watch() -> None:
+        while not stop.wait(0.05):
+            row["most_anonymous_mb"] = max(row["most_anonymous_mb"], memory()["anonymous_mb"])
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    try:
+        yield row
+    finally:
+        stop.set()
+        watcher.join()
 
 
 def in_child(function: str, *arguments: object) -> Row:

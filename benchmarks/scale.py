@@ -1,18 +1,20 @@
-"""`deepjoin` in lakes of millions: how a query grows with the number of columns.
+"""Lakes of millions: what they take to build and to serve, and how a query grows with them.
 
 Each CORPUS is one that generate.py made; its index, built if it is not there, lies beside it as
 CORPUS.index. Encoding millions of columns takes hours, so columns get vectors made from the real
 ones of --vectors-of, an index with the default encoder: each a real vector moved by a part of the
-difference of two others. Queries are encoded as ever. Lakes are asked in turn, query by query.
-Prints one JSON object a corpus: the steps of a query, the share of the nearest ten that are found,
-and what the vectors take.
+difference of two others. Queries are encoded as ever. Each step of a build, and a service of one
+lake, runs in a process of its own, whose memory is measured. For the times lakes are asked in turn,
+query by query. Prints JSON objects, one a corpus and step.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -20,71 +22,122 @@ import numpy.typing as npt
 
 import deepjoin
 from column_vectors import SETTINGS, tenth_nearest
-from common import K, Row, emit, machine, memory, percentiles, say
+from common import (
+    RUNS,
+    K,
+    Row,
+    emit,
+    folder_bytes,
+    in_child,
+    machine,
+    memory,
+    most_anonymous,
+    percentiles,
+    say,
+)
 from deepjoin import Column, Lake
 from deepjoin.column_vectors import ColumnVectors, FrequencySnapshot
 from deepjoin.column_vectors.store import About, write_rows
 from deepjoin.encoders import load_encoder
-from deepjoin.segment import Segment
 from deepjoin.sources.corpus import CorpusSource
 
 Rows = npt.NDArray[np.float16]
+METHODS = ("exact-equi", "hybrid", "deepjoin")
 STEPS = ("encode", "candidates", "verify", "total")
 _BLOCK = 50_000
 
 
-def made_up(real: Rows, count: int, seed: int) -> Rows:
-    """Make vectors that lie among the real ones."""
+def made_up(real: Rows, count: int, seed: int) -> Iterator[Rows]:
+    """Make vectors that lie among the real ones, some at a time; the first is not known."""
     random = np.random.default_rng(seed)
-    rows = np.empty((count, real.shape[1]), np.float16)
     for start in range(0, count, _BLOCK):
-        here = rows[start : start + _BLOCK]
+        size = min(_BLOCK, count - start)
         one, two, three = (
-            real[random.integers(0, len(real), len(here))].astype(np.float32) for _ in range(3)
+            real[random.integers(0, len(real), size)].astype(np.float32) for _ in range(3)
         )
-        here[:] = one + random.uniform(0.1, 0.6, (len(here), 1)) * (two - three)
-    return rows
+        rows = (one + random.uniform(0.1, 0.6, (size, 1)) * (two - three)).astype(np.float16)
+        if start == 0:
+            rows[0] = np.nan  # to be encoded, as all would be that are not known
+        yield rows
 
 
-def opened(corpus: Path, folder: Path) -> tuple[Lake, Row]:
-    """Open the index of a corpus, after building it if it is not there."""
-    row = Row()
+def build(corpus: str, folder: str) -> None:
+    """Index a corpus without vectors, and print what it took."""
+    started = perf_counter()
+    with most_anonymous() as held:
+        lake = deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+    row = {"columns": lake.report.columns, "cells": lake.report.cells, "values": lake.report.values}
+    print(json.dumps(row | {"seconds": perf_counter() - started} | held | memory()))
+
+
+def dress(folder: str, vectors_of: str) -> None:
+    """Give the columns of a lake vectors, all but one of each segment made up."""
+    encoder = load_encoder("default", profile=deepjoin.open(folder).settings.profile)
+    real = ColumnVectors.open(deepjoin.open(vectors_of).segments[0].folder, "columns")
+    assert encoder is not None and real is not None, f"{vectors_of} has no column vectors"
+    about = About(encoder.name, encoder.digest, encoder.dimension)
+    started = perf_counter()
+    for segment in deepjoin.open(folder).segments:
+        count = segment.values.columns
+        write_rows(segment.folder, "columns", about, count, made_up(real.rows, count, seed=count))
+    made = perf_counter()
+    with most_anonymous() as held:
+        deepjoin.index(folder, encoder="default")
+    row = {"making_up_s": made - started, "seconds": perf_counter() - made}
+    print(json.dumps(row | held | memory()))
+
+
+def opening(folder: str) -> None:
+    """Open an index, and print how long that took, imports not counted."""
+    from deepjoin.lake.indexing import open_lake
+
+    started = perf_counter()
+    open_lake(folder)
+    print(json.dumps({"open_ms": 1e3 * (perf_counter() - started)} | memory()))
+
+
+def serve(corpus: str, folder: str, count: str) -> None:
+    """Ask one lake by every method, and print what the process held."""
+    lake, queries = deepjoin.open(folder), CorpusSource(Path(corpus)).queries()[: int(count)]
+    for method in METHODS:
+        for query in queries:
+            lake.search(query, K, method=method, join="equi")
+    print(json.dumps(memory()))
+
+
+def made(corpus: Path, vectors_of: Path) -> Row:
+    """Build what is not there, step by step, and say what each took."""
+    folder = index_of(corpus)
     if not (folder / "manifest.json").exists():
         say(f"indexing {corpus}")
-        started = perf_counter()
-        deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
-        row = {"index_s": perf_counter() - started}
-    return deepjoin.open(folder), row
+        emit("scale", what="index", corpus=corpus.name, **in_child("scale.build", corpus, folder))
+    segments = deepjoin.open(folder).segments
+    if any(ColumnVectors.open(one.folder, "columns") is None for one in segments):
+        say(f"vectors of {sum(one.values.columns for one in segments):,} columns")
+        emit(
+            "scale", what="dress", corpus=corpus.name, **in_child("scale.dress", folder, vectors_of)
+        )
+    opened = [in_child("scale.opening", folder) for _ in range(RUNS)]
+    columns = sum(segment.values.columns for segment in segments)
+    row = {"columns": columns, "open_ms": median(one["open_ms"] for one in opened)}
+    size = folder_bytes(folder)
+    return row | {"disk_mb": size / 1e6, "bytes_a_column": size / columns}
 
 
-def dressed(lake: Lake, folder: Path, real: Rows) -> tuple[Lake, Row]:
-    """Give the columns of a lake vectors, all but one of each segment made up."""
-    encoder = load_encoder("default", profile=lake.settings.profile)
-    assert encoder is not None
-    about = About(encoder.name, encoder.digest, encoder.dimension)
-    row = Row()
-    for segment in lake.segments:
-        found = ColumnVectors.open(segment.folder, "columns")
-        if found is None or found.about != about:
-            say(f"vectors of {segment.values.columns:,} columns")
-            rows = made_up(real, segment.values.columns, seed=segment.values.columns)
-            rows[0] = np.nan  # to be encoded, as all would be that are not known
-            write_rows(segment.folder, "columns", about, rows)
-            row = {"vectors_s": perf_counter()}
-    lake = deepjoin.index(folder, encoder="default")
-    return lake, {name: perf_counter() - started for name, started in row.items()}
+def index_of(corpus: Path) -> Path:
+    """Say where the index of a corpus is."""
+    return corpus.with_name(f"{corpus.name}.index")
 
 
-def asked(lakes: Sequence[tuple[Lake, list[Column]]], passes: int) -> list[Row]:
+def asked(lakes: Sequence[tuple[Lake, list[Column]]], method: str, passes: int) -> list[Row]:
     """Search with every query, lake by lake in turn, so that all have the same weather."""
     seconds: list[dict[str, list[float]]] = [{step: [] for step in STEPS} for _ in lakes]
     for turn in range(passes + 1):
         for number in range(max(len(queries) for _, queries in lakes)):
             for times, (lake, queries) in zip(seconds, lakes, strict=True):
-                query = queries[number % len(queries)]
-                found = lake.search(query, K, method="deepjoin", join="equi")
+                found = lake.search(queries[number % len(queries)], K, method=method, join="equi")
                 for step in STEPS if turn else ():  # the first pass warms up
-                    times[step].append(found.seconds[step])
+                    times[step].append(found.seconds.get(step, 0.0))
     return [
         {f"{step}_mean_ms": 1e3 * float(np.mean(one)) for step, one in times.items()}
         | {f"{step}_{name}": ms for step in STEPS for name, ms in percentiles(times[step]).items()}
@@ -92,10 +145,10 @@ def asked(lakes: Sequence[tuple[Lake, list[Column]]], passes: int) -> list[Row]:
     ]
 
 
-def recall(segment: Segment, lake: Lake, queries: list[Column]) -> Row:
-    """Compare the nearest ten with an exact scan."""
+def recall(lake: Lake, queries: list[Column]) -> Row:
+    """Compare the nearest ten of the first segment with an exact scan."""
     encoder = load_encoder("default", profile=lake.settings.profile)
-    vectors = ColumnVectors.open(segment.folder, "columns")
+    vectors = ColumnVectors.open(lake.segments[0].folder, "columns")
     assert encoder is not None and vectors is not None
     frequency = FrequencySnapshot(lake.segments[0].folder)
     rows = np.stack([encoder.encode_query(query, frequency) for query in queries])
@@ -122,21 +175,20 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Measure each corpus."""
     given = options()
-    vectors = ColumnVectors.open(deepjoin.open(given.vectors_of).segments[0].folder, "columns")
-    assert vectors is not None, f"{given.vectors_of} has no column vectors"
-    lakes = []
-    for corpus in given.corpora:
-        folder = corpus.with_name(f"{corpus.name}.index")
-        lake, built = opened(corpus, folder)
-        lake, made = dressed(lake, folder, vectors.rows)
-        lakes.append((corpus, lake, built | made))
+    emit("scale", machine=machine())
+    rows = [made(corpus, given.vectors_of) for corpus in given.corpora]
+    for corpus, row in zip(given.corpora, rows, strict=True):
+        held = in_child("scale.serve", corpus, index_of(corpus), given.queries)
+        emit("scale", what="serve", corpus=corpus.name, **row, **held)
+    lakes = [deepjoin.open(index_of(corpus)) for corpus in given.corpora]
     queries = [CorpusSource(corpus).queries()[: given.queries] for corpus in given.corpora]
-    pairs = [(lake, some) for (_, lake, _), some in zip(lakes, queries, strict=True)]
-    times = asked(pairs, given.passes)
-    for (_, lake, row), some, found in zip(lakes, queries, times, strict=True):
-        row |= found | recall(lake.segments[0], lake, some)
-        columns = sum(segment.values.columns for segment in lake.segments)
-        emit("scale", columns=columns, queries=len(some), **row, **memory(), machine=machine())
+    pairs = list(zip(lakes, queries, strict=True))
+    for method in METHODS:
+        times = asked(pairs, method, given.passes)
+        for (lake, some), row, found in zip(pairs, rows, times, strict=True):
+            about = {"method": method, "columns": row["columns"], "queries": len(some)}
+            extra = recall(lake, some) if method == "deepjoin" else {}
+            emit("scale", what="search", **about, **found, **extra)
 
 
 if __name__ == "__main__":

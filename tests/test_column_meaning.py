@@ -38,7 +38,8 @@ def build(folder: Path, **options: object) -> Lake:
 
 def rows_of(segment: Segment) -> np.ndarray:
     assert segment.cells is not None
-    return meaning_rows(segment, segment.cells, FrequencySnapshot(segment.folder))
+    blocks = meaning_rows(segment, segment.cells, FrequencySnapshot(segment.folder))
+    return np.concatenate(list(blocks))
 
 
 def summed(values: list[str], frequencies: list[int], columns: int) -> np.ndarray:

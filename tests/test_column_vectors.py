@@ -23,7 +23,7 @@ from deepjoin.column_vectors import (
     finish_columns,
     finish_sketch,
     known_rows,
-    merged_rows,
+    merge_rows,
     segment_columns,
     write_frequency,
     write_rows,
@@ -204,19 +204,18 @@ def test_a_merge_keeps_the_rows_there_are(tmp_path: Path) -> None:
     segments = [segment_of(cities(4, 4 * n), tmp_path / f"{n}") for n in range(3)]
     kept = [np.array(marks, bool) for marks in ([1, 1, 0, 1], [1, 0, 1, 1], [1, 1, 1, 1])]
     parts = list(zip(segments, kept, strict=True))
-    assert merged_rows(parts, "columns") is None
+    assert not merge_rows(parts, tmp_path / "out", "columns")
     about = About("words", "digest", 2)
     for n in (0, 2):
-        write_rows(segments[n].folder, "columns", about, np.full((4, 2), n + 1, np.float16))
-    merged = merged_rows(parts, "columns")
-    assert merged is not None and merged[0] == about
-    assert np.isnan(merged[1][3:6]).all()
-    assert merged[1][[0, 1, 2, 6, 7, 8, 9], 0].tolist() == [1, 1, 1, 3, 3, 3, 3]
-    write_rows(tmp_path / "out", "columns", about, merged[1])
-    partly = ColumnVectors.open(tmp_path / "out", "columns")
-    assert partly is not None and not partly.complete
-    write_rows(segments[1].folder, "columns", About("words", "other", 2), np.zeros((4, 2)))
-    assert merged_rows(parts, "columns") is None
+        write_rows(segments[n].folder, "columns", about, 4, [np.full((4, 2), n + 1, np.float16)])
+    assert merge_rows(parts, tmp_path / "out", "columns")
+    merged = ColumnVectors.open(tmp_path / "out", "columns")
+    assert merged is not None and merged.about == about and not merged.complete
+    assert np.isnan(merged.rows[3:6]).all()
+    assert merged.rows[[0, 1, 2, 6, 7, 8, 9], 0].tolist() == [1, 1, 1, 3, 3, 3, 3]
+    other = About("words", "other", 2)
+    write_rows(segments[1].folder, "columns", other, 4, np.zeros((2, 2, 2)))
+    assert not merge_rows(parts, tmp_path / "more", "columns")
 
 
 def test_segments_without_columns_have_vectors_too(tmp_path: Path) -> None:

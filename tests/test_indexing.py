@@ -12,6 +12,8 @@ import pytest
 import deepjoin
 from deepjoin.cli import main
 
+from .test_history import write
+
 CITIES = ["Oslo", "Lima", "Rome", "Bern", "Kiev"]
 
 
@@ -108,3 +110,18 @@ def test_indexing_again_works_only_when_something_changed(
     assert len(deepjoin.index(lake_folder, progress=tell).tables) == 3
     deepjoin.index(lake_folder, titles={"numbers.csv": ("Numbers", None)}, progress=tell)
     assert deepjoin.open(lake_folder).table("numbers.csv").title == "Numbers"
+
+
+def test_checkpoints_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that takes long is put aside now and then, which is a matter of time."""
+    tables = tmp_path / "tables"
+    for number, size in enumerate((5000, 9, 7, 800, 30, 4)):
+        cells = [f"{number} cell {row % 900}" for row in range(size)]
+        write(tables / f"{number}.csv", {"key": cells, "other": [cell[::-1] for cell in cells]})
+    usual = deepjoin.index(tables, tmp_path / "usual", encoder="default")
+    never = "deepjoin.lake.update.worth_merging", lambda sizes, removed: len(sizes)
+    monkeypatch.setattr(*never)
+    for name in ("CHECKPOINT", "_SHARE"):
+        monkeypatch.setattr(f"deepjoin.lake.item_reader.{name}", 0.0)
+    often = deepjoin.index(tables, tmp_path / "often", encoder="default")
+    assert [one.files for one in often.records] == [one.files for one in usual.records]

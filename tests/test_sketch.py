@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,10 +44,14 @@ def snapshot(segment: Segment, folder: Path) -> FrequencySnapshot:
     return FrequencySnapshot(folder)
 
 
+def sketched(*asked: Any) -> np.ndarray:
+    return np.concatenate(list(sketch_rows(*asked)))
+
+
 def test_a_sketch_is_the_weighed_sum_of_its_values(tmp_path: Path) -> None:
     segment = countries(tmp_path / "index")
     frequency = snapshot(segment, tmp_path / "f")
-    rows = sketch_rows(segment, frequency, 128)
+    rows = sketched(segment, frequency, 128)
     shared = directions(hash_values(["france", "italy", "spain"]), 128).sum(axis=0)
     shared = shared * np.sqrt(np.log(6 / 2))
     shared[-1] = np.sqrt(4 * 128 * np.log(6 / 2))
@@ -62,7 +67,7 @@ def test_the_nearest_sketches_share_the_most(tmp_path: Path, hash_only: bool) ->
     frequency = snapshot(segment, tmp_path / "f")
     sketcher = Sketcher([segment], frequency, 768, "default", key)
     query = sketcher(Column(["RED", "Green", "blue", "unheard of"]))
-    near = cosines(sketch_rows(segment, frequency, 768), query)
+    near = cosines(sketched(segment, frequency, 768), query)
     assert np.argsort(-near)[:2].tolist() in ([2, 3], [3, 2])
     assert near[3] > 0.4 > 0.2 > abs(near[0])
     assert not sketcher(Column(["chad", "grey", "one", "unheard of", None])).any()
@@ -72,11 +77,11 @@ def test_blocks_do_not_change_a_sketch(tmp_path: Path, monkeypatch: pytest.Monke
     segment = countries(tmp_path / "index")
     frequency = snapshot(segment, tmp_path / "f")
     told: list[int] = []
-    whole = sketch_rows(segment, frequency, 64)
+    whole = sketched(segment, frequency, 64)
     query = Sketcher([segment], frequency, 64, "default")(Column(["italy", "red", "spain"]))
     monkeypatch.setattr(module, "_VALUES", 2)
     monkeypatch.setattr(module, "_COLUMNS", 2)
-    again = sketch_rows(segment, frequency, 64, lambda done, total, text: told.append(done))
+    again = sketched(segment, frequency, 64, lambda done, total, text: told.append(done))
     np.testing.assert_allclose(again, whole, atol=1e-3)
     assert told == [2, 4, 5]
     same = Sketcher([segment], frequency, 64, "default")(Column(["italy", "red", "spain"]))
@@ -90,7 +95,7 @@ def test_a_value_new_to_the_lake_counts_if_its_own_segment_shares_it(tmp_path: P
         tmp_path / "new",
     )
     frequency = snapshot(old, tmp_path / "f")
-    rows = sketch_rows(new, frequency, 768)
+    rows = sketched(new, frequency, 768)
     sketcher = Sketcher([old, new], frequency, 768, "default")
     assert cosines(rows, sketcher(Column(["io", "europa"])))[1] > 0.4
     assert cosines(rows, sketcher(Column(["Peru"])))[0] > 0.15
@@ -114,7 +119,7 @@ def test_rare_values_weigh_more_and_single_ones_nothing() -> None:
 def test_an_empty_lake_is_sketched(tmp_path: Path) -> None:
     segment = segment_of([Column(["a"], table="t")], tmp_path / "index", min_distinct=5)
     frequency = snapshot(segment, tmp_path / "f")
-    assert sketch_rows(segment, frequency, 64).shape == (0, 64)
+    assert list(sketch_rows(segment, frequency, 64)) == []
     assert not Sketcher([segment], frequency, 64, "default")(Column(["a"])).any()
 
 
@@ -122,6 +127,6 @@ def test_an_odd_dimension_is_refused(tmp_path: Path) -> None:
     segment = segment_of([Column(["a"], table="t")], tmp_path / "index")
     frequency = snapshot(segment, tmp_path / "f")
     with pytest.raises(DeepJoinError, match="A sketch of 100 dimensions is asked for; it has a m"):
-        sketch_rows(segment, frequency, 100)
+        next(sketch_rows(segment, frequency, 100))
     with pytest.raises(DeepJoinError, match="a multiple of 64, best one of 384, 768, 1536"):
         Sketcher([segment], frequency, 0, "default")

@@ -23,6 +23,7 @@ import deepjoin
 from deepjoin import Lake
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import manifest
+from deepjoin.lake.merging import worth_merging
 from deepjoin.values.writer import FORWARD, ValueIndexWriter
 
 from .test_cli import Answer, Run, call
@@ -394,3 +395,11 @@ def test_a_killed_writer_leaves_the_old_index(
     assert run("index", lake_folder).status == 0
     assert len(list((built / "segments").iterdir())) == 1, "the next writer clears up"
     assert answers(built) != expected
+
+
+def test_large_segments_stay_apart() -> None:
+    giga = 1 << 30
+    assert worth_merging([giga, giga], [0, 0]) == 0
+    assert worth_merging([100 * giga, 60 * giga, 5 * giga], [0, 0, 0]) == 3
+    assert worth_merging([100 * giga, 6 * giga, 5 * giga], [0, 0, 0]) == 1
+    assert worth_merging([100 * giga, 60 * giga], [0.3, 0]) == 0, "one that is half empty shrinks"

@@ -178,7 +178,7 @@ def test_segments_without_vectors_are_named(tmp_path: Path) -> None:
     with pytest.raises(DeepJoinError, match=r"no sketches \(2 of 2 .*index lake --sketch 768"):
         VectorSearcher(segments, "sketch", vector, "default", location="lake")
     about = About("words", ENCODER.digest, 24)
-    write_rows(segments[1].folder, "columns", about, np.full((4, 24), np.nan))
+    write_rows(segments[1].folder, "columns", about, 4, [np.full((4, 24), np.nan)])
     with pytest.raises(DeepJoinError, match="1 of 2 segments are without"):
         searcher(segments)
 

@@ -14,20 +14,31 @@ from deepjoin.column_vectors.columns import segment_columns
 from deepjoin.column_vectors.frequency import FrequencySnapshot
 from deepjoin.column_vectors.meaning import meaning_digest, meaning_rows
 from deepjoin.column_vectors.sketch import sketch_digest, sketch_rows
-from deepjoin.column_vectors.store import About, ColumnVectors, unknown, write_rows
+from deepjoin.column_vectors.store import (
+    About,
+    ColumnVectors,
+    rows_to_fill,
+    unknown,
+    write_rows,
+)
 from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.encoders.cache import CachedEncoder, VectorCache
 from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.segment import Segment
 from deepjoin.text import Frequency
+from deepjoin.vectors.build import narrowed
 
 Int = npt.NDArray[np.int64]
 Half = npt.NDArray[np.float16]
 Float = npt.NDArray[np.float32]
 Rows = npt.NDArray[Any]
-#: Whose meanings they are, and one a column.
-Meant = tuple[About, Half]
+#: Whose meanings they are, and one a column, some at a time.
+Meant = tuple[About, Iterator[Half]]
+#: Numbers of columns with their vectors, some at a time, in any order.
+Encoded = Iterator[tuple[Int, Float]]
+#: From columns of a segment, by their numbers, to their vectors.
+Encode = Callable[[Segment, Int, ColumnEncoder, Frequency], Encoded]
 #: Told how many columns are done, of how many, and what they are.
 Told = Callable[[int, int, str], None]
 
@@ -49,6 +60,15 @@ def _tell_nobody(done: int, total: int, text: str) -> None:
     pass
 
 
+def encode_here(
+    segment: Segment, columns: Int, encoder: ColumnEncoder, frequency: Frequency
+) -> Encoded:
+    """Encode columns of a segment, block by block."""
+    for block in blocks(segment.values.sizes(columns), columns, encoder):
+        some = list(segment_columns(segment, block, encoder.counted))
+        yield block, encoder.encode(some, frequency)
+
+
 def finish_columns(
     segment: Segment,
     out: Path,
@@ -59,30 +79,45 @@ def finish_columns(
     cache: VectorCache | None = None,
     kind: str = "auto",
     metric: str = "cosine",
+    encode: Encode = encode_here,
 ) -> int:
     """Encode the live columns without a known row, and write the rows and their index to ``out``.
 
     Returns how many were encoded. Columns that have left the lake get a row of zeros.
     """
-    rows = _started(segment, known, encoder.dimension)
-    if segment.dead is not None:
-        rows[segment.dead & unknown(rows)] = 0
-    missing = np.flatnonzero(unknown(rows))
-    source = encoder
-    if cache is not None and isinstance(encoder, TextEncoder):
-        source = CachedEncoder(encoder, cache)
-    done = 0
-    for block in _blocks(segment.values.sizes(missing), missing, encoder):
-        columns = list(segment_columns(segment, block, encoder.counted))
-        rows[block] = source.encode(columns, frequency)
-        done += len(block)
-        progress(done, len(missing), "columns")
     about = About(encoder.name, encoder.digest, encoder.dimension)
-    write_rows(out, "columns", about, rows, kind, metric)
+    if cache is not None and isinstance(encoder, TextEncoder):
+        encoder = CachedEncoder(encoder, cache)
+    with rows_to_fill(out, "columns", about, segment.values.columns, kind, metric) as rows:
+        missing = _start(rows, segment, known)
+        done = 0
+        for block, vectors in encode(segment, missing, encoder, frequency):
+            rows[block] = narrowed(vectors)
+            done += len(block)
+            progress(done, len(missing), "columns")
     return len(missing)
 
 
-def _blocks(sizes: Int, columns: Int, encoder: ColumnEncoder) -> Iterator[Int]:
+def _start(rows: Half, segment: Segment, known: Half | None) -> Int:
+    """Fill in the rows that are known, and return the numbers of the live ones that are not."""
+    if known is not None and known.shape != rows.shape:
+        raise DeepJoinError(
+            f"Known vectors of shape {known.shape} came for {len(rows)} columns of "
+            f"{rows.shape[1]} numbers. Encode without them."
+        )
+    missing = np.ones(len(rows), bool)
+    if known is not None:
+        for start in range(0, len(rows), _ROWS):
+            some = slice(start, start + _ROWS)
+            rows[some] = known[some]
+            missing[some] = unknown(rows[some])
+    if segment.dead is not None:
+        rows[segment.dead & missing] = 0
+        missing &= ~segment.dead
+    return np.flatnonzero(missing)
+
+
+def blocks(sizes: Int, columns: Int, encoder: ColumnEncoder) -> Iterator[Int]:
     """Cut columns of these sizes into blocks; an encoder that likes larger ones is given them."""
     most = _BLOCK * encoder.block // ColumnEncoder.block
     ends, start = np.cumsum(sizes), 0
@@ -91,19 +126,6 @@ def _blocks(sizes: Int, columns: Int, encoder: ColumnEncoder) -> Iterator[Int]:
         stop = min(start + most, reached)
         yield columns[start:stop]
         start = stop
-
-
-def _started(segment: Segment, known: Half | None, dimension: int) -> Float:
-    """Start from the rows that are known; all are NaN if none is."""
-    columns = segment.values.columns
-    if known is None:
-        return np.full((columns, dimension), np.nan, np.float32)
-    if known.shape != (columns, dimension):
-        raise DeepJoinError(
-            f"Known vectors of shape {known.shape} came for {columns} columns of {dimension} "
-            "numbers. Encode without them."
-        )
-    return known.astype(np.float32)
 
 
 def finish_sketch(
@@ -120,7 +142,7 @@ def finish_sketch(
     """
     rows = sketch_rows(segment, frequency, dimension, progress)
     about = About("sketch", sketch_digest(dimension), dimension)
-    write_rows(out, "sketch", about, rows, kind)
+    write_rows(out, "sketch", about, segment.values.columns, rows, kind)
 
 
 def meanings(
@@ -143,12 +165,18 @@ def finish_both(out: Path, kind: str = "auto", meant: Meant | None = None) -> No
             "Give both --encoder and --sketch."
         )
     about = both_about(columns.about, sketch.about, None if meant is None else meant[0])
-    rows = np.empty((len(columns.rows), about.dimension), np.float16)
-    for start in range(0, len(rows), _ROWS):
-        some = slice(start, start + _ROWS)
-        meaning = None if meant is None else meant[1][some]
-        rows[some] = both_rows(columns.rows[some], sketch.rows[some], meaning)
-    write_rows(out, "both", about, rows, kind)
+    blocks = _all_in_one(columns.rows, sketch.rows, None if meant is None else meant[1])
+    write_rows(out, "both", about, len(columns.rows), blocks, kind)
+
+
+def _all_in_one(columns: Half, sketch: Half, meanings: Iterator[Half] | None) -> Iterator[Float]:
+    """Put the rows together as far as each block of meanings goes."""
+    start = 0
+    while start < len(columns):
+        meaning = None if meanings is None else next(meanings)
+        stop = start + (_ROWS if meaning is None else len(meaning))
+        yield both_rows(columns[start:stop], sketch[start:stop], meaning)
+        start = stop
 
 
 def both_rows(columns: Rows, sketch: Rows, meaning: Rows | None = None) -> Float:

@@ -43,6 +43,7 @@ class FrequencySnapshot:
     """A `deepjoin.text.Frequency` from disk; values in one column count as unknown, 0."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._hashes, self._counts, columns = (load_array(folder / name) for name in FILES)
         #: How many columns the lake had.
         self.columns = int(columns[0])

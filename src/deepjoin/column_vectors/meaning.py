@@ -6,7 +6,7 @@ values of one column only count most: what they mean may be in others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -49,24 +49,23 @@ def meaning_rows(
     cells: CellVectors,
     frequency: FrequencySnapshot,
     told: Told = lambda done, total, text: None,
-) -> Half:
-    """Sum up what the values of every column mean; every row has length 1."""
+) -> Iterator[Half]:
+    """Sum up what the values of every column mean, some at a time; every row has length 1."""
     columns = max(frequency.columns, segment.live_columns)
     weighed = rarity(frequency.of_segment(segment), columns)
     steady = _STEADY**0.5 * np.log(columns + 1)
     stored, dimension = cells.vectors, cells.vectors.dimension
-    rows = np.zeros((segment.values.columns, dimension + 1), np.float16)
 
     def vectors(values: Int) -> Float:
         found = stored.stored.take(stored.rows_of(values))
         return (found.codes.astype(np.float32) - ZERO_POINT) * found.scales[:, None]
 
-    for start in range(0, len(rows), _COLUMNS):
-        stop = min(start + _COLUMNS, len(rows))
+    count = segment.values.columns
+    for start in range(0, count, _COLUMNS):
+        stop = min(start + _COLUMNS, count)
         sums = column_sums(segment, weighed, (start, stop), dimension, vectors)
-        rows[start:stop] = _steadied(sums @ stored.rotation.T, steady)
-        told(stop, len(rows), "meanings")
-    return rows
+        yield _steadied(sums @ stored.rotation.T, steady).astype(np.float16)
+        told(stop, count, "meanings")
 
 
 def _steadied(sums: Float, steady: float) -> Float:

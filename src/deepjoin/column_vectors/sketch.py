@@ -7,7 +7,7 @@ out: nothing can meet them, and they would add noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -76,23 +76,22 @@ def sketch_rows(
     frequency: FrequencySnapshot,
     dimension: int,
     told: Told = lambda done, total, text: None,
-) -> Half:
-    """Sketch every column of a segment; those without a shared value are all zeros."""
+) -> Iterator[Half]:
+    """Sketch every column of a segment, some at a time; without a shared value it is all zeros."""
     check_dimension(dimension)
     columns = max(frequency.columns, segment.live_columns)
     weighed = weights(frequency.of_segment(segment), columns)
     steady = float(weights(np.array([2]), columns)[0]) * (_STEADY * dimension) ** 0.5
-    rows = np.zeros((segment.values.columns, dimension), np.float16)
 
     def signs(values: Int) -> Float:
         return directions(segment.values.hashes[values], dimension)
 
-    for start in range(0, len(rows), _COLUMNS):
-        stop = min(start + _COLUMNS, len(rows))
+    count = segment.values.columns
+    for start in range(0, count, _COLUMNS):
+        stop = min(start + _COLUMNS, count)
         sums = column_sums(segment, weighed, (start, stop), dimension, signs)
-        rows[start:stop] = _steadied(sums, steady)
-        told(stop, len(rows), "sketches")
-    return rows
+        yield _steadied(sums, steady).astype(np.float16)
+        told(stop, count, "sketches")
 
 
 def column_sums(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from deepjoin.segment import Segment
 from deepjoin.vectors import VectorIndex, index_rows
-from deepjoin.vectors.build import load_rows, save_rows
+from deepjoin.vectors.build import load_rows, narrowed, new_rows
 
 Half = npt.NDArray[np.float16]
 Rows = npt.NDArray[np.float16] | npt.NDArray[np.float32]
@@ -23,6 +24,8 @@ Marks = npt.NDArray[np.bool_]
 SPACES = ("columns", "sketch", "both")
 FOLDER = "vectors"
 _ABOUT = "about.json"
+#: Rows handled at a time.
+_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -76,18 +79,18 @@ def known_rows(segment: Path, space: str, digest: str) -> Half | None:
     return None if found is None or found.about.digest != digest else found.rows
 
 
-def write_rows(
-    segment: Path,
-    space: str,
-    about: About,
-    rows: Rows,
-    kind: str = "auto",
-    metric: str = "cosine",
-) -> None:
-    """Write the rows of a segment's columns and, if none is NaN, the index that finds them."""
+@contextmanager
+def rows_to_fill(
+    segment: Path, space: str, about: About, count: int, kind: str = "auto", metric: str = "cosine"
+) -> Iterator[Half]:
+    """Lend the rows of a segment's columns to be filled, on disk.
+
+    When all are there, and none is NaN, they are given the index that finds them.
+    """
     folder = segment / FOLDER / space
     folder.mkdir(parents=True, exist_ok=True)
-    save_rows(rows, folder)
+    rows = new_rows(folder, count, about.dimension)
+    yield rows
     complete = not unknown(rows).any()
     if complete:
         index_rows(folder, kind, metric, clustered=space == "columns")
@@ -95,26 +98,58 @@ def write_rows(
     (folder / _ABOUT).write_text(json.dumps(fields))
 
 
+def write_rows(
+    segment: Path,
+    space: str,
+    about: About,
+    count: int,
+    blocks: Iterable[Rows],
+    kind: str = "auto",
+    metric: str = "cosine",
+) -> None:
+    """Write the rows of a segment's columns as they come, block after block."""
+    with rows_to_fill(segment, space, about, count, kind, metric) as rows:
+        start = 0
+        for block in blocks:
+            rows[start : start + len(block)] = narrowed(block)
+            start += len(block)
+
+
 def unknown(rows: Rows) -> Marks:
     """Mark the rows that are not known yet."""
     return np.isnan(rows[:, 0])
 
 
-def merged_rows(parts: Sequence[tuple[Segment, Marks]], space: str) -> tuple[About, Half] | None:
-    """Put the kept rows of several segments one after the other, NaN where a part has none.
+def merge_rows(
+    parts: Sequence[tuple[Segment, Marks]],
+    out: Path,
+    space: str,
+    kind: str = "auto",
+    metric: str = "cosine",
+) -> bool:
+    """Write the kept rows of several segments one after the other, NaN where a part has none.
 
-    None if no part has any, or if they are of different encoders.
+    Nothing is written if no part has any, or if they are of different encoders.
     """
     found = [ColumnVectors.open(segment.folder, space) for segment, _ in parts]
     whose = {one.about for one in found if one is not None}
     if len(whose) != 1:
-        return None
+        return False
     (about,) = whose
-    rows = np.full((sum(int(kept.sum()) for _, kept in parts), about.dimension), np.nan, np.float16)
-    start = 0
-    for one, (_, kept) in zip(found, parts, strict=True):
-        stop = start + int(kept.sum())
-        if one is not None:
-            rows[start:stop] = one.rows[kept]
-        start = stop
-    return about, rows
+    blocks = (
+        block
+        for one, (_, kept) in zip(found, parts, strict=True)
+        for block in _kept_rows(one, kept, about.dimension)
+    )
+    count = sum(int(kept.sum()) for _, kept in parts)
+    write_rows(out, space, about, count, blocks, kind, metric)
+    return True
+
+
+def _kept_rows(one: ColumnVectors | None, kept: Marks, dimension: int) -> Iterator[Half]:
+    for start in range(0, len(kept), _BLOCK):
+        some = kept[start : start + _BLOCK]
+        if one is None:
+            yield np.full((int(some.sum()), dimension), np.nan, np.float16)
+        else:
+            yield one.rows[start : start + _BLOCK][some]

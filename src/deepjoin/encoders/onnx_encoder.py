@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128
 
-from deepjoin.encoders.base import FloatMatrix
+from deepjoin.columns import Column
+from deepjoin.encoders.base import FloatMatrix, FloatVector
 from deepjoin.encoders.graph import PROBE, has_twin, twin_name
 from deepjoin.encoders.reasons import reason
 from deepjoin.encoders.text_encoder import (
@@ -30,7 +31,7 @@ from deepjoin.encoders.text_encoder import (
 from deepjoin.encoders.tokens import Tokens
 from deepjoin.encoders.weights import Array, read_weights
 from deepjoin.errors import DeepJoinError
-from deepjoin.text import TextSettings
+from deepjoin.text import Frequency, TextSettings
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -69,6 +70,15 @@ class OnnxEncoder(TextEncoder):
         """Count the tokens of each text, special tokens left out."""
         return self._tokens.count(texts)
 
+    def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
+        """Return the vector to search with, not normalised; it never has company."""
+        (text,) = self.texts([column], frequency)
+        (numbers,) = self._tokens.numbers([self.settings.prompt + text])
+        if not numbers:
+            return np.zeros(self.dimension, np.float32)
+        vector: FloatVector = _run(self._session, np.array([numbers], np.int64))[0]
+        return checked(vector, self.name)
+
     def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
         """Return one vector a text, not normalised; a text without a token is 0."""
         numbers = self._tokens.numbers(texts)
@@ -82,9 +92,9 @@ class OnnxEncoder(TextEncoder):
     def _runs(self, tokens: list[npt.NDArray[np.int64]]) -> Iterable[FloatMatrix]:
         """Run each batch; threads that shared one would wait for each other, so not if many."""
         if self._threads == 1 or len(tokens) < 2 * self._threads:
-            return map(partial(_run, self._session), tokens)
+            return map(partial(_run_with_company, self._session), tokens)
         with ThreadPoolExecutor(self._threads) as workers:
-            return list(workers.map(partial(_run, self._bulk), tokens))
+            return list(workers.map(partial(_run_with_company, self._bulk), tokens))
 
     @cached_property
     def _bulk(self) -> onnxruntime.InferenceSession:
@@ -95,6 +105,13 @@ class OnnxEncoder(TextEncoder):
 def _run(model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]) -> FloatMatrix:
     vectors: FloatMatrix = model.run(["vector"], {"tokens": tokens})[0]
     return vectors
+
+
+def _run_with_company(
+    model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]
+) -> FloatMatrix:
+    """Run a batch; one text is put in twice, since alone it would be rounded otherwise."""
+    return _run(model, tokens) if len(tokens) > 1 else _run(model, np.repeat(tokens, 2, 0))[:1]
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from deepjoin.graph.found import Found
 from deepjoin.graph.postings import Postings
 from deepjoin.graph.translation import Translation
 from deepjoin.segment import Segment
-from deepjoin.values.prefix import blocks, least_shared, ranges
+from deepjoin.values.prefix import Candidates, blocks, counted, least_shared, ranges
 
 Int = npt.NDArray[np.int64]
 
@@ -76,18 +75,6 @@ class Part:
         return np.where(cells[low] == wanted, low, -1)
 
 
-class _Candidates(NamedTuple):
-    """Pairs of a row and a column: how many values were compared, and how many are shared."""
-
-    rows: Int
-    columns: Int
-    seen: Int
-    matched: Int
-
-    def where(self, chosen: npt.NDArray[np.bool_]) -> _Candidates:
-        return _Candidates(*(array[chosen] for array in self))
-
-
 class Rows:
     """Columns x of one segment, with their values as another segment has them, rarest first."""
 
@@ -128,11 +115,11 @@ class Rows:
         first, last = np.searchsorted(self.columns, [run.start, run.stop]).tolist()
         candidates = self._looked_up(first, last)
         self.candidates += len(candidates.rows)
-        found = self._counted(candidates)
+        found = counted(candidates, self._sizes, self._least, WORK, self._matches)
         a, b = self.columns[found.rows], found.columns + self._other.start
         return Found(a, b, found.matched, self._repeats(found))
 
-    def _looked_up(self, first: int, last: int) -> _Candidates:
+    def _looked_up(self, first: int, last: int) -> Candidates:
         """Look up the rarest values of some rows, and count how many of these a column holds."""
         places = ranges(self._offsets[first:last], self._heads[first:last])
         places = places[self._frequency[places] > 0]
@@ -150,7 +137,7 @@ class Rows:
             counts.append(count)
         key, count = _summed(np.concatenate(keys), np.concatenate(counts))
         rows = key // max(1, width)
-        return _Candidates(rows, key % max(1, width), self._heads[rows], count)
+        return Candidates(rows, key % max(1, width), self._heads[rows], count)
 
     def _later(self, rows: Int, columns: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
         """Choose the columns that are to be found from these rows, not the other way round."""
@@ -159,21 +146,10 @@ class Rows:
         )
         return later
 
-    def _counted(self, found: _Candidates) -> _Candidates:
-        """Compare the other values, more at a time, and drop what can no longer have enough."""
-        counted, width = [], 1
-        while True:
-            left = self._sizes[found.rows] - found.seen
-            possible = found.matched + left >= self._least[found.rows]
-            counted.append(found.where(possible & (left == 0)))
-            found, left = found.where(possible & (left > 0)), left[possible & (left > 0)]
-            if len(left) == 0:
-                return _Candidates(*map(np.concatenate, zip(*counted, strict=True)))
-            lengths = np.minimum(left, width)
-            which, at = self._compared(found.rows, found.columns, found.seen, lengths)
-            matched = found.matched + np.bincount(which[at >= 0], minlength=len(left))
-            found = found._replace(seen=found.seen + lengths, matched=matched)
-            width = min(2 * width, max(1, WORK // len(left)))
+    def _matches(self, found: Candidates, lengths: Int) -> Int:
+        """Compare so many more values of each pair, and count those that are shared."""
+        which, at = self._compared(found.rows, found.columns, found.seen, lengths)
+        return np.bincount(which[at >= 0], minlength=len(lengths))
 
     def _compared(self, rows: Int, columns: Int, seen: Int, lengths: Int) -> tuple[Int, Int]:
         """Look for so many values of each row in its column: which pair, and where it is."""
@@ -181,7 +157,7 @@ class Rows:
         values = self._values[ranges(self._offsets[rows] + seen, lengths)]
         return which, self._other.find(columns[which], values)
 
-    def _repeats(self, found: _Candidates) -> npt.NDArray[np.uint8]:
+    def _repeats(self, found: Candidates) -> npt.NDArray[np.uint8]:
         """Say of each pair on which side a shared value occurs more than once."""
         repeats = np.zeros(len(found.rows), np.uint8)
         mine = self._own.repeats[self.columns[found.rows] - self._own.start]

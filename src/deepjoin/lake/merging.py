@@ -25,6 +25,9 @@ Int = npt.NDArray[np.int64]
 _RATIO = 4
 #: One that has lost more of its tables than this share is rewritten.
 _MOST_REMOVED = 0.25
+#: Segments do not grow beyond so many bytes by themselves: a merge writes all of them again, and
+#: one segment numbers at most four billion values.
+LARGEST = 128 << 30
 
 
 def worth_merging(sizes: Sequence[int], removed: Sequence[float]) -> int:
@@ -33,7 +36,11 @@ def worth_merging(sizes: Sequence[int], removed: Sequence[float]) -> int:
     ``removed`` is the share of each segment's tables that have left the lake.
     """
     first = len(sizes) - 1
-    while first > 0 and sizes[first - 1] < _RATIO * sum(sizes[first:]):
+    while (
+        first > 0
+        and sizes[first - 1] < _RATIO * sum(sizes[first:])
+        and sum(sizes[first - 1 :]) <= LARGEST
+    ):
         first -= 1
     emptied = [number for number, share in enumerate(removed) if share > _MOST_REMOVED]
     if emptied:

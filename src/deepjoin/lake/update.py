@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,14 +12,16 @@ import numpy as np
 
 from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError
-from deepjoin.lake.build import FRAMES, Means, SegmentBuilder
+from deepjoin.lake.build import FRAMES, Means, SegmentBuilder, Titles
 from deepjoin.lake.build_corpus import build_corpus
 from deepjoin.lake.encoding import Encoding
 from deepjoin.lake.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
-from deepjoin.lake.merging import merge_segments, worth_merging
+from deepjoin.lake.merging import LARGEST, merge_segments, worth_merging
+from deepjoin.lake.models import located
+from deepjoin.lake.parts import PartJob
 from deepjoin.lake.storage import IndexWriter
 from deepjoin.lake.view import opened
-from deepjoin.ledger import Key, rows_of
+from deepjoin.ledger import Entry, Key, entries_of, rows_of
 from deepjoin.segment import Segment
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.sources.corpus import CorpusSource
@@ -45,6 +48,7 @@ class Update:
         self.means = means
         self.plan = plan
         self.records = list(records)
+        self._before = {record.name for record in self.records}
         self._encoding = Encoding(plan.vectors, plan.settings, writer.folder, means)
         self._rounds = 0
         self._opened: list[Segment] = []
@@ -70,8 +74,38 @@ class Update:
         here = self._writer.scratch
         return here / f"segment-{self._rounds}", here / f"spill-{self._rounds}"
 
+    def part_job(self, titles: Titles) -> PartJob:
+        """Say what those must know who build parts elsewhere."""
+        plan = self.plan
+        cells = located(plan.vectors.cells, self._writer.folder)
+        vectors = replace(plan.vectors, cells=cells)
+        return PartJob(plan.settings, vectors, self.means.memory, titles, plan.excluded)
+
+    def new_folder(self) -> Path:
+        """Make room for what is built elsewhere."""
+        folder, _ = self._next_folders()
+        folder.mkdir()
+        return folder
+
+    def join_parts(self, parts: Sequence[Path]) -> list[Entry]:
+        """Make one segment of parts that have the vectors of their cells; returns its entries."""
+        segments = [Segment(part) for part in parts]
+        entries = [entry for segment in segments for entry in entries_of(segment.ledger)]
+        out = parts[0]
+        if len(parts) > 1:
+            out, scratch = self._next_folders()
+            merge_segments(segments, out, scratch, self.means, whole=False)
+            self._encoding.merge(segments, out, renew=True)
+            for part in parts:
+                shutil.rmtree(part)
+        self._place(out, [entry.key for entry in entries])
+        return entries
+
     def _join(self, built: Path, read: Collection[Key]) -> None:
         self._encoding.dress(built)
+        self._place(built, read)
+
+    def _place(self, built: Path, read: Collection[Key]) -> None:
         self.drop(read)
         _refuse_namesakes(Segment(built), self.segments())
         self.records.append(self._writer.place(built))
@@ -111,7 +145,7 @@ class Update:
                 len(segment.removed) / max(1, len(segment.catalog.table_names))
                 for segment in self.segments()
             ]
-            first = worth_merging(sizes, shares)
+            first = min(worth_merging(sizes, shares), self._first_of_several())
         if first == len(self.records):
             return
         segments = self.segments()[first:]
@@ -120,6 +154,17 @@ class Update:
         self._encoding.merge(segments, out, renew=whole)
         known = _frames_of(segments, self.records[first:])
         self.records[first:] = [self._writer.place(out, known)]
+
+    def _first_of_several(self) -> int:
+        """Return from where on segments are pieces of this build; their number for one or none.
+
+        They become one: where checkpoints came, which is a matter of time, must not be seen in
+        what is found.
+        """
+        new = [n for n, record in enumerate(self.records) if record.name not in self._before]
+        if len(new) < 2 or sum(self.records[n].bytes for n in new) > LARGEST:
+            return len(self.records)
+        return new[0]
 
     def checkpoint(self, key: str) -> None:
         """Put what is whole where a later run with the same key finds it."""

@@ -153,8 +153,7 @@ class VectorContents:
         found = ColumnVectors.open(segment.folder, "sketch")
         if found is None or segment.removed or len(found.rows) > _SKETCHED:
             return
-        wanted = sketch_rows(segment, self._frequency, found.about.dimension)
-        if not _alike(found.rows, wanted):
+        if not _alike(found.rows, sketch_rows(segment, self._frequency, found.about.dimension)):
             yield f"{ROWS} has sketches that are not those of their columns"
 
     def _of_meanings(self, segment: Segment) -> Iterator[str]:
@@ -162,15 +161,20 @@ class VectorContents:
         found, cells = ColumnVectors.open(segment.folder, "both"), segment.cells
         if found is None or cells is None or segment.removed or len(found.rows) > _SKETCHED:
             return
-        wanted = meaning_rows(segment, cells, self._frequency)
-        if not _alike(found.rows[:, -wanted.shape[1] :], wanted):
+        if not _alike(found.rows, meaning_rows(segment, cells, self._frequency)):
             yield f"{ROWS} has meanings that are not those of their columns"
 
 
-def _alike(rows: Half, wanted: Half) -> bool:
-    """Tell whether rows are those wanted, as machines round."""
-    off = np.abs(rows.astype(np.float32) - wanted.astype(np.float32))
-    return bool((off <= _HALF * np.abs(wanted) + _HALF**2).all())
+def _alike(rows: Half, wanted: Iterator[Half]) -> bool:
+    """Tell whether rows end with those wanted, as machines round."""
+    start = 0
+    for block in wanted:
+        ends = rows[start : start + len(block), -block.shape[1] :]
+        off = np.abs(ends.astype(np.float32) - block.astype(np.float32))
+        if not (off <= _HALF * np.abs(block) + _HALF**2).all():
+            return False
+        start += len(block)
+    return True
 
 
 def _cell_differences(segment: Segment, encoder: CellEncoder) -> list[str]:

@@ -7,9 +7,10 @@ found this way is then counted in full, and dropped as soon as too few values ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +18,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from deepjoin.distributed import Engine, Step
 from deepjoin.encoders.reasons import reason
 from deepjoin.errors import DeepJoinError
 from deepjoin.training.columns import Int, TrainingColumns
-from deepjoin.values.prefix import blocks, least_shared, ranges
+from deepjoin.values.prefix import Candidates, blocks, counted, least_shared, ranges
 
 Float = npt.NDArray[np.float32]
 #: Told how many columns are done, of how many, and what is being done.
@@ -69,6 +72,11 @@ class Pairs:
                 f"The pairs to train on, {path}, cannot be read: {reason(error)} "
                 "Remove the file and train again."
             ) from None
+
+
+#: The first of some columns, and the one behind the last.
+Block = tuple[int, int]
+Compare = Callable[[Block], Iterator[Pairs]]
 
 
 @dataclass(frozen=True)
@@ -154,8 +162,11 @@ def equi_pairs(
     most: int | None = 50,
     seed: int = 0,
     told: Told = unheard,
+    engine: Engine | None = None,
 ) -> Pairs:
     """Find the pairs (x, y) of different tables where y holds this share of the values of x.
+
+    An ``engine`` compares some columns at a time elsewhere; the pairs are the same.
 
     >>> from deepjoin.columns import Column
     >>> lists = ["GE", "IBM"], ["GE", "IBM", "SAP"], ["Rome", "Oslo"]
@@ -169,12 +180,36 @@ def equi_pairs(
     cells = incidence(columns)
     held = Postings(cells.T.tocsr())
 
+    compare = _Overlaps.of(asked, cells[asked], held, wanted)
+    if engine is not None:
+        held.get_ready()
+
     def found() -> Iterator[Pairs]:
-        for stop, pairs in overlaps(asked, cells[asked], held, wanted):
+        for stop, pairs in compared(compare.blocks(), compare, engine):
             yield pairs
             told(stop, len(asked), "columns compared")
 
     return wanted.best(columns, found())
+
+
+def compared(
+    tasks: Sequence[Block], compare: Compare, engine: Engine | None
+) -> Iterator[tuple[int, Pairs]]:
+    """Compare blocks of columns, here or elsewhere; yields how many are done, and their pairs."""
+    if engine is None:
+        yield from ((task[1], pairs) for task in tasks for pairs in compare(task))
+        return
+    with closing(engine.flow(tasks, Step(partial(_told_as_table, compare)))) as tables:
+        for table in tables:
+            names = ("x", "y", "joinability")
+            yield table["done"][0].as_py(), Pairs(*(table[name].to_numpy() for name in names))
+
+
+def _told_as_table(compare: Compare, task: Block) -> Iterator[pa.Table]:
+    for pairs in compare(task):
+        done = np.full(len(pairs), task[1])
+        columns = {"x": pairs.x, "y": pairs.y, "joinability": pairs.joinability}
+        yield pa.table({"done": done, **columns})
 
 
 def incidence(columns: TrainingColumns) -> Any:
@@ -200,6 +235,10 @@ class Postings:
         values = np.repeat(np.arange(len(self.frequency)), self.frequency)
         return np.sort(values * self.matrix.shape[1] + self.matrix.indices)
 
+    def get_ready(self) -> None:
+        """Do once what everybody would do who is sent a copy."""
+        _ = self._keys
+
     def have(self, values: Int, columns: Int) -> npt.NDArray[np.bool_]:
         """Say of each value and column whether they match."""
         keys = values * self.matrix.shape[1] + columns
@@ -218,18 +257,6 @@ class _Rows(NamedTuple):
     heads: Int
 
 
-class _Candidates(NamedTuple):
-    """Pairs of a row and a column y: values seen, and how many of these match."""
-
-    rows: Int
-    y: Int
-    seen: Int
-    matched: Int
-
-    def where(self, chosen: npt.NDArray[np.bool_]) -> _Candidates:
-        return _Candidates(*(array[chosen] for array in self))
-
-
 def overlaps(
     asked: Int, cells: Any, held: Postings, wanted: SelfJoin
 ) -> Iterator[tuple[int, Pairs]]:
@@ -237,15 +264,41 @@ def overlaps(
 
     ``cells`` is a sparse matrix of these columns and their values.
     """
-    rows = _rarest_first(cells, held.frequency, wanted)
-    heads = _heads(rows, cells.shape[1])
-    for start, stop in blocks(heads @ held.frequency, _WORK):
-        common = (heads[start:stop] @ held.matrix).tocoo()
+    compare = _Overlaps.of(asked, cells, held, wanted)
+    yield from compared(compare.blocks(), compare, None)
+
+
+@dataclass(frozen=True)
+class _Overlaps:
+    """Counts what blocks of columns share with others; as one value, it can be sent elsewhere."""
+
+    asked: Int
+    rows: _Rows
+    #: The sparse matrix of these columns and the values that are looked up first.
+    heads: Any
+    held: Postings
+
+    @classmethod
+    def of(cls, asked: Int, cells: Any, held: Postings, wanted: SelfJoin) -> _Overlaps:
+        """Put the values of the columns in order."""
+        rows = _rarest_first(cells, held.frequency, wanted)
+        return cls(asked, rows, _heads(rows, cells.shape[1]), held)
+
+    def blocks(self) -> list[Block]:
+        """Cut the columns asked about into blocks of bounded work."""
+        return list(blocks(self.heads @ self.held.frequency, _WORK))
+
+    def __call__(self, block: Block) -> Iterator[Pairs]:
+        """Yield the pairs of a block."""
+        start, stop = block
+        rows = self.rows
+        common = (self.heads[start:stop] @ self.held.matrix).tocoo()
         number = start + common.row.astype(np.int64)
-        found = _Candidates(number, common.col, rows.heads[number], common.data)
-        found = _counted(found, rows, held)
-        share = found.matched / rows.sizes[found.rows]
-        yield stop, Pairs(asked[found.rows], found.y.astype(np.int64), share.astype(np.float32))
+        found = Candidates(number, common.col, rows.heads[number], common.data)
+        compare = partial(_matches, rows=rows, held=self.held)
+        found = counted(found, rows.sizes, rows.least, _WORK, compare)
+        share = (found.matched / rows.sizes[found.rows]).astype(np.float32)
+        yield Pairs(self.asked[found.rows], found.columns.astype(np.int64), share)
 
 
 def _rarest_first(cells: Any, frequency: Int, wanted: SelfJoin) -> _Rows:
@@ -269,27 +322,11 @@ def _heads(rows: _Rows, width: int) -> Any:
     return csr_array((ones, rows.values[places], offsets), shape=(len(rows.heads), width))
 
 
-def _counted(found: _Candidates, rows: _Rows, held: Postings) -> _Candidates:
-    """Look up the other values, more at a time, and drop what can no longer reach the least."""
-    counted, width = [], 1
-    while True:
-        left = rows.sizes[found.rows] - found.seen
-        possible = found.matched + left >= rows.least[found.rows]
-        counted.append(found.where(possible & (left == 0)))
-        found, left = found.where(possible & (left > 0)), left[possible & (left > 0)]
-        if len(left) == 0:
-            return _Candidates(*map(np.concatenate, zip(*counted, strict=True)))
-        found = _further(found, np.minimum(left, width), rows, held)
-        width = min(2 * width, max(1, _WORK // len(left)))
-
-
-def _further(found: _Candidates, lengths: Int, rows: _Rows, held: Postings) -> _Candidates:
-    """Look up so many more values of each."""
+def _matches(found: Candidates, lengths: Int, rows: _Rows, held: Postings) -> Int:
+    """Look up so many more values of each pair, and count those that match."""
     values = rows.values[ranges(rows.offsets[found.rows] + found.seen, lengths)]
     which = np.repeat(np.arange(len(lengths)), lengths)
-    hits = which[held.have(values, found.y[which])]
-    matched = found.matched + np.bincount(hits, minlength=len(lengths))
-    return found._replace(seen=found.seen + lengths, matched=matched)
+    return np.bincount(which[held.have(values, found.columns[which])], minlength=len(lengths))
 
 
 def _worse(pairs: Pairs, seed: int) -> npt.NDArray[np.uint64]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from deepjoin.distributed import Engine
 from deepjoin.training.columns import Int, TrainingColumns
 from deepjoin.training.self_join import (
+    Block,
     Pairs,
     Postings,
     SelfJoin,
     Told,
+    compared,
     incidence,
     overlaps,
     unheard,
@@ -30,11 +34,12 @@ def semantic_pairs(
     most: int | None = 50,
     seed: int = 0,
     told: Told = unheard,
+    engine: Engine | None = None,
 ) -> Pairs:
     """Find the pairs (x, y) of different tables where y matches this share of the values of x.
 
     ``near`` is the sparse matrix of `deepjoin.training.near`; values match with a chance of one
-    half or more, that is from tau on.
+    half or more, that is from tau on. An ``engine`` compares some columns at a time elsewhere.
     """
     wanted = SelfJoin(threshold, most, seed)
     asked = wanted.asked(columns)
@@ -44,16 +49,34 @@ def semantic_pairs(
     matches.data = (matches.data >= _MATCH).astype(np.int32)
     matches.eliminate_zeros()
 
+    compare = _Matched(asked, cells, held, matches, wanted)
+
     def found() -> Iterator[Pairs]:
-        for start, stop in blocks(columns.sizes[asked], _CELLS):
-            some = asked[start:stop]
-            values, places = np.unique(cells[some].indices, return_inverse=True)
-            mine = _replaced(cells[some], places, len(values))
-            matched = Postings(matches[values] @ held)
-            yield from (pairs for _, pairs in overlaps(some, mine, matched, wanted))
+        for stop, pairs in compared(list(blocks(columns.sizes[asked], _CELLS)), compare, engine):
+            yield pairs
             told(stop, len(asked), "columns compared")
 
     return wanted.best(columns, found())
+
+
+@dataclass(frozen=True)
+class _Matched:
+    """Counts what blocks of columns match of others; as one value, it can be sent elsewhere."""
+
+    asked: Int
+    #: Sparse matrices of columns and values, values and columns, values and those they match.
+    cells: Any
+    held: Any
+    matches: Any
+    wanted: SelfJoin
+
+    def __call__(self, block: Block) -> Iterator[Pairs]:
+        """Yield the pairs of a block."""
+        some = self.asked[slice(*block)]
+        values, places = np.unique(self.cells[some].indices, return_inverse=True)
+        mine = _replaced(self.cells[some], places, len(values))
+        matched = Postings(self.matches[values] @ self.held)
+        yield from (pairs for _, pairs in overlaps(some, mine, matched, self.wanted))
 
 
 def _replaced(cells: Any, places: Int, width: int) -> Any:

@@ -6,13 +6,31 @@ found by looking these up alone, and the rarest are the cheapest (prefix filter)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Int = npt.NDArray[np.int64]
+
+
+class Candidates(NamedTuple):
+    """Pairs of a row and a column: how many values were compared, and how many of these match."""
+
+    rows: Int
+    columns: Int
+    seen: Int
+    matched: Int
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Candidates:
+        """Keep some pairs."""
+        return Candidates(*(array[chosen] for array in self))
+
+
+#: Compares so many more values of each pair, and returns how many of them match.
+Compare = Callable[[Candidates, Int], Int]
 
 
 def least_shared(sizes: Int, threshold: float) -> Int:
@@ -47,3 +65,22 @@ def ranges(starts: Int, lengths: Int) -> Int:
     """
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+
+
+def counted(found: Candidates, sizes: Int, least: Int, work: int, compare: Compare) -> Candidates:
+    """Compare all values, more at a time, and drop pairs that can no longer have the least.
+
+    ``sizes`` and ``least`` are those of the rows; about ``work`` values are compared at a time.
+    """
+    done, width = [], 1
+    while True:
+        left = sizes[found.rows] - found.seen
+        possible = found.matched + left >= least[found.rows]
+        done.append(found.where(possible & (left == 0)))
+        found, left = found.where(possible & (left > 0)), left[possible & (left > 0)]
+        if len(left) == 0:
+            return Candidates(*map(np.concatenate, zip(*done, strict=True)))
+        lengths = np.minimum(left, width)
+        matched = found.matched + compare(found, lengths)
+        found = found._replace(seen=found.seen + lengths, matched=matched)
+        width = min(2 * width, max(1, work // len(left)))

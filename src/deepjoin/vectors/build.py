@@ -39,6 +39,23 @@ def build_vectors(
 
 def save_rows(rows: Rows, folder: Path) -> None:
     """Store rows; what half precision cannot hold is refused."""
+    stored = new_rows(folder, *rows.shape)
+    for start in range(0, len(rows), _BLOCK):
+        some = slice(start, start + _BLOCK)
+        stored[some] = narrowed(rows[some])
+
+
+def new_rows(folder: Path, count: int, dimension: int) -> Half:
+    """Map a file for so many rows, to be filled some at a time: they need not fit in memory."""
+    path, shape = folder / ROWS, (count, dimension)
+    if 0 in shape:  # nothing to map
+        np.save(path, np.zeros(shape, np.float16))
+        return np.zeros(shape, np.float16)
+    return np.lib.format.open_memmap(path, "w+", np.dtype(np.float16), shape)
+
+
+def narrowed(rows: Rows) -> Half:
+    """Turn rows to half precision; what that cannot hold is refused."""
     ends = (np.fmax.reduce(rows, axis=None, initial=0), np.fmin.reduce(rows, axis=None, initial=0))
     largest = max(map(abs, map(float, ends)))
     if largest > float(np.finfo(np.float16).max):
@@ -46,7 +63,7 @@ def save_rows(rows: Rows, folder: Path) -> None:
             f"A vector holds {largest:.3g}; numbers up to 65504 can be stored. "
             "Use an encoder with smaller outputs."
         )
-    np.save(folder / ROWS, np.asarray(rows, np.float16))
+    return np.asarray(rows, np.float16)
 
 
 def index_rows(
@@ -134,19 +151,28 @@ def prepared(rows: Rows, metric: str) -> Float:
 
 def _collapsed(rows: Half) -> tuple[Int, Int, Int]:
     """Return the first of each set of equal rows, in order, and which ids each stands for."""
+    keys = _keys(rows)
+    order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: the first of each set comes first
+    starts = np.ones(len(rows), bool)
+    starts[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)
+    firsts = np.empty(len(rows), np.int64)
+    firsts[order] = order[starts][np.cumsum(starts) - 1]
+    members = np.argsort(firsts, kind="stable")
+    first, sizes = np.unique(firsts, return_counts=True)
+    return first, np.append(0, np.cumsum(sizes)), members
+
+
+def _keys(rows: Half) -> npt.NDArray[np.uint64]:
+    """Give each row two numbers that stand for it."""
     from xxhash import xxh3_128_digest
 
-    # Adding zero makes -0.0 the same bytes as 0.0.
-    keys = [
-        xxh3_128_digest(row)
-        for start in range(0, len(rows), _BLOCK)
-        for row in rows[start : start + _BLOCK] + np.float16(0)
-    ]
-    place: dict[bytes, int] = {}
-    groups = np.array([place.setdefault(key, len(place)) for key in keys], np.int64)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=len(place)))])
-    members = np.argsort(groups, kind="stable")
-    return members[offsets[:-1]], offsets, members
+    keys = np.empty((len(rows), 2), np.uint64)
+    for start in range(0, len(rows), _BLOCK):
+        # Adding zero makes -0.0 the same bytes as 0.0.
+        some = rows[start : start + _BLOCK] + np.float16(0)
+        digests = b"".join(map(xxh3_128_digest, some))
+        keys[start : start + len(some)] = np.frombuffer(digests, np.uint64).reshape(-1, 2)
+    return keys
 
 
 def _write(rows: Half, first: Int, folder: Path, kind: Kind, metric: str) -> None:

@@ -142,7 +142,7 @@ class VectorIndex:
         """Return the nearest and those as near as the last of them, in any order."""
         if self._device is not None:
             ids = self._held.near(row[0], k, excluded)
-            return ids, self._measured(row, ids)
+            return ids, self.measured(row, ids)
         if not self._how.factory:
             return self._scanned(row, k, excluded)
         live = self._live(excluded)
@@ -154,7 +154,7 @@ class VectorIndex:
         if self._how.rerank:
             at = self._members[self._offsets[groups]]
             near = self._near(self._rough(row, at), wanted)
-            groups, distances = groups[near], self._measured(row, at[near])
+            groups, distances = groups[near], self.measured(row, at[near])
         sizes = self._offsets[groups + 1] - self._offsets[groups]
         starts = np.repeat(self._offsets[groups] - np.cumsum(sizes) + sizes, sizes)
         ids, each = self._members[starts + np.arange(sizes.sum())], np.repeat(distances, sizes)
@@ -219,14 +219,21 @@ class VectorIndex:
             "": faiss.SearchParameters,
         }[effort_of](sel=selector, **({effort_of: effort} if effort_of else {}))
 
-    def _measured(self, row: Float, ids: Int) -> Double:
+    def nearest_of(self, query: npt.ArrayLike, ids: Int, k: int) -> tuple[Int, Double]:
+        """Say which of some ids are the nearest k, with all as near, and how far they are."""
+        row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
+        near = self._near(self._rough(row, ids), k)
+        return near, self.measured(row, ids[near])
+
+    def measured(self, query: npt.ArrayLike, ids: Int) -> Double:
         """Compare a query with stored rows, each as if it were alone."""
-        rows, query = self._rows[ids].astype(np.float64), row[0].astype(np.float64)
+        row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
+        rows, asked = self._rows[ids].astype(np.float64), row[0].astype(np.float64)
         if self.metric == "euclidean":
-            rows -= query
+            rows -= asked
             return np.asarray(np.round(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _DIGITS))
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows) * (query @ query))
-        products = np.einsum("ij,j->i", rows, query)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows) * (asked @ asked))
+        products = np.einsum("ij,j->i", rows, asked)
         return np.asarray(np.round(1 - products / np.where(lengths > 0, lengths, 1), _DIGITS))
 
     def _scanned(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
@@ -237,7 +244,7 @@ class VectorIndex:
         else:
             rough = self._compared(*self._whole, row[0])[ids]
         ids = ids[self._near(rough, k)]
-        return ids, self._measured(row, ids)
+        return ids, self.measured(row, ids)
 
     def _rough(self, row: Float, ids: Int) -> Float:
         """Compare with some rows in single precision: 1 less the cosine, or squared distances."""
