@@ -31,6 +31,10 @@ class IndexUnusable(DeepJoinError):
     """An index folder is damaged, foreign, newer than this version, or busy."""
 
 
+class StoreUnusable(IndexUnusable):
+    """A vector store cannot be reached, or does not hold what the index has."""
+
+
 class MissingExtra(DeepJoinError):
     """A feature needs an optional dependency; the text names the command that installs it."""
 

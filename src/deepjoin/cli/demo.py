@@ -32,6 +32,7 @@ def run(options: argparse.Namespace) -> None:
     print("\nThe export of the sales people has your customers in capitals, without Ltd or GmbH.")
     found = _search(lake, demo, demo.meaning_column, "semantic")
     _join(lake, demo, demo.meaning_column, found, folder / "orders-with-clients.csv")
+    print(f"\nIn the browser, with the extra 'server': deepjoin serve {demo.folder} --open")
 
 
 def _search(lake: Lake, demo: DemoLake, column: str, join: str) -> Hit:

@@ -45,6 +45,8 @@ def run(options: argparse.Namespace) -> None:
     lake = index_with_progress(
         *(source, options.out, options.memory, titles, options.rebuild, options.threads),
         device=options.device,
+        engine=options.engine,
+        ray_address=options.ray_address,
         **changes,
     )
     if options.format == "json":

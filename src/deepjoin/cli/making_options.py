@@ -122,6 +122,16 @@ def add_index(commands: Commands) -> None:
         "there is one",
     )
     parser.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="who reads and encodes: local (default), or ray, the workers of a cluster",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="where the Ray cluster is; default: RAY_ADDRESS, one that runs here, or a new one",
+    )
+    parser.add_argument(
         "--rebuild", action="store_true", help="index again even if no file has changed"
     )
     parser.add_argument(

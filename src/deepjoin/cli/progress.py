@@ -14,7 +14,7 @@ from deepjoin.cli.texts import printable
 #: Told how many tables are done, of how many, and what is being worked on.
 Show = Callable[[int, int, str], None]
 #: What is counted when vectors are made, by the name of that work.
-_UNITS = {"values": "values", "columns": "columns", "sketches": "columns"}
+_UNITS = {"values": "values", "columns": "columns", "sketches": "columns", "vectors": "vectors"}
 
 
 @contextmanager

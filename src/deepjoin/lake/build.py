@@ -14,6 +14,7 @@ import numpy as np
 from deepjoin.canonical import CellType
 from deepjoin.catalog import CatalogWriter, ColumnEntry, TableEntry
 from deepjoin.columns import Table
+from deepjoin.distributed import Engine
 from deepjoin.errors import UnreadableTable
 from deepjoin.lake.reader import Draft, TableReader, short_reason
 from deepjoin.lake.report import BuildReport
@@ -49,6 +50,8 @@ class Means:
     progress: Progress = no_progress
     #: Where encoders that run on torch work; None for torch's own choice.
     device: str | None = None
+    #: What does the work elsewhere; None for this process.
+    engine: Engine | None = None
 
     def __post_init__(self) -> None:
         if self.device is not None:
@@ -64,10 +67,11 @@ def usual_means(
     memory: int | None = None,
     progress: Progress | None = None,
     device: str | None = None,
+    engine: Engine | None = None,
 ) -> Means:
     """Use one thread a processor and a gigabyte, unless told otherwise."""
     held = MEMORY if memory is None else memory
-    return Means(held, threads or os.cpu_count() or 1, progress or no_progress, device)
+    return Means(held, threads or os.cpu_count() or 1, progress or no_progress, device, engine)
 
 
 class SegmentBuilder:

@@ -15,25 +15,30 @@ from deepjoin.cells import CellEncoder
 from deepjoin.column_vectors import (
     SPACES,
     ColumnVectors,
+    Encode,
     FrequencySnapshot,
     both_digest,
+    encode_here,
     finish_both,
     finish_columns,
     finish_sketch,
     known_rows,
     meaning_digest,
     meanings,
-    merged_rows,
+    merge_rows,
     sketch_digest,
     write_frequency,
-    write_rows,
 )
 from deepjoin.column_vectors.frequency import FILES as SNAPSHOT
 from deepjoin.encoders.base import ColumnEncoder
+from deepjoin.encoders.cache import VectorCache
+from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.encoders.torch_encoder import TorchEncoder
 from deepjoin.lake.build import Means
 from deepjoin.lake.copies import link_or_copy
+from deepjoin.lake.encode_elsewhere import EncodeElsewhere, Model
 from deepjoin.lake.merging import kept_columns
-from deepjoin.lake.models import cell_encoder, column_encoder, vector_cache
+from deepjoin.lake.models import cell_encoder, column_encoder, located, vector_cache
 from deepjoin.segment import Segment
 from deepjoin.settings import Settings, Vectors
 
@@ -85,9 +90,8 @@ class Encoding:
         _link_snapshot(parts[0].folder, out)
         kept = [(part, kept_columns(part)) for part in parts]
         # Sketches are cheaper to make than to look after, and are made after this.
-        found = merged_rows(kept, "columns") if "columns" in self._spaces else None
-        if found is not None:
-            write_rows(out, "columns", *found, self._vectors.index, self._vectors.metric)
+        if "columns" in self._spaces:
+            merge_rows(kept, out, "columns", self._vectors.index, self._vectors.metric)
 
     def lacking(self, segment: Segment) -> bool:
         """Tell whether a segment has other vectors than it should; no encoder is loaded."""
@@ -137,12 +141,24 @@ class Encoding:
             with vector_cache() as cache:
                 finish_columns(
                     *(segment, out, self._columns, frequency, known, means.progress, cache),
-                    *(kind, self._vectors.metric),
+                    *(kind, self._vectors.metric, self._encode(self._columns, frequency, cache)),
                 )
         if "sketch" in spaces:
             finish_sketch(segment, out, frequency, self._vectors.sketch, means.progress, kind)
         if "both" in spaces:
             finish_both(out, kind, meanings(segment, out, frequency, means.progress))
+
+    def _encode(
+        self, encoder: ColumnEncoder, frequency: FrequencySnapshot, cache: VectorCache | None
+    ) -> Encode:
+        """Choose who encodes; what is not made of a text is encoded here, engine or not."""
+        engine = self._means.engine
+        if engine is None or not isinstance(encoder, TextEncoder):
+            return encode_here
+        spec = located(self._vectors.encoder, self._folder)
+        model = Model(spec, self._settings.profile, encoder.digest)
+        on_gpu = isinstance(encoder, TorchEncoder)
+        return EncodeElsewhere(engine, model, frequency.folder, cache, on_gpu)
 
     def _frequency(self, segment: Segment, out: Path, lake: Sequence[Segment]) -> FrequencySnapshot:
         """Read the snapshot that the oldest segment holds; that one gets it if there is none."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from deepjoin import settings as settings_of
 from deepjoin._version import __version__
+from deepjoin.distributed import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake.build import Means, Progress, Titles, usual_means
 from deepjoin.lake.lake import Lake
@@ -56,6 +57,8 @@ def index(
     vector_index: str | None = None,
     metric: str | None = None,
     device: str | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
     **options: Any,
 ) -> Lake:
     """Index tables and open the lake; of an index that is there, only what changed is read.
@@ -97,13 +100,20 @@ def index(
     device
         Where an encoder that runs on torch works, and the lake that is returned: see
         `deepjoin.open`.
+    engine
+        Who reads the tables and encodes the columns: "local", this process, or "ray", the
+        workers of a Ray cluster, which must see the same files. The index is the same.
+    ray_address
+        Where the cluster is: unless given, RAY_ADDRESS, or one that runs on this machine; where
+        none does, one is started for as long as it is needed.
     **options
         Single fields of `Settings`, such as ``profile="basic"`` or ``min_distinct=2``.
     """
-    means = usual_means(threads, memory, progress, device)
     encode = {"encoder": encoder, "cells": cells, "sketch": sketch}
-    encode |= {"vector_index": vector_index, "metric": metric}
-    location, _ = refresh(source, out, settings, titles or {}, means, rebuild, options | encode)
+    options |= encode | {"vector_index": vector_index, "metric": metric}
+    with engine_named(engine, ray_address) as elsewhere:
+        means = usual_means(threads, memory, progress, device, elsewhere)
+        location, _ = refresh(source, out, settings, titles or {}, means, rebuild, options)
     return open_lake(location, device=device)
 
 
@@ -227,7 +237,12 @@ def chosen_vectors(
     return identified(chosen, settings, folder, means.threads, means.device)
 
 
-def open_lake(path: str | os.PathLike[str], *, device: str | None = None) -> Lake:
+def open_lake(
+    path: str | os.PathLike[str],
+    *,
+    device: str | None = None,
+    vector_store: str | Sequence[str] | None = None,
+) -> Lake:
     """Open an index: its folder or URL, or the folder of tables that has one inside.
 
     A folder of tables without an index is an error here; `deepjoin.index` makes one.
@@ -235,13 +250,17 @@ def open_lake(path: str | os.PathLike[str], *, device: str | None = None) -> Lak
     With a ``device``, "cuda" or "cuda:1", the methods with column vectors compare a query with
     every one of them there; an encoder that runs on torch works there too, the default one does
     not. Needs torch, the extra ``train``.
+
+    With a ``vector_store``, "postgresql://host/vectors" or several such addresses, the methods
+    with column vectors ask PostgreSQL, where `deepjoin publish` has put them. Needs psycopg, the
+    extra ``postgres``.
     """
     if isinstance(path, str) and is_remote(path):
-        return Lake(pull(path).folder, path, device)
+        return Lake(pull(path).folder, path, device, vector_store)
     folder = Path(path)
     inside = folder / DEFAULT
     within = not is_index(folder) and (inside / MANIFEST).exists()
-    return Lake(inside if within else folder, device=device)
+    return Lake(inside if within else folder, device=device, vector_store=vector_store)
 
 
 def default_folder(source: object) -> Path:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import groupby
 from time import monotonic
 from types import FrameType
 
+from deepjoin.distributed import Engine
 from deepjoin.lake.build import SegmentBuilder, Titles, Words
 from deepjoin.lake.changes import Changes, Found
-from deepjoin.lake.update import Update
+from deepjoin.lake.parts import Part, built_elsewhere, can_travel, cut
+from deepjoin.lake.update import Update, tables_of
 from deepjoin.ledger import Entry, Key
 from deepjoin.segment import Segment
 from deepjoin.sources.corpus import CorpusSource
@@ -25,6 +27,8 @@ CHECKPOINT = 60.0
 _SHARE = 0.25
 #: On Ctrl-C, so many seconds of reading are worth keeping.
 WORTH_KEEPING = 5.0
+#: Parts from elsewhere that are put together at most at a time.
+_PARTS = 128
 
 
 class ItemReader:
@@ -38,7 +42,7 @@ class ItemReader:
         self._before = before
         self._total = self._done = 0
         self._started = self._last = monotonic()
-        self._stop = False
+        self._stop = self._waiting = False
         #: The contents of the items read, to tell new ones from renamed ones.
         self.digests: dict[Key, str] = {}
 
@@ -52,8 +56,11 @@ class ItemReader:
             found = deque(group)
             if isinstance(found[0].source, CorpusSource):
                 self._update.build_corpus(found[0].source, found[0].key)
-            else:
-                with self._deferring_interrupts():
+                continue
+            with self._deferring_interrupts():
+                if self._update.means.engine is not None and can_travel(found[0].source):
+                    self._gather(self._update.means.engine, list(found))
+                else:
                     self._read(found, changes)
         if changes.gone or changes.touched or not self._update.records:
             self._read(deque(), changes)
@@ -85,6 +92,49 @@ class ItemReader:
             if self._is_due():
                 break
 
+    def _gather(self, engine: Engine, found: list[Found]) -> None:
+        """Have items of one source read elsewhere, and put together what comes now and then."""
+        job = self._update.part_job(self._titles_of(found))
+        parts: list[Part] = []
+        arriving = built_elsewhere(engine, job, cut(found), self._update.new_folder)
+        with closing(arriving):
+            try:
+                while (part := self._next(arriving)) is not None:
+                    parts.append(part)
+                    self._done += part.items
+                    self._tell(part.last)
+                    if self._is_due() or len(parts) == _PARTS:
+                        self._put_together(parts)
+            except KeyboardInterrupt:
+                self._keep_arrived(parts)
+                raise
+        self._put_together(parts, is_last=True)
+
+    def _next(self, arriving: Generator[Part]) -> Part | None:
+        """Wait for the next part; Ctrl-C need not wait with us."""
+        self._waiting = True
+        try:
+            return next(arriving, None)
+        finally:
+            self._waiting = False
+
+    def _keep_arrived(self, parts: list[Part]) -> None:
+        """Keep what came before Ctrl-C was pressed, if that is worth it."""
+        if parts and not self._stop and monotonic() - self._last >= WORTH_KEEPING:
+            self._stop = True
+            self._put_together(parts)
+
+    def _put_together(self, parts: list[Part], is_last: bool = False) -> None:
+        if parts:
+            entries = self._update.join_parts([part.folder for part in parts])
+            self.digests |= {entry.key: entry.digest for entry in entries}
+            parts.clear()
+            self._last = monotonic()
+        if not is_last:
+            self._update.checkpoint(self._pending)
+        if self._stop:
+            raise KeyboardInterrupt
+
     def _tell(self, name: str) -> None:
         self._update.means.progress(self._done, self._total, name)
 
@@ -97,6 +147,15 @@ class ItemReader:
             if number is not None and (entry := segment.catalog.table(number)).titled:
                 return entry.title, entry.context
         return None
+
+    def _titles_of(self, found: Sequence[Found]) -> Titles:
+        """Collect the words the user gave tables, now or when these items were last read."""
+        keys = {one.key for one in found}
+        known: dict[str, Words] = {}
+        for segment in reversed(self._before):
+            entries = (segment.catalog.table(number) for number in tables_of(segment, keys))
+            known |= {one.name: (one.title, one.context) for one in entries if one.titled}
+        return known | dict(self._titles)
 
     def _is_due(self) -> bool:
         now = monotonic()
@@ -114,7 +173,7 @@ class ItemReader:
             return
 
         def interrupt(number: int, frame: FrameType | None) -> None:
-            if self._stop or monotonic() - self._last < WORTH_KEEPING:
+            if self._stop or self._waiting or monotonic() - self._last < WORTH_KEEPING:
                 raise KeyboardInterrupt
             self._stop = True
             self._tell("stopping after this table (Ctrl-C again: at once)")

@@ -30,6 +30,8 @@ from deepjoin.sources.walk import MANIFEST, covers, is_hidden, is_index_manifest
 _HEAD = 1 << 18
 #: Nanoseconds; stores tell times to the second.
 _LATELY = 2_000_000_000
+#: What a source holds open once it has been listed.
+_OPEN = ("_place", "_downloads")
 
 Infos = dict[str, pa.fs.FileInfo]
 
@@ -70,8 +72,10 @@ class BucketSource:
         passed_over = self._passed_over(listed) | ({} if infos else self._all_left_out(listed))
         items = [skipped_item(name, reason) for name, reason in passed_over.items()]
         for entry in entries:
-            stamp = _stamp([infos[name] for name in _members(entry)])
-            items.append(Item(_name(entry), stamp, partial(self._listing, entry)))
+            members = [infos[name] for name in _members(entry)]
+            size = sum(info.size or 0 for info in members)
+            listing = partial(self._listing, entry)
+            items.append(Item(_name(entry), _stamp(members), listing, size=size))
         yield from sorted(items, key=lambda item: item.name)
 
     def table(self, name: str) -> Table:
@@ -86,6 +90,10 @@ class BucketSource:
     def describe(self, index: Path) -> dict[str, Any]:
         """Say where the source is; a bucket is the same from everywhere."""
         return {"kind": "bucket", "url": str(self.url)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is open: another process reaches the bucket by itself."""
+        return {name: value for name, value in vars(self).items() if name not in _OPEN}
 
     @cached_property
     def _place(self) -> tuple[RemoteFiles, str]:

@@ -100,7 +100,9 @@ class FileSource:
         if not os.access(os.path.join(self.root, name), os.R_OK):
             return skipped_item(name, NO_PERMISSION, passing=True)
         listing = partial(self._listing, name)
-        return Item(name, _stamp(scan.files[name]), listing, partial(_digest, self.root, name))
+        digest, status = partial(_digest, self.root, name), scan.files[name]
+        size = status.st_size if status else 0
+        return Item(name, _stamp(status), listing, digest, size=size)
 
     def _group_item(self, parts: Parts, scan: _Scan) -> Item:
         stamp = group_stamp((name, _stamp(scan.files[name])) for name in parts.members)

@@ -54,12 +54,14 @@ class Item:
     digest: Callable[[], str] | None = None
     #: Whether it was passed over without a look into it.
     is_passed_over: bool = False
+    #: Bytes to read; None where nobody knows.
+    size: int | None = None
 
 
 def skipped_item(name: str, reason: str, passing: bool = False) -> Item:
     """Stand in for something that is passed over without a look into it."""
     listing = Listing(skipped=(Skipped(name, reason, passing),))
-    return Item(name, f"skipped: {reason}", lambda: listing, is_passed_over=True)
+    return Item(name, f"skipped: {reason}", lambda: listing, is_passed_over=True, size=0)
 
 
 def left_out(tables: int) -> str:

@@ -1,0 +1,178 @@
+"""Two workers of a Ray cluster against the plain build: the same tables, hits and times.
+
+    python benchmarks/ray_index.py CORPUS [--columns 50000] [--workers 2] [--place FOLDER]
+
+Writes columns of a corpus as Parquet tables, four a file, indexes them by both engines, each with
+an empty encoding cache, and compares every file of the two indexes and the hits of some queries.
+Nodes of one processor each are started on this machine before the time is taken. Prints one JSON
+object a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count, islice, zip_longest
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import deepjoin
+from common import emit, machine, say, versions
+from deepjoin import Column, Lake
+from deepjoin.sources.corpus import CorpusSource
+
+#: Columns of one table, and tables of one folder.
+_WIDE = 4
+_FOLDER = 500
+_METHODS = ("hybrid", "deepjoin")
+_OBJECT_STORE = 512 << 20
+
+
+def write_tables(corpus: CorpusSource, folder: Path, columns: int) -> None:
+    """Write columns of a corpus as tables, short ones filled up with nothing."""
+    left = islice(corpus.columns(), columns)
+    for number in count():
+        some = list(islice(left, _WIDE))
+        if not some:
+            return
+        place = folder / f"{number // _FOLDER:04}"
+        place.mkdir(parents=True, exist_ok=True)
+        pq.write_table(_table(some), place / f"{number:06}.parquet")
+        os.utime(place / f"{number:06}.parquet", (1e9, 1e9))
+
+
+def _table(columns: Sequence[Column]) -> pa.Table:
+    names = [f"{column.name or 'column'} {place}" for place, column in enumerate(columns)]
+    rows = list(zip_longest(*(column.cells for column in columns)))
+    return pa.table([pa.array(cells, pa.string()) for cells in zip(*rows, strict=True)], names)
+
+
+@contextmanager
+def cluster(nodes: int) -> Iterator[str]:
+    """Start nodes of one processor each; sockets need a short path."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    place = tempfile.mkdtemp(prefix="r", dir="/tmp")
+    node = {"num_cpus": 1, "object_store_memory": _OBJECT_STORE}
+    head = node | {"include_dashboard": False, "temp_dir": place}
+    started = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(nodes - 1):
+            started.add_node(**node)
+        yield started.address
+    finally:
+        started.shutdown()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+class Clock:
+    """Notes when tables and columns were done first and last."""
+
+    def __init__(self) -> None:
+        self._started = perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        """Hear how far a build is."""
+        what = "columns" if name == "columns" else "tables"
+        if done and name != "values":
+            self.seconds.setdefault(f"first_{what}", self.now())
+            self.seconds[f"last_{what}"] = self.now()
+
+    def now(self) -> float:
+        """Return the seconds since the start."""
+        return perf_counter() - self._started
+
+
+def timed(folder: Path, out: Path, **options: Any) -> tuple[Lake, dict[str, float]]:
+    """Index with an empty cache, and tell how long it took."""
+    os.environ["DEEPJOIN_CACHE"] = str(out.with_suffix(".cache"))
+    clock = Clock()
+    lake = deepjoin.index(folder, out, progress=clock, encoder="default", **options)
+    return lake, clock.seconds | {"seconds": clock.now()}
+
+
+def files_of(lake: Lake) -> list[dict[str, Any]]:
+    """Return the checksums of an index."""
+    manifest = json.loads((lake.path / "manifest.json").read_text())
+    return [segment["files"] for segment in manifest["segments"]]
+
+
+def hits_of(lake: Lake, queries: Sequence[Column]) -> list[Any]:
+    """Answer queries by a method that is exact and one that is not."""
+    return [
+        [(hit.table, hit.column, hit.joinability, hit.score) for hit in found]
+        for query in queries
+        for found in (lake.search(query, 10, method=method) for method in _METHODS)
+    ]
+
+
+def fixed_cost(place: Path, **options: Any) -> float:
+    """Index one small table."""
+    folder = place / "one table"
+    folder.mkdir(exist_ok=True)
+    cells = [f"cell {number}" for number in range(9)]
+    pq.write_table(_table([Column(cells, "key")]), folder / "one.parquet")
+    return timed(folder, place / f"one-{len(options)}", **options)[1]["seconds"]
+
+
+def run(options: argparse.Namespace, place: Path) -> bool:
+    """Build twice and compare; returns whether all hits are the same."""
+    corpus, folder = CorpusSource(options.corpus), place / "tables"
+    if not folder.exists():
+        say(f"Writing {options.columns:,} columns to {folder}.")
+        write_tables(corpus, folder, options.columns)
+    queries = list(islice(corpus.columns("queries.parquet"), options.queries))
+    emit("machine", **machine(), **versions("ray", "onnxruntime"))
+    small = fixed_cost(place)
+    local, plain = timed(folder, place / "local")
+    emit("local", columns=local.report.columns, tables=local.report.tables, **plain)
+    started = perf_counter()
+    with cluster(options.workers) as address:
+        start = perf_counter() - started
+        ray = {"engine": "ray", "ray_address": address}
+        first = fixed_cost(place, **ray)
+        lake, found = timed(folder, place / "ray", **ray)
+    emit("ray", workers=options.workers, cluster_start=start, **found)
+    same_files = files_of(local) == files_of(lake)
+    same_hits = hits_of(local, queries) == hits_of(lake, queries)
+    emit(
+        "ray against local",
+        ratio=found["seconds"] / plain["seconds"],
+        one_table_local=small,
+        one_table_ray=first,
+        same_hits=same_hits,
+        same_files=same_files,
+        queries=len(queries),
+    )
+    return same_hits
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--columns", type=int, default=50_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--queries", type=int, default=50)
+    parser.add_argument("--place", type=Path, help="keep tables and indexes here")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        place = options.place or Path(temporary)
+        place.mkdir(parents=True, exist_ok=True)
+        sys.exit(0 if run(options, place) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""Parts of a segment that other processes build: what they are told, and what comes back.
+
+A worker shares no disk with the index: the files of a part travel as rows of an Arrow table, in
+pieces. It must see the tables, though, as this machine does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from xxhash import xxh3_128
+
+from deepjoin.cell_vectors import write_cell_vectors
+from deepjoin.distributed import Engine, Step, node_name
+from deepjoin.errors import DeepJoinError
+from deepjoin.lake.build import Means, SegmentBuilder, Words
+from deepjoin.lake.changes import Found
+from deepjoin.lake.models import cell_encoder
+from deepjoin.settings import Settings, Vectors
+from deepjoin.sources import LastingSource
+from deepjoin.sources.bucket import BucketSource
+from deepjoin.sources.files import FileSource
+
+#: A lake is cut into so many groups of items, and more where they would be too large.
+_GROUPS = 64
+#: Bounds of what a group has: items, and bytes to read.
+_ITEMS = (16, 1024)
+_BYTES = (4 << 20, 64 << 20)
+#: Bytes of a file that travel at a time.
+_PIECE = 16 << 20
+_SCHEMA = pa.schema(
+    {
+        "part": pa.int64(),
+        #: Of all files of the part: what is built twice is the same, unless a table has changed.
+        "digest": pa.string(),
+        #: '' for what is said of the part, which comes last.
+        "file": pa.string(),
+        "content": pa.large_binary(),
+    }
+)
+
+
+class Group(NamedTuple):
+    """Items of one source that are read together."""
+
+    number: int
+    found: list[Found]
+
+    def __str__(self) -> str:
+        first, last = self.found[0].item.name, self.found[-1].item.name
+        return f"'{first}'" if first == last else f"the tables from '{first}' to '{last}'"
+
+
+@dataclass(frozen=True)
+class PartJob:
+    """What all parts have in common; encoders are named as on this machine."""
+
+    settings: Settings
+    vectors: Vectors
+    memory: int
+    #: The words that tables have which are read again, or are given now.
+    titles: Mapping[str, Words]
+    left_out: Collection[str]
+
+
+class Part(NamedTuple):
+    """A part that has come whole: its folder, how many items it has, the name of the last."""
+
+    folder: Path
+    items: int
+    last: str
+
+
+def can_travel(source: LastingSource) -> bool:
+    """Tell whether others can read a source: what is in this memory, or open, they cannot."""
+    return isinstance(source, FileSource | BucketSource)
+
+
+def cut(found: Sequence[Found]) -> list[Group]:
+    """Put items into groups, in order; the same items make the same groups.
+
+    An item of unknown size makes a group of its own.
+    """
+    known = [one.item.size or 0 for one in found]
+    most_items = min(max(len(found) // _GROUPS, _ITEMS[0]), _ITEMS[1])
+    most_bytes = min(max(sum(known) // _GROUPS, _BYTES[0]), _BYTES[1])
+    groups: list[list[Found]] = []
+    held = most_bytes
+    for one in found:
+        size = most_bytes if one.item.size is None else one.item.size
+        if not groups or held + size > most_bytes or len(groups[-1]) >= most_items:
+            groups.append([])
+            held = 0
+        groups[-1].append(one)
+        held += size
+    return [Group(number, group) for number, group in enumerate(groups)]
+
+
+def built_elsewhere(
+    engine: Engine, job: PartJob, groups: Sequence[Group], folder: Callable[[], Path]
+) -> Generator[Part]:
+    """Have groups read by an engine; each part comes, in order, into a new folder."""
+    tables = engine.flow(groups, Step(partial(read_part, job)))
+    return _received(tables, groups, folder)
+
+
+def read_part(job: PartJob, group: Group) -> Iterator[pa.Table]:
+    """Build the part of a group, and send it off."""
+    means = Means(job.memory, threads=1)
+    with tempfile.TemporaryDirectory(prefix="deepjoin-", ignore_cleanup_errors=True) as place:
+        out, scratch = Path(place) / "segment", Path(place) / "spill"
+        with SegmentBuilder(out, scratch, job.settings, means) as build:
+            for one in group.found:
+                build.read(one.key, one.item, job.titles.get, job.left_out)
+            build.finish()
+        _dress(out, job)
+        yield from _sent(out, group)
+
+
+def _dress(out: Path, job: PartJob) -> None:
+    encoder = cell_encoder(job.vectors.cells, Path())
+    if encoder is not None:
+        check_same("cells", job.vectors.cells, encoder.digest, job.vectors.cells_digest)
+        write_cell_vectors(out, encoder, threads=1)
+
+
+def check_same(what: str, name: str, digest: str, wanted: str) -> None:
+    """Refuse an encoder that another machine has under the same name."""
+    if digest != wanted:
+        raise DeepJoinError(
+            f"The encoder of {what} '{name}' is another one on the node {node_name()}. "
+            "Put it where all nodes see it, and name it by that place."
+        )
+
+
+def _sent(out: Path, group: Group) -> Iterator[pa.Table]:
+    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    digest = xxh3_128()
+    for name in names:
+        digest.update(name.encode() + b"\0")
+        for piece in _pieces(out / name):
+            digest.update(piece)
+    row = partial(_row, group.number, digest.hexdigest())
+    for name in names:
+        for piece in _pieces(out / name):
+            yield row(name, piece)
+    unseen = [path for one in group.found if (path := _path(one)) and not os.path.lexists(path)]
+    about = {"node": node_name(), "unseen": list(map(str, unseen))}
+    yield row("", json.dumps(about).encode("utf-8", "surrogatepass"))
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """Read a file in pieces; an empty one is one piece as well."""
+    with path.open("rb") as file:
+        yield file.read(_PIECE)
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+def _row(part: int, digest: str, name: str, content: bytes) -> pa.Table:
+    return pa.table(
+        {"part": [part], "digest": [digest], "file": [name], "content": [content]}, _SCHEMA
+    )
+
+
+def _path(found: Found) -> Path | None:
+    """Say where an item is that every node must see; nothing for objects of a bucket."""
+    if not isinstance(found.source, FileSource) or found.item.is_passed_over:
+        return None
+    return found.source.root / found.item.name
+
+
+def _received(
+    tables: Generator[pa.Table], groups: Sequence[Group], folder: Callable[[], Path]
+) -> Generator[Part]:
+    """Write what comes to new folders, and say when one is whole."""
+    arriving: _Arriving | None = None
+    with closing(tables):
+        for row in (row for table in tables for row in table.to_pylist()):
+            if arriving is None:
+                arriving = _Arriving(folder(), row["digest"])
+            if arriving.take(row["digest"], row["file"], row["content"]):
+                found = groups[row["part"]].found
+                yield Part(arriving.folder, len(found), found[-1].item.name)
+                arriving = None
+
+
+@dataclass
+class _Arriving:
+    """A part of which some files, or pieces, may be missing still."""
+
+    folder: Path
+    digest: str
+
+    def take(self, digest: str, name: str, content: bytes) -> bool:
+        """Take a piece; True if it was the last."""
+        if digest != self.digest:
+            raise DeepJoinError(
+                "A worker was lost, and a table it was reading has changed since. Give the same "
+                "command again: it goes on where it stopped."
+            )
+        if not name:
+            _check_seen(**json.loads(content))
+            return True
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(content)
+        return False
+
+
+def _check_seen(node: str, unseen: Sequence[str]) -> None:
+    """Tell files that have just gone from those that a worker does not see."""
+    for path in unseen:
+        if os.path.lexists(path):
+            raise DeepJoinError(
+                f"{path} is here, and not on the node {node}. Workers read the tables themselves: "
+                "put these where all nodes see them under one path, or in a bucket."
+            )
