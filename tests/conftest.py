@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from deepjoin import Column, Lake, Settings
 from deepjoin.demo import write_demo_lake
 from deepjoin.settings import Vectors
 from tests.browsing import CHROMIUM, NO_BROWSER, browsing
+from tests.vector_stores import SERVERS, frames, fresh, started, towns
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -48,6 +50,34 @@ def browser() -> Iterator[Browser]:
         pytest.skip(NO_BROWSER)
     with browsing() as started:
         yield started
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def vector_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run what follows on each PostgreSQL server with pgvector."""
+    with started(request.param, request.config.pluginmanager.get_plugin("terminalreporter")) as uri:
+        yield uri
+
+
+@pytest.fixture(scope="session")
+def encoded_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Index a lake with column vectors, sketches and all in one."""
+    folder = tmp_path_factory.mktemp("made") / "lake"
+    options = {"encoder": "default", "cells": "default", "sketch": 64, "min_distinct": 1}
+    deepjoin.index(frames(towns(0, 12)), folder, **options)  # type: ignore[arg-type]
+    return folder
+
+
+@pytest.fixture
+def own_lake(encoded_lake: Path, tmp_path: Path) -> Path:
+    """Give a lake of a test's own."""
+    return Path(shutil.copytree(encoded_lake, tmp_path / "lake"))
+
+
+@pytest.fixture
+def store_url(vector_server: str) -> Iterator[str]:
+    """Give a database without tables."""
+    yield fresh(vector_server, "publishing")
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deepjoin.lake.indexing import index
     from deepjoin.lake.indexing import open_lake as open
     from deepjoin.lake.lake import Lake
+    from deepjoin.lake.publishing import publish
     from deepjoin.search.results import Hit, Match, Results
     from deepjoin.settings import Settings
     from deepjoin.training import train
@@ -34,6 +35,7 @@ _LAZY = {
     "Settings": ("deepjoin.settings", "Settings"),
     "evaluate": ("deepjoin.evaluation", "evaluate"),
     "train": ("deepjoin.training", "train"),
+    "publish": ("deepjoin.lake.publishing", "publish"),
 }
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "evaluate",
     "index",
     "open",
+    "publish",
     "train",
 ]
 

@@ -64,3 +64,14 @@ def format_argument(parser: argparse.ArgumentParser, *more: str) -> None:
     parser.add_argument(
         "--format", choices=("table", "json", *more), default="table", help="form of the result"
     )
+
+
+def vector_store_argument(parser: argparse.ArgumentParser) -> None:
+    """Add where column vectors are searched."""
+    parser.add_argument(
+        "--vector-store",
+        metavar="URL",
+        action="append",
+        help="search column vectors in PostgreSQL (see: deepjoin publish); again for each of "
+        "several servers; default: $DEEPJOIN_VECTOR_STORE, or the index itself",
+    )

@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from deepjoin.cli.opening import open_or_index, say
+from deepjoin.cli.opening import open_or_index, say, vector_store
 from deepjoin.errors import DeepJoinError, MissingExtra
 
 
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> None:
     from deepjoin.agents.server import serve
 
     out = None if options.out is None else _folder(options.out)
-    lake = open_or_index(options.index)
+    lake = open_or_index(options.index, vector_store=vector_store(options))
     if sys.stdin.isatty():
         say("Waiting for a client on stdin; an agent's client starts this command by itself.")
     say(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from deepjoin.cli.progress import progress_bar
 from deepjoin.cli.texts import printable
+from deepjoin.distributed import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import Lake, open_lake
 from deepjoin.lake.build import Titles, usual_means
@@ -19,10 +23,13 @@ from deepjoin.lake.manifest import MANIFEST, is_index
 from deepjoin.lake.refresh import Refreshed
 from deepjoin.lake.remote import is_remote
 
+#: Where the addresses of a vector store may be: they may hold a password.
+STORE_VARIABLE = "DEEPJOIN_VECTOR_STORE"
 
-def open_or_index(path: str, device: str | None = None) -> Lake:
+
+def open_or_index(path: str, device: str | None = None, vector_store: Sequence[str] = ()) -> Lake:
     """Open an index; a plain folder of tables is indexed first."""
-    lake = _opened(path, device)
+    lake = _opened(path, device, vector_store)
     if lake is not None:
         if not lake.report.tables:
             say(f"{lake.location} holds no tables.")
@@ -39,7 +46,13 @@ def open_or_index(path: str, device: str | None = None) -> Lake:
             f"'{path}' is a file, not an index. The index comes first: deepjoin search INDEX FILE"
         )
     say(f"No index in {path} yet: indexing it.")
-    return index_with_progress(folder, device=device)
+    made = index_with_progress(folder, device=device)
+    return open_lake(made.path, device=device, vector_store=vector_store) if vector_store else made
+
+
+def vector_store(options: argparse.Namespace) -> list[str]:
+    """Give the addresses of the vector store: the command's, or the environment's."""
+    return list(options.vector_store or os.environ.get(STORE_VARIABLE, "").split())
 
 
 def open_index(path: str) -> Lake:
@@ -48,14 +61,14 @@ def open_index(path: str) -> Lake:
     return open_lake(path) if lake is None else lake
 
 
-def _opened(path: str, device: str | None = None) -> Lake | None:
+def _opened(path: str, device: str | None = None, vector_store: Sequence[str] = ()) -> Lake | None:
     """Open the index a path stands for: at a URL, the folder itself, in it, or here."""
     if is_remote(path):
-        return open_lake(path, device=device)
+        return open_lake(path, device=device, vector_store=vector_store)
     folder = Path(path)
     for place in (folder, folder / DEFAULT, Path(DEFAULT)):
         if _is_index_of(place, folder):
-            return open_lake(place, device=device)
+            return open_lake(place, device=device, vector_store=vector_store)
     return None
 
 
@@ -88,11 +101,15 @@ def index_with_progress(
     rebuild: bool = False,
     threads: int | None = None,
     device: str | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
     **options: Any,
 ) -> Lake:
     """Index a source, a progress bar on stderr when a person is watching."""
-    with progress_bar() as progress:
-        means = usual_means(threads, memory, progress, device)
+    # Ray's nodes tell on stdout what went wrong with a worker; that is for what is asked for.
+    aside = redirect_stdout(sys.stderr) if engine == "ray" else nullcontext()
+    with aside, engine_named(engine, ray_address, say) as elsewhere, progress_bar() as progress:
+        means = usual_means(threads, memory, progress, device, elsewhere)
         location, found = refresh(source, out, None, titles or {}, means, rebuild, options)
     lake = open_lake(location, device=device)
     for text in found.unreachable:

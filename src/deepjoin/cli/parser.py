@@ -50,7 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
         *(making.add_index, making.add_add, making.add_remove, making.add_compact),
         *(making.add_check, using.add_search, using.add_join, using.add_info),
         *(using.add_graph, using.add_methods, add_train, using.add_evaluate, using.add_demo),
-        *(serving.add_serve, serving.add_mcp),
+        *(serving.add_serve, serving.add_mcp, serving.add_publish),
     ):
         add(commands)
     return parser

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from deepjoin.cli.opening import open_or_index
+from deepjoin.cli.opening import open_or_index, vector_store
 from deepjoin.cli.query import query_columns
 from deepjoin.cli.texts import printable
 from deepjoin.columns import Column
@@ -22,7 +22,7 @@ _COINCIDENCE = 0.1
 
 def run(options: argparse.Namespace) -> None:
     """Search with one column, or with every column of a table and the best key first."""
-    lake = open_or_index(options.index, options.device)
+    lake = open_or_index(options.index, options.device, vector_store(options))
     columns = query_columns(lake, options)
     results = [_search(lake, column, options) for column in columns]
     if len(results) > 1:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.opening import open_or_index, say
+from deepjoin.cli.opening import open_or_index, say, vector_store
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lake import Lake
 
@@ -32,7 +32,8 @@ def run(options: argparse.Namespace) -> None:
         ) from None
     if options.port > _PORTS:
         raise DeepJoinError(f"--port is {options.port}; ports go from 0 to {_PORTS}.")
-    lake = open_or_index(options.index)
+    stores = vector_store(options)
+    lake = open_or_index(options.index, vector_store=stores)
     settings = ServerSettings(
         index=str(lake.location),
         folder=Path(),
@@ -42,6 +43,7 @@ def run(options: argparse.Namespace) -> None:
         max_rows=options.max_rows,
         seconds=options.timeout,
         out=_out(options.out),
+        vector_store=tuple(stores),
     )
     ready = partial(_tell, lake, settings, options.open)
     serve(settings, options.port, options.workers or _workers(), ready)

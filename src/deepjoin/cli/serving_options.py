@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from deepjoin.cli.command import Commands, command, index_argument
+from deepjoin.cli.command import (
+    Commands,
+    command,
+    format_argument,
+    index_argument,
+    vector_store_argument,
+)
 from deepjoin.cli.values import seconds, size, whole
 
 
@@ -35,7 +41,54 @@ def add_serve(commands: Commands) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="a folder that joined tables may be saved in; default: none"
     )
+    vector_store_argument(parser)
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
+
+
+def add_publish(commands: Commands) -> None:
+    """Add the command to copy column vectors into PostgreSQL."""
+    parser = command(
+        commands,
+        "publish",
+        "copy the column vectors of an index into PostgreSQL with pgvector; again, only new ones",
+        "examples:\n"
+        "  deepjoin publish data/ postgresql://me@db/vectors\n"
+        "  deepjoin search data/ orders.csv --method deepjoin \\\n"
+        "      --vector-store postgresql://me@db/vectors\n"
+        "  deepjoin publish data/ postgresql://db1/v postgresql://db2/v   half on each\n\n"
+        "Passwords are better given by PGPASSWORD or ~/.pgpass. See docs/vector-store.md.",
+    )
+    index_argument(parser)
+    parser.add_argument("vector_store", metavar="URL", nargs="+", help="PostgreSQL with pgvector")
+    parser.add_argument("--name", metavar="NAME", help="what the lake is called there; its folder")
+    parser.add_argument(
+        "--space",
+        action="append",
+        choices=("columns", "sketch", "both"),
+        help="which vectors: for the methods deepjoin, sketch, deepjoin-sketch; default: all",
+    )
+    parser.add_argument(
+        "--ann",
+        choices=("auto", "hnsw", "codes", "exact"),
+        default="auto",
+        help="a graph (hnsw), comparing bits (codes) or all vectors (exact); default: what suits",
+    )
+    parser.add_argument(
+        "--effort",
+        metavar="N",
+        type=whole(1),
+        help="candidates a search keeps; default: as before, or 200 of a graph, 1,000 of codes",
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=size,
+        default=size("1G"),
+        help="what a server may take to build a graph (default 1G)",
+    )
+    parser.add_argument("--replace", action="store_true", help="replace another lake of that name")
+    parser.add_argument("--remove", action="store_true", help="take the lake out of the store")
+    format_argument(parser)
 
 
 def _serve_limits(parser: argparse.ArgumentParser) -> None:
@@ -82,3 +135,4 @@ def add_mcp(commands: Commands) -> None:
         metavar="DIR",
         help="let the agent write joined tables into this folder, as new files; default: nowhere",
     )
+    vector_store_argument(parser)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from deepjoin.cli.command import Commands, command, format_argument, index_argument
+from deepjoin.cli.command import (
+    Commands,
+    command,
+    format_argument,
+    index_argument,
+    vector_store_argument,
+)
 from deepjoin.cli.values import depths, share, target, whole
 
 
@@ -44,6 +50,7 @@ def add_search(commands: Commands) -> None:
         metavar="NAME",
         help="cuda or cuda:1: search column vectors on a GPU, every one of them (needs torch)",
     )
+    vector_store_argument(parser)
     parser.add_argument(
         "--min-joinability", metavar="T", type=share, help="only hits covering this share (0 to 1)"
     )

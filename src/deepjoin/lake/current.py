@@ -11,7 +11,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
 
-from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName
+from deepjoin.errors import DeepJoinError, IndexUnusable, StoreUnusable, UnknownName
 from deepjoin.lake.directory import Directory
 from deepjoin.lake.lake import Lake
 from deepjoin.lake.manifest import MANIFEST
@@ -67,6 +67,7 @@ class CurrentLake:
         self._looked = monotonic()
         # None: the first look is a whole one, as the index may have changed since it was opened.
         self._stamp: tuple[int, ...] | None = None
+        self._told = ""
         #: How often a newer lake took the place of the one before.
         self.renewals = 0
         self._opened = Opened(lake, finder)
@@ -108,15 +109,21 @@ class CurrentLake:
                 if lake is not before:
                     warm(lake)
             except DeepJoinError as error:
-                self._stamp = stamp  # told once, and tried again when it is another
-                _LOG.warning("The newer index cannot be opened; the old one serves on: %s", error)
+                # Tried again when it is another; what a store lacks may come to it by itself.
+                self._stamp = None if isinstance(error, StoreUnusable) else stamp
+                self._tell(f"The newer index cannot be opened; the old one serves on: {error}")
                 return False
-            self._stamp = stamp
+            self._stamp, self._told = stamp, ""
             if lake is before:
                 return False
             self._opened = replace(self._opened, lake=lake)
             self.renewals += 1
             return True
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._told:
+            _LOG.warning("%s", problem)
+        self._told = problem
 
 
 def warm(lake: Lake) -> None:

@@ -15,6 +15,7 @@ from deepjoin.lake.models import cell_encoder, column_encoder, shown
 from deepjoin.private import key
 from deepjoin.segment import Segment
 from deepjoin.settings import Settings, Vectors
+from deepjoin.vector_store.stores import EmbeddedStore, OpenStore
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class LakeGround:
     folder: Path
     #: Where column vectors are searched; None for the processor.
     device: str | None = None
+    #: Opens column vectors where they are searched: unless told otherwise, in the index itself.
+    store: OpenStore = EmbeddedStore
 
     @property
     def profile(self) -> str:

@@ -15,6 +15,7 @@ from deepjoin.search import method_named
 from deepjoin.search.base import SHOWN, Searching
 from deepjoin.search.results import Hit, Results
 from deepjoin.sources.frames import as_column
+from deepjoin.vector_store.stores import EmbeddedStore
 
 if TYPE_CHECKING:
     from deepjoin.join import JoinPlan
@@ -139,7 +140,8 @@ Make one with: deepjoin index SOURCE -o no such folder
     def ground(self) -> LakeGround:
         """Give what search methods and training stand on."""
         opened = self.segments, self.settings, self.vectors
-        return LakeGround(*opened, self.location, self.path, self.device)
+        store = EmbeddedStore if self.store is None else self.store.open
+        return LakeGround(*opened, self.location, self.path, self.device, store)
 
     def plan_join(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import xxhash
@@ -33,6 +33,9 @@ from deepjoin.segment import Segment
 from deepjoin.settings import Vectors
 from deepjoin.vectors.devices import device_named
 
+if TYPE_CHECKING:
+    from deepjoin.vector_store.postgres import PostgresStore
+
 #: How often opening is tried while other processes commit.
 _ATTEMPTS = 50
 
@@ -41,18 +44,33 @@ class LakeView:
     """Opening maps files and reads few; what is open stays as it is until `reopen`.
 
     ``url`` is where the index is if that is in a bucket; ``path`` is its copy on this machine.
-    ``device`` is where column vectors are searched, and made by encoders that run on torch.
+    ``device`` is where column vectors are searched, and made by encoders that run on torch;
+    with ``vector_store``, the addresses of PostgreSQL servers, they are searched there.
     """
 
-    def __init__(self, path: str | Path, url: str = "", device: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        url: str = "",
+        device: str | None = None,
+        vector_store: str | Sequence[str] | None = None,
+    ) -> None:
         self.path = Path(path)
         self.url = url
         self.device = device
         if device is not None:
             device_named(device)
+        self.store = self._opened_store(vector_store)
         self._read = b""
         self.segments: Sequence[Segment] = ()
         self._map()
+
+    def _opened_store(self, urls: str | Sequence[str] | None) -> PostgresStore | None:
+        if not urls:
+            return None
+        from deepjoin.vector_store.postgres import PostgresStore
+
+        return PostgresStore(urls, self.location)
 
     def reopen(self) -> bool:
         """Move to the lake as it is now; until then an open lake answers as it did when opened.
@@ -131,6 +149,8 @@ class LakeView:
 
     def _open(self, manifest: Manifest) -> None:
         segments = opened(self.path / SEGMENTS, manifest.segments, self.segments)
+        if self.store is not None:
+            self.store.check(segments)
         #: What was indexed, what was left out, and why.
         self.report: BuildReport = lake_report(segments)
         self.segments = segments

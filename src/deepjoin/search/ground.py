@@ -9,6 +9,7 @@ from deepjoin.cells import CellEncoder
 from deepjoin.column_vectors import FrequencySnapshot
 from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.segment import Segment
+from deepjoin.vector_store.stores import OpenStore
 
 
 class Ground(Protocol):
@@ -37,6 +38,10 @@ class Ground(Protocol):
     @property
     def device(self) -> str | None:
         """Where column vectors are searched; None for the processor."""
+
+    @property
+    def store(self) -> OpenStore:
+        """Opens column vectors where they are searched."""
 
     def cell_encoder(self) -> CellEncoder:
         """Load the encoder that made the cell vectors; raises if it cannot be had."""

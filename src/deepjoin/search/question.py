@@ -80,13 +80,16 @@ class Side:
         return sums
 
     def meetings(self, columns: Int, in_full: bool) -> Meetings:
-        """Find where the query's cells meet some columns; in full, every value is compared."""
-        pairs = self._near
-        if in_full:
-            pairs = self._cells.vectors.among(
-                self._values_of(columns), self._question.vectors, self._question.count.least
-            ).with_equal(self.equal)
+        """Find where the query's cells meet some columns; in full, all of theirs are compared."""
+        pairs = self._among(columns) if in_full else self._near
         return self._decided(Meetings.of(pairs, self.segment.values, columns))
+
+    def _among(self, columns: Int) -> Pairs:
+        """Compare the query's cells with the values of some columns, and with no others."""
+        asked = self._question
+        values = self._values_of(columns)
+        near = self._cells.vectors.among(values, asked.vectors, asked.count.least, self._threads)
+        return near.with_equal(self.equal)
 
     def _decided(self, meetings: Meetings) -> Meetings:
         """Compute again, from the strings, what stored vectors leave open: a match or not."""

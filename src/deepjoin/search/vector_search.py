@@ -28,6 +28,7 @@ from deepjoin.search.soft import Count
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.verify import QueryValues, Verified, verify
 from deepjoin.segment import Segment
+from deepjoin.vector_store.stores import EmbeddedStore, OpenStore
 
 Float = npt.NDArray[np.float32]
 #: From a query to its vector; zeros where nothing is known of it.
@@ -72,25 +73,25 @@ class VectorSearcher(Searching):
         remedy: str = "",
         encoder: CellEncoder | None = None,
         device: str | None = None,
+        store: OpenStore = EmbeddedStore,
     ) -> None:
         self._segments = [segment for segment in segments if segment.values.columns]
-        self._vectors = opened_vectors(self._segments, space, about, location, remedy, device)
-        self._vector, self._profile, self._key = vector, profile, key
+        vectors = opened_vectors(self._segments, space, about, location, remedy, device)
+        self._store = store(self._segments, vectors, space)
+        self.vector, self._profile, self._key = vector, profile, key
         self._method, self._join, self._encoder = method, join, encoder
 
     def nearest(self, query: Column, k: int | None, exclude_table: str | None) -> list[Near]:
         """Return the k columns nearest to a query, or all; none for a query of unknown values."""
-        return self._nearest(self._vector(query), k, exclude_table)
+        return self._nearest(self.vector(query), k, exclude_table)
 
     def _nearest(self, vector: Float, k: int | None, exclude: str | None) -> list[Near]:
         if not np.any(vector):
             return []
+        excluded = [excluded_columns(segment, exclude) for segment in self._segments]
         found: list[Near] = []
-        for number, (segment, one) in enumerate(zip(self._segments, self._vectors, strict=True)):
-            most = segment.values.columns if k is None else k
-            order = np.asarray(segment.catalog.column_order)
-            near = one.index.search(vector, most, excluded_columns(segment, exclude), order)
-            like = 1 - near.distances if one.index.metric == "cosine" else -near.distances
+        for number, near in enumerate(self._store.nearest(vector, k, excluded)):
+            like = 1 - near.distances if self._store.metric == "cosine" else -near.distances
             pairs = zip(near.ids.tolist(), like.tolist(), strict=True)
             found += [Near(number, column, similarity) for column, similarity in pairs]
         return found if len(self._segments) == 1 else sorted(found, key=self._key_of)[:k]
@@ -115,7 +116,7 @@ class VectorSearcher(Searching):
         self, watch: Stopwatch, query: Column, k: int | None, exclude: str | None
     ) -> NearColumns:
         distinct = distinct_cells(query.cells, self._profile, self._key)
-        vector = self._vector(query) if len(distinct) else np.zeros(1, np.float32)
+        vector = self.vector(query) if len(distinct) else np.zeros(1, np.float32)
         watch.lap("encode")
         found = self._nearest(vector, k, exclude)
         watch.lap("candidates")
@@ -237,22 +238,24 @@ class NearByMeaning(NearColumns):
         self._question, self._encoder = question, encoder
 
     def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
-        """Measure the semantic join of some columns."""
+        """Measure the semantic join of some columns, those of a segment together."""
         some = [self._found[place] for place in chosen]
-        meanings = [self._meaning(near) for near in some]
-        hits = hits_by_meaning(self.distinct, meanings, show)
+        measured: dict[tuple[int, int], Meaning] = {}
+        for number in {near.segment for near in some}:
+            columns = [near.column for near in some if near.segment == number]
+            measured |= {(number, one.column): one for one in self._meanings(number, columns)}
+        meanings = [measured[near.segment, near.column] for near in some]
         return [
             replace(hit, score=near.similarity, found_by=(self._method,))
-            for near, hit in zip(some, hits, strict=True)
+            for near, hit in zip(some, hits_by_meaning(self.distinct, meanings, show), strict=True)
         ]
 
-    def _meaning(self, near: Near) -> Meaning:
-        segment, count = self._segments[near.segment], self._question.count
+    def _meanings(self, number: int, columns: list[int]) -> list[Meaning]:
+        segment, count, numbers = self._segments[number], self._question.count, np.array(columns)
         side = Side(segment, self._question, self._encoder, 1, complete=True)
-        columns = np.array([near.column])
-        meetings = side.meetings(columns, in_full=True)
-        measured = Measured.of(segment, columns, meetings, count, np.zeros(1))
-        return measured.meaning(0, len(self.distinct), count.tau)
+        meetings = side.meetings(numbers, in_full=True)
+        measured = Measured.of(segment, numbers, meetings, count, np.zeros(len(columns)))
+        return [measured.meaning(row, len(self.distinct), count.tau) for row in range(len(columns))]
 
 
 def opened_vectors(

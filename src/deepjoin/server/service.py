@@ -32,7 +32,8 @@ class Service:
 
     def __init__(self, settings: ServerSettings, lake: Lake | None = None) -> None:
         self.settings = settings
-        lake = open_lake(settings.index) if lake is None else lake
+        if lake is None:
+            lake = open_lake(settings.index, vector_store=settings.vector_store)
         warm(lake)
         self.current = CurrentLake(lake, finder="GET /api/tables?text=")
         self.uploads = Uploads(settings)

@@ -29,6 +29,8 @@ class ServerSettings:
     seconds: float = 30.0
     #: Where joined tables may be saved; nowhere unless given.
     out: Path | None = None
+    #: Where column vectors are searched, passwords included; nothing for the index itself.
+    vector_store: tuple[str, ...] = field(default=(), repr=False)
     #: The process that started this one as a worker; 0 for an app that is alone.
     parent: int = 0
     #: How many processes share this machine.

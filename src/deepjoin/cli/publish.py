@@ -1,0 +1,41 @@
+"""`deepjoin publish`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from deepjoin.cli.opening import human_size, open_index, say
+from deepjoin.cli.progress import progress_bar
+from deepjoin.lake.publishing import lake_name, publish, withdraw
+from deepjoin.sources.database.url import Address
+
+
+def run(options: argparse.Namespace) -> None:
+    """Copy column vectors to a vector store, or take them out."""
+    lake = open_index(options.index)
+    places = " ".join(Address.of(url).shown() for url in options.vector_store)
+    if options.remove:
+        name = options.name or lake_name(lake)
+        dropped = withdraw(options.vector_store, name)
+        say(f"Took '{name}' out of {places}: {dropped:,} tables dropped.")
+        return
+    with progress_bar() as progress:
+        done = publish(
+            *(lake, options.vector_store),
+            name=options.name,
+            spaces=options.space,
+            index=options.ann,
+            effort=options.effort,
+            memory=options.memory,
+            replace=options.replace,
+            progress=progress,
+        )
+    if options.format == "json":
+        print(json.dumps({"stores": places.split(), **asdict(done)}, ensure_ascii=False))
+    say(
+        f"Published {lake.location} as '{done.lake}' to {places}: {done.parts:,} tables, "
+        f"{done.sent:,} of them new with {done.vectors:,} vectors, {done.removed:,} dropped; "
+        f"{human_size(done.bytes)} there."
+    )

@@ -1,0 +1,211 @@
+"""What can go wrong with a vector store is told in one line: what, where, and what mends it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+import deepjoin
+from deepjoin import DeepJoinError
+from deepjoin.errors import MissingExtra, StoreUnusable
+from deepjoin.lake.build import no_progress
+from deepjoin.lake.publishing import publish, withdraw
+from deepjoin.vector_store.publish import Count
+from tests.vector_stores import execute, frames, fresh, hits, towns
+
+
+def test_what_is_there_must_be_of_the_same_encoder(own_lake: Path, store_url: str) -> None:
+    publish(own_lake, store_url)
+    for change, says in [
+        ("encoder = 'mpnet', digest = '0'", r"with encoder mpnet \(0\), .*lake has .* \("),
+        ("metric = 'euclidean'", "with metric euclidean, .*lake has cosine"),
+        ("dimension = 5", "with dimension 5, .*lake has 384. Publish it with: deepjoin publish"),
+    ]:
+        fields = "encoder, digest, metric, dimension"
+        (kept,) = execute(store_url, f"SELECT {fields} FROM deepjoin.parts WHERE space = 'columns'")
+        execute(store_url, f"UPDATE deepjoin.parts SET {change} WHERE space = 'columns'")
+        with pytest.raises(StoreUnusable, match=f"has vectors 'columns' of segment .* {says}"):
+            deepjoin.open(own_lake, vector_store=store_url)
+        execute(store_url, f"UPDATE deepjoin.parts SET ({fields}) = {kept} WHERE space = 'columns'")
+    assert hits(deepjoin.open(own_lake, vector_store=store_url)) == hits(deepjoin.open(own_lake))
+
+
+def test_a_space_that_was_left_out_is_named(own_lake: Path, store_url: str) -> None:
+    assert publish(own_lake, store_url, spaces=["columns"]).parts == 1
+    there = deepjoin.open(own_lake, vector_store=store_url)
+    assert hits(there)
+    with pytest.raises(StoreUnusable, match="has no vectors 'both' of 1 of 1 segments"):
+        hits(there, "deepjoin-sketch")
+    with pytest.raises(DeepJoinError, match="No space 'rows' in an index. Spaces: columns, sketc"):
+        publish(own_lake, store_url, spaces=["rows"])
+    with pytest.raises(DeepJoinError, match="No vector index 'ivf' in a vector store. Known: auto"):
+        publish(own_lake, store_url, index="ivf")
+    with pytest.raises(DeepJoinError, match="effort is 2000; a search keeps 1 to 1000 candid"):
+        publish(own_lake, store_url, effort=2000, index="hnsw")
+
+
+def test_a_server_that_goes_and_comes_back(
+    own_lake: Path, store_url: str, vector_server: str
+) -> None:
+    publish(own_lake, store_url)
+    there = deepjoin.open(own_lake, vector_store=store_url)
+    truth = hits(there)
+    ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'publishing'"
+    execute(vector_server, ends)
+    assert hits(there) == truth  # by a new connection
+    execute(vector_server, "ALTER DATABASE publishing ALLOW_CONNECTIONS false", ends)
+    for _ in range(2):
+        with pytest.raises(
+            StoreUnusable, match=r"^Cannot connect to postgresql://.*: .*\.$"
+        ) as told:
+            hits(there)
+        assert "\n" not in str(told.value)
+    execute(vector_server, "ALTER DATABASE publishing ALLOW_CONNECTIONS true")
+    assert hits(there) == truth
+
+
+def test_a_server_that_takes_too_long(
+    own_lake: Path, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(own_lake, store_url)
+    there = deepjoin.open(own_lake, vector_store=store_url)
+    truth = hits(there)
+    monkeypatch.setattr("deepjoin.vector_store.asking.ANSWERING", 0.1)
+    import psycopg
+
+    with psycopg.connect(store_url) as blocking:
+        blocking.execute("LOCK TABLE deepjoin.parts, deepjoin.vectors_1, deepjoin.vectors_2")
+        with pytest.raises(StoreUnusable, match="did not answer within 10 seconds. Try again, or"):
+            hits(there)
+    assert hits(there) == truth
+
+
+def test_what_is_no_store_is_named(
+    own_lake: Path, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given, says in [
+        ("mysql://me:secret@h/d", r"^mysql://\.\.\. came as a vector store; it is a PostgreSQL"),
+        ("vectors", "^'vectors' came as a vector store; it is a PostgreSQL database with pgvector"),
+    ]:
+        with pytest.raises(DeepJoinError, match=says):
+            deepjoin.open(own_lake, vector_store=given)
+    with pytest.raises(DeepJoinError, match="No vector store came; name one such as postgresql:"):
+        publish(own_lake, " ")
+    with pytest.raises(StoreUnusable, match="has no vectors of") as told:
+        deepjoin.open(own_lake, vector_store=store_url.replace("postgres:@", "postgres:hush@"))
+    assert "hush" not in str(told.value)
+    wrong = store_url.replace("postgres:@", "nobody:hush@")
+    with pytest.raises(StoreUnusable, match='Cannot connect to .* role "nobody" does not') as told:
+        publish(own_lake, wrong)
+    assert "hush" not in str(told.value)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"needs the PostgreSQL extra: pip install 'deepjoin\[p"):
+        publish(own_lake, store_url)
+
+
+def test_a_server_without_what_is_needed_says_so(own_lake: Path, store_url: str) -> None:
+    execute(store_url, "CREATE ROLE plain LOGIN", "GRANT CREATE ON DATABASE publishing TO plain")
+    plain = store_url.replace("postgres:@", "plain:@")
+    try:
+        with pytest.raises(StoreUnusable, match=r"has no pgvector \(.*\). Have it installed, and"):
+            publish(own_lake, plain)
+        execute(store_url, "DROP SCHEMA deepjoin CASCADE", "CREATE EXTENSION vector")
+        publish(own_lake, store_url)
+        with pytest.raises(StoreUnusable, match="does not allow it: permission denied .*USAGE on"):
+            deepjoin.open(own_lake, vector_store=plain)
+        execute(
+            store_url,
+            "GRANT USAGE ON SCHEMA deepjoin TO plain",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA deepjoin TO plain",
+        )
+        assert hits(deepjoin.open(own_lake, vector_store=plain)) == hits(deepjoin.open(own_lake))
+    finally:
+        execute(store_url, "DROP OWNED BY plain CASCADE", "DROP ROLE plain")
+    (version,) = execute(store_url, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    execute(store_url, "UPDATE pg_extension SET extversion = '0.4.4' WHERE extname = 'vector'")
+    with pytest.raises(StoreUnusable, match="has pgvector 0.4.4, and HNSW came with 0.5. Update"):
+        publish(own_lake, store_url)
+    execute(
+        store_url, f"UPDATE pg_extension SET extversion = '{version[0]}' WHERE extname = 'vector'"
+    )
+    execute(store_url, "DROP EXTENSION vector CASCADE")
+    with pytest.raises(StoreUnusable, match="has lost pgvector, .* after deepjoin publish --remo"):
+        deepjoin.open(own_lake, vector_store=store_url)
+    assert withdraw(store_url, "lake") == 3
+    publish(own_lake, store_url)
+    execute(store_url, "UPDATE deepjoin.store SET format = 9")
+    for use in (
+        lambda: publish(own_lake, store_url),
+        lambda: deepjoin.open(own_lake, vector_store=store_url),
+    ):
+        with pytest.raises(StoreUnusable, match="have format 9; this version reads up to 1. Inst"):
+            use()
+
+
+def test_vectors_that_are_too_wide_or_missing_are_named(tmp_path: Path, store_url: str) -> None:
+    wide = tmp_path / "wide"
+    deepjoin.index(frames(towns(0, 2)), wide, sketch=4160, cells="none", min_distinct=1)
+    with pytest.raises(
+        DeepJoinError,
+        match=r"'sketch' have 4160 dimensions, and an index of pgvector 0.\d.\d takes [24]000. "
+        "Use --ann codes or exact, leave them out with --space, or make them smaller",
+    ):
+        publish(wide, store_url, index="hnsw")
+    for ann in ("codes", "exact", "auto"):
+        assert publish(wide, store_url, index=ann).parts == 1
+    far = tmp_path / "far"
+    options = {"encoder": "default", "metric": "euclidean", "min_distinct": 1}
+    deepjoin.index(frames(towns(0, 2)), far, **options)  # type: ignore[arg-type]
+    with pytest.raises(DeepJoinError, match="'columns' are compared by their euclidean distance, "):
+        publish(far, store_url, index="codes")
+    bare = tmp_path / "bare"
+    deepjoin.index(frames(towns(0, 2)), bare, cells="none", min_distinct=1)
+    with pytest.raises(DeepJoinError, match="has no column vectors .*--encoder default"):
+        publish(bare, store_url)
+
+
+def test_a_server_that_fails_stops_the_others(
+    own_lake: Path, store_url: str, vector_server: str
+) -> None:
+    import psycopg
+
+    other = fresh(vector_server, "stuck")
+    publish(own_lake, [store_url, other], spaces=["sketch"])
+    execute(other, "ALTER TABLE deepjoin.parts ADD CHECK (space <> 'columns') NOT VALID")
+    with psycopg.connect(store_url) as blocking:
+        blocking.execute("LOCK TABLE deepjoin.parts")
+        with pytest.raises(StoreUnusable, match="said: new row for relation .parts. violates che"):
+            publish(own_lake, [store_url, other])
+    assert execute(store_url, "SELECT count(*) FROM deepjoin.parts") == [(1,)]
+    count = Count(10, no_progress)
+    count.stopped = True
+    with pytest.raises(DeepJoinError, match="Another server failed; run the same command again."):
+        count.add(1, "vectors")
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_an_interrupted_run_stops_at_once(
+    own_lake: Path, store_url: str, vector_server: str, servers: int
+) -> None:
+    import psycopg
+
+    urls = [store_url, fresh(vector_server, "stuck")][:servers]
+    publish(own_lake, urls, spaces=["sketch"])
+    script = "import sys; from deepjoin.lake.publishing import publish; publish(*sys.argv[1:])"
+    with psycopg.connect(store_url) as blocking:
+        blocking.execute("LOCK TABLE deepjoin.parts")
+        arguments = [str(own_lake), " ".join(urls)]
+        run = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE, text=True
+        )
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        while execute(store_url, waits) != [(1,)]:
+            sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=20)
+    assert said.rstrip().endswith("KeyboardInterrupt")
