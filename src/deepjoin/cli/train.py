@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from contextlib import redirect_stdout
 from time import monotonic
 
 from deepjoin.cli.opening import say
 from deepjoin.cli.training_options import settings_of
 from deepjoin.training import train
+from deepjoin.training.delivery import Trained
 
 #: Seconds between two lines that say how far the work is.
 _PAUSE = 5.0
@@ -17,20 +19,8 @@ _PAUSE = 5.0
 
 def run(options: argparse.Namespace) -> None:
     """Train, and print where the model is."""
-    found = train(
-        *(options.source, options.out),
-        base=options.base,
-        preset=options.preset,
-        pattern=options.pattern,
-        tokens=options.tokens,
-        cells=options.cells,
-        aliases=options.aliases,
-        device=options.device,
-        workers=options.workers,
-        command=shlex.join(["deepjoin", *sys.argv[1:]]),
-        progress=_Lines(),
-        **settings_of(options),
-    )
+    with redirect_stdout(sys.stderr):  # where Ray's nodes tell what went wrong with a worker
+        found = _trained(options)
     if found.queries:
         say(
             f"P@10 of held-back columns: {found.precision:.3f}, before training "
@@ -43,6 +33,25 @@ def run(options: argparse.Namespace) -> None:
     else:
         say(f"The small form: {found.agreement}.")
     print(found.folder)
+
+
+def _trained(options: argparse.Namespace) -> Trained:
+    return train(
+        *(options.source, options.out),
+        base=options.base,
+        preset=options.preset,
+        pattern=options.pattern,
+        tokens=options.tokens,
+        cells=options.cells,
+        aliases=options.aliases,
+        device=options.device,
+        workers=options.workers,
+        command=shlex.join(["deepjoin", *sys.argv[1:]]),
+        progress=_Lines(),
+        engine=options.engine,
+        ray_address=options.ray_address,
+        **settings_of(options),
+    )
 
 
 class _Lines:

@@ -84,6 +84,8 @@ def add_train(commands: Commands) -> None:
     parser.add_argument("--aliases", metavar="FILE", help="other spellings: surface, entity")
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda; default: a GPU if there")
     parser.add_argument("--workers", type=whole(0), metavar="N", help="processes making batches")
+    parser.add_argument("--engine", metavar="NAME", help="who finds the pairs: local or ray")
+    parser.add_argument("--ray-address", metavar="ADDRESS", help="as for index")
 
 
 def settings_of(options: Any) -> dict[str, Any]:

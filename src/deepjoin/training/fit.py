@@ -34,6 +34,7 @@ from deepjoin.training.model import JoinModel
 from deepjoin.training.model import Tokens as ModelTokens
 from deepjoin.training.pieces import tokeniser_for
 from deepjoin.training.prepare import Prepared
+from deepjoin.training.processes import Processes, taking_leave
 from deepjoin.training.self_join import Told
 from deepjoin.training.settings import TrainSettings
 from deepjoin.training.tokenising import Tokeniser
@@ -80,8 +81,12 @@ def fit(
     told: Told,
     device: str | None = None,
     workers: int = 0,
+    processes: Processes = Processes(),  # noqa: B008  it never changes
 ) -> Fitted:
-    """Train, or go on where a killed run of the same folder was."""
+    """Train, or go on where a killed run of the same folder was.
+
+    Of several processes each learns from batches of its own, and all from the mean of these.
+    """
     columns, searched = prepared.columns(), prepared.searched()
     model = JoinModel(prepared.base, settings, device)
     tokeniser = _tokeniser(model, columns, text)
@@ -89,20 +94,21 @@ def fit(
     batches = _batches(prepared, columns, joinability, tokeniser, settings)
     held = prepared.said()["held_back"]
     validation = Validation.of(searched, held, joinability, settings.seed)
+    steps = -(-len(batches) // processes.count)
     loop = Loop(
         *(model, batches, validation, _tokens(validation, tokeniser)),
-        arguments(settings, len(batches), prepared.checkpoints, device, workers, validation),
-        told,
+        arguments(settings, steps, prepared.checkpoints, device, workers, validation),
+        *(told, processes),
     )
-    before, interruption = loop.precision(), Interruption()
+    before, interruption = loop.precision(), Interruption(processes)
     loop.add_callback(Events(told, before))
     loop.add_callback(interruption)
     if len(validation.queries):
         loop.add_callback(EarlyStoppingCallback(settings.patience))
     else:
-        told(0, len(batches), f"None of {held} held-back columns joins: P@10 is not measured.")
+        told(0, steps, f"None of {held} held-back columns joins: P@10 is not measured.")
     started = perf_counter()
-    with interruption.heeded(), _forking():
+    with taking_leave(processes), interruption.heeded(), _forking():
         loop.train(resume_from_checkpoint=_from(prepared.checkpoints))
     return Fitted(
         *(model, tokeniser, events(loop.state, before), perf_counter() - started),

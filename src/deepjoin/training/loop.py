@@ -23,8 +23,10 @@ from transformers import (
     TrainingArguments,
 )
 
+from deepjoin.errors import DeepJoinError
 from deepjoin.training.batches import Batches
 from deepjoin.training.model import JoinModel, Tokens
+from deepjoin.training.processes import Processes
 from deepjoin.training.self_join import Told
 from deepjoin.training.settings import TrainSettings
 from deepjoin.training.validation import Validation
@@ -48,10 +50,11 @@ class Loop(Trainer):
         shown: tuple[Tokens, Tokens],
         arguments: TrainingArguments,
         told: Told,
+        processes: Processes,
     ) -> None:
         super().__init__(model, arguments, _only, batches, validation)
         self._join_model, self._validation, self._told = model, validation, told
-        self._shown = shown
+        self._shown, self._processes = shown, processes
         self.remove_callback(PrinterCallback)  # stdout is for results
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
@@ -63,6 +66,8 @@ class Loop(Trainer):
             try:
                 return super().training_step(model, dict(inputs), num_items_in_batch)
             except torch.OutOfMemoryError:
+                if self._processes.count > 1:  # the others wait for gradients of the whole batch
+                    raise _too_large() from None
                 model.zero_grad()
             # Not while the exception is handled: it holds on to what filled the memory.
             piece = self._join_model.halve(len(inputs["y"]["input_ids"]))
@@ -77,6 +82,10 @@ class Loop(Trainer):
         """Find the held-back columns with the vectors as they are now."""
         if not len(self._validation.queries):
             return 0.0
+        # The same for all: rounding otherwise might let one process stop and the others wait.
+        return self._processes.first_says(self._precision)
+
+    def _precision(self) -> float:
         with self.compute_loss_context_manager():
             vectors, asked = (self._join_model.encoded(tokens) for tokens in self._shown)
         found = self._join_model.compare(asked, vectors)
@@ -90,6 +99,13 @@ class Loop(Trainer):
             self.args, self.state, self.control, metrics
         )
         return metrics
+
+
+def _too_large() -> DeepJoinError:
+    return DeepJoinError(
+        "A device is out of memory, and with several at work a batch is not read in pieces. Give a "
+        "smaller --batch, or train on one."
+    )
 
 
 def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
@@ -120,17 +136,23 @@ class Events(TrainerCallback):
 class Interruption(TrainerCallback):
     """Lets Ctrl-C end a run after the step it is at, when its state is saved."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: Processes) -> None:
         self.came = False
+        self._processes = processes
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """Take the first Ctrl-C as a wish; a second one ends all at once."""
+        """Take the first Ctrl-C as a wish; a second one ends all at once.
+
+        Of several processes the launcher sends it on, so that it comes twice; it also ends them
+        by itself if they take too long.
+        """
         usual = signal.getsignal(signal.SIGINT)
 
         def note(number: int, frame: FrameType | None) -> None:
             self.came = True
-            signal.signal(signal.SIGINT, usual)
+            if self._processes.count == 1:
+                signal.signal(signal.SIGINT, usual)
 
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -146,7 +168,8 @@ class Interruption(TrainerCallback):
     def on_step_end(
         self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Save and stop, if that is wished for."""
+        """Save and stop, if that is wished for; all processes after the same step."""
+        self.came = self._processes.any_says(self.came)
         if self.came:
             control.should_save = control.should_training_stop = True
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from deepjoin.distributed import Engine
 from deepjoin.encoders import DEFAULT
 from deepjoin.encoders.export import read_json
 from deepjoin.encoders.restore import kept_layers, restore, shallower
@@ -127,6 +128,7 @@ def prepare(
     aliases: Path | None,
     device: str,
     told: Told,
+    engine: Engine | None = None,
 ) -> None:
     """Mine the pairs of a lake and write all into a folder; its last file says it is whole."""
     columns = gather(lake, settings.columns, settings.seed)
@@ -135,10 +137,10 @@ def prepare(
     near = _near(lake, columns, settings, device, told) if settings.join == "semantic" else None
     if near is not None:
         _save_near(near, folder / "near.npz")
-    pairs = _pairs(mined, near, settings.threshold, settings.pairs, settings, told)
+    pairs = _pairs(mined, near, settings.threshold, settings.pairs, settings, told, engine)
     pairs.write(folder / "pairs.npz")
     if settings.negatives == "hard":
-        neighbours = _pairs(mined, near, _NEIGHBOUR, _NEIGHBOURS, settings, told)
+        neighbours = _pairs(mined, near, _NEIGHBOUR, _NEIGHBOURS, settings, told, engine)
         neighbours.write(folder / "neighbours.npz")
     if aliases is not None:
         profile = lake.settings.profile
@@ -175,10 +177,11 @@ def _pairs(
     most: int,
     settings: TrainSettings,
     told: Told,
+    engine: Engine | None,
 ) -> Pairs:
     if near is None:
-        return equi_pairs(columns, threshold, most, settings.seed, told)
-    return semantic_pairs(columns, near, threshold, most, settings.seed, told)
+        return equi_pairs(columns, threshold, most, settings.seed, told, engine)
+    return semantic_pairs(columns, near, threshold, most, settings.seed, told, engine)
 
 
 def write_base(spec: str, folder: Path, layers: int | None, device: str | None) -> None:

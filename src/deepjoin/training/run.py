@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deepjoin.distributed import engine_named
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lake.indexing import index, open_lake
 from deepjoin.lake.manifest import is_index
@@ -20,6 +21,7 @@ from deepjoin.text import TextSettings
 from deepjoin.training import settings as recipes
 from deepjoin.training.delivery import LAST, Trained, deliver
 from deepjoin.training.prepare import LOCK, Prepared, base_text, prepare, write_base
+from deepjoin.training.processes import Processes
 from deepjoin.training.report import check_installed
 from deepjoin.training.self_join import Told, unheard
 from deepjoin.training.settings import TrainSettings
@@ -28,6 +30,7 @@ from deepjoin.vectors.devices import device_named
 
 if TYPE_CHECKING:
     from deepjoin.lake.lake import Lake
+    from deepjoin.training.fit import Fitted
 
 #: Inside the folder of the model, until it is there.
 _WORK = ".training"
@@ -50,11 +53,15 @@ def train(
     workers: int | None = None,
     command: str = "",
     progress: Told = unheard,
+    engine: str | None = None,
+    ray_address: str | None = None,
     **options: Any,
 ) -> Trained:
     """Train a column encoder on the tables of a lake.
 
-    Given again after an interruption, the same call goes on where it was.
+    Given again after an interruption, the same call goes on where it was. Where torchrun or
+    accelerate starts it several times, one process mines and writes the model, and the others end
+    with the training.
 
     Parameters
     ----------
@@ -80,19 +87,31 @@ def train(
         The command line, for the model's card.
     progress
         Called with (step, of how many, what is to be said).
+    engine, ray_address
+        Who reads the tables and finds the pairs to learn from, as for `deepjoin.index`; the
+        pairs are the same.
     **options
         Single fields of `TrainSettings`, such as ``join="semantic"`` or ``batch=512``.
     """
     _check_installed()
     settings = recipes.preset(preset, **options)
     spellings = None if aliases is None else Path(aliases)
-    run = _Run(source, base, settings, pattern, tokens, cells, spellings, _device(device), progress)
+    processes = Processes.started()
+    told = progress if processes.is_first else unheard
+    what = (source, base, settings, pattern, tokens, cells, spellings, _device(device), told)
+    run = _Run(*what, engine, ray_address)
     run.check()
     folder = _folder(Path(out))
     prepared = Prepared(folder / _WORK)
+    working = min(15, (os.cpu_count() or 1) // processes.count - 1)
+    if not processes.is_first:
+        processes.wait_for(lambda: run.is_prepared(prepared))
+        run.fit(prepared, _workers(workers, run.device, working), processes)
+        raise SystemExit(0)
     with _alone(prepared.folder), _telling_of_disks(prepared.folder):
         run.prepare(prepared, folder)
-        run.fit(prepared, folder, _workers(workers, run.device), command)
+        fitted = run.fit(prepared, _workers(workers, run.device, working), processes)
+        deliver(fitted, prepared, folder.name, command)
         return _finished(prepared, folder)
 
 
@@ -109,6 +128,9 @@ class _Run:
     aliases: Path | None
     device: str
     told: Told
+    #: Who does it, which makes no other run of it.
+    engine: str | None
+    ray_address: str | None
 
     def asked(self) -> dict[str, Any]:
         """Write it down, to tell a run that goes on from another one."""
@@ -158,7 +180,8 @@ class _Run:
             lake = self._lake(prepared.folder / "lake")
             text = replace(text, profile=lake.settings.profile)
             mined = (lake, prepared.folder, self.settings, text)
-            prepare(*mined, self.aliases, self.device, self.told)
+            with engine_named(self.engine, self.ray_address) as elsewhere:
+                prepare(*mined, self.aliases, self.device, self.told, elsewhere)
 
     @property
     def _is_index(self) -> bool:
@@ -169,15 +192,26 @@ class _Run:
         if self._is_index:
             return open_lake(str(self.source))
         cells = "none" if self.settings.join == "equi" else self.cells or "default"
-        return index(self.source, folder, encoder="none", cells=cells, progress=self.told)
+        return index(
+            *(self.source, folder),
+            encoder="none",
+            cells=cells,
+            progress=self.told,
+            engine=self.engine,
+            ray_address=self.ray_address,
+        )
 
-    def fit(self, prepared: Prepared, folder: Path, workers: int, command: str) -> None:
-        """Train, and write all that belongs to the model."""
+    def is_prepared(self, prepared: Prepared) -> bool:
+        """Tell whether another process has mined what is to be learned."""
+        return prepared.is_whole and prepared.base.exists() and prepared.asked() == self.asked()
+
+    def fit(self, prepared: Prepared, workers: int, processes: Processes) -> Fitted:
+        """Train."""
         from deepjoin.training.fit import fit
 
         text = TextSettings(**prepared.said()["text"])
-        fitted = fit(prepared, self.settings, text, self.told, self.device, workers)
-        deliver(fitted, prepared, folder.name, command)
+        device = processes.device(self.device)
+        return fit(prepared, self.settings, text, self.told, device, workers, processes)
 
 
 def _finished(prepared: Prepared, folder: Path) -> Trained:
@@ -260,8 +294,8 @@ def _device(name: str | None) -> str:
     return name
 
 
-def _workers(wanted: int | None, device: str) -> int:
+def _workers(wanted: int | None, device: str, usual: int) -> int:
     """Choose how many processes make batches: on the CPU, the model needs all the time there is."""
     if wanted is not None:
         return wanted
-    return min(15, (os.cpu_count() or 1) - 1) if device.startswith("cuda") else 0
+    return max(0, usual) if device.startswith("cuda") else 0
