@@ -63,10 +63,9 @@ def cluster(nodes: int) -> Iterator[str]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    place = tempfile.mkdtemp(prefix="r", dir="/tmp")
+    place = os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="r", dir="/tmp")
     node = {"num_cpus": 1, "object_store_memory": _OBJECT_STORE}
-    head = node | {"include_dashboard": False, "temp_dir": place}
-    started = Cluster(initialize_head=True, head_node_args=head)
+    started = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
     try:
         for _ in range(nodes - 1):
             started.add_node(**node)

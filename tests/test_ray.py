@@ -56,14 +56,18 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def cluster(store: Store) -> Iterator[Any]:
-    """Start two nodes of one processor each, and join them; sockets need a short path."""
+    """Start two nodes of one processor each, and join them; sockets need a short path.
+
+    Ray notes the cluster in its own folder, which a machine without Ray does not have.
+    """
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="r", dir="/tmp")
     # Not that there is a GPU: it is enough for Ray to hand it out.
-    head = NODE | {"num_gpus": 1, "include_dashboard": False, "temp_dir": folder}
+    head = NODE | {"num_gpus": 1, "include_dashboard": False}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_TMPDIR", folder)
         started = Cluster(initialize_head=True, head_node_args=head)
         started.add_node(**NODE)
         ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")

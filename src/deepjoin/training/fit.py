@@ -34,7 +34,7 @@ from deepjoin.training.model import JoinModel
 from deepjoin.training.model import Tokens as ModelTokens
 from deepjoin.training.pieces import tokeniser_for
 from deepjoin.training.prepare import Prepared
-from deepjoin.training.processes import Processes, taking_leave
+from deepjoin.training.processes import Processes
 from deepjoin.training.self_join import Told
 from deepjoin.training.settings import TrainSettings
 from deepjoin.training.tokenising import Tokeniser
@@ -108,7 +108,7 @@ def fit(
     else:
         told(0, steps, f"None of {held} held-back columns joins: P@10 is not measured.")
     started = perf_counter()
-    with taking_leave(processes), interruption.heeded(), _forking():
+    with interruption.heeded(), _forking():
         loop.train(resume_from_checkpoint=_from(prepared.checkpoints))
     return Fitted(
         *(model, tokeniser, events(loop.state, before), perf_counter() - started),

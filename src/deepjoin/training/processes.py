@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,10 +68,16 @@ class Processes:
 
 @contextmanager
 def taking_leave(processes: Processes) -> Iterator[None]:
-    """Leave the others in good order at the end."""
+    """Leave the others in good order at the end.
+
+    Whatever trained with them must be gone by then. If it were the last to let go of the
+    connections, torch would wait for their threads with the interpreter's lock in its hand, and
+    these for the lock.
+    """
     yield
     if processes.count > 1:
         from torch import distributed
 
+        gc.collect()
         if distributed.is_initialized():
             distributed.destroy_process_group()

@@ -21,7 +21,7 @@ from deepjoin.text import TextSettings
 from deepjoin.training import settings as recipes
 from deepjoin.training.delivery import LAST, Trained, deliver
 from deepjoin.training.prepare import LOCK, Prepared, base_text, prepare, write_base
-from deepjoin.training.processes import Processes
+from deepjoin.training.processes import Processes, taking_leave
 from deepjoin.training.report import check_installed
 from deepjoin.training.self_join import Told, unheard
 from deepjoin.training.settings import TrainSettings
@@ -211,7 +211,8 @@ class _Run:
 
         text = TextSettings(**prepared.said()["text"])
         device = processes.device(self.device)
-        return fit(prepared, self.settings, text, self.told, device, workers, processes)
+        with taking_leave(processes):
+            return fit(prepared, self.settings, text, self.told, device, workers, processes)
 
 
 def _finished(prepared: Prepared, folder: Path) -> Trained:
