@@ -18,6 +18,7 @@ from deepjoin.column_vectors.store import ColumnVectors
 from deepjoin.errors import StoreUnusable
 from deepjoin.lake.current import CurrentLake
 from deepjoin.lake.publishing import publish, withdraw
+from deepjoin.vector_store.rows import Groups, Half
 from tests.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 METHODS = ("deepjoin", "sketch", "deepjoin-sketch")
@@ -133,11 +134,21 @@ def test_lakes_of_one_database_do_not_get_in_each_others_way(
     assert publish(own_lake, store_url, name="other", replace=True).removed == 1
 
 
-def test_shares_on_several_servers(own_lake: Path, vector_server: str) -> None:
+def test_shares_on_several_servers(
+    own_lake: Path, vector_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     urls = [fresh(vector_server, f"share{n}") for n in range(3)]
     embedded = deepjoin.open(own_lake)
+    looked, find = [], Groups.of
+
+    def noting(rows: Half) -> Groups:
+        looked.append(len(rows))
+        return find(rows)
+
+    monkeypatch.setattr(Groups, "of", noting)
     done = publish(own_lake, urls)
     assert (done.parts, done.sent) == (9, 9)
+    assert looked == [24, 24, 24]  # for equal vectors, once for all servers
     assert hits(deepjoin.open(own_lake, vector_store=urls[::-1])) == hits(embedded)
     with pytest.raises(
         StoreUnusable, match=r"has no vectors of .*lake, but some for 3 servers: name all of them.$"
