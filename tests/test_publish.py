@@ -18,7 +18,8 @@ from deepjoin.column_vectors.store import ColumnVectors
 from deepjoin.errors import StoreUnusable
 from deepjoin.lake.current import CurrentLake
 from deepjoin.lake.publishing import publish, withdraw
-from tests.vector_stores import execute, frames, fresh, hits, towns
+from deepjoin.vector_store.rows import Groups, Half
+from tests.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 METHODS = ("deepjoin", "sketch", "deepjoin-sketch")
 TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = 'deepjoin' AND tablename ~ '^vectors_'"
@@ -78,9 +79,10 @@ def test_only_new_segments_are_sent_and_old_ones_dropped(own_lake: Path, store_u
     assert hits(there) == hits(changing)
 
 
-@pytest.mark.parametrize("at", [1, 14, 30])
+# The 34 vectors of the first space are done before 40 are.
+@pytest.mark.parametrize(("at", "left"), [(1, 3), (14, 3), (30, 3), (40, 2)])
 def test_a_run_that_is_killed_leaves_what_was_there(
-    own_lake: Path, store_url: str, at: int
+    own_lake: Path, store_url: str, at: int, left: int
 ) -> None:
     publish(own_lake, store_url)
     before = deepjoin.open(own_lake, vector_store=store_url)
@@ -97,8 +99,11 @@ def test_a_run_that_is_killed_leaves_what_was_there(
     )
     run = subprocess.run([sys.executable, "-c", script, str(copy), store_url], check=False)
     assert run.returncode == -9
+    with pytest.raises(StoreUnusable, match="has no vectors of .*other. Publish it with"):
+        deepjoin.open(copy, vector_store=store_url)
     assert {method: hits(before, method) for method in METHODS} == answers
-    assert publish(copy, store_url, name="lake", replace=True).removed == 3
+    done = publish(copy, store_url, name="lake", replace=True)
+    assert (done.sent, done.removed) == (left, 3)
     assert hits(deepjoin.open(copy, vector_store=store_url)) == hits(changing)
 
 
@@ -129,19 +134,57 @@ def test_lakes_of_one_database_do_not_get_in_each_others_way(
     assert publish(own_lake, store_url, name="other", replace=True).removed == 1
 
 
-def test_shares_on_several_servers(own_lake: Path, vector_server: str) -> None:
+def test_shares_on_several_servers(
+    own_lake: Path, vector_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     urls = [fresh(vector_server, f"share{n}") for n in range(3)]
     embedded = deepjoin.open(own_lake)
+    looked, find = [], Groups.of
+
+    def noting(rows: Half) -> Groups:
+        looked.append(len(rows))
+        return find(rows)
+
+    monkeypatch.setattr(Groups, "of", noting)
     done = publish(own_lake, urls)
     assert (done.parts, done.sent) == (9, 9)
+    assert looked == [24, 24, 24]  # for equal vectors, once for all servers
     assert hits(deepjoin.open(own_lake, vector_store=urls[::-1])) == hits(embedded)
-    with pytest.raises(StoreUnusable, match=r"has no vectors of .*"):
+    with pytest.raises(
+        StoreUnusable, match=r"has no vectors of .*lake, but some for 3 servers: name all of them.$"
+    ):
         deepjoin.open(own_lake, vector_store=urls[:2])
     with pytest.raises(StoreUnusable, match="do not hold one share each of .* was one named twi"):
         deepjoin.open(own_lake, vector_store=[*urls[:2], urls[0]])
     publish(own_lake, urls[:2], spaces=["columns"], name="two")
-    with pytest.raises(StoreUnusable, match=r"'columns' of 1 of 1 .* \(but some for 3 servers\)"):
+    with pytest.raises(
+        StoreUnusable, match=r"'columns' of 1 of 1 .*, but some for 3 servers: name "
+    ):
         deepjoin.open(own_lake, vector_store=[urls[0], urls[2]])
+    alone = fresh(vector_server, "alone")
+    publish(own_lake, alone)
+    with pytest.raises(StoreUnusable, match="but some for 1 server: name only as many.$"):
+        deepjoin.open(own_lake, vector_store=[alone, fresh(vector_server, "empty")])
+    with pytest.raises(DeepJoinError, match="is named twice; name each server once."):
+        publish(own_lake, [alone, alone])
+
+
+def test_servers_keep_their_shares_in_whatever_order_they_are_named(
+    own_lake: Path, vector_server: str
+) -> None:
+    urls = [fresh(vector_server, f"share{n}") for n in range(3)]
+    truth = hits(deepjoin.open(own_lake))
+    publish(own_lake, urls[:2])
+    done = publish(own_lake, urls[1::-1])
+    assert (done.sent, done.removed) == (0, 0)
+    # A lake with the same segments on one of them and another one.
+    assert publish(own_lake, urls[1:], name="other").sent == 3
+    assert hits(deepjoin.open(own_lake, vector_store=urls[:2])) == truth
+    assert hits(deepjoin.open(own_lake, vector_store=urls[1:])) == truth
+    assert withdraw(urls, "other") == 3
+    assert withdraw(urls, "lake") == 6
+    with pytest.raises(DeepJoinError, match="share0.*share2.* has no lake 'lake'. It has: none."):
+        withdraw(urls, "lake")
 
 
 def test_an_index_can_be_asked_for_later_and_given_up(own_lake: Path, store_url: str) -> None:
@@ -230,8 +273,10 @@ def test_the_command_line(
     assert found("--vector-store", store_url) == truth
     monkeypatch.setenv("DEEPJOIN_VECTOR_STORE", store_url)
     assert found() == truth
-    assert main(["publish", str(own_lake), store_url, "--remove"]) == 0
+    assert main(["publish", "no index", store_url, "--remove", "--name", "lake"]) == 0
     assert "Took 'lake' out of postgresql://" in capsys.readouterr().err
+    assert main(["publish", str(own_lake), store_url, "--remove"]) == 1
+    assert "has no lake 'lake'. It has: none." in capsys.readouterr().err
     assert main(search) == 1
     assert "has no vectors of" in capsys.readouterr().err
 
@@ -241,8 +286,7 @@ def test_rows_are_stored_as_they_are(own_lake: Path, store_url: str) -> None:
     (segment,) = deepjoin.open(own_lake).segments
     found = ColumnVectors.open(segment.folder, "columns")
     assert found is not None
-    execute(store_url, "SET extra_float_digits = 1")
-    stored = dict(execute(store_url, "SELECT first, v::text FROM deepjoin.vectors_1"))
+    stored = dict(execute(store_url, f"SELECT first, v::text FROM {table_of(store_url)}"))
     for number, text in stored.items():
         np.testing.assert_array_equal(
             np.array(json.loads(str(text)), np.float16), found.rows[number]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from time import sleep
 
@@ -12,27 +13,48 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError
-from deepjoin.errors import MissingExtra, StoreUnusable
+from deepjoin.errors import MissingExtra, StoreUnreachable, StoreUnusable
 from deepjoin.lake.build import no_progress
 from deepjoin.lake.publishing import publish, withdraw
-from deepjoin.vector_store.publish import Count
-from tests.vector_stores import execute, frames, fresh, hits, towns
+from deepjoin.vector_store.connections import Server
+from deepjoin.vector_store.extension import Extension
+from deepjoin.vector_store.how import How
+from deepjoin.vector_store.loading import Count
+from deepjoin.vector_store.schema import Part
+from tests.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 
 def test_what_is_there_must_be_of_the_same_encoder(own_lake: Path, store_url: str) -> None:
-    publish(own_lake, store_url)
+    publish(own_lake, store_url, spaces=["columns"])
     for change, says in [
         ("encoder = 'mpnet', digest = '0'", r"with encoder mpnet \(0\), .*lake has .* \("),
         ("metric = 'euclidean'", "with metric euclidean, .*lake has cosine"),
         ("dimension = 5", "with dimension 5, .*lake has 384. Publish it with: deepjoin publish"),
     ]:
-        fields = "encoder, digest, metric, dimension"
-        (kept,) = execute(store_url, f"SELECT {fields} FROM deepjoin.parts WHERE space = 'columns'")
         execute(store_url, f"UPDATE deepjoin.parts SET {change} WHERE space = 'columns'")
         with pytest.raises(StoreUnusable, match=f"has vectors 'columns' of segment .* {says}"):
             deepjoin.open(own_lake, vector_store=store_url)
-        execute(store_url, f"UPDATE deepjoin.parts SET ({fields}) = {kept} WHERE space = 'columns'")
-    assert hits(deepjoin.open(own_lake, vector_store=store_url)) == hits(deepjoin.open(own_lake))
+        done = publish(own_lake, store_url, spaces=["columns"])
+        assert (done.sent, done.removed) == (1, 1)
+        there = deepjoin.open(own_lake, vector_store=store_url)
+        assert hits(there) == hits(deepjoin.open(own_lake))
+
+
+def test_lakes_that_differ_in_their_encoder_alone_are_kept_apart(
+    own_lake: Path, store_url: str
+) -> None:
+    truth = hits(deepjoin.open(own_lake))
+    publish(own_lake, store_url, spaces=["columns"])
+    ((digest,),) = execute(store_url, "SELECT digest FROM deepjoin.parts")
+    execute(store_url, "UPDATE deepjoin.parts SET digest = 'another'")
+    publish(own_lake, store_url, spaces=["columns"], name="ours")
+    assert execute(store_url, "SELECT count(*) FROM deepjoin.parts WHERE ready") == [(2,)]
+    assert hits(deepjoin.open(own_lake, vector_store=store_url)) == truth
+    # Nor does it matter which came first.
+    change = "UPDATE deepjoin.parts SET digest = '{}' WHERE digest = '{}'"
+    swap = [("third", digest), (digest, "another"), ("another", "third")]
+    execute(store_url, *(change.format(*names) for names in swap))
+    assert hits(deepjoin.open(own_lake, vector_store=store_url)) == truth
 
 
 def test_a_space_that_was_left_out_is_named(own_lake: Path, store_url: str) -> None:
@@ -47,6 +69,41 @@ def test_a_space_that_was_left_out_is_named(own_lake: Path, store_url: str) -> N
         publish(own_lake, store_url, index="ivf")
     with pytest.raises(DeepJoinError, match="effort is 2000; a search keeps 1 to 1000 candid"):
         publish(own_lake, store_url, effort=2000, index="hnsw")
+
+
+def test_an_effort_beyond_that_of_a_graph_is_refused(
+    own_lake: Path, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(own_lake, store_url, spaces=["columns"], effort=5000)  # all are compared
+    publish(own_lake, store_url, spaces=["columns"], index="hnsw")
+    assert execute(store_url, "SELECT indexed, effort FROM deepjoin.parts") == [(True, 200)]
+    says = "effort is 5000, and a search of the vectors 'columns' by a graph keeps 1 to 1000 "
+    with pytest.raises(DeepJoinError, match=says):
+        publish(own_lake, store_url, spaces=["columns"], effort=5000)
+    withdraw(store_url, "lake")
+    monkeypatch.setattr("deepjoin.vector_store.how.SCANNED_UP_TO", 0)
+    with pytest.raises(DeepJoinError, match=says):
+        publish(own_lake, store_url, effort=5000)
+    assert publish(own_lake, store_url, spaces=["sketch"], effort=5000).sent == 1
+
+
+@pytest.mark.parametrize(
+    ("space", "metric", "dimension", "index"),
+    [
+        ("columns", "cosine", 2000, "hnsw"),
+        ("columns", "cosine", 2001, "codes"),
+        ("columns", "euclidean", 2000, "hnsw"),
+        ("both", "euclidean", 2001, "exact"),
+        ("both", "cosine", 2000, "codes"),
+    ],
+)
+def test_what_suits_vectors_depends_on_what_an_index_takes(
+    space: str, metric: str, dimension: int, index: str
+) -> None:
+    rest = (20_000, 20_000, "vector", False, 0, "t")
+    part = Part(0, "s", space, 0, 1, "e", "d", metric, dimension, *rest)
+    chosen = How().chosen(part, Extension("public", "0.6.0"))
+    assert (chosen.coded, chosen.indexed) == (index == "codes", index == "hnsw")
 
 
 def test_a_server_that_goes_and_comes_back(
@@ -79,10 +136,45 @@ def test_a_server_that_takes_too_long(
     import psycopg
 
     with psycopg.connect(store_url) as blocking:
-        blocking.execute("LOCK TABLE deepjoin.parts, deepjoin.vectors_1, deepjoin.vectors_2")
+        blocking.execute(f"LOCK TABLE deepjoin.parts, {table_of(store_url)}".encode())
         with pytest.raises(StoreUnusable, match="did not answer within 10 seconds. Try again, or"):
             hits(there)
+        monkeypatch.setattr("deepjoin.vector_store.connections.ANSWERING", 0.1)
+        late = deepjoin.open(own_lake, vector_store=store_url)
+        with pytest.raises(StoreUnreachable, match="did not answer within 0.1 seconds. Try again"):
+            hits(late)
     assert hits(there) == truth
+    assert hits(late) == truth
+
+
+def test_publishing_may_take_longer_than_questions(own_lake: Path, store_url: str) -> None:
+    execute(store_url, "ALTER DATABASE publishing SET statement_timeout = '100ms'")
+    assert publish(own_lake, store_url, progress=lambda *_: sleep(0.3)).sent == 3
+    assert hits(deepjoin.open(own_lake, vector_store=store_url)) == hits(deepjoin.open(own_lake))
+
+
+def test_connections_notice_that_the_other_end_has_gone(store_url: str) -> None:
+    for url, idle in [(store_url, "10"), (f"{store_url}&keepalives_idle=99", "99")]:
+        with Server(url).session() as connection:
+            known = connection.info.get_parameters()
+        names = ("keepalives_idle", "keepalives_interval", "keepalives_count")
+        assert [known[name] for name in names] == [idle, "5", "2"]
+
+
+def test_what_cannot_be_stopped_does_not_hide_what_went_wrong(store_url: str) -> None:
+    import psycopg
+
+    asked = []
+
+    class Unreachable:
+        def cancel_safe(self, *, timeout: float) -> None:
+            asked.append(timeout)
+            raise psycopg.OperationalError("no route")
+
+    server = Server(store_url)
+    server._working += [Unreachable(), Unreachable()]  # type: ignore[list-item]
+    server.interrupt()
+    assert asked == [5, 5]
 
 
 def test_what_is_no_store_is_named(
@@ -90,10 +182,17 @@ def test_what_is_no_store_is_named(
 ) -> None:
     for given, says in [
         ("mysql://me:secret@h/d", r"^mysql://\.\.\. came as a vector store; it is a PostgreSQL"),
-        ("vectors", "^'vectors' came as a vector store; it is a PostgreSQL database with pgvector"),
+        ("vectors", "^Text that is no URL came as a vector store; it is a PostgreSQL database wi"),
+        ("password=secret", "^Text that is no URL came as a vector store; it is"),
+        ("me:secret@db/vectors", "^Text that is no URL came as a vector store; it is"),
     ]:
-        with pytest.raises(DeepJoinError, match=says):
-            deepjoin.open(own_lake, vector_store=given)
+        for use in (
+            partial(deepjoin.open, vector_store=given),
+            partial(publish, vector_store=given),
+        ):
+            with pytest.raises(DeepJoinError, match=says) as told:
+                use(own_lake)
+            assert "secret" not in str(told.value)
     with pytest.raises(DeepJoinError, match="No vector store came; name one such as postgresql:"):
         publish(own_lake, " ")
     with pytest.raises(StoreUnusable, match="has no vectors of") as told:
@@ -114,7 +213,8 @@ def test_a_server_without_what_is_needed_says_so(own_lake: Path, store_url: str)
     try:
         with pytest.raises(StoreUnusable, match=r"has no pgvector \(.*\). Have it installed, and"):
             publish(own_lake, plain)
-        execute(store_url, "DROP SCHEMA deepjoin CASCADE", "CREATE EXTENSION vector")
+        assert execute(store_url, "SELECT to_regnamespace('deepjoin')") == [(None,)]
+        execute(store_url, "CREATE EXTENSION vector")
         publish(own_lake, store_url)
         with pytest.raises(StoreUnusable, match="does not allow it: permission denied .*USAGE on"):
             deepjoin.open(own_lake, vector_store=plain)
@@ -178,7 +278,7 @@ def test_a_server_that_fails_stops_the_others(
     publish(own_lake, [store_url, other], spaces=["sketch"])
     execute(other, "ALTER TABLE deepjoin.parts ADD CHECK (space <> 'columns') NOT VALID")
     with psycopg.connect(store_url) as blocking:
-        blocking.execute("LOCK TABLE deepjoin.parts")
+        blocking.execute("LOCK TABLE deepjoin.parts IN EXCLUSIVE MODE")  # reading goes on
         with pytest.raises(StoreUnusable, match="said: new row for relation .parts. violates che"):
             publish(own_lake, [store_url, other])
     assert execute(store_url, "SELECT count(*) FROM deepjoin.parts") == [(1,)]
@@ -198,7 +298,7 @@ def test_an_interrupted_run_stops_at_once(
     publish(own_lake, urls, spaces=["sketch"])
     script = "import sys; from deepjoin.lake.publishing import publish; publish(*sys.argv[1:])"
     with psycopg.connect(store_url) as blocking:
-        blocking.execute("LOCK TABLE deepjoin.parts")
+        blocking.execute("LOCK TABLE deepjoin.parts IN EXCLUSIVE MODE")
         arguments = [str(own_lake), " ".join(urls)]
         run = subprocess.Popen(
             [sys.executable, "-c", script, *arguments], stderr=subprocess.PIPE, text=True

@@ -16,8 +16,10 @@ from deepjoin.search.vector_search import Near, VectorSearcher
 from deepjoin.segment import Segment
 from deepjoin.vector_store.codes import codes
 from deepjoin.vector_store.connections import Server
-from deepjoin.vector_store.postgres import PostgresStore
-from deepjoin.vector_store.publish import How, Piece, Published, publish
+from deepjoin.vector_store.how import How
+from deepjoin.vector_store.pieces import Piece
+from deepjoin.vector_store.postgres import PostgresServers
+from deepjoin.vector_store.publish import Published, publish
 from deepjoin.vector_store.rows import Groups
 from tests.column_lakes import segment_of
 from tests.vector_stores import execute, fresh
@@ -68,7 +70,7 @@ def sent(segments: Sequence[Segment], urls: Sequence[str], how: How | None = Non
 def near(
     segments: Sequence[Segment], query: np.ndarray, k: int, urls: Sequence[str] = ()
 ) -> list[Near]:
-    store = {"store": PostgresStore(urls).open} if urls else {}
+    store = {"store": PostgresServers(urls).open} if urls else {}
     searcher = VectorSearcher(segments, "columns", lambda _: query, "default", **store)  # type: ignore[arg-type]
     return searcher.nearest(Column([]), k, "t07")
 
@@ -144,13 +146,15 @@ def test_what_is_near_is_found_and_measured_exactly(
     right = 0
     for number in range(1, 3000, 100):
         query = found.rows[number].astype(np.float32) + 0.1
-        truth = near([crowd], query, 20)
+        everything = near([crowd], query, 3000)
+        truth, exactly = everything[:20], {one.column: one.similarity for one in everything}
+        assert near([crowd], query, 20) == truth
         for urls in (stores[:1], stores[1:]):
             got = near([crowd], query, 20, urls)
             right += len(set(got) & set(truth))
-            assert {one.column: one.similarity for one in got if one in truth}.items() <= {
-                one.column: one.similarity for one in truth
-            }.items()
+            assert {one.column: one.similarity for one in got} == {
+                one.column: exactly[one.column] for one in got
+            }
             assert got == sorted(got, key=lambda one: (-one.similarity, one.column))
     assert right >= 0.98 * 2 * 30 * 20
     # Equal vectors are all found, whatever the graph does.

@@ -51,6 +51,13 @@ def execute(uri: str, *statements: str) -> list[tuple[object, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
+def table_of(uri: str, space: str = "columns") -> str:
+    """Name the table of the only part that a space has."""
+    sql = f"SELECT id, token FROM deepjoin.parts WHERE space = '{space}'"
+    ((number, token),) = execute(uri, sql)
+    return f"deepjoin.vectors_{number}_{token}"
+
+
 def fresh(uri: str, name: str) -> str:
     """Make a database without tables, in the place of one that was there."""
     execute(uri, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", f"CREATE DATABASE {name}")

@@ -35,6 +35,14 @@ class StoreUnusable(IndexUnusable):
     """A vector store cannot be reached, or does not hold what the index has."""
 
 
+class StoreUnreachable(StoreUnusable):
+    """A vector store does not answer; it may when it is asked again."""
+
+
+class StoreChanged(StoreUnusable):
+    """What a vector store held when it was looked up is no longer there."""
+
+
 class MissingExtra(DeepJoinError):
     """A feature needs an optional dependency; the text names the command that installs it."""
 

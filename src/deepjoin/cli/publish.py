@@ -10,17 +10,18 @@ from deepjoin.cli.opening import human_size, open_index, say
 from deepjoin.cli.progress import progress_bar
 from deepjoin.lake.publishing import lake_name, publish, withdraw
 from deepjoin.sources.database.url import Address
+from deepjoin.vector_store.connections import addresses
 
 
 def run(options: argparse.Namespace) -> None:
     """Copy column vectors to a vector store, or take them out."""
-    lake = open_index(options.index)
-    places = " ".join(Address.of(url).shown() for url in options.vector_store)
+    places = " ".join(Address.of(url).shown() for url in addresses(options.vector_store))
     if options.remove:
-        name = options.name or lake_name(lake)
+        name = options.name or lake_name(open_index(options.index))
         dropped = withdraw(options.vector_store, name)
         say(f"Took '{name}' out of {places}: {dropped:,} tables dropped.")
         return
+    lake = open_index(options.index)
     with progress_bar() as progress:
         done = publish(
             *(lake, options.vector_store),

@@ -71,6 +71,10 @@ class CurrentLake:
         #: How often a newer lake took the place of the one before.
         self.renewals = 0
         self._opened = Opened(lake, finder)
+        if lake.store_problem:
+            _LOG.warning(
+                "%s Methods with column vectors fail until it answers.", lake.store_problem
+            )
 
     @property
     def opened(self) -> Opened:

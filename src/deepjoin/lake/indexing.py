@@ -252,8 +252,8 @@ def open_lake(
     not. Needs torch, the extra ``train``.
 
     With a ``vector_store``, "postgresql://host/vectors" or several such addresses, the methods
-    with column vectors ask PostgreSQL, where `deepjoin publish` has put them. Needs psycopg, the
-    extra ``postgres``.
+    with column vectors ask PostgreSQL, where `deepjoin publish` has put them; while it is down, the
+    others go on. It takes the place of a device. Needs psycopg, the extra ``postgres``.
     """
     if isinstance(path, str) and is_remote(path):
         return Lake(pull(path).folder, path, device, vector_store)

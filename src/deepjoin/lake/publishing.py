@@ -12,14 +12,17 @@ from deepjoin.lake.build import Progress, no_progress
 from deepjoin.lake.indexing import DEFAULT, open_lake
 from deepjoin.lake.lake import Lake
 from deepjoin.search.vector_search import opened_vectors
-from deepjoin.vector_store.asking import MOST_EFFORT
+from deepjoin.vector_store.asking import GRAPH_EFFORT
 from deepjoin.vector_store.connections import Server, addresses
-from deepjoin.vector_store.publish import How, Piece, Published
+from deepjoin.vector_store.how import How
+from deepjoin.vector_store.pieces import Piece
+from deepjoin.vector_store.publish import Published
 from deepjoin.vector_store.publish import publish as publish_pieces
 from deepjoin.vector_store.publish import withdraw as withdraw_lake
 
 INDEXES = ("auto", "hnsw", "codes", "exact")
-_MOST_EFFORT = 100_000
+#: The most candidates that a search by codes keeps.
+_CODES_EFFORT = 100_000
 
 
 def publish(
@@ -43,7 +46,8 @@ def publish(
     vector_store
         The address of a PostgreSQL database with pgvector; of several, each gets a share.
     name
-        What the lake is called there, to tell it from others; its folder's name.
+        What the lake is called there, to tell it from others; its folder's name. Two lakes that
+        are found under the same path on different machines need different names.
     spaces
         Which vectors: "columns", "sketch" and "both"; all that the index has.
     index
@@ -61,7 +65,7 @@ def publish(
     """
     if index not in INDEXES:
         raise unknown_name("vector index", index, "a vector store", INDEXES)
-    most = MOST_EFFORT if index == "hnsw" else _MOST_EFFORT
+    most = GRAPH_EFFORT if index == "hnsw" else _CODES_EFFORT
     if effort is not None and not 1 <= effort <= most:
         raise DeepJoinError(f"effort is {effort}; a search keeps 1 to {most} candidates.")
     lake = lake if isinstance(lake, Lake) else open_lake(lake)
@@ -74,7 +78,10 @@ def publish(
 
 
 def withdraw(vector_store: str | Sequence[str], name: str) -> int:
-    """Take a lake out of a vector store; returns how many tables were dropped there."""
+    """Take a lake out of a vector store; returns how many tables were dropped there.
+
+    Of several servers, those without the lake are left as they are.
+    """
     return withdraw_lake([Server(url) for url in addresses(vector_store)], name)
 
 

@@ -14,7 +14,7 @@ from pyarrow import ArrowException
 
 from deepjoin.catalog import TableEntry
 from deepjoin.columns import Column
-from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
+from deepjoin.errors import DeepJoinError, IndexUnusable, StoreUnreachable, unknown_name
 from deepjoin.graph.numbering import Numbering
 from deepjoin.lake.manifest import (
     MANIFEST,
@@ -34,7 +34,7 @@ from deepjoin.settings import Vectors
 from deepjoin.vectors.devices import device_named
 
 if TYPE_CHECKING:
-    from deepjoin.vector_store.postgres import PostgresStore
+    from deepjoin.vector_store.postgres import PostgresServers
 
 #: How often opening is tried while other processes commit.
 _ATTEMPTS = 50
@@ -59,18 +59,25 @@ class LakeView:
         self.url = url
         self.device = device
         if device is not None:
+            if vector_store:
+                raise DeepJoinError(
+                    f"Device {device} came with a vector store; column vectors are searched on "
+                    "one or in the other. Leave out --device or --vector-store."
+                )
             device_named(device)
         self.store = self._opened_store(vector_store)
+        #: Why the vector store could not be asked when the lake was opened; "" if it was.
+        self.store_problem = ""
         self._read = b""
         self.segments: Sequence[Segment] = ()
         self._map()
 
-    def _opened_store(self, urls: str | Sequence[str] | None) -> PostgresStore | None:
+    def _opened_store(self, urls: str | Sequence[str] | None) -> PostgresServers | None:
         if not urls:
             return None
-        from deepjoin.vector_store.postgres import PostgresStore
+        from deepjoin.vector_store.postgres import PostgresServers
 
-        return PostgresStore(urls, self.location)
+        return PostgresServers(urls, self.location)
 
     def reopen(self) -> bool:
         """Move to the lake as it is now; until then an open lake answers as it did when opened.
@@ -149,8 +156,7 @@ class LakeView:
 
     def _open(self, manifest: Manifest) -> None:
         segments = opened(self.path / SEGMENTS, manifest.segments, self.segments)
-        if self.store is not None:
-            self.store.check(segments)
+        self._check_store(segments)
         #: What was indexed, what was left out, and why.
         self.report: BuildReport = lake_report(segments)
         self.segments = segments
@@ -160,6 +166,20 @@ class LakeView:
         self._searchers = Searchers()
         self.settings = manifest.settings
         self._manifest = manifest
+
+    def _check_store(self, segments: Sequence[Segment]) -> None:
+        """Refuse a store without these segments; one that is down keeps no lake from opening.
+
+        Methods that need it say so then. A lake that is open stays with the state it has.
+        """
+        if self.store is None:
+            return
+        try:
+            self.store.check(segments)
+        except StoreUnreachable as error:
+            if self._read:
+                raise
+            self.store_problem = str(error)
 
     @property
     def sources(self) -> Sequence[Described]:

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from deepjoin.vector_store.codes import Code, bits_of
 from deepjoin.vector_store.connections import ANSWERING, Server
+from deepjoin.vector_store.extension import Extension
 from deepjoin.vector_store.rows import Vector
-from deepjoin.vector_store.schema import Extension, Part
+from deepjoin.vector_store.schema import Part
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -30,7 +31,7 @@ Marks = npt.NDArray[np.bool_]
 #: Asked for beyond what is wanted: they may be as near as the last, or nearer by exact distance.
 _MORE = 32
 #: The most that a search of the index keeps, and the most it gives where it can go on by itself.
-MOST_EFFORT, _MOST_ITERATING = 1_000, 16_000
+GRAPH_EFFORT, _MOST_ITERATING = 1_000, 16_000
 #: Codes taken for each column that is wanted, at least.
 _CODES_EACH = 16
 #: How far single precision may be from the distance itself.
@@ -60,7 +61,7 @@ class Ask:
     def of(cls, part: Part, k: int, excluded: Marks | None, extension: Extension) -> Ask:
         """Begin with as many as are wanted, and as many as may have to be left out."""
         dead = 0 if excluded is None else int(excluded.sum())
-        most = _MOST_ITERATING if extension.iterates else MOST_EFFORT
+        most = _MOST_ITERATING if extension.iterates else GRAPH_EFFORT
         if part.coded:
             wanted = max(part.effort, _CODES_EACH * k)
             return cls(part, wanted // 2, excluded, wanted + min(dead, wanted), most)
@@ -158,7 +159,7 @@ class Shard:
             # The index is there to be used, whatever it is thought to cost.
             "enable_seqscan": "off" if efforts else "on",
             "jit": "off",
-            "hnsw.ef_search": min(MOST_EFFORT, max(efforts, default=MOST_EFFORT)),
+            "hnsw.ef_search": min(GRAPH_EFFORT, max(efforts, default=GRAPH_EFFORT)),
         }
         if self._extension.iterates:
             chosen |= {"hnsw.iterative_scan": "strict_order"}

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from deepjoin.column_vectors.store import SPACES, ColumnVectors
-from deepjoin.errors import StoreUnusable
+from deepjoin.errors import StoreChanged, StoreUnreachable, StoreUnusable
 from deepjoin.segment import Segment
 from deepjoin.vector_store.asking import Found, Shard
-from deepjoin.vector_store.connections import Server, addresses
-from deepjoin.vector_store.schema import (
-    NO_EXTENSION,
-    Extension,
-    Part,
-    extension_of,
-    parts_of,
-)
+from deepjoin.vector_store.connections import Server, addresses, limited
+from deepjoin.vector_store.extension import NO_EXTENSION, Extension, extension_of
+from deepjoin.vector_store.pieces import difference
+from deepjoin.vector_store.schema import Part, parts_of
+from deepjoin.vector_store.shares import assigned
 from deepjoin.vectors.build import checked
 from deepjoin.vectors.index import Nearest
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
@@ -36,7 +37,23 @@ _BLOCK = 1 << 12
 _AT_A_TIME = 8
 
 
-class PostgresStore:
+@dataclass(frozen=True)
+class Held:
+    """What one server has of some segments, ready to be searched."""
+
+    extension: Extension
+    parts: Sequence[Part]
+
+    def of(self, space: str, shards: int) -> dict[str, list[Part]]:
+        """List the parts of each segment in a space, cut for so many servers, the newest first."""
+        found: dict[str, list[Part]] = {}
+        for part in reversed(self.parts):
+            if (part.space, part.shards) == (space, shards):
+                found.setdefault(part.segment, []).append(part)
+        return found
+
+
+class PostgresServers:
     """The servers that hold a lake's vectors: one, or several with a share of every segment."""
 
     def __init__(self, urls: str | Sequence[str], location: object = "INDEX") -> None:
@@ -50,98 +67,138 @@ class PostgresStore:
 
     def check(self, segments: Sequence[Segment]) -> None:
         """See that the store has what segments have, in one space at least."""
-        named = {segment.folder.name: segment for segment in segments if segment.values.columns}
-        held = [self._held(server, list(named)) for server in self._servers]
-        there = {part.space for _, parts in held for part in parts}
-        if named and not there:
-            raise self._unpublished(f"{self.places} has no vectors of {self._location}")
+        named = [segment for segment in segments if segment.values.columns]
+        if not named:
+            return
+        names = [segment.folder.name for segment in named]
+        held = self._held(names)
+        there = {part.space for one in held for part in one.parts if part.shards == len(held)}
+        problems = []
         for space in sorted(there, key=SPACES.index):
-            vectors = [ColumnVectors.open(one.folder, space) for one in named.values()]
+            vectors = [ColumnVectors.open(one.folder, space) for one in named]
             known = [one for one in vectors if one is not None and one.complete]
-            if len(known) == len(vectors):
-                self._shards(list(named), known, space, held)
+            if len(known) < len(vectors):
+                continue
+            try:
+                self._shards(names, known, space, held)
+                return
+            except StoreUnusable as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+        what = f"{self.places} has no vectors of {self._location}"
+        raise self._unpublished(what, self._cut_otherwise(names, held))
 
     def open(
         self, segments: Sequence[Segment], vectors: Sequence[ColumnVectors], space: str
-    ) -> PostgresVectors:
+    ) -> PostgresStore:
         """Open the vectors of a space, after a look at whether they are those of the index."""
         names = [segment.folder.name for segment in segments]
-        held = [self._held(server, names) for server in self._servers]
-        shards = self._shards(names, vectors, space, held)
-        return PostgresVectors(shards, segments, vectors)
 
-    def _held(self, server: Server, segments: list[str]) -> tuple[Extension, list[Part]]:
-        def ask(connection: Any) -> tuple[Extension, list[Part]]:
-            parts = parts_of(connection, server.place, segments, len(self._servers))
-            return extension_of(connection, server.place) if parts else NO_EXTENSION, parts
+        def look_up() -> list[Shard]:
+            return self._shards(names, vectors, space, self._held(names))
 
-        return server.ask(ask)
+        return PostgresStore(look_up, segments, vectors)
+
+    def _held(self, segments: list[str]) -> list[Held]:
+        def ask(server: Server, connection: Connection[Any]) -> Held:
+            with limited(connection):
+                parts = parts_of(connection, server.place, segments)
+                ready = [part for part in parts if part.ready]
+                extension = extension_of(connection, server.place) if ready else NO_EXTENSION
+            return Held(extension, ready)
+
+        return [server.ask(partial(ask, server)) for server in self._servers]
 
     def _shards(
         self,
         segments: Sequence[str],
         vectors: Sequence[ColumnVectors],
         space: str,
-        held: Sequence[tuple[Extension, list[Part]]],
+        held: Sequence[Held],
     ) -> list[Shard]:
-        shards, numbers = [], []
-        for server, (extension, parts) in zip(self._servers, held, strict=True):
-            own = {part.segment: part for part in parts if part.space == space}
-            missing = [name for name in segments if name not in own]
+        """Choose which share to ask of which server."""
+        there = [one.of(space, len(held)) for one in held]
+        for server, found in zip(self._servers, there, strict=True):
+            missing = len(segments) - len(found)
             if missing:
                 raise self._unpublished(
-                    f"{server.place} has no vectors '{space}' of {len(missing)} of "
-                    f"{len(segments)} segments of {self._location}"
-                    + self._cut_otherwise(server, segments)
+                    f"{server.place} has no vectors '{space}' of {missing} of {len(segments)} "
+                    f"segments of {self._location}",
+                    self._cut_otherwise(segments, held, space),
                 )
-            for name, one in zip(segments, vectors, strict=True):
-                self._check(server, own[name], one)
-            numbers.append({own[name].shard for name in segments})
-            shards.append(Shard(server, extension, [own[name] for name in segments]))
-        if segments and sorted(map(sorted, numbers)) != [[n] for n in range(len(self._servers))]:
+        fitting = [
+            [
+                self._fitting(server, found[name], own)
+                for name, own in zip(segments, vectors, strict=True)
+            ]
+            for server, found in zip(self._servers, there, strict=True)
+        ]
+        shares = assigned([_whole(found, len(held)) for found in fitting])
+        if None in shares:
             raise self._unpublished(
                 f"{self.places} do not hold one share each of {self._location}; was one named twice"
             )
-        return shards
+        return [
+            Shard(server, one.extension, [_of_share(parts, share) for parts in found])
+            for server, one, found, share in zip(self._servers, held, fitting, shares, strict=True)
+        ]
 
-    def _cut_otherwise(self, server: Server, segments: Sequence[str]) -> str:
-        """Say that there are vectors for another number of servers, if that is so."""
-        sql = "SELECT DISTINCT shards FROM deepjoin.parts WHERE segment = ANY(%s) ORDER BY 1"
-        try:
-            found = server.ask(lambda one: one.execute(sql, [list(segments)]).fetchall())
-        except StoreUnusable:  # there are no such tables
-            return ""
-        others = [str(number) for (number,) in found if number != len(self._servers)]
-        return f" (but some for {' and '.join(others)} servers)" if others else ""
+    def _fitting(self, server: Server, parts: Sequence[Part], vectors: ColumnVectors) -> list[Part]:
+        """Choose the parts that are of the encoder and form of the index; there must be one."""
+        found = [(part, difference(part, vectors)) for part in parts]
+        fitting = [part for part, unlike in found if unlike is None]
+        if fitting:
+            return fitting
+        part, unlike = found[0]
+        assert unlike is not None
+        raise self._unpublished(
+            f"{server.place} has vectors '{part.space}' of segment {part.segment} with "
+            f"{unlike.what} {unlike.there}, {self._location} has {unlike.here}"
+        )
 
-    def _check(self, server: Server, part: Part, vectors: ColumnVectors) -> None:
-        """Refuse vectors of another encoder or form than those of the index."""
-        index = vectors.index
-        theirs = {"encoder": f"{part.encoder} ({part.digest})", "metric": part.metric,
-                  "dimension": part.dimension, "columns": part.columns}  # fmt: skip
-        about = vectors.about
-        ours = {"encoder": f"{about.name} ({about.digest})", "metric": index.metric,
-                "dimension": index.dimension, "columns": len(index)}  # fmt: skip
-        for what, there in theirs.items():
-            if there != ours[what]:
-                raise self._unpublished(
-                    f"{server.place} has vectors '{part.space}' of segment {part.segment} with "
-                    f"{what} {there}, {self._location} has {ours[what]}"
-                )
+    def _cut_otherwise(
+        self, segments: Sequence[str], held: Sequence[Held], space: str | None = None
+    ) -> int:
+        """Give for how many other servers all segments are there; 0 if for none."""
+        found: dict[int, set[str]] = {}
+        for part in (part for one in held for part in one.parts):
+            if part.shards != len(held) and space in (None, part.space):
+                found.setdefault(part.shards, set()).add(part.segment)
+        return max((cut for cut, names in found.items() if names == set(segments)), default=0)
 
-    def _unpublished(self, what: str) -> StoreUnusable:
+    def _unpublished(self, what: str, otherwise: int = 0) -> StoreUnusable:
+        if otherwise:
+            some = f"{otherwise} server{'s' if otherwise > 1 else ''}"
+            name = "all of them" if otherwise > len(self._servers) else "only as many"
+            return StoreUnusable(f"{what}, but some for {some}: name {name}.")
         return StoreUnusable(
             f"{what}. Publish it with: deepjoin publish {self._location} {self.places}"
         )
 
 
-class PostgresVectors:
+def _whole(found: Sequence[Sequence[Part]], shards: int) -> set[int]:
+    """List the shares that a server holds of every segment."""
+    shares = [{part.shard for part in parts} for parts in found]
+    return set(range(shards)).intersection(*shares)
+
+
+def _of_share(parts: Sequence[Part], share: int | None) -> Part:
+    """Choose the newest part of a share, which is among them."""
+    return next(part for part in parts if part.shard == share)
+
+
+class PostgresStore:
     """The column vectors of a lake in one space, on one server or several."""
 
     def __init__(
-        self, shards: Sequence[Shard], segments: Sequence[Segment], vectors: Sequence[ColumnVectors]
+        self,
+        look_up: Callable[[], list[Shard]],
+        segments: Sequence[Segment],
+        vectors: Sequence[ColumnVectors],
     ) -> None:
-        self._shards, self._segments = shards, segments
+        self._look_up, self._segments = look_up, segments
+        self._shards = look_up()
         self._indexes = [one.index for one in vectors]
 
     @property
@@ -164,15 +221,34 @@ class PostgresVectors:
             return [self._all(n, query[0], k, marks) for n, marks in enumerate(excluded)]
         if k <= 0:
             return [Nearest(np.zeros(0, np.int64), np.zeros(0)) for _ in self._segments]
-        sent = _sent(query[0], self.metric)
-        if len(self._shards) == 1:
-            found = [self._shards[0].near(sent, k, excluded)]
-        else:
-            found = list(self._pool.map(lambda shard: shard.near(sent, k, excluded), self._shards))
+        found = self._found(_sent(query[0], self.metric), k, excluded)
         return [
             self._ranked(n, query[0], k, [one for shard in found for one in shard[n]], marks)
             for n, marks in enumerate(excluded)
         ]
+
+    def _found(
+        self, query: Float, k: int, excluded: Sequence[Marks | None]
+    ) -> list[list[Sequence[Found]]]:
+        """Ask the servers; where tables were replaced since, look up which are there now."""
+        try:
+            return self._asked(query, k, excluded)
+        except StoreChanged as changed:
+            try:
+                self._shards = self._look_up()
+            except StoreUnreachable:
+                raise
+            except StoreUnusable:  # which asks to publish what may be an older state of the lake
+                raise changed from None
+            return self._asked(query, k, excluded)
+
+    def _asked(
+        self, query: Float, k: int, excluded: Sequence[Marks | None]
+    ) -> list[list[Sequence[Found]]]:
+        shards = self._shards
+        if len(shards) == 1:
+            return [shards[0].near(query, k, excluded)]
+        return list(self._pool.map(lambda shard: shard.near(query, k, excluded), shards))
 
     def _ranked(
         self, number: int, query: Float, k: int, found: Sequence[Found], excluded: Marks | None

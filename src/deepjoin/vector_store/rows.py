@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from xxhash import xxh3_128_digest
 
 from deepjoin.vector_store.codes import bits_of, codes
+from deepjoin.vectors.build import collapsed
 
 Half = npt.NDArray[np.float16]
 Int = npt.NDArray[np.int64]
@@ -20,8 +20,8 @@ Int = npt.NDArray[np.int64]
 HEAD, TAIL = b"PGCOPY\n\xff\r\n\0" + bytes(8), struct.pack(">h", -1)
 #: The type of the numbers in a list of columns: int4.
 _INT4 = 23
-#: Rows read, and rows sent, at a time.
-_BLOCK, _SENT = 1 << 12, 1 << 9
+#: Rows sent at a time.
+_SENT = 1 << 9
 _KINDS = {"vector": ">f4", "halfvec": ">f2"}
 
 
@@ -36,22 +36,8 @@ class Groups:
     @classmethod
     def of(cls, rows: Half) -> Groups:
         """Find the columns whose vectors are equal."""
-        hashes = np.empty((len(rows), 2), np.uint64)
-        for start in range(0, len(rows), _BLOCK):
-            # Adding zero makes -0.0 the same bytes as 0.0.
-            block = rows[start : start + _BLOCK] + np.float16(0)
-            digests = b"".join(map(xxh3_128_digest, block))
-            hashes[start : start + _BLOCK] = np.frombuffer(digests, np.uint64).reshape(-1, 2)
-        order = np.lexsort((hashes[:, 1], hashes[:, 0]))
-        fresh = np.ones(len(rows), bool)
-        fresh[1:] = (hashes[order[1:]] != hashes[order[:-1]]).any(axis=1)
-        starts = np.flatnonzero(fresh)
-        # The sort keeps equal ones in order, so the first of each group is the lowest.
-        by_lowest = np.argsort(order[starts])
-        sizes = np.diff(np.append(starts, len(rows)))[by_lowest]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.repeat(starts[by_lowest] - offsets[:-1], sizes) + np.arange(len(rows))
-        return cls(order[places], offsets)
+        _, offsets, members = collapsed(rows)
+        return cls(members, offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

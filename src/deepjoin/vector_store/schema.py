@@ -11,8 +11,8 @@ from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from deepjoin.errors import StoreUnusable
-from deepjoin.sources.quote import identifier
 from deepjoin.vector_store.codes import bits_of
+from deepjoin.vector_store.extension import Extension, made_extension
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
@@ -24,7 +24,6 @@ _PAGE = 8_000
 #: Whoever makes the tables below is alone with it.
 _MAKING = 20_221
 _TABLES = """
-CREATE SCHEMA IF NOT EXISTS deepjoin;
 CREATE TABLE IF NOT EXISTS deepjoin.store (format int PRIMARY KEY);
 INSERT INTO deepjoin.store SELECT {format} WHERE NOT EXISTS (SELECT FROM deepjoin.store);
 CREATE TABLE IF NOT EXISTS deepjoin.lakes (
@@ -34,14 +33,11 @@ CREATE TABLE IF NOT EXISTS deepjoin.parts (
   segment text NOT NULL, space text NOT NULL, shard int NOT NULL, shards int NOT NULL,
   encoder text NOT NULL, digest text NOT NULL, metric text NOT NULL, dimension int NOT NULL,
   columns int NOT NULL, vectors int NOT NULL, kind text NOT NULL, indexed boolean NOT NULL,
-  effort int NOT NULL, UNIQUE (segment, space, shard, shards, kind));
+  effort int NOT NULL, token text NOT NULL, ready boolean NOT NULL DEFAULT false,
+  UNIQUE (segment, space, shard, shards, kind, digest, metric, dimension, columns));
 CREATE TABLE IF NOT EXISTS deepjoin.uses (
   lake text REFERENCES deepjoin.lakes ON DELETE CASCADE,
   part int REFERENCES deepjoin.parts, PRIMARY KEY (lake, part));
-"""
-_EXTENSION = """
-SELECT n.nspname, e.extversion FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
-WHERE e.extname = 'vector'
 """
 
 
@@ -68,11 +64,25 @@ class Part:
     indexed: bool
     #: How many candidates a search of the index keeps (hnsw.ef_search), or one of codes gives.
     effort: int
+    #: Drawn for its table's name, so that no other table is ever called so.
+    token: str
+    #: Whether a whole state of a lake was there with it, so that searches may use it.
+    ready: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the table that holds them is called in its schema."""
+        return f"vectors_{self.id}_{self.token}"
 
     @property
     def table(self) -> str:
         """The table that holds them."""
-        return f"deepjoin.vectors_{self.id}"
+        return f"deepjoin.{self.name}"
+
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        """What is the same of all that hold the same vectors, by whichever encoder."""
+        return self.segment, self.space, self.shard, self.shards
 
     @property
     def coded(self) -> bool:
@@ -80,97 +90,23 @@ class Part:
         return self.kind == "bit"
 
 
-@dataclass(frozen=True)
-class Extension:
-    """The pgvector of a server: where its types and operators are, and what it can do."""
-
-    schema: str
-    version: str
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The version, to be compared."""
-        return tuple(int(number) for number in self.version.split(".")[:2] if number.isdigit())
-
-    @property
-    def kind(self) -> str:
-        """The smallest type that holds what an index holds, which is of half precision."""
-        return "halfvec" if self.numbers >= (0, 7) else "vector"
-
-    @property
-    def most(self) -> int:
-        """The most dimensions that an HNSW index takes."""
-        return 4_000 if self.kind == "halfvec" else 2_000
-
-    @property
-    def iterates(self) -> bool:
-        """Whether a search of the index can go on until enough was found."""
-        return self.numbers >= (0, 8)
-
-    def name(self, of: str) -> str:
-        """Name something of it, whatever the search path."""
-        return f"{identifier(self.schema)}.{of}"
-
-    def operator(self, metric: str) -> str:
-        """Name the operator that gives the distance."""
-        return f"OPERATOR({self.name('<=>' if metric == 'cosine' else '<->')})"
-
-    def differing(self, one: str, other: str) -> str:
-        """Write how many bits of two codes differ; the operator for it came with 0.7."""
-        if self.numbers < (0, 7):
-            return f"bit_count({one} # {other})::float8"
-        return f"{one} OPERATOR({self.name('<~>')}) ({other})"
-
-    def classed(self, kind: str, metric: str) -> str:
-        """Name the operators that an index is built for."""
-        return self.name(f"{kind}_{'cosine' if metric == 'cosine' else 'l2'}_ops")
-
-
-NO_EXTENSION = Extension("", "")
-
-
 def prepare(connection: Connection[Any], place: str) -> Extension:
     """Make the tables of a store where there are none."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MAKING])
-        if connection.execute("SELECT to_regclass('deepjoin.uses')").fetchone() == (None,):
+        extension = made_extension(connection, place)
+        # Only what is missing is made: whoever owns the schema may do no more than that.
+        if connection.execute("SELECT to_regnamespace('deepjoin')").fetchone() == (None,):
+            connection.execute("CREATE SCHEMA deepjoin")
+        if not is_made(connection):
             execute(connection, _TABLES.format(format=FORMAT))
-    _check_format(connection, place)
-    return _extended(connection, place)
-
-
-def _extended(connection: Connection[Any], place: str) -> Extension:
-    import psycopg
-
-    found = connection.execute(_EXTENSION).fetchone()
-    if found is None:
-        try:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        except psycopg.Error as error:
-            why = " ".join(str(error).split("\n")[0].split()).rstrip(".")
-            raise StoreUnusable(
-                f"{place} has no pgvector ({why}). Have it installed, and then: "
-                "CREATE EXTENSION vector"
-            ) from None
-        found = connection.execute(_EXTENSION).fetchone()
-    extension = NO_EXTENSION if found is None else Extension(*found)
-    if extension.numbers < (0, 5):
-        raise StoreUnusable(
-            f"{place} has pgvector {extension.version}, and HNSW came with 0.5. Update it, and "
-            "then: ALTER EXTENSION vector UPDATE"
-        )
+        _check_format(connection, place)
     return extension
 
 
-def extension_of(connection: Connection[Any], place: str) -> Extension:
-    """Look up the pgvector of a store."""
-    found = connection.execute(_EXTENSION).fetchone()
-    if found is None:
-        raise StoreUnusable(
-            f"{place} has lost pgvector, and the vectors with it. Publish the index again, after "
-            "deepjoin publish --remove"
-        )
-    return Extension(*found)
+def is_made(connection: Connection[Any]) -> bool:
+    """Tell whether a server has the tables of a store."""
+    return connection.execute("SELECT to_regclass('deepjoin.uses')").fetchone() != (None,)
 
 
 def _check_format(connection: Connection[Any], place: str) -> None:
@@ -189,27 +125,34 @@ def execute(
     return connection.execute(sql.encode(), values)
 
 
-_FIELDS = ", ".join(field.name for field in fields(Part))
+PART_FIELDS = ", ".join(field.name for field in fields(Part))
 
 
-def parts_of(
-    connection: Connection[Any], place: str, segments: Sequence[str], shards: int
-) -> list[Part]:
-    """List what a server has of some segments, cut into so many shares; nothing of none."""
-    if connection.execute("SELECT to_regclass('deepjoin.uses')").fetchone() == (None,):
+def parts_of(connection: Connection[Any], place: str, segments: Sequence[str]) -> list[Part]:
+    """List what a server has of some segments, from the oldest to the newest; nothing of none."""
+    if not is_made(connection):
         return []
     _check_format(connection, place)
-    sql = (
-        f"SELECT {_FIELDS} FROM deepjoin.parts WHERE segment = ANY(%s) AND shards = %s ORDER BY id"
-    )
-    return [Part(*row) for row in execute(connection, sql, [list(segments), shards])]
+    sql = f"SELECT {PART_FIELDS} FROM deepjoin.parts WHERE segment = ANY(%s) ORDER BY id"
+    return [Part(*row) for row in execute(connection, sql, [list(segments)])]
+
+
+def lock_part(connection: Connection[Any], key: Sequence[object], *, wait: bool) -> bool:
+    """Be the only one, until the transaction ends, who makes or drops a part of this key.
+
+    Unless it is waited for, False says that another one is at it.
+    """
+    lock = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
+    sql = f"SELECT {lock}(hashtextextended(%s, 0))"
+    text = " ".join(["deepjoin part", *map(str, key)])
+    return execute(connection, sql, [text]).fetchone() != (False,)
 
 
 def add_part(connection: Connection[Any], part: Part) -> Part:
     """Note a part that is about to be loaded, and give it its number."""
-    names = _FIELDS.partition(", ")[2]
+    names = PART_FIELDS.partition(", ")[2]
     places = ", ".join(["%s"] * (len(fields(Part)) - 1))
-    sql = f"INSERT INTO deepjoin.parts ({names}) VALUES ({places}) RETURNING {_FIELDS}"
+    sql = f"INSERT INTO deepjoin.parts ({names}) VALUES ({places}) RETURNING {PART_FIELDS}"
     (row,) = execute(connection, sql, astuple(part)[1:]).fetchall()
     return Part(*row)
 

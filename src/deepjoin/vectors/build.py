@@ -79,7 +79,7 @@ def index_rows(
     name = chosen(kind, len(rows), clustered)
     different = len(rows)
     if KINDS[name].factory:
-        first, offsets, members = _collapsed(rows)
+        first, offsets, members = collapsed(rows)
         different = len(first)
         name = chosen(kind, different, clustered)
     if KINDS[name].factory:
@@ -149,7 +149,7 @@ def prepared(rows: Rows, metric: str) -> Float:
     return padded
 
 
-def _collapsed(rows: Half) -> tuple[Int, Int, Int]:
+def collapsed(rows: Half) -> tuple[Int, Int, Int]:
     """Return the first of each set of equal rows, in order, and which ids each stands for."""
     keys = _keys(rows)
     order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: the first of each set comes first
