@@ -11,7 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from deepjoin.errors import UnreadableTable
+from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.errors import MissingExtra, UnreadableTable
+from deepjoin.lake.encode_elsewhere import Model
 
 
 def squares(number: int) -> Iterator[pa.Table]:
@@ -67,6 +69,41 @@ def dies(task: str) -> Iterator[pa.Table]:
     """Kill its own process, every time."""
     os.kill(os.getpid(), signal.SIGKILL)
     yield
+
+
+def dies_of_two(table: pa.Table) -> Iterator[pa.Table]:
+    """Kill its own process when there is a two, every time."""
+    if 2 in table["value"].to_pylist():
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield table
+
+
+def rows_named(table: pa.Table) -> str:
+    """Say what a step was given."""
+    return f"rows of {table['value'].to_pylist()}"
+
+
+def needs_a_package(number: int) -> Iterator[pa.Table]:
+    """Import what is nowhere."""
+    import not_to_be_had  # type: ignore[import-not-found]
+
+    yield not_to_be_had.table
+
+
+def needs_an_extra(number: int) -> Iterator[pa.Table]:
+    """Fail as the reader of a workbook does where its library is missing."""
+    raise MissingExtra("Reading needs fastexcel.")
+    yield
+
+
+class PlayedModel(Model):
+    """Loads onto the processor what is meant for a GPU that only Ray believes in; leaves word."""
+
+    def load(self, device: str) -> TextEncoder:
+        """Load it."""
+        gpu = f" {os.environ.get('CUDA_VISIBLE_DEVICES')}" if device == "cuda" else ""
+        (Path(self.spec).parent / f"on {device}{gpu}").touch()
+        return super().load("cpu")
 
 
 def workers(cluster: Any) -> list[int]:

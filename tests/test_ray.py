@@ -24,13 +24,15 @@ from deepjoin import DeepJoinError, Lake
 from deepjoin.column_vectors import ColumnVectors
 from deepjoin.distributed import Step, engine_named, ray_engine
 from deepjoin.encoders.cache import VectorCache
-from deepjoin.errors import UnreadableTable
-from deepjoin.lake import item_reader, parts
+from deepjoin.errors import MissingExtra, UnreadableTable
+from deepjoin.lake import item_reader, parts, update
+from deepjoin.lake.merging import merge_segments
 from deepjoin.sources.corpus import write_corpus
 from deepjoin.training.columns import TrainingColumns
 
 from . import ray_steps
 from .buckets import BUCKET, Store, running_store, use
+from .tiny_models import save_model
 
 ray = pytest.importorskip("ray")
 
@@ -194,6 +196,39 @@ def test_a_task_that_kills_its_workers(cluster: Any, monkeypatch: pytest.MonkeyP
         list(engine.flow(["too much"], Step(ray_steps.dies)))
 
 
+@pytest.mark.parametrize("gpu_rows", [0, 3])
+def test_what_kills_the_workers_of_a_later_step(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, gpu_rows: int
+) -> None:
+    monkeypatch.setattr(ray_engine, "_ATTEMPTS", 2)
+    steps = (
+        Step(ray_steps.refuses_three, here=True),
+        Step(ray_steps.dies_of_two, gpu_rows=gpu_rows, named=ray_steps.rows_named, advice="Rest."),
+    )
+    said = r"^Every worker died that was given rows of \[.*2.*\]\. Ray's logs say why.* Rest\.$"
+    with engine_named("ray") as engine, pytest.raises(DeepJoinError, match=said):
+        assert engine is not None
+        list(engine.flow([1, 2], *steps))
+
+
+def test_a_package_that_a_node_lacks(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("def work(task):\n    yield task\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    from only_here import work  # type: ignore[import-not-found]
+
+    lacks = r"^The node \S+ lacks the package '{}'\. .*: pip install 'deepjoin\[ray,train\]=="
+    with engine_named("ray") as engine:
+        assert engine is not None
+        with pytest.raises(DeepJoinError, match=lacks.format("only_here")):
+            list(engine.flow([1], Step(work)))
+        with pytest.raises(DeepJoinError, match=lacks.format("not_to_be_had")):
+            list(engine.flow([1], Step(ray_steps.needs_a_package)))
+        with pytest.raises(MissingExtra, match=r"^On the node \S+: Reading needs fastexcel\.$"):
+            list(engine.flow([1], Step(ray_steps.needs_an_extra)))
+
+
 @pytest.mark.usefixtures("small_groups")
 def test_the_index_is_the_same(cluster: Any, folder: Path, tmp_path: Path) -> None:
     both = index_both(folder, tmp_path, encoder="default", sketch=64, cells="default")
@@ -208,6 +243,15 @@ def test_the_index_is_the_same(cluster: Any, folder: Path, tmp_path: Path) -> No
     both = index_both(folder, tmp_path)
     assert both[0].report == both[1].report
     assert hits(both[0]) == hits(both[1])
+
+
+def test_a_relative_place(
+    cluster: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DEEPJOIN_CACHE", "cache")
+    lake = deepjoin.index(folder.name, "my.index", engine="ray", encoder="default")
+    assert lake.search(WORDS[:9], 1, method="deepjoin")
 
 
 def index_both(folder: Path, place: Path, **options: Any) -> list[Lake]:
@@ -280,7 +324,7 @@ def test_workers_and_a_node_killed_on_the_way(
 
 
 @pytest.mark.usefixtures("small_groups")
-@pytest.mark.parametrize("how", ["at a part", "while waiting", "by an error"])
+@pytest.mark.parametrize("how", ["at a part", "while waiting", "at the last merge", "by an error"])
 def test_an_interrupted_build_goes_on(
     cluster: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -298,17 +342,76 @@ def test_an_interrupted_build_goes_on(
         if done == 4 and how == "while waiting":
             threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-    with pytest.raises((KeyboardInterrupt, DeepJoinError)):
-        deepjoin.index(folder, tmp_path / "ray", engine="ray", progress=interrupt)
+    with monkeypatch.context() as patch:
+        if how == "at the last merge":
+            patch.setattr(update, "merge_segments", interrupted_merge)
+        with pytest.raises(DeepJoinError if how == "by an error" else KeyboardInterrupt):
+            deepjoin.index(folder, tmp_path / "ray", engine="ray", progress=interrupt)
     seen: list[tuple[int, int]] = []
 
     def tell(done: int, total: int, name: str) -> None:
         seen.append((done, total))
 
     lake = deepjoin.index(folder, tmp_path / "ray", engine="ray", progress=tell)
-    assert 0 < seen[0][1] < 26, "what had come is not read again"
+    if how == "at the last merge":
+        assert seen == [], "nothing is read again"
+    else:
+        assert 0 < seen[0][1] < 26, "what had come is not read again"
     assert lake.report == deepjoin.index(folder, tmp_path / "local").report
     assert hits(lake) == hits(deepjoin.open(tmp_path / "local"))
+
+
+def interrupted_merge(*given: Any, **named: Any) -> None:
+    signal.raise_signal(signal.SIGINT)
+    merge_segments(*given, **named)
+
+
+#: Indexes, and is killed when two parts have come.
+KILLED = """
+import os, signal, sys
+import deepjoin
+from deepjoin.lake import item_reader, parts
+
+item_reader.CHECKPOINT, parts._ITEMS = 0.0, (4, 4)
+
+def die(done, total, name):
+    if done == 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+deepjoin.index(*sys.argv[1:], engine="ray", encoder="none", progress=die)
+"""
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_a_killed_build_goes_on(cluster: Any, folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "ray")]
+    done = subprocess.run(
+        command, capture_output=True, env=os.environ | {"RAY_ADDRESS": cluster.address}
+    )
+    assert done.returncode == -signal.SIGKILL
+    seen: list[int] = []
+    lake = deepjoin.index(
+        folder,
+        tmp_path / "ray",
+        engine="ray",
+        progress=lambda done, total, name: seen.append(total),
+    )
+    assert 0 < seen[0] < 26, "what had come is not read again"
+    assert lake.report == deepjoin.index(folder, tmp_path / "local").report
+    assert hits(lake) == hits(deepjoin.open(tmp_path / "local"))
+
+
+def test_an_encoder_that_runs_on_torch_is_given_the_gpu(
+    cluster: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    model = save_model(tmp_path / "model", "bert")
+    monkeypatch.setattr("deepjoin.lake.encoding.Model", ray_steps.PlayedModel)
+    both = index_both(folder, tmp_path, encoder=str(model))
+    assert {path.name for path in tmp_path.glob("on *")} == {"on cpu", "on cuda 0"}
+    found = [ColumnVectors.open(lake.segments[0].folder, "columns") for lake in both]
+    local, other = (np.asarray(one.rows, np.float32) for one in found if one is not None)
+    np.testing.assert_allclose(local, other, atol=0.01)
 
 
 def test_vectors_encoded_before_are_not_encoded_again(
@@ -337,7 +440,9 @@ def test_what_cannot_travel_is_read_here(cluster: Any, folder: Path, tmp_path: P
 def test_tables_that_workers_do_not_see(cluster: Any, folder: Path, tmp_path: Path) -> None:
     number = os.open(folder, os.O_RDONLY)
     try:
-        with pytest.raises(DeepJoinError, match=r"^/proc/self/fd/.* is here, and not on the node "):
+        with pytest.raises(
+            DeepJoinError, match=r"^\S+\.csv can be read here, and not on the node \S+: "
+        ):
             deepjoin.index(f"/proc/self/fd/{number}", tmp_path / "index", engine="ray")
     finally:
         os.close(number)

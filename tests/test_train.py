@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 import deepjoin
 from deepjoin.cli import main
+from deepjoin.cli.train import _Lines
 from deepjoin.encoders import load_encoder
 from deepjoin.errors import DeepJoinError, MissingExtra
 
@@ -104,6 +106,28 @@ def test_the_command(
     assert "P@10 of held-back columns" in said.err and "12 of 12" in said.err
     settings = json.loads((out / "report.json").read_text())["settings"]
     assert (settings["warmup"], settings["target"], settings["batch"]) == (10_000, "partner", 16)
+
+
+def test_one_engine_reads_and_mines(
+    tables: Path,
+    tmp_path: Path,
+    tiny: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lent: list[tuple[str, str]] = []
+
+    @contextmanager
+    def lend(name: str, address: str, told: Callable[[str], None]) -> Iterator[None]:
+        lent.append((name, address))
+        told("Working elsewhere.")
+        yield None
+
+    monkeypatch.setattr("deepjoin.training.run.engine_named", lend)
+    given = {"engine": "ray", "ray_address": "head:1", "steps": 1, "validate": 1}
+    trained(tables, tmp_path / "mine", tiny, progress=_Lines(), **given)
+    assert lent == [("ray", "head:1")]
+    assert capsys.readouterr().err.splitlines()[0] == "Working elsewhere."
 
 
 @pytest.mark.parametrize("negatives", ["batch", "removed", "hard"])

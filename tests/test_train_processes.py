@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deepjoin.errors import DeepJoinError
+from deepjoin.training.prepare import Prepared, write_whole
 from deepjoin.training.processes import Processes
 
 torch = pytest.importorskip("torch")
@@ -67,6 +68,23 @@ def test_the_launcher_says_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, said in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, said)
     assert Processes.started() == Processes(5, 8, 1)
+
+
+def test_what_others_wait_for_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = Prepared(tmp_path)
+    prepared.begin({"source": "tables"})
+    assert prepared.asked() == {"source": "tables"}
+
+    def write_half(path: Path, text: str, *given: str) -> None:
+        path.write_bytes(text.encode()[: len(text) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    for name, said in (("run.json", {"pairs": 3}), ("asked.json", {"source": "others"})):
+        with pytest.raises(OSError, match="No space left"):
+            write_whole(tmp_path / name, said)
+    assert not prepared.is_whole
+    assert prepared.asked() == {"source": "tables"}
 
 
 def test_too_little_memory_on_one_of_several(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,9 @@ class _Lines:
         self._said, self._precision, self._line = -_PAUSE, "", ""
 
     def __call__(self, done: int, total: int, text: str) -> None:
+        if not total:
+            say(text)
+            return
         precision, line = text.partition("P@10")[2], f"  {done:,} of {total:,}  {text}"
         is_new = precision != self._precision or "memory" in text or done == total
         if line != self._line and (is_new or monotonic() - self._said >= _PAUSE):

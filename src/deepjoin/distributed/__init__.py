@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from deepjoin.errors import unknown_name
+from deepjoin.errors import DeepJoinError, unknown_name
 
 #: The engines there are; the first does the work in this process.
 ENGINES = ("local", "ray")
@@ -36,10 +36,17 @@ class Step:
     here: bool = False
     #: Rows that a GPU is given at a time, if there is any; 0 for work that needs none.
     gpu_rows: int = 0
+    #: What it is given, in words, and what to do if that kills the worker every time.
+    named: Callable[[Any], str] = str
+    advice: str = "Give nodes more memory."
 
 
 class Engine(Protocol):
     """Runs the work of a build elsewhere."""
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs there are for it."""
 
     def flow(self, tasks: Sequence[object], *steps: Step) -> Generator[pa.Table]:
         """Take tasks through all steps; what comes out is in the order of the tasks.
@@ -70,6 +77,11 @@ def engine_named(
     if name not in (None, *ENGINES):
         raise unknown_name("engine", str(name), "deepjoin", ENGINES)
     if name != "ray":
+        if address:
+            raise DeepJoinError(
+                f"The address of a Ray cluster is '{address}', and the engine is "
+                f"'{name or ENGINES[0]}'. Give --engine ray as well, or leave the address out."
+            )
         yield None
         return
     from deepjoin.distributed.ray_engine import RayEngine

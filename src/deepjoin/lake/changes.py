@@ -66,7 +66,7 @@ def compare(found: Iterable[Found], known: Mapping[Key, Known]) -> Changes:
         before = left.pop(one.key, None)
         if before is None:
             changes.new.append(one)
-        elif before.may_pass and not _still_fails(one.item):
+        elif before.may_pass and tried(one.item) is not True:
             changes.changed.append(one)
         elif not one.item.stamp or one.item.stamp != before.stamp:
             digest = digest_of(one.item) if before.digest else ""
@@ -78,15 +78,17 @@ def compare(found: Iterable[Found], known: Mapping[Key, Known]) -> Changes:
     return changes
 
 
-def _still_fails(item: Item) -> bool:
-    """Try an item again that could not be read for a reason that may pass by itself."""
+def tried(item: Item) -> bool | None:
+    """Try to read an item: None if that can be done, else whether the reason may pass by itself."""
     try:
         listing = item.listing()
         for table in listing.tables:
             next(iter(table.open()), None)
     except UnreadableTable as error:
         return error.passing
-    return any(skipped.passing for skipped in listing.skipped)
+    if any(skipped.passing for skipped in listing.skipped):
+        return True
+    return None if listing.tables else False
 
 
 def _is_unseen(item: Item) -> bool:

@@ -23,7 +23,7 @@ from deepjoin.encoders.base import ColumnEncoder, FloatMatrix
 from deepjoin.encoders.cache import VectorCache, text_key
 from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.lake.models import column_encoder
-from deepjoin.lake.parts import check_same
+from deepjoin.lake.parts import check_same, loading
 from deepjoin.segment import Segment
 from deepjoin.text import Frequency
 
@@ -41,9 +41,10 @@ class Model:
     profile: str
     digest: str
 
-    def load(self) -> TextEncoder:
-        """Load it for one thread, once a process."""
-        encoder = column_encoder(self.spec, Path(), self.profile, threads=1)
+    def load(self, device: str) -> TextEncoder:
+        """Load it for one thread, once a process; only what runs on torch heeds the device."""
+        with loading(self.spec):
+            encoder = column_encoder(self.spec, Path(), self.profile, threads=1, device=device)
         assert isinstance(encoder, TextEncoder)
         check_same("columns", self.spec, encoder.digest, self.digest)
         return encoder
@@ -51,7 +52,10 @@ class Model:
 
 @dataclass(frozen=True)
 class TextJob:
-    """Where the columns are, how often values occur, and the vectors encoded before."""
+    """Where the columns are, how often values occur, and the vectors encoded before.
+
+    These are whole paths: a worker is at home in another folder, be it on this machine.
+    """
 
     model: Model
     segment: Path
@@ -74,18 +78,25 @@ class EncodeElsewhere:
         self, segment: Segment, columns: Int, encoder: ColumnEncoder, frequency: Frequency
     ) -> Encoded:
         """Yield numbers of columns with their vectors."""
-        cache = None if self.cache is None else self.cache.path
-        job = TextJob(self.model, segment.folder, self.frequency, cache)
         tasks = list(blocks(segment.values.sizes(columns), columns, encoder))
-        steps = (
-            Step(partial(write_texts, job), here=True),
-            Step(partial(encode_texts, self.model), gpu_rows=_GPU_TEXTS if self.on_gpu else 0),
-        )
-        with closing(self.engine.flow(tasks, *steps)) as tables:
+        if not tasks:
+            return
+        with closing(self.engine.flow(tasks, *self.steps(segment.folder))) as tables:
             for table in tables:
                 vectors = _rows(table["vector"], encoder.dimension)
                 self._keep(table["key"], vectors)
                 yield np.asarray(table["column"]), vectors
+
+    def steps(self, segment: Path) -> tuple[Step, Step]:
+        """Say how columns of a segment become vectors."""
+        cache = None if self.cache is None else self.cache.path.absolute()
+        job = TextJob(self.model, segment.absolute(), self.frequency.absolute(), cache)
+        gpu = self.on_gpu and self.engine.gpus > 0
+        encode = partial(encode_texts, self.model, "cuda" if gpu else "cpu")
+        return (
+            Step(partial(write_texts, job), here=True, named=_columns_named),
+            Step(encode, gpu_rows=_GPU_TEXTS if gpu else 0, named=_columns_named),
+        )
 
     def _keep(self, keys: pa.ChunkedArray, vectors: FloatMatrix) -> None:
         new = np.flatnonzero(np.asarray(keys.is_valid()))
@@ -95,7 +106,7 @@ class EncodeElsewhere:
 
 def write_texts(job: TextJob, columns: Int) -> Iterator[pa.Table]:
     """Write columns as texts, beside the vectors that are known of some."""
-    encoder = job.model.load()
+    encoder = job.model.load("cpu")
     found = list(segment_columns(_opened(job.segment), columns, encoder.counted))
     texts = encoder.texts(found, FrequencySnapshot(job.frequency))
     known = np.zeros(len(texts), bool)
@@ -115,9 +126,9 @@ def write_texts(job: TextJob, columns: Int) -> Iterator[pa.Table]:
     )
 
 
-def encode_texts(model: Model, table: pa.Table) -> Iterator[pa.Table]:
+def encode_texts(model: Model, device: str, table: pa.Table) -> Iterator[pa.Table]:
     """Encode the texts that have no vector; equal ones once."""
-    encoder = model.load()
+    encoder = model.load(device)
     known = np.asarray(table["known"])
     vectors = _rows(table["vector"], encoder.dimension).copy()
     texts = [text.decode("utf-8", "surrogatepass") for text in table["text"].to_pylist()]
@@ -137,6 +148,10 @@ def encode_texts(model: Model, table: pa.Table) -> Iterator[pa.Table]:
             "vector": _lists(vectors),
         }
     )
+
+
+def _columns_named(some: Int | pa.Table) -> str:
+    return f"the texts of {len(some):,} columns"
 
 
 def _lists(vectors: npt.NDArray[np.floating]) -> pa.Array:

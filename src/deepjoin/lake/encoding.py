@@ -34,6 +34,7 @@ from deepjoin.encoders.base import ColumnEncoder
 from deepjoin.encoders.cache import VectorCache
 from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.encoders.torch_encoder import TorchEncoder
+from deepjoin.errors import DeepJoinError
 from deepjoin.lake.build import Means
 from deepjoin.lake.copies import link_or_copy
 from deepjoin.lake.encode_elsewhere import EncodeElsewhere, Model
@@ -157,7 +158,12 @@ class Encoding:
             return encode_here
         spec = located(self._vectors.encoder, self._folder)
         model = Model(spec, self._settings.profile, encoder.digest)
-        on_gpu = isinstance(encoder, TorchEncoder)
+        on_gpu = isinstance(encoder, TorchEncoder) and self._means.device != "cpu"
+        if on_gpu and self._means.device is not None and not engine.gpus:
+            raise DeepJoinError(
+                f"The device '{self._means.device}' was asked for, and the Ray cluster has no GPU. "
+                "Start nodes with --num-gpus, or leave the device out."
+            )
         return EncodeElsewhere(engine, model, frequency.folder, cache, on_gpu)
 
     def _frequency(self, segment: Segment, out: Path, lake: Sequence[Segment]) -> FrequencySnapshot:

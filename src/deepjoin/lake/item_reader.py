@@ -130,7 +130,8 @@ class ItemReader:
             self.digests |= {entry.key: entry.digest for entry in entries}
             parts.clear()
             self._last = monotonic()
-        if not is_last:
+        # After the last part all of it is committed, unless the build stops here.
+        if self._stop or not is_last:
             self._update.checkpoint(self._pending)
         if self._stop:
             raise KeyboardInterrupt

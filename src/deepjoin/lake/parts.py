@@ -6,11 +6,13 @@ pieces. It must see the tables, though, as this machine does.
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,10 +23,11 @@ from xxhash import xxh3_128
 
 from deepjoin.cell_vectors import write_cell_vectors
 from deepjoin.distributed import Engine, Step, node_name
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lake.build import Means, SegmentBuilder, Words
-from deepjoin.lake.changes import Found
+from deepjoin.lake.changes import Found, tried
 from deepjoin.lake.models import cell_encoder
+from deepjoin.ledger import Entry
 from deepjoin.settings import Settings, Vectors
 from deepjoin.sources import LastingSource
 from deepjoin.sources.bucket import BucketSource
@@ -35,6 +38,9 @@ _GROUPS = 64
 #: Bounds of what a group has: items, and bytes to read.
 _ITEMS = (16, 1024)
 _BYTES = (4 << 20, 64 << 20)
+#: What the folders are called that workers build in, and how old one is, in seconds, before it
+#: can be a dead worker's: a living one has locked its own by then.
+_PLACE, _OLD = "deepjoin-part-", 60.0
 #: Bytes of a file that travel at a time.
 _PIECE = 16 << 20
 _SCHEMA = pa.schema(
@@ -109,28 +115,64 @@ def built_elsewhere(
     engine: Engine, job: PartJob, groups: Sequence[Group], folder: Callable[[], Path]
 ) -> Generator[Part]:
     """Have groups read by an engine; each part comes, in order, into a new folder."""
-    tables = engine.flow(groups, Step(partial(read_part, job)))
+    advice = "Leave these out with --exclude, or give nodes more memory."
+    tables = engine.flow(groups, Step(partial(read_part, job), advice=advice))
     return _received(tables, groups, folder)
 
 
 def read_part(job: PartJob, group: Group) -> Iterator[pa.Table]:
     """Build the part of a group, and send it off."""
     means = Means(job.memory, threads=1)
-    with tempfile.TemporaryDirectory(prefix="deepjoin-", ignore_cleanup_errors=True) as place:
-        out, scratch = Path(place) / "segment", Path(place) / "spill"
+    with _workplace() as place:
+        out, scratch = place / "segment", place / "spill"
         with SegmentBuilder(out, scratch, job.settings, means) as build:
             for one in group.found:
                 build.read(one.key, one.item, job.titles.get, job.left_out)
             build.finish()
         _dress(out, job)
-        yield from _sent(out, group)
+        yield from _sent(out, group, build.entries)
+
+
+@contextmanager
+def _workplace() -> Iterator[Path]:
+    """Lend a temporary folder, after those are gone that killed workers left."""
+    here = Path(tempfile.gettempdir())
+    for left in here.glob(f"{_PLACE}*"):
+        with suppress(OSError):  # somebody else's, or in use
+            if time.time() - left.stat().st_mtime > _OLD:
+                with _locked(left):
+                    shutil.rmtree(left)
+    made = tempfile.TemporaryDirectory(prefix=_PLACE, dir=here, ignore_cleanup_errors=True)
+    with made as place, _locked(Path(place)):
+        yield Path(place)
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Hold a folder; the system's lock vanishes with its process."""
+    with (place / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
 
 
 def _dress(out: Path, job: PartJob) -> None:
-    encoder = cell_encoder(job.vectors.cells, Path())
+    with loading(job.vectors.cells):
+        encoder = cell_encoder(job.vectors.cells, Path())
     if encoder is not None:
         check_same("cells", job.vectors.cells, encoder.digest, job.vectors.cells_digest)
         write_cell_vectors(out, encoder, threads=1)
+
+
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Say on which node an encoder cannot be loaded that could be where the build began."""
+    try:
+        yield
+    except DeepJoinError as error:
+        text = f"The node {node_name()} cannot load the encoder '{name}': {error}"
+        if isinstance(error, MissingExtra):
+            raise MissingExtra(text) from None
+        raise DeepJoinError(f"{text} Put it where all nodes see it.") from None
 
 
 def check_same(what: str, name: str, digest: str, wanted: str) -> None:
@@ -142,7 +184,7 @@ def check_same(what: str, name: str, digest: str, wanted: str) -> None:
         )
 
 
-def _sent(out: Path, group: Group) -> Iterator[pa.Table]:
+def _sent(out: Path, group: Group, entries: Sequence[Entry]) -> Iterator[pa.Table]:
     names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
     digest = xxh3_128()
     for name in names:
@@ -153,9 +195,13 @@ def _sent(out: Path, group: Group) -> Iterator[pa.Table]:
     for name in names:
         for piece in _pieces(out / name):
             yield row(name, piece)
-    unseen = [path for one in group.found if (path := _path(one)) and not os.path.lexists(path)]
-    about = {"node": node_name(), "unseen": list(map(str, unseen))}
-    yield row("", json.dumps(about).encode("utf-8", "surrogatepass"))
+    unread = [
+        (number, skipped.name, skipped.reason)
+        for number, entry in enumerate(entries)
+        for skipped in entry.skipped
+        if skipped.passing
+    ]
+    yield row("", json.dumps({"node": node_name(), "unread": unread}).encode())
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -172,13 +218,6 @@ def _row(part: int, digest: str, name: str, content: bytes) -> pa.Table:
     )
 
 
-def _path(found: Found) -> Path | None:
-    """Say where an item is that every node must see; nothing for objects of a bucket."""
-    if not isinstance(found.source, FileSource) or found.item.is_passed_over:
-        return None
-    return found.source.root / found.item.name
-
-
 def _received(
     tables: Generator[pa.Table], groups: Sequence[Group], folder: Callable[[], Path]
 ) -> Generator[Part]:
@@ -190,6 +229,7 @@ def _received(
                 arriving = _Arriving(folder(), row["digest"])
             if arriving.take(row["digest"], row["file"], row["content"]):
                 found = groups[row["part"]].found
+                check_readable(found, **json.loads(row["content"]))
                 yield Part(arriving.folder, len(found), found[-1].item.name)
                 arriving = None
 
@@ -209,7 +249,6 @@ class _Arriving:
                 "command again: it goes on where it stopped."
             )
         if not name:
-            _check_seen(**json.loads(content))
             return True
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -218,11 +257,14 @@ class _Arriving:
         return False
 
 
-def _check_seen(node: str, unseen: Sequence[str]) -> None:
-    """Tell files that have just gone from those that a worker does not see."""
-    for path in unseen:
-        if os.path.lexists(path):
+def check_readable(
+    found: Sequence[Found], node: str, unread: Sequence[tuple[int, str, str]]
+) -> None:
+    """Refuse to leave out what a worker could not read, for no fault of the table, and we can."""
+    for number, name, reason in unread:
+        if tried(found[number].item) is None:
             raise DeepJoinError(
-                f"{path} is here, and not on the node {node}. Workers read the tables themselves: "
-                "put these where all nodes see them under one path, or in a bucket."
+                f"{name} can be read here, and not on the node {node}: {reason.rstrip('.')}. "
+                "Workers read the tables themselves: give all nodes the same files under one path, "
+                "or a bucket, and the same permissions, credentials and extras."
             )

@@ -97,7 +97,8 @@ class Update:
             merge_segments(segments, out, scratch, self.means, whole=False)
             self._encoding.merge(segments, out, renew=True)
             for part in parts:
-                shutil.rmtree(part)
+                # A mapped file stays on some file systems, and goes with the scratch folder.
+                shutil.rmtree(part, ignore_errors=True)
         self._place(out, [entry.key for entry in entries])
         return entries
 

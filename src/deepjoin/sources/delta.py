@@ -46,6 +46,9 @@ def _guarded(folder: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
     from deltalake.exceptions import DeltaError
 
     try:
+        # The library calls a table damaged that is gone, or that it may not open.
+        for entry in _log_files(folder)[:1]:
+            Path(entry.path).open("rb").close()
         yield from _batches(folder, DeltaTable(folder), notes)
     except (DeltaError, pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(folder, error, _BROKEN) from None

@@ -78,7 +78,7 @@ class Prepared:
                 shutil.rmtree(path)
             elif path.name != LOCK:
                 path.unlink()
-        (self.folder / _ASKED).write_text(json.dumps(asked, indent=2) + "\n", "utf-8")
+        write_whole(self.folder / _ASKED, asked)
 
     def said(self) -> dict[str, Any]:
         """Read what was prepared."""
@@ -149,7 +149,14 @@ def prepare(
     columns.take(searched(training, held, settings.seed)).write(folder / "searched.arrow")
     counts = {"columns": len(mined), "held_back": len(held), "pairs": len(pairs)}
     said = {"text": asdict(text), **counts}
-    (folder / _RUN).write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+    write_whole(folder / _RUN, said)
+
+
+def write_whole(path: Path, said: Mapping[str, Any]) -> None:
+    """Write a file that other processes are waiting for: it is there when it is whole."""
+    aside = path.with_suffix(".new")
+    aside.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+    aside.replace(path)
 
 
 def _near(

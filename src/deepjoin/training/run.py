@@ -13,9 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepjoin.distributed import engine_named
+from deepjoin.distributed import Engine, engine_named
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.lake.indexing import index, open_lake
+from deepjoin.lake.build import usual_means
+from deepjoin.lake.indexing import open_lake, refresh
 from deepjoin.lake.manifest import is_index
 from deepjoin.text import TextSettings
 from deepjoin.training import settings as recipes
@@ -86,7 +87,8 @@ def train(
     command
         The command line, for the model's card.
     progress
-        Called with (step, of how many, what is to be said).
+        Called with (step, of how many, what is to be said); of 0 where that is all there is to
+        it.
     engine, ray_address
         Who reads the tables and finds the pairs to learn from, as for `deepjoin.index`; the
         pairs are the same.
@@ -99,7 +101,7 @@ def train(
     processes = Processes.started()
     told = progress if processes.is_first else unheard
     what = (source, base, settings, pattern, tokens, cells, spellings, _device(device), told)
-    run = _Run(*what, engine, ray_address)
+    run = _Run(*what)
     run.check()
     folder = _folder(Path(out))
     prepared = Prepared(folder / _WORK)
@@ -109,7 +111,9 @@ def train(
         run.fit(prepared, _workers(workers, run.device, working), processes)
         raise SystemExit(0)
     with _alone(prepared.folder), _telling_of_disks(prepared.folder):
-        run.prepare(prepared, folder)
+        # One engine reads and mines, and is gone before the training needs the machine.
+        with engine_named(engine, ray_address, lambda text: told(0, 0, text)) as elsewhere:
+            run.prepare(prepared, folder, elsewhere)
         fitted = run.fit(prepared, _workers(workers, run.device, working), processes)
         deliver(fitted, prepared, folder.name, command)
         return _finished(prepared, folder)
@@ -128,9 +132,6 @@ class _Run:
     aliases: Path | None
     device: str
     told: Told
-    #: Who does it, which makes no other run of it.
-    engine: str | None
-    ray_address: str | None
 
     def asked(self) -> dict[str, Any]:
         """Write it down, to tell a run that goes on from another one."""
@@ -161,7 +162,7 @@ class _Run:
                 "a folder or fastText vectors."
             )
 
-    def prepare(self, prepared: Prepared, folder: Path) -> None:
+    def prepare(self, prepared: Prepared, folder: Path, engine: Engine | None) -> None:
         """Mine what is to be learned, unless an interrupted run has."""
         if prepared.asked() != self.asked():
             if prepared.is_whole:
@@ -177,29 +178,23 @@ class _Run:
             text = base_text(
                 *(prepared.base, self.base, self.pattern, self.tokens, self.settings.prompt)
             )
-            lake = self._lake(prepared.folder / "lake")
+            lake = self._lake(prepared.folder / "lake", engine)
             text = replace(text, profile=lake.settings.profile)
             mined = (lake, prepared.folder, self.settings, text)
-            with engine_named(self.engine, self.ray_address) as elsewhere:
-                prepare(*mined, self.aliases, self.device, self.told, elsewhere)
+            prepare(*mined, self.aliases, self.device, self.told, engine)
 
     @property
     def _is_index(self) -> bool:
         return isinstance(self.source, str | os.PathLike) and is_index(Path(self.source))
 
-    def _lake(self, folder: Path) -> Lake:
+    def _lake(self, folder: Path, engine: Engine | None) -> Lake:
         """Open an index, or make one that lasts as long as the run."""
         if self._is_index:
             return open_lake(str(self.source))
         cells = "none" if self.settings.join == "equi" else self.cells or "default"
-        return index(
-            *(self.source, folder),
-            encoder="none",
-            cells=cells,
-            progress=self.told,
-            engine=self.engine,
-            ray_address=self.ray_address,
-        )
+        means = usual_means(progress=self.told, engine=engine)
+        refresh(self.source, folder, None, {}, means, False, {"encoder": "none", "cells": cells})
+        return open_lake(folder)
 
     def is_prepared(self, prepared: Prepared) -> bool:
         """Tell whether another process has mined what is to be learned."""

@@ -199,10 +199,15 @@ def compared(
     if engine is None:
         yield from ((task[1], pairs) for task in tasks for pairs in compare(task))
         return
-    with closing(engine.flow(tasks, Step(partial(_told_as_table, compare)))) as tables:
+    step = Step(partial(_told_as_table, compare), named=_columns_named)
+    with closing(engine.flow(tasks, step)) as tables:
         for table in tables:
             names = ("x", "y", "joinability")
             yield table["done"][0].as_py(), Pairs(*(table[name].to_numpy() for name in names))
+
+
+def _columns_named(block: Block) -> str:
+    return f"{block[1] - block[0]:,} columns to compare with the others"
 
 
 def _told_as_table(compare: Compare, task: Block) -> Iterator[pa.Table]:
