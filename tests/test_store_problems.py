@@ -296,7 +296,11 @@ def test_an_interrupted_run_stops_at_once(
 
     urls = [store_url, fresh(vector_server, "stuck")][:servers]
     publish(own_lake, urls, spaces=["sketch"])
-    script = "import sys; from deepjoin.lake.publishing import publish; publish(*sys.argv[1:])"
+    script = (
+        # Tests that run in the background ignore Ctrl-C, and so would what they start.
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from deepjoin.lake.publishing import publish; publish(*sys.argv[1:])"
+    )
     with psycopg.connect(store_url) as blocking:
         blocking.execute("LOCK TABLE deepjoin.parts IN EXCLUSIVE MODE")
         arguments = [str(own_lake), " ".join(urls)]
