@@ -24,7 +24,7 @@ from deepjoin.column_vectors import FrequencySnapshot
 from deepjoin.distributed import Step, node_name, ray_cluster, ray_engine
 from deepjoin.encoders.text_encoder import TextEncoder
 from deepjoin.errors import MissingExtra, UnknownName
-from deepjoin.lake import encoding, parts
+from deepjoin.lake import build_elsewhere, encoding
 from deepjoin.lake.build import usual_means
 from deepjoin.lake.changes import Found, list_items
 from deepjoin.lake.encode_elsewhere import EncodeElsewhere, Model
@@ -36,27 +36,31 @@ from deepjoin.sources.items import Item, Listing, skipped_item
 
 
 def test_pieces_of_two_readings_are_refused(tmp_path: Path) -> None:
-    group = parts.Group(0, [Found(Key(0, "a"), skipped_item("a", "no"), MemorySource([]))])
-    rows = (parts._row(0, digest, "values", b"1") for digest in ("one", "other"))
+    group = build_elsewhere.Group(
+        0, [Found(Key(0, "a"), skipped_item("a", "no"), MemorySource([]))]
+    )
+    rows = (build_elsewhere._row(0, digest, "values", b"1") for digest in ("one", "other"))
     with pytest.raises(DeepJoinError, match="A worker was lost, and a table it was reading has ch"):
-        list(parts._received(rows, [group], lambda: tmp_path))
+        list(build_elsewhere._received(rows, [group], lambda: tmp_path))
 
 
 def test_another_encoder_on_a_node() -> None:
     with pytest.raises(DeepJoinError, match=r"The encoder of cells 'x' is another one on the node"):
-        parts.check_same("cells", "x", "one", "other")
+        build_elsewhere.check_same("cells", "x", "one", "other")
 
 
 def test_an_encoder_that_a_node_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     said = rf"^The node {node_name()} cannot load the encoder '{{}}': .* Put it where all nodes see"
     with pytest.raises(DeepJoinError, match=said.format("/nowhere/model")):
         Model("/nowhere/model", "default", "").load("cpu")
-    job = parts.PartJob(Settings(), replace(NO_VECTORS, cells="/nowhere/cells"), 1 << 20, {}, ())
+    job = build_elsewhere.PartJob(
+        Settings(), replace(NO_VECTORS, cells="/nowhere/cells"), 1 << 20, {}, ()
+    )
     with pytest.raises(DeepJoinError, match=said.format("/nowhere/cells")):
-        list(parts.read_part(job, parts.Group(0, [])))
+        list(build_elsewhere.read_part(job, build_elsewhere.Group(0, [])))
     with (
         pytest.raises(MissingExtra, match=r"cannot load the encoder 'x': pip install it\.$"),
-        parts.loading("x"),
+        build_elsewhere.loading("x"),
     ):
         raise MissingExtra("pip install it.")
 
@@ -82,28 +86,28 @@ def write_tables(kind: str, place: Path) -> FileSource:
     return FileSource([place], one_table=patterns)
 
 
-def sent_part(groups: list[parts.Group]) -> Generator[pa.Table]:
+def sent_part(groups: list[build_elsewhere.Group]) -> Generator[pa.Table]:
     """Read a group as a worker does, and send it off."""
-    job = parts.PartJob(Settings(), NO_VECTORS, 1 << 20, {}, ())
-    yield from list(parts.read_part(job, groups[0]))
+    job = build_elsewhere.PartJob(Settings(), NO_VECTORS, 1 << 20, {}, ())
+    yield from list(build_elsewhere.read_part(job, groups[0]))
 
 
 @pytest.mark.parametrize("kind", ["files", "files that are one table", "workbook", "delta"])
 @pytest.mark.parametrize("is_back", [False, True])
 def test_tables_that_a_worker_does_not_see(tmp_path: Path, kind: str, is_back: bool) -> None:
     source = write_tables(kind, tmp_path / "data")
-    groups = parts.cut(list_items({0: source}, Settings()))
+    groups = build_elsewhere.cut(list_items({0: source}, Settings()))
     (tmp_path / "data").rename(tmp_path / "elsewhere")
     tables = (table for table in list(sent_part(groups)))
     if not is_back:
-        assert list(parts._received(tables, groups, lambda: tmp_path / "part"))
+        assert list(build_elsewhere._received(tables, groups, lambda: tmp_path / "part"))
         return
     (tmp_path / "elsewhere").rename(tmp_path / "data")
     gone = "(is no longer there|No such file or directory)"
     with pytest.raises(
         DeepJoinError, match=rf" can be read here, and not on the node {node_name()}: .*{gone}\. W"
     ):
-        list(parts._received(tables, groups, lambda: tmp_path / "part"))
+        list(build_elsewhere._received(tables, groups, lambda: tmp_path / "part"))
 
 
 @pytest.mark.parametrize(
@@ -112,13 +116,13 @@ def test_tables_that_a_worker_does_not_see(tmp_path: Path, kind: str, is_back: b
 def test_an_extra_that_a_worker_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, package: str
 ) -> None:
-    groups = parts.cut(list_items({0: write_tables(kind, tmp_path / "data")}, Settings()))
+    groups = build_elsewhere.cut(list_items({0: write_tables(kind, tmp_path / "data")}, Settings()))
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, package, None)
         tables = (table for table in list(sent_part(groups)))
     said = r"^cities\S* can be read here, and not on the node \S+: .*: pip install 'deepjoin\["
     with pytest.raises(DeepJoinError, match=said):
-        list(parts._received(tables, groups, lambda: tmp_path / "part"))
+        list(build_elsewhere._received(tables, groups, lambda: tmp_path / "part"))
 
 
 def test_folders_of_killed_workers_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +135,7 @@ def test_folders_of_killed_workers_go(tmp_path: Path, monkeypatch: pytest.Monkey
         os.utime(folders[name], (0, 0))
     with (folders["alive"] / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with parts._workplace() as mine:
+        with build_elsewhere._workplace() as mine:
             assert set(tmp_path.iterdir()) == {folders["alive"], folders["new"], mine}
     assert not mine.exists()
 
@@ -186,13 +190,13 @@ def test_groups_are_bounded_and_in_order(sizes: list[int | None]) -> None:
         Found(Key(0, str(number)), Item(str(number), "", Listing, size=size), MemorySource([]))
         for number, size in enumerate(sizes)
     ]
-    groups = parts.cut(found)
+    groups = build_elsewhere.cut(found)
     assert [one for group in groups for one in group.found] == found
     assert [group.number for group in groups] == list(range(len(groups)))
     for group in groups:
         held = [one.item.size for one in group.found]
-        assert 0 < len(held) <= parts._ITEMS[1]
-        assert len(held) == 1 or sum(size or 0 for size in held) <= parts._BYTES[1]
+        assert 0 < len(held) <= build_elsewhere._ITEMS[1]
+        assert len(held) == 1 or sum(size or 0 for size in held) <= build_elsewhere._BYTES[1]
         assert len([size for size in held if size != 0]) == 1 or None not in held
 
 

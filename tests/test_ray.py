@@ -25,7 +25,7 @@ from deepjoin.column_vectors import ColumnVectors
 from deepjoin.distributed import Step, engine_named, ray_engine
 from deepjoin.encoders.cache import VectorCache
 from deepjoin.errors import MissingExtra, UnreadableTable
-from deepjoin.lake import item_reader, parts, update
+from deepjoin.lake import build_elsewhere, item_reader, update
 from deepjoin.lake.merging import merge_segments
 from deepjoin.sources.corpus import write_corpus
 from deepjoin.training.columns import TrainingColumns
@@ -109,7 +109,7 @@ def age(place: Path) -> Path:
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut a small lake into many parts and blocks."""
-    monkeypatch.setattr(parts, "_ITEMS", (4, 4))
+    monkeypatch.setattr(build_elsewhere, "_ITEMS", (4, 4))
     monkeypatch.setattr("deepjoin.column_vectors.encode._BLOCK", 8)
 
 
@@ -370,9 +370,9 @@ def interrupted_merge(*given: Any, **named: Any) -> None:
 KILLED = """
 import os, signal, sys
 import deepjoin
-from deepjoin.lake import item_reader, parts
+from deepjoin.lake import build_elsewhere, item_reader
 
-item_reader.CHECKPOINT, parts._ITEMS = 0.0, (4, 4)
+item_reader.CHECKPOINT, build_elsewhere._ITEMS = 0.0, (4, 4)
 
 def die(done, total, name):
     if done == 8:

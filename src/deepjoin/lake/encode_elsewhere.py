@@ -22,8 +22,8 @@ from deepjoin.distributed import Engine, Step
 from deepjoin.encoders.base import ColumnEncoder, FloatMatrix
 from deepjoin.encoders.cache import VectorCache, text_key
 from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.lake.build_elsewhere import check_same, loading
 from deepjoin.lake.models import column_encoder
-from deepjoin.lake.parts import check_same, loading
 from deepjoin.segment import Segment
 from deepjoin.text import Frequency
 

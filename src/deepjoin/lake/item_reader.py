@@ -13,8 +13,8 @@ from types import FrameType
 
 from deepjoin.distributed import Engine
 from deepjoin.lake.build import SegmentBuilder, Titles, Words
+from deepjoin.lake.build_elsewhere import Part, built_elsewhere, can_travel, cut
 from deepjoin.lake.changes import Changes, Found
-from deepjoin.lake.parts import Part, built_elsewhere, can_travel, cut
 from deepjoin.lake.update import Update, tables_of
 from deepjoin.ledger import Entry, Key
 from deepjoin.segment import Segment

@@ -14,11 +14,11 @@ from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake.build import FRAMES, Means, SegmentBuilder, Titles
 from deepjoin.lake.build_corpus import build_corpus
+from deepjoin.lake.build_elsewhere import PartJob
 from deepjoin.lake.encoding import Encoding
 from deepjoin.lake.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
 from deepjoin.lake.merging import LARGEST, merge_segments, worth_merging
 from deepjoin.lake.models import located
-from deepjoin.lake.parts import PartJob
 from deepjoin.lake.storage import IndexWriter
 from deepjoin.lake.view import opened
 from deepjoin.ledger import Entry, Key, entries_of, rows_of
