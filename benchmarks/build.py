@@ -30,8 +30,8 @@ from common import (
     say,
     show,
 )
-from deepjoin.evaluation.cache import SETTINGS
-from deepjoin.sources.corpus import is_corpus
+from deepjoin.lab.evaluation.cache import SETTINGS
+from deepjoin.read.corpus import is_corpus
 
 #: In a new virtual environment before anything is installed.
 _TOOLS = ("pip", "setuptools", "wheel", "pkg_resources", "_distutils_hack", "distutils")

@@ -23,11 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common import emit, say
-from deepjoin.canonical import canonical
-from deepjoin.cells import CellEncoder, load_cell_encoder
-from deepjoin.cells.score import match_chance, shared
-from deepjoin.cells.tokens import plain_word
-from deepjoin.cells.variants import mistype
+from deepjoin.embed.cells import CellEncoder, load_cell_encoder
+from deepjoin.embed.cells.score import match_chance, shared
+from deepjoin.embed.cells.tokens import plain_word
+from deepjoin.lab.cell_table.variants import mistype
+from deepjoin.normalise.canonical import canonical
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]

@@ -23,18 +23,18 @@ import numpy.typing as npt
 import deepjoin
 from common import Row, emit, folder_bytes, machine, percentiles, say
 from deepjoin import Column
-from deepjoin.column_vectors import (
+from deepjoin.embed.columns import load_encoder
+from deepjoin.embed.vector_index import VectorIndex, build_vectors
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import CorpusSource
+from deepjoin.store.column_vectors import (
     FrequencySnapshot,
     Sketcher,
     segment_columns,
     write_frequency,
 )
-from deepjoin.column_vectors.sketch import sketch_rows
-from deepjoin.distinct import distinct_cells
-from deepjoin.encoders import load_encoder
-from deepjoin.segment import Segment
-from deepjoin.sources.corpus import CorpusSource
-from deepjoin.vectors import VectorIndex, build_vectors
+from deepjoin.store.column_vectors.sketch import sketch_rows
+from deepjoin.store.segment import Segment
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]

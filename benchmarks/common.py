@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from deepjoin import Column
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.read.corpus import CorpusSource
 
 Row = dict[str, Any]
 QuerySets = dict[str, list[Column]]

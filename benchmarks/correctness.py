@@ -11,11 +11,11 @@ import numpy as np
 
 import deepjoin
 from common import K, QuerySets, Row, emit, say, show
-from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.cache import SETTINGS
-from deepjoin.evaluation.truth import Truth, brute_force
-from deepjoin.sources.corpus import CorpusSource
-from deepjoin.values.profile import Generic, generic_of
+from deepjoin.lab.evaluation.cache import SETTINGS
+from deepjoin.lab.evaluation.truth import Truth, brute_force
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import CorpusSource
+from deepjoin.store.values.profile import Generic, generic_of
 
 Answer = list[tuple[str, float]]
 #: Cells of queries that a pass of brute force takes on.

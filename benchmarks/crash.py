@@ -21,9 +21,9 @@ from common import emit, say
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests import rivals
-from tests.crash import OPERATIONS, Trial, moments
-from tests.power import LOSSES
+from tests.support import rivals
+from tests.support.crash import OPERATIONS, Trial, moments
+from tests.support.power import LOSSES
 
 _MEMORY = Path("/dev/shm")
 

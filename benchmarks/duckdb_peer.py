@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from common import Row, memory, percentiles, query_sets, say
 from deepjoin import Column
-from deepjoin.distinct import distinct_cells
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import CorpusSource
 from frequencies import distinct_in_columns
 
 Connection = duckdb.DuckDBPyConnection

@@ -19,11 +19,11 @@ import numpy as np
 
 from common import K, emit, machine, percentiles, process_seconds, say, versions
 from deepjoin import Column
-from deepjoin.encoders import load_encoder
-from deepjoin.encoders.base import FloatMatrix
-from deepjoin.encoders.text_encoder import TextEncoder
-from deepjoin.sources.corpus import CorpusSource
-from deepjoin.text import DocumentFrequencies
+from deepjoin.embed.columns import load_encoder
+from deepjoin.embed.columns.base import FloatMatrix
+from deepjoin.embed.columns.text import DocumentFrequencies
+from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.read.corpus import CorpusSource
 
 _TIE = 1e-6
 _LOADS = 5
@@ -64,7 +64,7 @@ def measure_queries(
 
 def measure_load() -> None:
     """Time loading in fresh processes: with all imports, and less an empty Python."""
-    code = "from deepjoin.encoders import load_encoder; load_encoder('default')"
+    code = "from deepjoin.embed.columns import load_encoder; load_encoder('default')"
     whole = process_seconds([sys.executable, "-c", code], _LOADS)
     empty = process_seconds([sys.executable, "-c", "import numpy, pyarrow.compute"], _LOADS)
     started = [_load_seconds() for _ in range(_LOADS)]

@@ -10,9 +10,9 @@ from datasketch import MinHash, MinHashLSHEnsemble
 
 from common import K, Row, memory, percentiles, query_sets, say
 from deepjoin import Column
-from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.truth import brute_force
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.lab.evaluation.truth import brute_force
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import CorpusSource
 
 _PERMUTATIONS = 128
 _PARTITIONS = 16

@@ -37,8 +37,8 @@ from common import (
 )
 from correctness import check
 from deepjoin.errors import IndexUnusable
-from deepjoin.evaluation.cache import SETTINGS
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.lab.evaluation.cache import SETTINGS
+from deepjoin.read.corpus import CorpusSource
 
 
 def built(corpus: Path, folder: Path, rebuild: bool = False) -> Path:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common import Row
-from deepjoin.canonical import canonical_array
-from deepjoin.sources.corpus import CorpusSource
-from deepjoin.values.hashing import hash_array
+from deepjoin.normalise.canonical import canonical_array
+from deepjoin.normalise.hashing import hash_array
+from deepjoin.read.corpus import CorpusSource
 
 Int = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.generic]

@@ -29,12 +29,12 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from deepjoin.columns import Reading
 from deepjoin.errors import UnreadableTable
-from deepjoin.sources import encoding, jsonlines
-from deepjoin.sources.delimited import duckdb_scan, read_delimited
-from deepjoin.sources.files import FileSource
-from deepjoin.sources.formats import true_format
+from deepjoin.model import Reading
+from deepjoin.read import encoding, jsonlines
+from deepjoin.read.delimited import duckdb_scan, read_delimited
+from deepjoin.read.files import FileSource
+from deepjoin.read.formats import true_format
 from fuzz_grammar import Fuzzed, fuzzed
 
 #: Larger and wider files are not read in the other ways, which are slow by design.

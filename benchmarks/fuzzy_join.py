@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from common import emit, machine, say, show, versions
-from deepjoin.canonical import canonical
-from deepjoin.cells import CellEncoder, load_cell_encoder
-from deepjoin.join.matching import MATCHINGS, Semantic, match_values, nearest_values
-from deepjoin.joinability import ONE
+from deepjoin.embed.cells import CellEncoder, load_cell_encoder
+from deepjoin.matching.joinability import ONE
+from deepjoin.matching.matching import MATCHINGS, Semantic, match_values, nearest_values
+from deepjoin.normalise.canonical import canonical
 
 #: A value of mine, one of theirs, and how similar they are.
 Scored = list[tuple[str, str, float]]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common import emit, machine, say, show
-from deepjoin.sources.corpus import SCHEMA, CorpusSource
+from deepjoin.read.corpus import SCHEMA, CorpusSource
 from frequencies import Measured, histogram, measure
 from layout import FAMILY, Layout, make_layout
 from texts import Texts

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.encoders.on_device import TOKENS, DeviceQuery, TokenModel
-from deepjoin.encoders.torch_encoder import TorchEncoder
-from deepjoin.text import TextSettings
-from deepjoin.vectors import VectorIndex, build_vectors
-from deepjoin.vectors.on_device import DeviceSearch
+from deepjoin.embed.columns.on_device import TOKENS, DeviceQuery, TokenModel
+from deepjoin.embed.columns.text import TextSettings
+from deepjoin.embed.columns.torch_encoder import TorchEncoder
+from deepjoin.embed.on_device import DeviceSearch
+from deepjoin.embed.vector_index import VectorIndex, build_vectors
 
 Figures = dict[str, Any]
 K = 10

@@ -24,14 +24,14 @@ import numpy as np
 import deepjoin
 from common import K, QuerySets, Row, emit, in_child, machine, memory, percentiles, query_sets, say
 from deepjoin import Column, Lake
-from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.cache import SETTINGS
+from deepjoin.lab.evaluation.cache import SETTINGS
+from deepjoin.lab.josie.method import JosieSearch, josie
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.base import Searching
 from deepjoin.search.exact_equi import exact_equi
-from deepjoin.search.josie_search import JosieSearch, josie
 from deepjoin.search.results import Hit, Results
 from deepjoin.search.verify import QueryValues
-from deepjoin.sources.corpus import CorpusSource
 
 
 def generated(like: Path, folder: Path, columns: int) -> Path:

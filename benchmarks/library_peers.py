@@ -21,12 +21,12 @@ import numpy as np
 import deepjoin
 from common import K, Row, emit, machine, percentiles, say, show, versions
 from deepjoin import Column
-from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.cache import SETTINGS
-from deepjoin.evaluation.metrics import precision_ties
-from deepjoin.evaluation.truth import Truth, brute_force
-from deepjoin.search.lsh_ensemble import lsh_ensemble
-from deepjoin.sources.corpus import CorpusSource, write_corpus
+from deepjoin.lab.evaluation.cache import SETTINGS
+from deepjoin.lab.evaluation.metrics import precision_ties
+from deepjoin.lab.evaluation.truth import Truth, brute_force
+from deepjoin.lab.lsh.lsh_ensemble import lsh_ensemble
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import CorpusSource, write_corpus
 
 #: From a query to the ids of the best columns.
 Search = Callable[[Column], list[str]]

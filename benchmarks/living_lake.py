@@ -19,7 +19,7 @@ from typing import Any
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.read.corpus import CorpusSource
 
 
 def seconds(work: Any) -> tuple[float, Any]:

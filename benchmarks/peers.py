@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 import deepjoin
 from common import K, QuerySets, Row, emit, in_child, say, show, versions
-from deepjoin.sources.corpus import SCHEMA, CorpusSource
+from deepjoin.read.corpus import SCHEMA, CorpusSource
 from equi_search import built, search_in_child
 
 

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 import deepjoin
 from common import emit, machine, say, versions
 from deepjoin import Column, Lake
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.read.corpus import CorpusSource
 
 #: Columns of one table, and tables of one folder.
 _WIDE = 4

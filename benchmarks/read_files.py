@@ -23,8 +23,8 @@ import pyarrow as pa
 import deepjoin
 from common import Row, emit, machine, say, show
 from deepjoin.errors import UnreadableTable
-from deepjoin.sources.files import FileSource
-from deepjoin.sources.formats import format_of
+from deepjoin.read.files import FileSource
+from deepjoin.read.formats import format_of
 
 _STRICT = "SELECT * FROM read_csv($path, all_varchar=true)"
 _LENIENT = (

@@ -36,10 +36,10 @@ from common import (
     say,
 )
 from deepjoin import Column, Lake
-from deepjoin.column_vectors import ColumnVectors, FrequencySnapshot
-from deepjoin.column_vectors.store import About, write_rows
-from deepjoin.encoders import load_encoder
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.embed.columns import load_encoder
+from deepjoin.read.corpus import CorpusSource
+from deepjoin.store.column_vectors import ColumnVectors, FrequencySnapshot
+from deepjoin.store.column_vectors.columns import About, write_rows
 
 Rows = npt.NDArray[np.float16]
 METHODS = ("exact-equi", "hybrid", "deepjoin")
@@ -89,7 +89,7 @@ def dress(folder: str, vectors_of: str) -> None:
 
 def opening(folder: str) -> None:
     """Open an index, and print how long that took, imports not counted."""
-    from deepjoin.lake.indexing import open_lake
+    from deepjoin.indexing import open_lake
 
     started = perf_counter()
     open_lake(folder)

@@ -21,20 +21,20 @@ import numpy.typing as npt
 
 import deepjoin
 from common import Row, emit, folder_bytes, in_child, machine, memory, percentiles, say
-from deepjoin.cells import CellEncoder, load_cell_encoder
-from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.cache import SETTINGS
-from deepjoin.joinability import ONE, similarities
-from deepjoin.segment import Segment
-from deepjoin.semantic.bounds import Measure
-from deepjoin.semantic.engine import Found, SemanticEngine, Wanted
-from deepjoin.semantic.list_build import write_value_lists
-from deepjoin.semantic.lists import ValueLists
-from deepjoin.semantic.pairs import Marks, Pairs
-from deepjoin.semantic.quantised import FILES, ORDER_FILES, ValueVectors, write_vectors
-from deepjoin.semantic.side import Part, Query
-from deepjoin.sources.corpus import CorpusSource
-from deepjoin.vectors import KINDS, VectorIndex, build_vectors
+from deepjoin.embed.cells import CellEncoder, load_cell_encoder
+from deepjoin.embed.list_build import write_value_lists
+from deepjoin.embed.lists import ValueLists
+from deepjoin.embed.pairs import Marks, Pairs
+from deepjoin.embed.quantised import FILES, ORDER_FILES, ValueVectors, write_vectors
+from deepjoin.embed.vector_index import KINDS, VectorIndex, build_vectors
+from deepjoin.lab.evaluation.cache import SETTINGS
+from deepjoin.matching.bounds import Measure
+from deepjoin.matching.engine import Found, SemanticEngine, Wanted
+from deepjoin.matching.joinability import ONE, similarities
+from deepjoin.matching.side import Part, Query
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import CorpusSource
+from deepjoin.store.segment import Segment
 from equi_search import built
 
 Float = npt.NDArray[np.float32]

@@ -31,7 +31,7 @@ from pathlib import Path
 from time import perf_counter
 
 from common import Row, emit, machine, percentiles, query_sets, say
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.read.corpus import CorpusSource
 
 #: Connections that an open loop keeps; more requests at once open more.
 _IDLE = 64

@@ -28,11 +28,11 @@ import numpy.typing as npt
 import deepjoin
 from common import K, Row, emit, folder_bytes, machine, percentiles, say
 from deepjoin import Column, Lake
-from deepjoin.column_vectors import ColumnVectors
-from deepjoin.lake.publishing import withdraw
+from deepjoin.engines.postgres.publishing import withdraw
+from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.base import excluded_columns
 from deepjoin.search.vector_search import VectorSearcher
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.store.column_vectors import ColumnVectors
 
 Double = npt.NDArray[np.float64]
 #: The vector spaces by the methods that search them.

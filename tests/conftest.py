@@ -15,8 +15,8 @@ import deepjoin
 from deepjoin import Column, Lake, Settings
 from deepjoin.demo import write_demo_lake
 from deepjoin.settings import Vectors
-from tests.browsing import CHROMIUM, NO_BROWSER, browsing
-from tests.vector_stores import SERVERS, frames, fresh, started, towns
+from tests.support.browsing import CHROMIUM, NO_BROWSER, browsing
+from tests.support.vector_stores import SERVERS, frames, fresh, started, towns
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -20,7 +20,7 @@ import pytest
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.sources import delimited
+from deepjoin.read import delimited
 
 from .test_cli import Run, call
 

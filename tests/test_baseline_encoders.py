@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import deepjoin
-from deepjoin.columns import Column
-from deepjoin.encoders import load_encoder
-from deepjoin.encoders.base import ColumnEncoder
-from deepjoin.encoders.compared.checkpoints import Words
-from deepjoin.encoders.compared.mlp import MlpEncoder, Tower, cell_means, load_mlp, write_mlp
-from deepjoin.encoders.compared.sherlock import load_sherlock
-from deepjoin.encoders.compared.tabert import Cell, Row, RowLayout, TabertEncoder, load_tabert
-from deepjoin.encoders.compared.turl import TableInput, TurlEncoder, load_turl
+from deepjoin.embed.columns import load_encoder
+from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.text import no_frequency
+from deepjoin.lab.encoders.checkpoints import Words
+from deepjoin.lab.encoders.mlp import MlpEncoder, Tower, cell_means, load_mlp, write_mlp
+from deepjoin.lab.encoders.sherlock import load_sherlock
+from deepjoin.lab.encoders.tabert import Cell, Row, RowLayout, TabertEncoder, load_tabert
+from deepjoin.lab.encoders.turl import TableInput, TurlEncoder, load_turl
+from deepjoin.model import Column
 
 WORDS = ("gdp", "nation", "real", "text", "##s", "|", "united", "states", "china", "rank", "##ed")
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *string.ascii_lowercase]
@@ -153,7 +153,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def save_mlp(folder: Path) -> Path:
-    from deepjoin.cells import load_cell_encoder
+    from deepjoin.embed.cells import load_cell_encoder
 
     cells = load_cell_encoder("default")
     random = np.random.default_rng(2)
@@ -510,7 +510,9 @@ def test_folders_that_hold_no_mlp_are_told(tmp_path: Path, folders: dict[str, Pa
         assert "\n" not in str(told.value)
 
     said = json.loads((folders["mlp"] / "mlp.json").read_text())
-    refused(r"holds no MLP: mlp.json cannot be read \(.*Make one with: python -m deepjoin.training")
+    refused(
+        r"holds no MLP: mlp.json cannot be read \(.*Make one with: python -m deepjoin.lab.training"
+    )
     say(tmp_path / "mlp.json", version=1)
     refused("mlp.json does not say version, cells, cells_digest")
     say(tmp_path / "mlp.json", **{**said, "version": 9})
@@ -544,8 +546,8 @@ def lake_of(tmp_path: Path) -> deepjoin.Lake:
 @pytest.mark.parametrize("join", ["equi", "semantic"])
 def test_training_finds_held_back_columns(join: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from deepjoin.training.mlp import train_mlp
-    from deepjoin.training.mlp_fit import MlpSettings
+    from deepjoin.lab.training.mlp import train_mlp
+    from deepjoin.lab.training.mlp_fit import MlpSettings
 
     lake = lake_of(tmp_path)
     wanted = MlpSettings(join, steps=30, batch=32, hidden=64, dimension=16)
@@ -569,11 +571,11 @@ def test_training_finds_held_back_columns(join: str, tmp_path: Path) -> None:
 
 def test_training_and_encoding_see_the_same_means(tmp_path: Path) -> None:
     pytest.importorskip("scipy")
-    from deepjoin.cells import load_cell_encoder
-    from deepjoin.distinct import distinct_cells
-    from deepjoin.training.columns import TrainingColumns
-    from deepjoin.training.mlp import column_means
-    from deepjoin.training.near import value_vectors
+    from deepjoin.embed.cells import load_cell_encoder
+    from deepjoin.lab.training.columns import TrainingColumns
+    from deepjoin.lab.training.mlp import column_means
+    from deepjoin.lab.training.near import value_vectors
+    from deepjoin.normalise.distinct import distinct_cells
 
     cells = load_cell_encoder("default")
     columns = TrainingColumns.of(COLUMNS, range(len(COLUMNS)))
@@ -584,7 +586,7 @@ def test_training_and_encoding_see_the_same_means(tmp_path: Path) -> None:
 
 def test_the_command_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
-    from deepjoin.training.mlp import main
+    from deepjoin.lab.training.mlp import main
 
     lake_of(tmp_path)
     index, out = str(tmp_path / "index"), str(tmp_path / "mlp")
@@ -642,7 +644,7 @@ def test_sherlock_counts_repeated_cells_and_reads_no_file() -> None:
 def test_what_torch_is_needed_for_is_told(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deepjoin.training import mlp
+    from deepjoin.lab.training import mlp
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"TURL needs torch: pip install 'deepjoin\[train\]'"):
@@ -655,7 +657,7 @@ def test_what_torch_is_needed_for_is_told(
 def test_the_mlp_reads_the_vectors_beside_it(tmp_path: Path) -> None:
     vectors = tmp_path / "words.vec"
     vectors.write_text("2 2\nunited 1 0\nchina 0 1\n", "utf-8")
-    from deepjoin.cells import load_cell_encoder
+    from deepjoin.embed.cells import load_cell_encoder
 
     tower = Tower(
         {

@@ -18,15 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, UnreadableTable
+from deepjoin.read import LastingSource, bucket, remote_files
+from deepjoin.read.ahead import Downloads
+from deepjoin.read.bucket import BucketSource, reopen
+from deepjoin.read.bucket_url import BucketUrl
+from deepjoin.read.items import Skipped
+from deepjoin.read.remote_files import RemoteFiles, explained
 from deepjoin.settings import Settings
-from deepjoin.sources import LastingSource, bucket, remote_files
-from deepjoin.sources.ahead import Downloads
-from deepjoin.sources.bucket import BucketSource, reopen
-from deepjoin.sources.bucket_url import BucketUrl
-from deepjoin.sources.items import Skipped
-from deepjoin.sources.remote_files import RemoteFiles, explained
-
-from .buckets import BUCKET, Store, answering, running_store, use
+from tests.support.buckets import BUCKET, Store, answering, running_store, use
 
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]

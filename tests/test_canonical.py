@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.canonical import PROFILES, CellType, canonical, canonical_array, cell_types
+from deepjoin.normalise.canonical import PROFILES, CellType, canonical, canonical_array, cell_types
 
 CASES = {
     "  Apple ": "apple",

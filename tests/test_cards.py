@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import Column
-from deepjoin.search.card_style import SCOPE, STYLE
 from deepjoin.search.results import Brings, EquiEvidence, Hit, Match, Results, SemanticEvidence
-from deepjoin.search.words import CARDINALITIES
+from deepjoin.show.card_style import SCOPE, STYLE
+from deepjoin.show.words import CARDINALITIES
 
 from .conftest import MakeLake
 

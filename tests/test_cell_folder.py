@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deepjoin.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder
+from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder
 from deepjoin.errors import DeepJoinError
 
 DIGEST = "e233e86e6eade779"
@@ -141,7 +141,7 @@ def test_pieces_without_rows_are_noticed(folder: Path) -> None:
 def test_the_shipped_table_is_installed_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.cells.folder.SHIPPED", folder)
+    monkeypatch.setattr("deepjoin.embed.cells.folder.SHIPPED", folder)
     (folder / "words.txt").write_text("")
     with pytest.raises(DeepJoinError, match="says 29640. Install deepjoin again.$"):
         StaticTable.load(folder)

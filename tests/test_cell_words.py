@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.cells import DEFAULT_TABLE, StaticTable
-from deepjoin.cells.spelling import LONG, Speller
-from deepjoin.cells.sums import sum_bags
-from deepjoin.cells.tokens import Bags, gram_bags, plain_word
-from deepjoin.cells.variants import real_words
-from deepjoin.cells.words import Recipe, shades
+from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable
+from deepjoin.embed.cells.spelling import LONG, Speller
+from deepjoin.embed.cells.sums import sum_bags
+from deepjoin.embed.cells.tokens import Bags, gram_bags, plain_word
+from deepjoin.embed.cells.words import Recipe, shades
+from deepjoin.lab.cell_table.variants import real_words
 
 DEFAULT = StaticTable.load(DEFAULT_TABLE)
 

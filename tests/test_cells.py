@@ -14,15 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder
-from deepjoin.cells.features import FeatureReader
-from deepjoin.cells.folder import Facts
-from deepjoin.cells.make import main
-from deepjoin.cells.phrases import phrase_rows
-from deepjoin.cells.score import match_chance, shared, soft_joinability
-from deepjoin.cells.tokens import plain_word, split_words
-from deepjoin.cells.tune import tune
-from deepjoin.cells.variants import (
+from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder
+from deepjoin.embed.cells.folder import Facts
+from deepjoin.embed.cells.score import match_chance, shared, soft_joinability
+from deepjoin.embed.cells.tokens import plain_word, split_words
+from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.lab.cell_table.features import FeatureReader
+from deepjoin.lab.cell_table.make import main
+from deepjoin.lab.cell_table.phrases import phrase_rows
+from deepjoin.lab.cell_table.tune import tune
+from deepjoin.lab.cell_table.variants import (
     Alias,
     draw_pairs,
     mistype,
@@ -31,7 +32,6 @@ from deepjoin.cells.variants import (
     read_columns,
     variant,
 )
-from deepjoin.errors import DeepJoinError, MissingExtra
 
 DEFAULT = StaticTable.load(DEFAULT_TABLE)
 TOKENIZER = (DEFAULT_TABLE / "tokenizer.json").read_text("utf-8")
@@ -252,7 +252,7 @@ def test_make_says_what_the_base_lacks(tmp_path: Path, capsys: pytest.CaptureFix
 def test_distilling_names_the_extra_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deepjoin.cells.distil import piece_outputs
+    from deepjoin.lab.cell_table.distil import piece_outputs
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'deepjoin\[train\]'"):

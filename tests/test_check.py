@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, Lake
+from deepjoin.checking.check import Check, check_index, file_problems
+from deepjoin.embed.scan import SLACK
 from deepjoin.errors import IndexUnusable
-from deepjoin.lake.checking import Check, check_index, file_problems
-from deepjoin.ledger import Entry, Key, entries_of, write_ledger
-from deepjoin.segment import Segment
-from deepjoin.semantic.scan import SLACK
-from deepjoin.sources.corpus import write_corpus
+from deepjoin.read.corpus import write_corpus
+from deepjoin.store.ledger import Entry, Key, entries_of, write_ledger
+from deepjoin.store.segment import Segment
 
 from .test_cli import Run, call
 from .test_history import FRAMES, MOVES, NAMES, STEPS, Frame, even, merging, replayed, write
@@ -408,7 +408,7 @@ def test_a_commit_in_between_is_no_damage(index: Path, monkeypatch: pytest.Monke
             commit()
         return original_read(path, stop)  # type: ignore[arg-type]
 
-    from deepjoin.lake import checking
+    from deepjoin.checking import check as checking
 
     original_read = checking._fingerprint
     monkeypatch.setattr(checking, "_fingerprint", read)

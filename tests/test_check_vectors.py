@@ -15,15 +15,15 @@ import pytest
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.lake.checking import check_index
-from deepjoin.lake.soundness import is_array
-from deepjoin.lake.vector_contents import VectorContents
-from deepjoin.lake.vector_index_soundness import index_problems
-from deepjoin.lake.vector_soundness import vector_problems
-from deepjoin.semantic.list_build import write_value_lists
-from deepjoin.semantic.quantised import ValueVectors
-from deepjoin.vectors import index_rows, kinds
-from deepjoin.vectors.build import (
+from deepjoin.checking.check import check_index
+from deepjoin.checking.soundness import is_array
+from deepjoin.checking.vector_contents import VectorContents
+from deepjoin.checking.vector_index_soundness import index_problems
+from deepjoin.checking.vector_soundness import vector_problems
+from deepjoin.embed.list_build import write_value_lists
+from deepjoin.embed.quantised import ValueVectors
+from deepjoin.embed.vector_index import index_rows, kinds
+from deepjoin.embed.vector_index.build import (
     ABOUT,
     INDEX,
     MEMBERS,
@@ -254,7 +254,7 @@ def test_column_vectors_need_the_snapshot(index: Path) -> None:
 
 
 def test_an_encoder_that_is_another_is_noted(index: Path, tmp_path: Path) -> None:
-    from deepjoin.lake.manifest import read_manifest
+    from deepjoin.store.manifest import read_manifest
 
     manifest = read_manifest(index)
     segment = Lake(index).segments[0]

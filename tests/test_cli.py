@@ -23,7 +23,7 @@ import pytest
 import deepjoin
 from deepjoin.cli import main
 from deepjoin.search import METHODS
-from deepjoin.search.render import one_line
+from deepjoin.show.render import one_line
 
 SEARCH_KEYS = {"query", "hits", "seconds"}
 HIT_KEYS = {

@@ -10,17 +10,17 @@ import pytest
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
-from deepjoin.cells import load_cell_encoder
-from deepjoin.column_vectors import (
+from deepjoin.checking.check import check_index
+from deepjoin.embed.cells import load_cell_encoder
+from deepjoin.store.column_vectors import (
     ColumnVectors,
     FrequencySnapshot,
     Meaning,
     meaning_digest,
     meaning_rows,
 )
-from deepjoin.column_vectors import meaning as module
-from deepjoin.lake.checking import check_index
-from deepjoin.segment import Segment
+from deepjoin.store.column_vectors import meaning as module
+from deepjoin.store.segment import Segment
 
 COUNTRIES = ["United States", "Germany", "United Kingdom", "France", "Spain"]
 TABLES = {

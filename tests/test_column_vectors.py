@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.column_vectors import (
+from deepjoin.embed.columns.cache import VectorCache
+from deepjoin.embed.columns.text import SAMPLINGS, DocumentFrequencies, TextSettings, column_texts
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.store.column_vectors import (
     About,
     ColumnVectors,
     FrequencySnapshot,
     both_query,
     both_rows,
-    columns,
     encode,
     finish_both,
     finish_columns,
@@ -28,11 +30,9 @@ from deepjoin.column_vectors import (
     write_frequency,
     write_rows,
 )
-from deepjoin.distinct import distinct_cells
-from deepjoin.encoders.cache import VectorCache
-from deepjoin.segment import Segment
-from deepjoin.text import SAMPLINGS, DocumentFrequencies, TextSettings, column_texts
-from tests.column_lakes import WordEncoder, segment_of
+from deepjoin.store.column_vectors import stored_columns as columns
+from deepjoin.store.segment import Segment
+from tests.support.column_lakes import WordEncoder, segment_of
 
 #: Cells that come in several spellings, twice, blank, missing, or with much white space.
 CELLS = st.lists(

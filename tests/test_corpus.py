@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, UnknownName, UnreadableTable
+from deepjoin.model import Column
+from deepjoin.read import corpus
+from deepjoin.read.corpus import SCHEMA, CorpusSource, is_corpus, write_corpus
+from deepjoin.read.files import FileSource
 from deepjoin.settings import Settings
-from deepjoin.sources import corpus
-from deepjoin.sources.corpus import SCHEMA, CorpusSource, is_corpus, write_corpus
-from deepjoin.sources.files import FileSource
-
-from .opening import open_source
+from tests.support.opening import open_source
 
 COLUMNS = [
     Column(["Paris", None, "Rome"], "city", "t1", "Cities", "of Europe", "t1#0"),

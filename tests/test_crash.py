@@ -18,11 +18,11 @@ import pytest
 import deepjoin
 from deepjoin import Lake
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.lake.storage import writing
+from deepjoin.store.storage import writing
+from tests.support import rivals
+from tests.support.crash import INDEX, OPERATIONS, Trial, moments, strays
+from tests.support.power import LOSSES, Disk
 
-from . import rivals
-from .crash import INDEX, OPERATIONS, Trial, moments, strays
-from .power import LOSSES, Disk
 from .test_history import answers, write
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -209,7 +209,7 @@ def overtake(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> No
             first()
         return writing(folder)
 
-    monkeypatch.setattr("deepjoin.lake.refresh.writing", late)
+    monkeypatch.setattr("deepjoin.build.refresh.writing", late)
 
 
 def test_a_refresh_goes_on_from_what_was_added_before_it(

@@ -20,14 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deepjoin
-from deepjoin.columns import Table
 from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, UnreadableTable
-from deepjoin.join import Side, plan_join
-from deepjoin.join.database_sql import database_sql
-from deepjoin.settings import Settings
-from deepjoin.sources import LastingSource
-from deepjoin.sources.cells import MENDED_NOTE, as_strings
-from deepjoin.sources.database import (
+from deepjoin.joining import Side, plan_join
+from deepjoin.joining.database_sql import database_sql
+from deepjoin.model import Table
+from deepjoin.read import LastingSource
+from deepjoin.read.cells import MENDED_NOTE, as_strings
+from deepjoin.read.database import (
     DatabaseSource,
     duckdb_file,
     is_database,
@@ -36,10 +35,11 @@ from deepjoin.sources.database import (
     shown,
     sqlite,
 )
-from deepjoin.sources.database.rows import Batcher, as_text
-from deepjoin.sources.database.sqlalchemy_engine import SqlalchemyDatabase
-from deepjoin.sources.database.url import Address, dialect_of, from_environment, one_line
-from deepjoin.sources.items import Skipped
+from deepjoin.read.database.rows import Batcher, as_text
+from deepjoin.read.database.sqlalchemy_engine import SqlalchemyDatabase
+from deepjoin.read.database.url import Address, dialect_of, from_environment, one_line
+from deepjoin.read.items import Skipped
+from deepjoin.settings import Settings
 
 Execute = Callable[..., None]
 ODD_NAMES = ['say "hi"', "a.b", "a'b; DROP TABLE x", "Größe %s {x}", "select", " ", "x" * 10_000]
@@ -565,7 +565,7 @@ def test_a_file_that_sqlalchemy_cannot_open_is_told(tmp_path: Path) -> None:
 
 
 def database_relation() -> Any:
-    from deepjoin.sources.database.relation import Relation
+    from deepjoin.read.database.relation import Relation
 
     return Relation("t", "t", '"t"')
 

@@ -15,11 +15,11 @@ import duckdb
 import pytest
 
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.join import Side, plan_join
-from deepjoin.join.database_sql import MOST_SPELLINGS, database_sql
-from deepjoin.sources.database import DatabaseSource
-from deepjoin.sources.frames import frame_table
-from deepjoin.sources.quote import literal
+from deepjoin.joining import Side, plan_join
+from deepjoin.joining.database_sql import MOST_SPELLINGS, database_sql
+from deepjoin.read.database import DatabaseSource
+from deepjoin.read.frames import frame_table
+from deepjoin.read.quote import literal
 from tests.test_postgres import execute, server, uri  # noqa: F401
 
 UGLY = [

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deepjoin.errors import UnreadableTable
-from deepjoin.sources import delimited, encoding, records
-from deepjoin.sources.delimited import duckdb_scan, read_delimited
-from deepjoin.sources.dialect import sniff
+from deepjoin.read import delimited, encoding, records
+from deepjoin.read.delimited import duckdb_scan, read_delimited
+from deepjoin.read.dialect import sniff
 
 Rows = list[tuple[str | None, ...]]
 ENGINES = ["", "csv"]

@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from deepjoin.canonical import canonical
 from deepjoin.demo import DemoLake, write_demo_lake
 from deepjoin.demo.countries import BY_ISO2, BY_NAME, COUNTRIES, GERMAN_NAMES, OTHER_NAMES, TYPOS
 from deepjoin.demo.names import CITY_NAMES
@@ -21,6 +20,7 @@ from deepjoin.demo.spellings import without_legal_form
 from deepjoin.demo.standards import BUDGET_RATES, CURRENCIES, HOLIDAYS, LANGUAGES, SPOKEN
 from deepjoin.demo.works import BOOKS, COMPANIES, DIRECTORS, FILMS
 from deepjoin.errors import DeepJoinError
+from deepjoin.normalise.canonical import canonical
 
 Columns = dict[str, list[str]]
 LATIN_1 = "logistics/versandkosten.csv"

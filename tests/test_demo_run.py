@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deepjoin.canonical import canonical
 from deepjoin.cli import main
 from deepjoin.demo.spellings import without_legal_form
+from deepjoin.normalise.canonical import canonical
 
 
 def test_the_demo_joins_by_equality_and_by_meaning(

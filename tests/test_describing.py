@@ -6,11 +6,11 @@ from pathlib import Path
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.agents.desk import Desk
-from deepjoin.agents.server import answered
-from deepjoin.lake.describing import SAMPLES, best_keys, column_facts
-from deepjoin.server.describing import table_detail
-from deepjoin.sources.corpus import write_corpus
+from deepjoin.read.corpus import write_corpus
+from deepjoin.serve.http.describing import table_detail
+from deepjoin.serve.mcp.desk import Desk
+from deepjoin.serve.mcp.server import answered
+from deepjoin.store.describing import SAMPLES, best_keys, column_facts
 
 
 def corpus(folder: Path) -> Lake:

@@ -13,25 +13,25 @@ import pytest
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
+from deepjoin.build.update import Update
 from deepjoin.cli import main
-from deepjoin.column_vectors import encode, finish_columns
-from deepjoin.encoders.cache import CachedEncoder, VectorCache
+from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
+from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import MissingExtra
-from deepjoin.lake import models
-from deepjoin.lake.manifest import MANIFEST
-from deepjoin.lake.update import Update
 from deepjoin.search import METHODS
-from deepjoin.text import no_frequency
-from tests.column_lakes import WordEncoder, segment_of
-from tests.encoder_models import Folders, model_folders
+from deepjoin.store import models
+from deepjoin.store.column_vectors import encode, finish_columns
+from deepjoin.store.manifest import MANIFEST
+from tests.support.column_lakes import WordEncoder, segment_of
+from tests.support.encoder_models import Folders, model_folders
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
-from deepjoin.encoders.torch_encoder import TorchEncoder  # noqa: E402
-from deepjoin.vectors.devices import device_named  # noqa: E402
-from deepjoin.vectors.on_device import DeviceSearch  # noqa: E402
-from tests.played_gpu import play_gpu, play_halves  # noqa: E402
+from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
+from deepjoin.embed.devices import device_named  # noqa: E402
+from deepjoin.embed.on_device import DeviceSearch  # noqa: E402
+from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
 
 WORDS = ("Berlin", "Paris", "Rome", "Oslo", "Lima", "Bonn", "Nice", "Bern", "Cork", "Graz")
 #: Those with an encoder of their own are the same search.

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from deepjoin.errors import UnreadableTable
-from deepjoin.sources.dialect import Dialect, sniff
-from deepjoin.sources.encoding import encoding_of
-from deepjoin.sources.header import first_row, header_names, is_header, widened
+from deepjoin.read.dialect import Dialect, sniff
+from deepjoin.read.encoding import encoding_of
+from deepjoin.read.header import first_row, header_names, is_header, widened
 
 CYRILLIC = "имя,город\nИван,Москва\nОльга,Санкт-Петербург\nПётр,Новосибирск\n"
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.canonical import canonical
-from deepjoin.lake.directory import Directory
+from deepjoin.normalise.canonical import canonical
+from deepjoin.store.directory import Directory
 
 NAMES = st.text("abABé.", min_size=1, max_size=4)
 CELLS = st.lists(st.sampled_from(["x", "X ", "y", "z", "7", "7.0"]), min_size=1, max_size=4)

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
-from deepjoin.encoders import DEFAULT
-from deepjoin.encoders.onnx_encoder import _is_exact
-from deepjoin.encoders.rounding import nearest, rounded
-from deepjoin.encoders.weights import block_codes, read_weights, write_weights
+from deepjoin.embed.columns import DEFAULT
+from deepjoin.embed.columns.onnx_encoder import _is_exact
+from deepjoin.embed.columns.rounding import nearest, rounded
+from deepjoin.embed.columns.weights import block_codes, read_weights, write_weights
 from deepjoin.errors import MissingExtra
-from tests.encoder_models import ODD, Folders, cosines, export, loaded, model_folders
-from tests.tiny_models import save_model
+from tests.support.encoder_models import ODD, Folders, cosines, export, loaded, model_folders
+from tests.support.tiny_models import save_model
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from deepjoin import DeepJoinError
-from deepjoin.encoders import DEFAULT, load_encoder
-from deepjoin.encoders.onnx_encoder import OnnxEncoder
-from deepjoin.encoders.reasons import reason
-from deepjoin.encoders.text_encoder import checked
+from deepjoin.embed.columns import DEFAULT, load_encoder
+from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
+from deepjoin.embed.columns.reasons import reason
+from deepjoin.embed.columns.text import TextSettings
+from deepjoin.embed.columns.text_encoder import checked
 from deepjoin.errors import MissingExtra
-from deepjoin.text import TextSettings
-from tests.encoder_models import Folders, loaded, model_folders
+from tests.support.encoder_models import Folders, loaded, model_folders
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_a_tokenizer_of_another_model(folders: Folders, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_is_not_a_fast_one() -> None:
-    from deepjoin.encoders.torch_encoder import _tokenizer_text
+    from deepjoin.embed.columns.torch_encoder import _tokenizer_text
 
     with pytest.raises(DeepJoinError, match="'slow' has no tokenizer.json, .*a fast tokenizer"):
         _tokenizer_text(SimpleNamespace(tokenizer=object()), "slow")
@@ -120,7 +120,7 @@ def test_torch_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_onnxruntime_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepjoin.encoders.find_spec", lambda name: None)
+    monkeypatch.setattr("deepjoin.embed.columns.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="needs onnxruntime and tokenizers: pip install onnx"):
         load_encoder("default")
 

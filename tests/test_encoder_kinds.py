@@ -17,17 +17,17 @@ import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.cli.config import NAME, parse
 from deepjoin.cli.parser import make_parser
-from deepjoin.encoders import load_encoder
-from deepjoin.encoders.base import ColumnEncoder
-from deepjoin.encoders.compared import averages
-from deepjoin.encoders.kinds import KINDS, option_of, split_kind
+from deepjoin.embed.columns import load_encoder
+from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.columns.kinds import KINDS, option_of, split_kind
+from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra, UnknownName
-from deepjoin.lake import models
-from deepjoin.lake.models import located, shown, stored
+from deepjoin.lab.encoders import averages
+from deepjoin.read.corpus import write_corpus
 from deepjoin.search import METHODS
-from deepjoin.sources.corpus import write_corpus
-from deepjoin.text import no_frequency
-from tests.encoder_models import Folders, model_folders
+from deepjoin.store import models
+from deepjoin.store.models import located, shown, stored
+from tests.support.encoder_models import Folders, model_folders
 from tests.test_cli import Run, call
 
 WORDS = {
@@ -121,7 +121,7 @@ def test_what_an_encoder_says_of_itself(vec: Path) -> None:
 
 def test_trained_vectors_average_too(tmp_path: Path) -> None:
     pytest.importorskip("fasttext")
-    from deepjoin.lake.train_fasttext import main
+    from deepjoin.lab.encoders.train_fasttext import main
 
     deepjoin.index([CITIES, METALS], tmp_path / "i", encoder="none", cells="none")
     options = ["-o", str(tmp_path / "lake.bin"), "--dimension", "6", "--epochs", "1"]

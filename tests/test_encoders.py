@@ -13,12 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.encoders import DEFAULT, load_encoder
-from deepjoin.encoders.text_encoder import TextEncoder, batches
-from deepjoin.encoders.tokens import Tokens
-from deepjoin.text import DocumentFrequencies, TextSettings, no_frequency
-from tests.encoder_models import ODD, Folders, cosines, default, export, loaded, model_folders
-from tests.tiny_models import KINDS
+from deepjoin.embed.columns import DEFAULT, load_encoder
+from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings, no_frequency
+from deepjoin.embed.columns.text_encoder import TextEncoder, batches
+from deepjoin.embed.columns.tokens import Tokens
+from tests.support.encoder_models import (
+    ODD,
+    Folders,
+    cosines,
+    default,
+    export,
+    loaded,
+    model_folders,
+)
+from tests.support.tiny_models import KINDS
 
 COLUMN = Column(["Apple", "GE", "IBM"], name="Company", title="Firms")
 TEXTS = {
@@ -192,7 +200,7 @@ def test_processors_whose_products_overflow_give_the_same_vectors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     texts = ["Company: Apple, GE.", "1, 2, 3", "x" * 500]
-    monkeypatch.setattr("deepjoin.encoders.onnx_encoder._is_exact", lambda probe: False)
+    monkeypatch.setattr("deepjoin.embed.columns.onnx_encoder._is_exact", lambda probe: False)
     assert np.allclose(
         loaded("default").encode_texts(texts), default().encode_texts(texts), atol=1e-5
     )

@@ -10,13 +10,13 @@ import pytest
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
+from deepjoin.build import encoding
 from deepjoin.cli import main
-from deepjoin.column_vectors import ColumnVectors, FrequencySnapshot, encode
-from deepjoin.lake import encoding
-from deepjoin.lake.manifest import MANIFEST
+from deepjoin.store.column_vectors import ColumnVectors, FrequencySnapshot, encode
+from deepjoin.store.manifest import MANIFEST
+from tests.support.tiny_models import save_model
 
 from .conftest import MakeLake
-from .tiny_models import save_model
 
 CITIES = pa.table({"city": ["Berlin", "Paris", "Rome", "Oslo", "Lima"], "n": list("abcde")})
 TOWNS = pa.table({"town": ["Berlin", "Rome", "Oslo", "Bonn", "Nice"]})

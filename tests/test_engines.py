@@ -20,19 +20,21 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import DeepJoinError
-from deepjoin.column_vectors import FrequencySnapshot
-from deepjoin.distributed import Step, node_name, ray_cluster, ray_engine
-from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.build import build_elsewhere, encoding
+from deepjoin.build.build import usual_means
+from deepjoin.build.changes import Found, list_items
+from deepjoin.build.encode_elsewhere import EncodeElsewhere, Model
+from deepjoin.build.engine import Step, node_name
+from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.engines.ray import cluster as ray_cluster
+from deepjoin.engines.ray import engine as ray_engine
 from deepjoin.errors import MissingExtra, UnknownName
-from deepjoin.lake import build_elsewhere, encoding
-from deepjoin.lake.build import usual_means
-from deepjoin.lake.changes import Found, list_items
-from deepjoin.lake.encode_elsewhere import EncodeElsewhere, Model
-from deepjoin.ledger import Key
+from deepjoin.read.files import FileSource
+from deepjoin.read.frames import MemorySource
+from deepjoin.read.items import Item, Listing, skipped_item
 from deepjoin.settings import NO_VECTORS, Settings
-from deepjoin.sources.files import FileSource
-from deepjoin.sources.frames import MemorySource
-from deepjoin.sources.items import Item, Listing, skipped_item
+from deepjoin.store.column_vectors import FrequencySnapshot
+from deepjoin.store.ledger import Key
 
 
 def test_pieces_of_two_readings_are_refused(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_where_texts_are_encoded(on_gpu: bool, gpus: int, device: str) -> None:
 def test_a_gpu_that_the_cluster_does_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.lake.build.device_named", lambda name: None)
+    monkeypatch.setattr("deepjoin.build.build.device_named", lambda name: None)
     monkeypatch.setattr(encoding, "TorchEncoder", TextEncoder)
     vectors = replace(NO_VECTORS, encoder="default")
     frequency = object.__new__(FrequencySnapshot)

@@ -16,8 +16,8 @@ import deepjoin
 from deepjoin import Column
 from deepjoin.cli import evaluate as command
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.evaluation import cache, exact
-from deepjoin.evaluation.metrics import (
+from deepjoin.lab.evaluation import cache, exact
+from deepjoin.lab.evaluation.metrics import (
     candidates,
     interval,
     mean,
@@ -25,8 +25,8 @@ from deepjoin.evaluation.metrics import (
     precision,
     precision_ties,
 )
-from deepjoin.evaluation.truth import Truth, brute_force
-from deepjoin.sources.corpus import write_corpus
+from deepjoin.lab.evaluation.truth import Truth, brute_force
+from deepjoin.read.corpus import write_corpus
 
 from .test_cli import Run, call
 
@@ -158,7 +158,10 @@ def test_an_interrupted_build_is_made_again(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ("deepjoin.lake.build_corpus.write_ledger", "deepjoin.evaluation.cache._timing"):
+    for place in (
+        "deepjoin.build.build_corpus.write_ledger",
+        "deepjoin.lab.evaluation.cache._timing",
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(place, stopped)
             assert run(*wide).status == 130

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from deepjoin import Column
-from deepjoin.evaluation.labels import Labels, read_labels
-from deepjoin.evaluation.metrics import hard_recall_labels, ndcg_labels, precision_labels
-from deepjoin.sources.corpus import CorpusSource, write_corpus
+from deepjoin.lab.evaluation.labels import Labels, read_labels
+from deepjoin.lab.evaluation.metrics import hard_recall_labels, ndcg_labels, precision_labels
+from deepjoin.read.corpus import CorpusSource, write_corpus
 
 from .test_cli import Run, call
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.cells import DEFAULT_TABLE, load_cell_encoder
-from deepjoin.evaluation import cache as keeping
-from deepjoin.evaluation.semantic_truth import semantic_truth, with_found
-from deepjoin.evaluation.truth import Truth
-from deepjoin.joinability import semantic_joinability
+from deepjoin.embed.cells import DEFAULT_TABLE, load_cell_encoder
+from deepjoin.lab.evaluation import cache as keeping
+from deepjoin.lab.evaluation.semantic_truth import semantic_truth, with_found
+from deepjoin.lab.evaluation.truth import Truth
+from deepjoin.matching.joinability import semantic_joinability
+from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search import METHODS, Method
 from deepjoin.search.exact_equi import exact_equi
-from deepjoin.sources.corpus import CorpusSource, write_corpus
 
 from .test_cli import Run, call
 

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
-from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.truth import brute_force
-from deepjoin.joinability import (
+from deepjoin.lab.evaluation.truth import brute_force
+from deepjoin.matching.joinability import (
     cardinality,
     equi_joinability,
     join_size,
     multiset_joinability,
 )
+from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search import METHODS, overlap
 from deepjoin.search.results import Hit
 

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from deepjoin.columns import Reading
 from deepjoin.errors import MissingExtra, UnknownName, UnreadableTable
+from deepjoin.model import Reading
+from deepjoin.read import Skipped
+from deepjoin.read.files import FileSource
+from deepjoin.read.formats import read_file
 from deepjoin.settings import Settings
-from deepjoin.sources import Skipped
-from deepjoin.sources.files import FileSource
-from deepjoin.sources.formats import read_file
-
-from .opening import open_source
+from tests.support.opening import open_source
 
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]

@@ -12,11 +12,11 @@ import pytest
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.cells import load_cell_encoder
-from deepjoin.cells.fasttext import load_vectors
-from deepjoin.cells.fasttext_file import check_binary
+from deepjoin.embed.cells import load_cell_encoder
+from deepjoin.embed.cells.fasttext import load_vectors
+from deepjoin.embed.cells.fasttext_file import check_binary
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.lake.train_fasttext import main, train_fasttext
+from deepjoin.lab.encoders.train_fasttext import main, train_fasttext
 
 MakeLake = Callable[..., Lake]
 COUNTRIES = ["germany", "france", "italy", "spain", "norway", "sweden", "portugal", "greece"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from deepjoin.errors import DeepJoinError
+from deepjoin.read.files import FileSource, reopen
+from deepjoin.read.items import Item
 from deepjoin.settings import Settings
-from deepjoin.sources.files import FileSource, reopen
-from deepjoin.sources.items import Item
 
 
 def write(path: Path) -> Path:

@@ -18,16 +18,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.columns import Reading
 from deepjoin.errors import UnreadableTable
+from deepjoin.model import Reading
+from deepjoin.read import encoding, formats, jsonlines, parquet
+from deepjoin.read.files import FileSource
+from deepjoin.read.formats import read_file
+from deepjoin.read.jsonlines import read_jsonlines
+from deepjoin.read.scan import duckdb_scan
 from deepjoin.settings import Settings
-from deepjoin.sources import encoding, formats, jsonlines, parquet
-from deepjoin.sources.files import FileSource
-from deepjoin.sources.formats import read_file
-from deepjoin.sources.jsonlines import read_jsonlines
-from deepjoin.sources.scan import duckdb_scan
-
-from .opening import open_source
+from tests.support.opening import open_source
 
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]

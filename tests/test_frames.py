@@ -17,14 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError, UnknownName
+from deepjoin.model import Column, Table
+from deepjoin.read.cells import as_strings, cell_text, left_out, text_array, unique_names
+from deepjoin.read.formats import read_file
+from deepjoin.read.frames import as_column, frame_table
 from deepjoin.settings import Settings
-from deepjoin.sources.cells import as_strings, cell_text, left_out, text_array, unique_names
-from deepjoin.sources.formats import read_file
-from deepjoin.sources.frames import as_column, frame_table
-
-from .opening import open_source
+from tests.support.opening import open_source
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

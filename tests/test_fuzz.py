@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from deepjoin.sources import delimited
-from deepjoin.sources.cells import MENDED_NOTE
-from deepjoin.sources.jsonlines import read_jsonlines
+from deepjoin.read import delimited
+from deepjoin.read.cells import MENDED_NOTE
+from deepjoin.read.jsonlines import read_jsonlines
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

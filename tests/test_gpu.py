@@ -16,21 +16,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from deepjoin.encoders.text_encoder import TextEncoder
+from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.embed.vector_index import METRICS, VectorIndex, build_vectors
 from deepjoin.errors import DeepJoinError
-from deepjoin.vectors import METRICS, VectorIndex, build_vectors
-from tests.encoder_models import ODD, Folders, cosines, loaded, model_folders
-from tests.tiny_models import KINDS
+from tests.support.encoder_models import ODD, Folders, cosines, loaded, model_folders
+from tests.support.tiny_models import KINDS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
-from deepjoin.encoders import on_device as encoding  # noqa: E402
-from deepjoin.encoders.on_device import DeviceQuery, TokenModel, padded, runs  # noqa: E402
-from deepjoin.encoders.torch_encoder import TorchEncoder  # noqa: E402
-from deepjoin.vectors import on_device as searching  # noqa: E402
-from deepjoin.vectors.on_device import DeviceSearch, Recorder  # noqa: E402
-from tests.played_gpu import play_gpu, play_halves  # noqa: E402
+from deepjoin.embed import on_device as searching  # noqa: E402
+from deepjoin.embed.columns import on_device as encoding  # noqa: E402
+from deepjoin.embed.columns.on_device import DeviceQuery, TokenModel, padded, runs  # noqa: E402
+from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
+from deepjoin.embed.on_device import DeviceSearch, Recorder  # noqa: E402
+from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "gpu.py"
 TEXTS = ["company values", "a", "", "x, y", "9 8 7", "company: a, b.", "values 1", *ODD]
@@ -304,7 +304,7 @@ def test_token_numbers_that_cannot_be_read_are_refused(encoder: TorchEncoder) ->
 def test_a_model_that_reads_more_is_not_given_token_numbers(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.encoders.torch_encoder._AGREEMENT", 2.0)
+    monkeypatch.setattr("deepjoin.embed.columns.torch_encoder._AGREEMENT", 2.0)
     monkeypatch.setattr(TorchEncoder, "_on_gpu", True)
     encoder = _torch(loaded(folders("bert")))
     assert encoder.encode_texts(["company"]).any()

@@ -20,10 +20,10 @@ from pyarrow import csv
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
-from deepjoin.graph import rows, self_join
-from deepjoin.lake.graph import Graph
+from deepjoin.relating import rows, self_join
+from deepjoin.relating.graph import Graph
 from tests.conftest import MakeLake
-from tests.graph_lakes import (
+from tests.support.graph_lakes import (
     SHARES,
     TABLES,
     Tables,
@@ -129,7 +129,7 @@ def test_columns_of_all_sizes(
 
 
 def never_merging() -> Any:
-    return mock.patch("deepjoin.lake.update.worth_merging", lambda sizes, removed: len(sizes))
+    return mock.patch("deepjoin.build.update.worth_merging", lambda sizes, removed: len(sizes))
 
 
 @given(steps=STEPS, least=SHARES, merging=st.booleans())
@@ -311,12 +311,12 @@ def test_a_full_disk_is_one_line(make_lake: MakeLake, monkeypatch: pytest.Monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("deepjoin.graph.edge_list.EdgeListWriter.append", full)
+    monkeypatch.setattr("deepjoin.relating.edge_list.EdgeListWriter.append", full)
     for save in (True, False):
         with pytest.raises(DeepJoinError, match="No space left on the disk of "):
             lake.graph(save=save)
     monkeypatch.undo()
-    monkeypatch.setattr("deepjoin.graph.output.EdgeRows.batches", full)
+    monkeypatch.setattr("deepjoin.relating.output.EdgeRows.batches", full)
     with pytest.raises(
         DeepJoinError, match="Cannot write .*e.csv: No space left on device. Choose"
     ):
@@ -463,8 +463,8 @@ def test_values_of_one_hash_are_told_apart(tmp_path: Path) -> None:
         return np.array([7 for _ in values], np.uint64)
 
     with (
-        mock.patch("deepjoin.values.chunk.hash_array", same),
-        mock.patch("deepjoin.values.index.hash_values", same),
+        mock.patch("deepjoin.store.values.chunk.hash_array", same),
+        mock.patch("deepjoin.store.values.index.hash_values", same),
         never_merging(),
     ):
         lake = deepjoin.index({"t0": {"c": [*"abc"]}}, tmp_path / "index", **options())

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.lake.build import usual_means
-from deepjoin.lake.changes import Found, compare, list_items
-from deepjoin.lake.commands import remove_tables
-from deepjoin.lake.refresh import Refreshed
-from deepjoin.ledger import Key, Known
-from deepjoin.sources.frames import MemorySource
-from deepjoin.sources.items import skipped_item
+from deepjoin.build.build import usual_means
+from deepjoin.build.changes import Found, compare, list_items
+from deepjoin.build.commands import remove_tables
+from deepjoin.build.refresh import Refreshed
+from deepjoin.read.frames import MemorySource
+from deepjoin.read.items import skipped_item
+from deepjoin.store.ledger import Key, Known
 
 Frame = dict[str, list[str]]
 
@@ -74,7 +74,7 @@ def told(hit: deepjoin.Hit) -> dict[str, Any]:
 
 def merging(often: bool) -> Any:
     """Let segments be merged as usual, or never."""
-    never = mock.patch("deepjoin.lake.update.worth_merging", lambda sizes, removed: len(sizes))
+    never = mock.patch("deepjoin.build.update.worth_merging", lambda sizes, removed: len(sizes))
     return nullcontext() if often else never
 
 
@@ -290,7 +290,7 @@ def test_another_writers_settings_are_noticed(lake: Lake, tmp_path: Path) -> Non
         return found
 
     with (
-        mock.patch("deepjoin.lake.refresh.list_items", listed),
+        mock.patch("deepjoin.build.refresh.list_items", listed),
         pytest.raises(deepjoin.DeepJoinError, match="has other settings since this command began"),
     ):
         deepjoin.index(tmp_path / "data")

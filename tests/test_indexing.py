@@ -67,7 +67,7 @@ def test_the_index_goes_inside_the_folder(lake_folder: Path) -> None:
 
 
 def test_a_corpus_keeps_its_ids(tmp_path: Path) -> None:
-    from deepjoin.sources.corpus import write_corpus
+    from deepjoin.read.corpus import write_corpus
 
     columns = [
         deepjoin.Column(CITIES, "city", "t1", column_id="t1#4"),
@@ -119,9 +119,9 @@ def test_checkpoints_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         cells = [f"{number} cell {row % 900}" for row in range(size)]
         write(tables / f"{number}.csv", {"key": cells, "other": [cell[::-1] for cell in cells]})
     usual = deepjoin.index(tables, tmp_path / "usual", encoder="default")
-    never = "deepjoin.lake.update.worth_merging", lambda sizes, removed: len(sizes)
+    never = "deepjoin.build.update.worth_merging", lambda sizes, removed: len(sizes)
     monkeypatch.setattr(*never)
     for name in ("CHECKPOINT", "_SHARE"):
-        monkeypatch.setattr(f"deepjoin.lake.item_reader.{name}", 0.0)
+        monkeypatch.setattr(f"deepjoin.build.item_reader.{name}", 0.0)
     often = deepjoin.index(tables, tmp_path / "often", encoder="default")
     assert [one.files for one in often.records] == [one.files for one in usual.records]

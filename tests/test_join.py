@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepjoin.canonical import canonical
-from deepjoin.join import JoinPlan, Side, plan_join
-from deepjoin.sources.quote import identifier, literal
-from tests.join_tables import Cell, Columns, both, table, text_batch
+from deepjoin.joining import JoinPlan, Side, plan_join
+from deepjoin.normalise.canonical import canonical
+from deepjoin.read.quote import identifier, literal
+from tests.support.join_tables import Cell, Columns, both, table, text_batch
 
 UGLY: list[Cell] = [
     *(

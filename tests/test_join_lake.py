@@ -17,7 +17,7 @@ import deepjoin
 from deepjoin import Lake
 from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.lake.sides import JoinWarning, semantic_or_equi
+from deepjoin.joining.sides import JoinWarning, semantic_or_equi
 
 TARGET = ("geo.csv", "name")
 COUNTRIES = ["United States", "United Kingdom", "France", "Peru", "Chile", "Norway"]
@@ -106,7 +106,7 @@ def test_which_kind_of_join_a_hit_means(hit: object, join: str | None, tau: floa
 
 
 def deepjoin_encoder() -> Any:
-    from deepjoin.cells import load_cell_encoder
+    from deepjoin.embed.cells import load_cell_encoder
 
     return load_cell_encoder()
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.join import matching, nearest
-from deepjoin.join.matching import Semantic, match_values, nearest_values
-from deepjoin.joinability import ONE, least, similarities
+from deepjoin.matching import matching, nearest
+from deepjoin.matching.joinability import ONE, least, similarities
+from deepjoin.matching.matching import Semantic, match_values, nearest_values
 
 Floats = npt.NDArray[np.float32]
 

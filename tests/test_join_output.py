@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deepjoin.columns import Reading, Table
 from deepjoin.errors import DeepJoinError, UnknownName, UnreadableTable
-from deepjoin.join import JoinPlan, Side, plan_join
-from tests.join_tables import Cell, both, table, text_batch
+from deepjoin.joining import JoinPlan, Side, plan_join
+from deepjoin.model import Reading, Table
+from tests.support.join_tables import Cell, both, table, text_batch
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_an_interrupt_inside_duckdb_is_one_outside(monkeypatch: pytest.MonkeyPat
     def interrupted(_: object) -> None:
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr("deepjoin.join.session.Session.cursor", interrupted)
+    monkeypatch.setattr("deepjoin.joining.session.Session.cursor", interrupted)
     with pytest.raises(KeyboardInterrupt):
         plan.to_arrow()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.joinability import (
+from deepjoin.matching.joinability import (
     cardinality,
     equi_joinability,
     join_size,

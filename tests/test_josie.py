@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column
-from deepjoin.evaluation.truth import brute_force
-from deepjoin.joinability import equi_joinability
-from deepjoin.josie import order
-from deepjoin.josie.cost import CostModel, fit
-from deepjoin.josie.counter import Counter, overlap_of
-from deepjoin.josie.estimate import Benefits, Estimates, ListCosts, estimate
-from deepjoin.josie.index import SetIndex
-from deepjoin.josie.search import Josie, score_from
+from deepjoin.lab.evaluation.truth import brute_force
+from deepjoin.lab.josie import order
+from deepjoin.lab.josie.cost import CostModel, fit
+from deepjoin.lab.josie.counter import Counter, overlap_of
+from deepjoin.lab.josie.estimate import Benefits, Estimates, ListCosts, estimate
+from deepjoin.lab.josie.index import SetIndex
+from deepjoin.lab.josie.method import JosieSearch, josie
+from deepjoin.lab.josie.search import Josie, score_from
+from deepjoin.matching.joinability import equi_joinability
 from deepjoin.search.base import Searching
 from deepjoin.search.exact_equi import ExactEqui, exact_equi
-from deepjoin.search.josie_search import JosieSearch, josie
 from deepjoin.search.results import Hit, Results
+from tests.support.column_lakes import segment_of
 
-from .column_lakes import segment_of
 from .conftest import MakeLake
 
 Int = npt.NDArray[np.int64]

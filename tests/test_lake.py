@@ -16,8 +16,8 @@ import pytest
 import deepjoin
 from deepjoin import Column, Lake, Settings
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.lake.sides import JoinWarning
-from deepjoin.sources.corpus import write_corpus
+from deepjoin.joining.sides import JoinWarning
+from deepjoin.read.corpus import write_corpus
 
 from .conftest import MakeLake
 from .test_cli import Run, call

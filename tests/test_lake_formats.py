@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deepjoin.columns import Reading
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
-from deepjoin.sources.delta import DELTA, read_delta
-from deepjoin.sources.files import FileSource
-from deepjoin.sources.iceberg import ICEBERG, current_metadata, read_iceberg
+from deepjoin.model import Reading
+from deepjoin.read.delta import DELTA, read_delta
+from deepjoin.read.files import FileSource
+from deepjoin.read.iceberg import ICEBERG, current_metadata, read_iceberg
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")

@@ -16,14 +16,14 @@ from xxhash import xxh3_64_intdigest
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake, Settings
-from deepjoin.distinct import distinct_cells
 from deepjoin.errors import MissingExtra
-from deepjoin.evaluation.metrics import precision_ties
-from deepjoin.evaluation.truth import brute_force
-from deepjoin.search import lsh_index, minhash
-from deepjoin.search.lsh_ensemble import LshEnsemble, lsh_ensemble
-from deepjoin.search.lsh_index import THRESHOLDS, LshIndex
-from deepjoin.search.minhash import PLACES, SCHEME, SEED, Permutations, containment
+from deepjoin.lab.evaluation.metrics import precision_ties
+from deepjoin.lab.evaluation.truth import brute_force
+from deepjoin.lab.lsh import lsh_index, minhash
+from deepjoin.lab.lsh.lsh_ensemble import LshEnsemble, lsh_ensemble
+from deepjoin.lab.lsh.lsh_index import THRESHOLDS, LshIndex
+from deepjoin.lab.lsh.minhash import PLACES, SCHEME, SEED, Permutations, containment
+from deepjoin.normalise.distinct import distinct_cells
 
 from .conftest import MakeLake
 

@@ -11,9 +11,9 @@ from mcp import Client
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.agents.tools import TOOLS
+from deepjoin.serve.mcp.tools import TOOLS
+from tests.support.agents import COUNTRIES, ask, refused, with_client
 
-from .agents import COUNTRIES, ask, refused, with_client
 from .conftest import MakeLake
 
 
@@ -223,10 +223,10 @@ def test_a_join_that_fails_leaves_no_file(
 ) -> None:
     asked = {"values": ["France"], **COUNTRIES}
     with monkeypatch.context() as patch:
-        patch.setattr("deepjoin.join.output.literal", lambda text: "'/nowhere/at/all.csv'")
+        patch.setattr("deepjoin.joining.output.literal", lambda text: "'/nowhere/at/all.csv'")
         assert "Cannot write" in refused(demo, "join", tmp_path, **asked)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr("deepjoin.agents.join_tools._MOST_ROWS", 0)
+    monkeypatch.setattr("deepjoin.serve.mcp.join_tools._MOST_ROWS", 0)
     assert "more than the 0 this tool writes" in refused(demo, "join", tmp_path, **asked)
     monkeypatch.undo()
     gone = tmp_path / "gone"
@@ -236,7 +236,7 @@ def test_a_join_that_fails_leaves_no_file(
 def test_too_many_files_of_a_name(
     demo: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.join.claimed._TRIES", 1)
+    monkeypatch.setattr("deepjoin.joining.claimed._TRIES", 1)
     (tmp_path / "joined.csv").touch()
     text = refused(demo, "join", tmp_path, values=["France"], **COUNTRIES)
     assert "has 1 files called 'joined'; choose another name" in text

@@ -17,13 +17,12 @@ from mcp.types import CallToolResult
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.agents.bounds import CELL, LINE, NAME
-from deepjoin.agents.desk import Desk
-from deepjoin.agents.server import answered
-from deepjoin.agents.tools import TOOLS
 from deepjoin.cli import main
-
-from .agents import COUNTRIES, ask, refused, text_of, with_client
+from deepjoin.serve.mcp.bounds import CELL, LINE, NAME
+from deepjoin.serve.mcp.desk import Desk
+from deepjoin.serve.mcp.server import answered
+from deepjoin.serve.mcp.tools import TOOLS
+from tests.support.agents import COUNTRIES, ask, refused, text_of, with_client
 
 #: The most characters that an answer about the oddest of tables may have.
 LONGEST = 600_000
@@ -134,7 +133,7 @@ def test_a_bug_is_told_without_its_trace(
         raise RuntimeError("secret\nof the house")
 
     monkeypatch.setattr(Lake, "search", broken)
-    with caplog.at_level(logging.ERROR, "deepjoin.agents"):
+    with caplog.at_level(logging.ERROR, "deepjoin.serve.mcp"):
         text = refused(demo, "search", values=["France"])
     assert text == "search failed inside deepjoin (RuntimeError); this is a bug."
     assert "tool search failed: RuntimeError: secret of the house" in caplog.text

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
-from deepjoin.cells import load_cell_encoder
-from deepjoin.cells.score import soft_joinability
-from deepjoin.joinability import semantic_joinability
+from deepjoin.embed.cells import load_cell_encoder
+from deepjoin.embed.cells.score import soft_joinability
+from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.search.results import Results
 
 from .conftest import MakeLake

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
-from deepjoin.graph.join_paths import shortest_paths
-from deepjoin.lake import neighbourhood as module
-from deepjoin.lake.neighbourhood import neighbourhood, paths
+from deepjoin.relating import neighbourhood as module
+from deepjoin.relating.join_paths import shortest_paths
+from deepjoin.relating.neighbourhood import neighbourhood, paths
 from tests.conftest import MakeLake
-from tests.graph_lakes import (
+from tests.support.graph_lakes import (
     SHARES,
     TABLES,
     Tables,

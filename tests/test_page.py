@@ -16,7 +16,16 @@ from playwright.sync_api import Browser, Page, expect
 import deepjoin
 from deepjoin.demo import DemoLake, write_demo_lake
 from deepjoin.lake import Lake
-from tests.browsing import FAINT, PHONE, downloaded, link, picture, serving, too_wide, visiting
+from tests.support.browsing import (
+    FAINT,
+    PHONE,
+    downloaded,
+    link,
+    picture,
+    serving,
+    too_wide,
+    visiting,
+)
 
 
 @dataclass(frozen=True)

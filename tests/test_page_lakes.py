@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import deepjoin
-from deepjoin.columns import Column
-from deepjoin.sources.corpus import write_corpus
-from tests.browsing import downloaded, link, picture, serving, visiting
+from deepjoin.model import Column
+from deepjoin.read.corpus import write_corpus
+from tests.support.browsing import downloaded, link, picture, serving, visiting
 
 CITIES = ["Oslo", "Lima", "Rome", "Cairo", "Quito"]
 TABLES = 30

@@ -27,12 +27,12 @@ from benchmarks.paper.tables import document, section
 
 from deepjoin import Column
 from deepjoin.errors import DeepJoinError
-from deepjoin.evaluation.chosen import Chosen
-from deepjoin.evaluation.labels import Labels
-from deepjoin.evaluation.row import Pool
-from deepjoin.evaluation.truth import brute_force
+from deepjoin.lab.evaluation.chosen import Chosen
+from deepjoin.lab.evaluation.labels import Labels
+from deepjoin.lab.evaluation.row import Pool
+from deepjoin.lab.evaluation.truth import brute_force
+from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search import METHODS
-from deepjoin.sources.corpus import CorpusSource, write_corpus
 
 LISTS = ["rome oslo bern kyiv lima", "iron gold zinc lead tin", "red blue green pink grey"]
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deepjoin.columns import Reading
 from deepjoin.errors import UnknownName, UnreadableTable
-from deepjoin.sources.files import FileSource
+from deepjoin.model import Reading
+from deepjoin.read.files import FileSource
 
 CSV = "city,people\nParis,2\n"
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.columns import Reading
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
-from deepjoin.sources.parts import Parts, checked, first_columns, grouped, hive_keys, read_parts
+from deepjoin.model import Reading
+from deepjoin.read.parts import Parts, checked, first_columns, grouped, hive_keys, read_parts
 
 ONE = "0c9ad6c5-9b0c-4bd2-a4d4-8d1b4c5d6e7f"
 TWO = "5f0f4b1e-3f57-4a0e-9a39-07d1f3c1a2b4"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
-from deepjoin.joinability import least, similarities
-from deepjoin.semantic.grid import Grid, Radii, block
-from deepjoin.semantic.pexeso import Columns, Pexeso
-from deepjoin.semantic.pivots import choose_pivots, distances, farthest_first
+from deepjoin.lab.pexeso.grid import Grid, Radii, block
+from deepjoin.lab.pexeso.pexeso import Columns, Pexeso
+from deepjoin.lab.pexeso.pivots import choose_pivots, distances, farthest_first
+from deepjoin.matching.joinability import least, similarities
 
 Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]

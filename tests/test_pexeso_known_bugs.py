@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from deepjoin.joinability import least, similarities
-from deepjoin.semantic import pexeso, pivots
-from deepjoin.semantic.grid import Grid, Radii, block
-from deepjoin.semantic.pexeso import Pexeso
-from deepjoin.semantic.pivots import choose_pivots, farthest_first
+from deepjoin.lab.pexeso import pexeso, pivots
+from deepjoin.lab.pexeso.grid import Grid, Radii, block
+from deepjoin.lab.pexeso.pexeso import Pexeso
+from deepjoin.lab.pexeso.pivots import choose_pivots, farthest_first
+from deepjoin.matching.joinability import least, similarities
 
 from .test_pexeso import columns_of, counted, drawn_lake, unit
 

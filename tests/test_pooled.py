@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column
-from deepjoin.evaluation import cache
-from deepjoin.evaluation.labels import Labels
-from deepjoin.evaluation.metrics import harmonic, pooled_precision, pooled_recall
-from deepjoin.evaluation.row import Pool
-from deepjoin.sources.corpus import write_corpus
+from deepjoin.lab.evaluation import cache
+from deepjoin.lab.evaluation.labels import Labels
+from deepjoin.lab.evaluation.metrics import harmonic, pooled_precision, pooled_recall
+from deepjoin.lab.evaluation.row import Pool
+from deepjoin.read.corpus import write_corpus
 
 from .test_evaluation_labels import write_labels
 

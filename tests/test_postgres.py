@@ -14,13 +14,13 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
-from deepjoin.columns import Table
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
+from deepjoin.model import Table
+from deepjoin.read import LastingSource
+from deepjoin.read.cells import MENDED_NOTE, as_strings
+from deepjoin.read.database import DatabaseSource, reopen
+from deepjoin.read.database.copied import CopiedColumn, copied_batches
 from deepjoin.settings import Settings
-from deepjoin.sources import LastingSource
-from deepjoin.sources.cells import MENDED_NOTE, as_strings
-from deepjoin.sources.database import DatabaseSource, reopen
-from deepjoin.sources.database.copied import CopiedColumn, copied_batches
 
 ROLE, PASSWORD = "locked", "open sesame/1"
 

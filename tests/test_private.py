@@ -20,18 +20,19 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 import deepjoin
-from deepjoin import Column, DeepJoinError, Lake, Settings, Table, private
-from deepjoin.canonical import canonical
-from deepjoin.columns import Reading
-from deepjoin.distinct import distinct_cells
+from deepjoin import Column, DeepJoinError, Lake, Settings, Table
+from deepjoin.build.build import Progress
+from deepjoin.build.reader import hidden_item
 from deepjoin.errors import UnreadableTable
-from deepjoin.lake.build import Progress
-from deepjoin.lake.reader import hidden_item
-from deepjoin.sources.items import Item, Listing, file_digest
-from deepjoin.values import builder as builder_module
-from deepjoin.values.chunk import Chunk, reduce_chunk
-from deepjoin.values.merge import merge_rows
-from deepjoin.values.profile import ColumnTallies, Traits
+from deepjoin.model import Reading
+from deepjoin.normalise import private
+from deepjoin.normalise.canonical import canonical
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.items import Item, Listing, file_digest
+from deepjoin.store.values import builder as builder_module
+from deepjoin.store.values.chunk import Chunk, reduce_chunk
+from deepjoin.store.values.merge import merge_rows
+from deepjoin.store.values.profile import ColumnTallies, Traits
 
 SALT = "0123456789abcdef" * 2
 

@@ -14,12 +14,12 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError
 from deepjoin.cli import main
-from deepjoin.column_vectors.store import ColumnVectors
+from deepjoin.engines.postgres.publishing import publish, withdraw
+from deepjoin.engines.postgres.rows import Groups, Half
 from deepjoin.errors import StoreUnusable
-from deepjoin.lake.current import CurrentLake
-from deepjoin.lake.publishing import publish, withdraw
-from deepjoin.vector_store.rows import Groups, Half
-from tests.vector_stores import execute, frames, fresh, hits, table_of, towns
+from deepjoin.serve.current import CurrentLake
+from deepjoin.store.column_vectors.columns import ColumnVectors
+from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 METHODS = ("deepjoin", "sketch", "deepjoin-sketch")
 TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = 'deepjoin' AND tablename ~ '^vectors_'"
@@ -28,7 +28,7 @@ TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = 'deepjoin' AND table
 @pytest.fixture(autouse=True)
 def separate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small lakes have several segments, as large ones do."""
-    monkeypatch.setattr("deepjoin.lake.update.worth_merging", lambda sizes, shares: len(sizes))
+    monkeypatch.setattr("deepjoin.build.update.worth_merging", lambda sizes, shares: len(sizes))
 
 
 @pytest.mark.parametrize("ann", ["exact", "hnsw", "codes"])
@@ -92,7 +92,7 @@ def test_a_run_that_is_killed_leaves_what_was_there(
     changing.add(frames(towns(40, 45)))
     changing.compact()
     script = (
-        "import os, sys; from deepjoin.lake.publishing import publish\n"
+        "import os, sys; from deepjoin.engines.postgres.publishing import publish\n"
         "def kill(done, total, what):\n"
         f"    if done >= {at}: os.kill(os.getpid(), 9)\n"
         "publish(sys.argv[1], sys.argv[2], name='lake', replace=True, progress=kill)"
@@ -228,8 +228,8 @@ def test_a_service_moves_on_when_the_store_has_what_is_new(
 def test_the_service_asks_the_store(own_lake: Path, store_url: str, vector_server: str) -> None:
     from starlette.testclient import TestClient
 
-    from deepjoin.server.app import create_app
-    from deepjoin.server.settings import ServerSettings
+    from deepjoin.serve.http.app import create_app
+    from deepjoin.serve.http.settings import ServerSettings
 
     publish(own_lake, store_url)
     private = own_lake.parent / "private"

@@ -21,18 +21,18 @@ import scipy.sparse
 
 import deepjoin
 from deepjoin import DeepJoinError, Lake
-from deepjoin.column_vectors import ColumnVectors
-from deepjoin.distributed import Step, engine_named, ray_engine
-from deepjoin.encoders.cache import VectorCache
+from deepjoin.build import build_elsewhere, item_reader, update
+from deepjoin.build.engine import Step, engine_named
+from deepjoin.build.merging import merge_segments
+from deepjoin.embed.columns.cache import VectorCache
+from deepjoin.engines.ray import engine as ray_engine
 from deepjoin.errors import MissingExtra, UnreadableTable
-from deepjoin.lake import build_elsewhere, item_reader, update
-from deepjoin.lake.merging import merge_segments
-from deepjoin.sources.corpus import write_corpus
-from deepjoin.training.columns import TrainingColumns
-
-from . import ray_steps
-from .buckets import BUCKET, Store, running_store, use
-from .tiny_models import save_model
+from deepjoin.lab.training.columns import TrainingColumns
+from deepjoin.read.corpus import write_corpus
+from deepjoin.store.column_vectors import ColumnVectors
+from tests.support import ray_steps
+from tests.support.buckets import BUCKET, Store, running_store, use
+from tests.support.tiny_models import save_model
 
 ray = pytest.importorskip("ray")
 
@@ -110,7 +110,7 @@ def age(place: Path) -> Path:
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut a small lake into many parts and blocks."""
     monkeypatch.setattr(build_elsewhere, "_ITEMS", (4, 4))
-    monkeypatch.setattr("deepjoin.column_vectors.encode._BLOCK", 8)
+    monkeypatch.setattr("deepjoin.store.column_vectors.encode._BLOCK", 8)
 
 
 def stored(lake: Lake) -> list[dict[str, Any]]:
@@ -406,7 +406,7 @@ def test_an_encoder_that_runs_on_torch_is_given_the_gpu(
 ) -> None:
     pytest.importorskip("sentence_transformers")
     model = save_model(tmp_path / "model", "bert")
-    monkeypatch.setattr("deepjoin.lake.encoding.Model", ray_steps.PlayedModel)
+    monkeypatch.setattr("deepjoin.build.encoding.Model", ray_steps.PlayedModel)
     both = index_both(folder, tmp_path, encoder=str(model))
     assert {path.name for path in tmp_path.glob("on *")} == {"on cpu", "on cuda 0"}
     found = [ColumnVectors.open(lake.segments[0].folder, "columns") for lake in both]
@@ -480,7 +480,7 @@ def test_the_command_says_where_it_works(cluster: Any, folder: Path, tmp_path: P
 def test_pairs_to_learn_from_are_the_same(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, join: str
 ) -> None:
-    from deepjoin.training import self_join, semantic_pairs
+    from deepjoin.lab.training import self_join, semantic_pairs
 
     chance = random.Random(3)
     lists = [chance.sample(WORDS[:80], chance.randint(3, 30)) for _ in range(60)]

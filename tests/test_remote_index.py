@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra
-from deepjoin.lake import remote, store
-from deepjoin.lake.manifest import FORMAT, READS, Manifest, read_manifest
-from deepjoin.lake.remote import Pulled, is_remote, pull, push, working_copy
-from deepjoin.lake.storage import writing
 from deepjoin.settings import Settings
-
-from .buckets import BUCKET, Store, answering, running_store, use
+from deepjoin.store import bucket as store
+from deepjoin.store import remote
+from deepjoin.store.manifest import FORMAT, READS, Manifest, read_manifest
+from deepjoin.store.remote import Pulled, is_remote, pull, push, working_copy
+from deepjoin.store.storage import writing
+from tests.support.buckets import BUCKET, Store, answering, running_store, use
 
 URL = "s3://lake/some/index"
 PREFIX = "some/index/"

@@ -12,16 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
-from deepjoin.encoders import DEFAULT
-from deepjoin.encoders.weights import read_weights, write_weights
+from deepjoin.embed.columns import DEFAULT
+from deepjoin.embed.columns.text import TextSettings
+from deepjoin.embed.columns.weights import read_weights, write_weights
 from deepjoin.errors import MissingExtra
-from deepjoin.text import TextSettings
-from tests.encoder_models import ODD, Folders, cosines, default, export, loaded, model_folders
+from tests.support.encoder_models import (
+    ODD,
+    Folders,
+    cosines,
+    default,
+    export,
+    loaded,
+    model_folders,
+)
 
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("onnx")
 
-from deepjoin.encoders.restore import kept_layers, restore, shallower, whole_folder
+from deepjoin.embed.columns.restore import kept_layers, restore, shallower, whole_folder
 
 TEXTS = ["company values", "Company: Apple, GE, IBM.", "a, b, c", *ODD]
 
@@ -161,7 +169,7 @@ def test_a_shipped_encoder_of_another_make(
         shutil.copy(folder / "probe.onnx", folder / "graph.onnx")
         missing = "'LayerNormalization'"
     # As if all of it fitted together, only otherwise than here.
-    monkeypatch.setattr("deepjoin.encoders.onnx_encoder._session", lambda *_: None)
+    monkeypatch.setattr("deepjoin.embed.columns.onnx_encoder._session", lambda *_: None)
     message = f"was not exported from a BERT by deepjoin: it has no {missing}. Train from"
     with pytest.raises(DeepJoinError, match=message):
         restore(folder, tmp_path / "target")
@@ -179,7 +187,7 @@ def test_a_tokenizer_without_padding(shipped: Path, tmp_path: Path) -> None:
 
 
 def test_restoring_without_its_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepjoin.encoders.restore.find_spec", lambda name: None)
+    monkeypatch.setattr("deepjoin.embed.columns.restore.find_spec", lambda name: None)
     message = r"A shipped encoder is made whole with onnx and safetensors: pip install 'deepjoin\["
     with pytest.raises(MissingExtra, match=message):
         restore(DEFAULT, tmp_path)

@@ -10,10 +10,10 @@ import pytest
 import deepjoin
 from deepjoin import Column, DeepJoinError
 from deepjoin.cli import main
-from deepjoin.columns import Reading, Table
 from deepjoin.errors import UnreadableTable
-from deepjoin.sources.corpus import write_corpus
-from deepjoin.values.merge import merge_rows
+from deepjoin.model import Reading, Table
+from deepjoin.read.corpus import write_corpus
+from deepjoin.store.values.merge import merge_rows
 
 from .conftest import MakeLake
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError
-from deepjoin.joinability import semantic_joinability
-from deepjoin.training import self_join
-from deepjoin.training.columns import TrainingColumns
-from deepjoin.training.near import near_values
-from deepjoin.training.self_join import Pairs, SelfJoin, equi_pairs
-from deepjoin.training.semantic_pairs import semantic_pairs
+from deepjoin.lab.training import self_join
+from deepjoin.lab.training.columns import TrainingColumns
+from deepjoin.lab.training.near import near_values
+from deepjoin.lab.training.self_join import Pairs, SelfJoin, equi_pairs
+from deepjoin.lab.training.semantic_pairs import semantic_pairs
+from deepjoin.matching.joinability import semantic_joinability
+from deepjoin.model import Column
 
 pytest.importorskip("scipy")
 
@@ -305,7 +305,7 @@ def test_semantic_pairs_can_be_found_a_few_columns_at_a_time() -> None:
     near = near_values(unit_rows(1, 40), 0.8, 0.9)
     every = triples(semantic_pairs(columns, near, most=None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deepjoin.training.semantic_pairs._CELLS", 20)
+        patch.setattr("deepjoin.lab.training.semantic_pairs._CELLS", 20)
         assert triples(semantic_pairs(columns, near, most=None)) == every
 
 

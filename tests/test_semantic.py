@@ -13,19 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.joinability import (
+from deepjoin.embed import kernel, scan
+from deepjoin.embed.list_build import write_value_lists
+from deepjoin.embed.quantised import ValueVectors, write_vectors
+from deepjoin.matching import engine
+from deepjoin.matching.bounds import Measure
+from deepjoin.matching.engine import Found, SemanticEngine, Wanted
+from deepjoin.matching.joinability import (
     best_similarities,
     semantic_joinability,
     similarities,
     soft_joinability,
 )
-from deepjoin.semantic import engine, kernel, scan
-from deepjoin.semantic.bounds import Measure
-from deepjoin.semantic.engine import Found, SemanticEngine, Wanted
-from deepjoin.semantic.list_build import write_value_lists
-from deepjoin.semantic.quantised import ValueVectors, write_vectors
-from deepjoin.semantic.side import Part, Query
-from deepjoin.values.index import ValueIndex
+from deepjoin.matching.side import Part, Query
+from deepjoin.store.values.index import ValueIndex
 
 from .conftest import MakeLake
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepjoin.canonical import canonical
-from deepjoin.cells import load_cell_encoder
-from deepjoin.distinct import distinct_cells
+from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError
-from deepjoin.join import JoinPlan, Semantic, Side, database_sql, plan_join, shown
-from deepjoin.join.linking import NearMiss
-from deepjoin.joinability import ONE
-from tests.join_tables import Cell, Columns, both, table, text_batch
+from deepjoin.joining import JoinPlan, Semantic, Side, database_sql, plan_join, shown
+from deepjoin.joining.linking import NearMiss
+from deepjoin.matching.joinability import ONE
+from deepjoin.normalise.canonical import canonical
+from deepjoin.normalise.distinct import distinct_cells
+from tests.support.join_tables import Cell, Columns, both, table, text_batch
 from tests.test_database_sql import Shop, check, shop  # noqa: F401
 from tests.test_join import as_text, scan_of
 from tests.test_join_matching import Dial, brute_matches

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import deepjoin
-from deepjoin.lake.directory import Directory
-from tests.serving import COUNTRIES, Served, serving
+from deepjoin.store.directory import Directory
+from tests.support.serving import COUNTRIES, Served, serving
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_an_unknown_table_is_refused_with_the_nearest(served: Served) -> None:
 def test_a_large_lake_is_not_searched_for_the_nearest_name(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.lake.current._MANY", 2)
+    monkeypatch.setattr("deepjoin.serve.current._MANY", 2)
     query = {"table": "x", "column": "y"}
     join = {"left": {"table": "x"}, "on": "y", "hit": query}
     for refused in (
@@ -140,7 +140,7 @@ def test_a_search_is_that_of_the_library(served: Served) -> None:
 def test_long_queries_do_not_keep_quick_ones_waiting(
     served: Served, monkeypatch: pytest.MonkeyPatch, query: dict[str, object], many: int, busy: str
 ) -> None:
-    monkeypatch.setattr("deepjoin.server.search_routes._MANY", many)
+    monkeypatch.setattr("deepjoin.serve.http.search_routes._MANY", many)
     assert served.post("/api/search", {"query": query})["hits"]
     getattr(served.service, busy).held = 1000
     assert "The service is busy" in served.post("/api/search", {"query": query}, 503)["error"]
@@ -216,7 +216,7 @@ def test_an_answer_that_fails_unexpectedly_tells_nothing(
         except KeyError as error:
             raise RuntimeError("a value of someone's") from error
 
-    monkeypatch.setattr("deepjoin.server.lake_routes.table_detail", fails)
+    monkeypatch.setattr("deepjoin.serve.http.lake_routes.table_detail", fails)
     answer = served.client.get("/api/table", params={"name": "secret"})
     assert answer.status_code == 500
     assert answer.json() == {

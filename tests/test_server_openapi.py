@@ -12,7 +12,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 import deepjoin
-from tests.serving import HIT, Served, serving
+from tests.support.serving import HIT, Served, serving
 
 LOCAL = {"host": "127.0.0.1"}
 #: Every path of the document; a new route is to be added here, so that it is tried.

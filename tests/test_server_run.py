@@ -21,8 +21,8 @@ import pytest
 
 import deepjoin
 from deepjoin.cli import main
-from deepjoin.server import running
-from deepjoin.server.settings import ServerSettings
+from deepjoin.serve.http import running
+from deepjoin.serve.http.settings import ServerSettings
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def test_the_missing_extra_is_told(
     real = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:
-        if name.startswith("deepjoin.server"):
+        if name.startswith("deepjoin.serve.http"):
             raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
         return real(name, *rest)
 

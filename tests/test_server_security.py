@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import deepjoin
-from deepjoin.server import guard, page
-from deepjoin.server.problems import Busy, TooSlow
-from deepjoin.server.work import Work
-from tests.serving import Served, serving
+from deepjoin.serve.http import guard, page
+from deepjoin.serve.http.problems import Busy, TooSlow
+from deepjoin.serve.http.work import Work
+from tests.support.serving import Served, serving
 
 TOKEN = "s3cret-token"
 POLICY = {
@@ -230,7 +230,7 @@ def _times_out() -> None:
 
 def test_a_slow_request_is_told(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
-    monkeypatch.setattr("deepjoin.server.lake_routes.table_detail", lambda *_: go.wait())
+    monkeypatch.setattr("deepjoin.serve.http.lake_routes.table_detail", lambda *_: go.wait())
     with serving(lake_folder, seconds=0.01) as served:
         assert "higher --timeout" in served.get("/api/table", 408, name="x")["error"]
         go.set()
@@ -240,7 +240,7 @@ def test_a_damaged_index_is_told_as_such(
     lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(lake_folder) as served:
-        error = deepjoin.lake.manifest.IndexUnusable("it is damaged")
+        error = deepjoin.store.manifest.IndexUnusable("it is damaged")
         monkeypatch.setattr(type(served.service.current.lake), "search", _raising(error))
         refused = served.post("/api/search", {"query": {"values": ["a"]}}, 503)
         assert refused == {"error": "it is damaged"}

@@ -12,11 +12,11 @@ import pytest
 import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.errors import DeepJoinError
-from deepjoin.lake.current import CurrentLake
-from deepjoin.lake.searchers import Searchers
 from deepjoin.search.base import Searching
+from deepjoin.search.searchers import Searchers
+from deepjoin.serve.current import CurrentLake
 from deepjoin.settings import Vectors
-from tests.serving import serving
+from tests.support.serving import serving
 
 #: Every kind of searcher: by postings, by cell vectors, by column vectors, exactly by meaning.
 WAYS: list[dict[str, Any]] = [
@@ -138,7 +138,7 @@ def test_a_service_takes_up_a_newer_index_between_requests(
     lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The service itself would look, and be first on a slow machine.
-    monkeypatch.setattr("deepjoin.server.service._TICK", 3600)
+    monkeypatch.setattr("deepjoin.serve.http.service._TICK", 3600)
     with serving(lake_folder) as served:
         before = served.get("/api/lake")
         asked = {"query": {"values": ["Peru", "Italy"]}}
@@ -164,7 +164,7 @@ def test_what_the_old_index_has_lost_is_asked_of_the_new(lake_folder: Path) -> N
 
     def work(opened: Any) -> int:
         if "numbers.csv" in opened.lake:
-            raise deepjoin.lake.manifest.IndexUnusable("what this needs is gone")
+            raise deepjoin.store.manifest.IndexUnusable("what this needs is gone")
         return int(opened.lake.report.tables)
 
     assert current.use(work) == 2
@@ -178,7 +178,7 @@ def test_a_newer_lake_that_another_thread_has_opened_is_asked(lake_folder: Path)
     def work(opened: Any) -> int:
         if "numbers.csv" in opened.lake:
             assert current.renew(), "the watcher is faster"
-            raise deepjoin.lake.manifest.IndexUnusable("what this needs is gone")
+            raise deepjoin.store.manifest.IndexUnusable("what this needs is gone")
         return int(opened.lake.report.tables)
 
     assert current.use(work) == 2
@@ -195,12 +195,12 @@ def test_a_newer_index_that_is_damaged_does_not_end_the_service(
     assert current.lake.search(["Peru", "Italy"], join="equi")
     current._looked = float("-inf")
     assert not current.is_due(), "it is told of once"
-    with pytest.raises(deepjoin.lake.manifest.IndexUnusable, match="as before"):
+    with pytest.raises(deepjoin.store.manifest.IndexUnusable, match="as before"):
         current.use(_unusable)
 
 
 def _unusable(_: object) -> None:
-    raise deepjoin.lake.manifest.IndexUnusable("as before")
+    raise deepjoin.store.manifest.IndexUnusable("as before")
 
 
 def test_searches_run_on_while_the_index_is_renewed(lake_folder: Path) -> None:

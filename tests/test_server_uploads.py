@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import deepjoin
-from deepjoin.columns import Column, Reading, Table
-from deepjoin.join.session import Session
-from deepjoin.server import profiling, trial
-from deepjoin.server import uploads as uploads_module
-from deepjoin.server.problems import Busy, TooSlow
-from deepjoin.sources.corpus import write_corpus
-from tests.serving import COUNTRIES, HIT, Served, serving
+from deepjoin.joining.session import Session
+from deepjoin.model import Column, Reading, Table
+from deepjoin.read.corpus import write_corpus
+from deepjoin.serve.http import profiling, trial
+from deepjoin.serve.http import uploads as uploads_module
+from deepjoin.serve.http.problems import Busy, TooSlow
+from tests.support.serving import COUNTRIES, HIT, Served, serving
 
 
 @pytest.fixture
@@ -399,7 +399,7 @@ def test_a_join_that_cannot_be_is_refused(
 def test_joins_share_the_memory_of_the_machine(
     lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.server.settings._physical_memory", lambda: 24 << 30)
+    monkeypatch.setattr("deepjoin.serve.http.settings._physical_memory", lambda: 24 << 30)
     with serving(lake_folder, workers=4, heavy_threads=2) as served:
         settings = served.service.settings
         assert (settings.join_memory, replace(settings, workers=0).join_memory) == (

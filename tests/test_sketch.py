@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deepjoin import Column, DeepJoinError, Settings, private
-from deepjoin.column_vectors import FrequencySnapshot, Sketcher, sketch_digest, write_frequency
-from deepjoin.column_vectors import sketch as module
-from deepjoin.column_vectors.sketch import directions, sketch_rows, weights
-from deepjoin.segment import Segment
-from deepjoin.values.hashing import hash_values
-from tests.column_lakes import segment_of
+from deepjoin import Column, DeepJoinError, Settings
+from deepjoin.normalise import private
+from deepjoin.normalise.hashing import hash_values
+from deepjoin.store.column_vectors import (
+    FrequencySnapshot,
+    Sketcher,
+    sketch_digest,
+    write_frequency,
+)
+from deepjoin.store.column_vectors import sketch as module
+from deepjoin.store.column_vectors.sketch import directions, sketch_rows, weights
+from deepjoin.store.segment import Segment
+from tests.support.column_lakes import segment_of
 
 
 def cosines(rows: np.ndarray, vector: np.ndarray) -> np.ndarray:

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.columns import Reading, Table
 from deepjoin.errors import DeepJoinError, UnknownName
+from deepjoin.model import Reading, Table
+from deepjoin.read import Skipped, TableSource, open_sources, title_of
+from deepjoin.read.files import FileSource
 from deepjoin.settings import Settings
-from deepjoin.sources import Skipped, TableSource, open_sources, title_of
-from deepjoin.sources.files import FileSource
 
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]

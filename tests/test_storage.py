@@ -21,10 +21,10 @@ import pytest
 
 import deepjoin
 from deepjoin import Lake
+from deepjoin.build.merging import worth_merging
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.lake import manifest
-from deepjoin.lake.merging import worth_merging
-from deepjoin.values.writer import FORWARD, ValueIndexWriter
+from deepjoin.store import manifest
+from deepjoin.store.values.writer import FORWARD, ValueIndexWriter
 
 from .test_cli import Answer, Run, call
 
@@ -243,12 +243,12 @@ def short_write(*_: object, **__: object) -> None:
 
 #: From the first cell written to the last step of the commit.
 STEPS = [
-    "deepjoin.values.arrays.ArrayWriter.append",
-    "deepjoin.catalog.CatalogWriter.finish",
-    "deepjoin.lake.report.BuildReport.saved",
-    "deepjoin.lake.storage._fingerprint",
-    "deepjoin.lake.storage._sync",
-    "deepjoin.lake.storage._replace",
+    "deepjoin.arrays.ArrayWriter.append",
+    "deepjoin.store.catalog.CatalogWriter.finish",
+    "deepjoin.store.report.BuildReport.saved",
+    "deepjoin.store.storage._fingerprint",
+    "deepjoin.store.storage._sync",
+    "deepjoin.store.storage._replace",
 ]
 
 
@@ -301,7 +301,7 @@ def test_a_source_that_fails_is_not_called_a_full_index(
     def broken(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("deepjoin.sources.files.FileSource.items", broken)
+    monkeypatch.setattr("deepjoin.read.files.FileSource.items", broken)
     with pytest.raises(DeepJoinError) as caught:
         deepjoin.index(lake_folder, lake_folder.parent / "ix")
     assert "Cannot write" not in str(caught.value)
@@ -328,7 +328,7 @@ def test_a_reader_that_meets_a_commit_gets_the_new_lake(
             commit()
         return found
 
-    monkeypatch.setattr("deepjoin.lake.view.read_manifest", read_manifest)
+    monkeypatch.setattr("deepjoin.store.opened.read_manifest", read_manifest)
     assert len(Lake(built).tables) == 4
 
 
@@ -373,7 +373,7 @@ def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool
     index = lake_folder / ".deepjoin"
     expected = answers(index) if exists else None
     (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
-    answer = stopped_at("deepjoin.lake.report.BuildReport.saved", lake_folder, signal.SIGINT)
+    answer = stopped_at("deepjoin.store.report.BuildReport.saved", lake_folder, signal.SIGINT)
     assert answer.status == 130
     assert answer.err.startswith("deepjoin: Interrupted; what was done is whole;")
     assert not list(index.glob("segments/writing-*"))

@@ -14,10 +14,10 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError
 from deepjoin.cli import main
+from deepjoin.engines.postgres.publishing import publish, withdraw
 from deepjoin.errors import StoreChanged, StoreUnreachable, StoreUnusable
-from deepjoin.lake.current import CurrentLake
-from deepjoin.lake.publishing import publish, withdraw
-from tests.vector_stores import execute, frames, fresh, hits, table_of, towns
+from deepjoin.serve.current import CurrentLake
+from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 DOCS = Path(__file__).parent.parent / "docs"
 #: Nothing listens there.
@@ -27,7 +27,7 @@ DOWN = "postgresql://me@127.0.0.1:1/vectors"
 @pytest.fixture(autouse=True)
 def separate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small lakes have several segments, as large ones do."""
-    monkeypatch.setattr("deepjoin.lake.update.worth_merging", lambda sizes, shares: len(sizes))
+    monkeypatch.setattr("deepjoin.build.update.worth_merging", lambda sizes, shares: len(sizes))
 
 
 @pytest.mark.parametrize("servers", [1, 2])

@@ -13,15 +13,15 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError
+from deepjoin.build.build import no_progress
+from deepjoin.engines.postgres.connections import Server
+from deepjoin.engines.postgres.extension import Extension
+from deepjoin.engines.postgres.how import How
+from deepjoin.engines.postgres.loading import Count
+from deepjoin.engines.postgres.publishing import publish, withdraw
+from deepjoin.engines.postgres.schema import Part
 from deepjoin.errors import MissingExtra, StoreUnreachable, StoreUnusable
-from deepjoin.lake.build import no_progress
-from deepjoin.lake.publishing import publish, withdraw
-from deepjoin.vector_store.connections import Server
-from deepjoin.vector_store.extension import Extension
-from deepjoin.vector_store.how import How
-from deepjoin.vector_store.loading import Count
-from deepjoin.vector_store.schema import Part
-from tests.vector_stores import execute, frames, fresh, hits, table_of, towns
+from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 
 def test_what_is_there_must_be_of_the_same_encoder(own_lake: Path, store_url: str) -> None:
@@ -81,7 +81,7 @@ def test_an_effort_beyond_that_of_a_graph_is_refused(
     with pytest.raises(DeepJoinError, match=says):
         publish(own_lake, store_url, spaces=["columns"], effort=5000)
     withdraw(store_url, "lake")
-    monkeypatch.setattr("deepjoin.vector_store.how.SCANNED_UP_TO", 0)
+    monkeypatch.setattr("deepjoin.engines.postgres.how.SCANNED_UP_TO", 0)
     with pytest.raises(DeepJoinError, match=says):
         publish(own_lake, store_url, effort=5000)
     assert publish(own_lake, store_url, spaces=["sketch"], effort=5000).sent == 1
@@ -132,14 +132,14 @@ def test_a_server_that_takes_too_long(
     publish(own_lake, store_url)
     there = deepjoin.open(own_lake, vector_store=store_url)
     truth = hits(there)
-    monkeypatch.setattr("deepjoin.vector_store.asking.ANSWERING", 0.1)
+    monkeypatch.setattr("deepjoin.engines.postgres.asking.ANSWERING", 0.1)
     import psycopg
 
     with psycopg.connect(store_url) as blocking:
         blocking.execute(f"LOCK TABLE deepjoin.parts, {table_of(store_url)}".encode())
         with pytest.raises(StoreUnusable, match="did not answer within 10 seconds. Try again, or"):
             hits(there)
-        monkeypatch.setattr("deepjoin.vector_store.connections.ANSWERING", 0.1)
+        monkeypatch.setattr("deepjoin.engines.postgres.connections.ANSWERING", 0.1)
         late = deepjoin.open(own_lake, vector_store=store_url)
         with pytest.raises(StoreUnreachable, match="did not answer within 0.1 seconds. Try again"):
             hits(late)
@@ -299,7 +299,7 @@ def test_an_interrupted_run_stops_at_once(
     script = (
         # Tests that run in the background ignore Ctrl-C, and so would what they start.
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from deepjoin.lake.publishing import publish; publish(*sys.argv[1:])"
+        "from deepjoin.engines.postgres.publishing import publish; publish(*sys.argv[1:])"
     )
     with psycopg.connect(store_url) as blocking:
         blocking.execute("LOCK TABLE deepjoin.parts IN EXCLUSIVE MODE")

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.distinct import distinct_cells
-from deepjoin.text import (
+from deepjoin.embed.columns.text import (
     PATTERNS,
     SAMPLINGS,
     DocumentFrequencies,
@@ -21,6 +20,7 @@ from deepjoin.text import (
     column_texts,
     no_frequency,
 )
+from deepjoin.normalise.distinct import distinct_cells
 
 _TOKEN = re.compile(r"\w|[^\w\s]")
 

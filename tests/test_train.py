@@ -19,16 +19,16 @@ import pytest
 import deepjoin
 from deepjoin.cli import main
 from deepjoin.cli.train import _Lines
-from deepjoin.encoders import load_encoder
+from deepjoin.embed.columns import load_encoder
 from deepjoin.errors import DeepJoinError, MissingExtra
+from tests.support import rivals
+from tests.support.tiny_models import save_model
 
-from . import rivals
 from .test_history import write
-from .tiny_models import save_model
 
 torch = pytest.importorskip("torch")
 
-from deepjoin.training.model import JoinModel  # noqa: E402  needs torch
+from deepjoin.lab.training.model import JoinModel  # noqa: E402  needs torch
 
 #: Few steps of small batches.
 SHORT = {
@@ -123,7 +123,7 @@ def test_one_engine_reads_and_mines(
         told("Working elsewhere.")
         yield None
 
-    monkeypatch.setattr("deepjoin.training.run.engine_named", lend)
+    monkeypatch.setattr("deepjoin.lab.training.run.engine_named", lend)
     given = {"engine": "ray", "ray_address": "head:1", "steps": 1, "validate": 1}
     trained(tables, tmp_path / "mine", tiny, progress=_Lines(), **given)
     assert lent == [("ray", "head:1")]
@@ -153,7 +153,7 @@ def test_joins_by_meaning(tables: Path, tmp_path: Path, tiny: str) -> None:
 def test_nothing_to_validate_with(
     tables: Path, tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.training.validation._QUERIES", 0)
+    monkeypatch.setattr("deepjoin.lab.training.validation._QUERIES", 0)
     said: list[str] = []
     found = trained(
         *(tables, tmp_path / "mine", tiny), progress=lambda done, total, text: said.append(text)
@@ -284,7 +284,7 @@ def test_what_cannot_be_trained(
         path.unlink()
     with pytest.raises(DeepJoinError, match="has no tokenizer file"):
         trained(tables, tmp_path / "m-alone", str(alone))
-    monkeypatch.setattr("deepjoin.training.run.find_spec", lambda name: None)
+    monkeypatch.setattr("deepjoin.lab.training.run.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'deepjoin\[train\]'"):
         trained(tables, tmp_path / "m-torch", tiny)
 

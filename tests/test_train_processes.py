@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.training.prepare import Prepared, write_whole
-from deepjoin.training.processes import Processes
+from deepjoin.lab.training.prepare import Prepared, write_whole
+from deepjoin.lab.training.processes import Processes
 
 torch = pytest.importorskip("torch")
 
-from deepjoin.training.loop import Loop  # noqa: E402  needs torch
+from deepjoin.lab.training.loop import Loop  # noqa: E402  needs torch
 
 from .test_train import tables, tiny  # noqa: E402, F401  fixtures
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import deepjoin
-from deepjoin.encoders import load_encoder
-from deepjoin.encoders.torch_encoder import SETTINGS_FILE, load_model
+from deepjoin.embed.columns import load_encoder
+from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE, load_model
 from deepjoin.errors import DeepJoinError
+from tests.support.tiny_models import save_model
 
 from .test_history import write
-from .tiny_models import save_model
 
 torch = pytest.importorskip("torch")
-from deepjoin.training.average import average, main  # noqa: E402  needs torch
+from deepjoin.lab.training.average import average, main  # noqa: E402  needs torch
 
 TEXT = '{"text": {"pattern": "colname-col", "tokens": 40, "prompt": "query "}}'
 TEXTS = ["name: alben, cogos, dafix.", "name: huhux."]

@@ -19,21 +19,21 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, DeepJoinError
-from deepjoin.cells.score import match_chance
-from deepjoin.encoders.tokens import Tokens
-from deepjoin.joinability import ONE, equi_joinability, similarities
-from deepjoin.text import DocumentFrequencies, TextSettings
-from deepjoin.training import near, pieces, views
-from deepjoin.training.batches import CROPPED, MINED, SHUFFLED, Batches, Examples, composed
-from deepjoin.training.columns import TrainingColumns
-from deepjoin.training.joined import Joinability
-from deepjoin.training.near import near_values, value_vectors
-from deepjoin.training.pieces import PieceTokeniser, tokeniser_for
-from deepjoin.training.self_join import Pairs, equi_pairs
-from deepjoin.training.settings import PAPER, TrainSettings
-from deepjoin.training.spellings import Spellings
-from deepjoin.training.tokenising import Tokeniser
-from deepjoin.training.views import View
+from deepjoin.embed.cells.score import match_chance
+from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings
+from deepjoin.embed.columns.tokens import Tokens
+from deepjoin.lab.training import near, pieces, views
+from deepjoin.lab.training.batches import CROPPED, MINED, SHUFFLED, Batches, Examples, composed
+from deepjoin.lab.training.columns import TrainingColumns
+from deepjoin.lab.training.joined import Joinability
+from deepjoin.lab.training.near import near_values, value_vectors
+from deepjoin.lab.training.pieces import PieceTokeniser, tokeniser_for
+from deepjoin.lab.training.self_join import Pairs, equi_pairs
+from deepjoin.lab.training.settings import PAPER, TrainSettings
+from deepjoin.lab.training.spellings import Spellings
+from deepjoin.lab.training.tokenising import Tokeniser
+from deepjoin.lab.training.views import View
+from deepjoin.matching.joinability import ONE, equi_joinability, similarities
 
 pytest.importorskip("scipy")
 
@@ -467,7 +467,7 @@ def test_the_loss_is_that_of_the_formula(
     random: np.random.Generator,
 ) -> None:
     torch = tiny_torch()
-    from deepjoin.training.loss import ranking_loss
+    from deepjoin.lab.training.loss import ranking_loss
 
     x, y = random.standard_normal((size, 5)), random.standard_normal((size + more, 5))
     joinability = random.choice([0, 0.1, 0.7, 0.9, 1], (size, size + more))
@@ -489,7 +489,7 @@ def test_the_loss_is_that_of_the_formula(
 @pytest.mark.parametrize("target", ["partner", "joinability"])
 def test_gradients_reach_all_columns(metric: str, target: str) -> None:
     torch = tiny_torch()
-    from deepjoin.training.loss import ranking_loss
+    from deepjoin.lab.training.loss import ranking_loss
 
     torch.manual_seed(0)
     x, y = torch.randn(4, 8, requires_grad=True), torch.randn(6, 8, requires_grad=True)
@@ -504,7 +504,7 @@ def test_gradients_reach_all_columns(metric: str, target: str) -> None:
 
 def test_a_step_against_the_gradient_brings_partners_nearer() -> None:
     torch = tiny_torch()
-    from deepjoin.training.loss import ranking_loss, scores
+    from deepjoin.lab.training.loss import ranking_loss, scores
 
     torch.manual_seed(0)
     for target in ("partner", "joinability"):
@@ -519,7 +519,7 @@ def test_a_step_against_the_gradient_brings_partners_nearer() -> None:
 
 def test_known_joinable_columns_are_no_negatives() -> None:
     torch = tiny_torch()
-    from deepjoin.training.loss import ranking_loss
+    from deepjoin.lab.training.loss import ranking_loss
 
     x, y = torch.randn(2, 4), torch.randn(3, 4, requires_grad=True)
     values = [np.arange(10), np.arange(50, 60)]

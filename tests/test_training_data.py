@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.canonical import canonical
-from deepjoin.distinct import distinct_cells
-from deepjoin.joinability import equi_joinability
-from deepjoin.training import validation, views
-from deepjoin.training.columns import TrainingColumns
-from deepjoin.training.gather import gather
-from deepjoin.training.joined import Joinability
-from deepjoin.training.settings import PAPER, PRESETS, TrainSettings, preset
-from deepjoin.training.spellings import Spellings, read_aliases
-from deepjoin.training.validation import Validation, split
+from deepjoin.lab.training import validation, views
+from deepjoin.lab.training.columns import TrainingColumns
+from deepjoin.lab.training.gather import gather
+from deepjoin.lab.training.joined import Joinability
+from deepjoin.lab.training.settings import PAPER, PRESETS, TrainSettings, preset
+from deepjoin.lab.training.spellings import Spellings, read_aliases
+from deepjoin.lab.training.validation import Validation, split
+from deepjoin.matching.joinability import equi_joinability
+from deepjoin.normalise.canonical import canonical
+from deepjoin.normalise.distinct import distinct_cells
 from tests.conftest import MakeLake
 
 pytest.importorskip("scipy")
@@ -167,7 +167,7 @@ def test_the_text_columns_of_a_lake_are_taken(make_lake: MakeLake) -> None:
 def test_segments_have_tables_of_their_own(
     make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.lake.update.worth_merging", lambda sizes, removed: len(sizes))
+    monkeypatch.setattr("deepjoin.build.update.worth_merging", lambda sizes, removed: len(sizes))
     lake = make_lake([Column(NAMES, f"c{i}", table=f"t{i}") for i in range(4)])
     lake.add([Column(NAMES, f"d{i}", table=f"u{i}") for i in range(4)])
     lake.remove("t1", "u0")

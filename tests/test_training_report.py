@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
 from deepjoin.errors import MissingExtra
-from deepjoin.training import report, shipping
-from deepjoin.training.card import CardFacts, Figure, card, write_card
-from deepjoin.training.report import best, check_installed, curves, whole_file, write_report
-from deepjoin.training.shipping import Agreement, agreement, halves, ship
-from tests.encoder_models import Folders, loaded, model_folders
+from deepjoin.lab.training import report, shipping
+from deepjoin.lab.training.card import CardFacts, Figure, card, write_card
+from deepjoin.lab.training.report import best, check_installed, curves, whole_file, write_report
+from deepjoin.lab.training.shipping import Agreement, agreement, halves, ship
+from tests.support.encoder_models import Folders, loaded, model_folders
 
 pytest.importorskip("matplotlib")
 

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from deepjoin import DeepJoinError
-from deepjoin.semantic import copying, list_build, lists
-from deepjoin.semantic.copying import copy_vectors, same_rotation
-from deepjoin.semantic.list_build import write_value_lists
-from deepjoin.semantic.lists import ValueLists
-from deepjoin.semantic.pairs import Pairs
-from deepjoin.semantic.quantised import FILES, LIST_FILES, ORDER_FILES, ValueVectors, write_vectors
-from deepjoin.semantic.scan import SLACK
+from deepjoin.embed import list_build, lists
+from deepjoin.embed.list_build import write_value_lists
+from deepjoin.embed.lists import ValueLists
+from deepjoin.embed.pairs import Pairs
+from deepjoin.embed.quantised import FILES, LIST_FILES, ORDER_FILES, ValueVectors, write_vectors
+from deepjoin.embed.scan import SLACK
+from deepjoin.store import copying
+from deepjoin.store.copying import copy_vectors, same_rotation
 
 Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]

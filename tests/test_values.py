@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.canonical import CellType
-from deepjoin.distinct import distinct_cells
+from deepjoin.normalise import hashing
+from deepjoin.normalise.canonical import CellType
+from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.settings import Settings
-from deepjoin.values import builder as builder_module
-from deepjoin.values import hashing
-from deepjoin.values.builder import ValueIndexBuilder
-from deepjoin.values.index import ValueIndex
-from deepjoin.values.profile import ColumnProfiles, Generic, generic_of
+from deepjoin.store.values import builder as builder_module
+from deepjoin.store.values.builder import ValueIndexBuilder
+from deepjoin.store.values.index import ValueIndex
+from deepjoin.store.values.profile import ColumnProfiles, Generic, generic_of
 
 CELL = st.none() | st.text("aAbB1 é.0", max_size=3)
 COLUMNS = st.lists(st.lists(CELL, max_size=12), max_size=8)

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.column_vectors import (
+from deepjoin.embed.columns.text import no_frequency
+from deepjoin.errors import IndexUnusable
+from deepjoin.search.vector_search import VectorSearcher
+from deepjoin.store.column_vectors import (
     ColumnVectors,
     FrequencySnapshot,
     Sketcher,
@@ -18,12 +21,9 @@ from deepjoin.column_vectors import (
     finish_sketch,
     write_frequency,
 )
-from deepjoin.column_vectors.store import About, write_rows
-from deepjoin.errors import IndexUnusable
-from deepjoin.search.vector_search import VectorSearcher
-from deepjoin.segment import Segment
-from deepjoin.text import no_frequency
-from tests.column_lakes import WordEncoder, segment_of
+from deepjoin.store.column_vectors.columns import About, write_rows
+from deepjoin.store.segment import Segment
+from tests.support.column_lakes import WordEncoder, segment_of
 
 ENCODER = WordEncoder()
 

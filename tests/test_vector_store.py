@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column
-from deepjoin.column_vectors.store import About, ColumnVectors, write_rows
-from deepjoin.lake.build import no_progress
+from deepjoin.build.build import no_progress
+from deepjoin.engines.postgres.codes import codes
+from deepjoin.engines.postgres.connections import Server
+from deepjoin.engines.postgres.how import How
+from deepjoin.engines.postgres.pieces import Piece
+from deepjoin.engines.postgres.postgres import PostgresServers
+from deepjoin.engines.postgres.publish import Published, publish
+from deepjoin.engines.postgres.rows import Groups
 from deepjoin.search.vector_search import Near, VectorSearcher
-from deepjoin.segment import Segment
-from deepjoin.vector_store.codes import codes
-from deepjoin.vector_store.connections import Server
-from deepjoin.vector_store.how import How
-from deepjoin.vector_store.pieces import Piece
-from deepjoin.vector_store.postgres import PostgresServers
-from deepjoin.vector_store.publish import Published, publish
-from deepjoin.vector_store.rows import Groups
-from tests.column_lakes import segment_of
-from tests.vector_stores import execute, fresh
+from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
+from deepjoin.store.segment import Segment
+from tests.support.column_lakes import segment_of
+from tests.support.vector_stores import execute, fresh
 
 ABOUT = About("drawn", "d1", 5)
 

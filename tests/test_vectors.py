@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
+from deepjoin.embed.vector_index import KINDS, METRICS, VectorIndex, build_vectors, kinds
 from deepjoin.errors import IndexUnusable, UnknownName
-from deepjoin.vectors import KINDS, METRICS, VectorIndex, build_vectors, kinds
 
 Float = npt.NDArray[np.float32]
 

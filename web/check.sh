@@ -2,7 +2,7 @@
 # Checks the page's source, and that the committed page is what it builds to, byte for byte.
 set -euo pipefail
 cd "$(dirname "$0")"
-page=../src/deepjoin/server/page
+page=../src/deepjoin/serve/http/page
 
 note() {
   printf '\n%s\n' "==== NOT CHECKED: the page was not built again to compare it with the committed one."

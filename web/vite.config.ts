@@ -4,7 +4,7 @@ import { defineConfig } from "vite";
 export default defineConfig({
   base: "./",
   build: {
-    outDir: "../src/deepjoin/server/page",
+    outDir: "../src/deepjoin/serve/http/page",
     emptyOutDir: true,
     // Browsers that know light-dark(); it is then left as it is written.
     target: ["chrome123", "firefox120", "safari17.5"],

@@ -13,14 +13,14 @@ from benchmarks.paper.experiments import Options
 from benchmarks.paper.lakes import lake_for, prepared, queries_of, search_of
 from benchmarks.paper.places import Places
 
-from deepjoin.evaluation.asking import ask
-from deepjoin.evaluation.cache import Cache
-from deepjoin.evaluation.exact import Exact, exact_answers
-from deepjoin.evaluation.row import accuracy as measured
-from deepjoin.evaluation.task import Task
-from deepjoin.lake.build import no_progress
+from deepjoin.build.build import no_progress
+from deepjoin.lab.evaluation.asking import ask
+from deepjoin.lab.evaluation.cache import Cache
+from deepjoin.lab.evaluation.exact import Exact, exact_answers
+from deepjoin.lab.evaluation.row import accuracy as measured
+from deepjoin.lab.evaluation.task import Task
+from deepjoin.read.corpus import CorpusSource
 from deepjoin.settings import Vectors
-from deepjoin.sources.corpus import CorpusSource
 
 
 def accuracy(setting: Options, places: Places) -> Iterator[Options]:

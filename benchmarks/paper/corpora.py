@@ -23,10 +23,10 @@ from benchmarks.paper.places import Places
 from benchmarks.paper.results import SEED
 from benchmarks.paper.tall import write_tall
 
-from deepjoin.canonical import canonical_array
 from deepjoin.errors import DeepJoinError
-from deepjoin.evaluation.truth import brute_force
-from deepjoin.sources.corpus import SCHEMA, CorpusSource
+from deepjoin.lab.evaluation.truth import brute_force
+from deepjoin.normalise.canonical import canonical_array
+from deepjoin.read.corpus import SCHEMA, CorpusSource
 
 Int = npt.NDArray[np.int64]
 _NONE: Int = np.zeros(0, np.int64)

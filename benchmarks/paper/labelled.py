@@ -18,10 +18,10 @@ from benchmarks.paper.lakes import lake_for, prepared, queries_of, search_of
 from benchmarks.paper.places import Places
 
 from deepjoin import Column
-from deepjoin.distinct import distinct_cells
-from deepjoin.evaluation.labels import RELEVANT, Labels, read_labels
-from deepjoin.evaluation.row import Pool
-from deepjoin.sources.corpus import CorpusSource
+from deepjoin.lab.evaluation.labels import RELEVANT, Labels, read_labels
+from deepjoin.lab.evaluation.row import Pool
+from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.read.corpus import CorpusSource
 
 K = 10
 #: Column ids for each query.

@@ -15,12 +15,12 @@ from benchmarks.paper.places import Places
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.evaluation.cache import SETTINGS
-from deepjoin.evaluation.chosen import SKETCH
-from deepjoin.lake.train_fasttext import train_fasttext
+from deepjoin.lab.encoders.train_fasttext import train_fasttext
+from deepjoin.lab.evaluation.cache import SETTINGS
+from deepjoin.lab.evaluation.chosen import SKETCH
+from deepjoin.read.corpus import CorpusSource
 from deepjoin.search import method_named
 from deepjoin.search.results import Results
-from deepjoin.sources.corpus import CorpusSource
 
 #: The fastText model of the semantic truth, and what it is trained on: as many columns as the
 #: paper's models are.

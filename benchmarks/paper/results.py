@@ -15,8 +15,8 @@ import xxhash
 from benchmarks.paper.experiments import Experiment, Options, key_of
 
 from deepjoin import __version__
-from deepjoin.cells import DEFAULT_TABLE
-from deepjoin.encoders import DEFAULT
+from deepjoin.embed.cells import DEFAULT_TABLE
+from deepjoin.embed.columns import DEFAULT
 from deepjoin.errors import DeepJoinError
 from deepjoin.search import METHODS
 

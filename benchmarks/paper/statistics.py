@@ -10,9 +10,9 @@ from benchmarks.paper.experiments import Options
 from benchmarks.paper.places import Places
 from benchmarks.paper.results import SEED
 
-from deepjoin.sources.corpus import CorpusSource
-from deepjoin.training.columns import TrainingColumns
-from deepjoin.training.self_join import equi_pairs
+from deepjoin.lab.training.columns import TrainingColumns
+from deepjoin.lab.training.self_join import equi_pairs
+from deepjoin.read.corpus import CorpusSource
 
 #: As the paper mines its positive examples: from so many columns, at this joinability.
 _SAMPLE, _THRESHOLD = 30_000, 0.7

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from deepjoin.columns import Column
 from deepjoin.errors import MissingExtra
-from deepjoin.sources.corpus import write_corpus
+from deepjoin.model import Column
+from deepjoin.read.corpus import write_corpus
 
 POOL = 30_000
 #: How many stretches a pool is cut into.

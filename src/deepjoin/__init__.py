@@ -11,31 +11,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from deepjoin._version import __version__
-from deepjoin.columns import Column, Table
 from deepjoin.errors import DeepJoinError
+from deepjoin.model import Column, Table
 
 if TYPE_CHECKING:
-    from deepjoin.evaluation import evaluate
-    from deepjoin.lake.indexing import index
-    from deepjoin.lake.indexing import open_lake as open
-    from deepjoin.lake.lake import Lake
-    from deepjoin.lake.publishing import publish
+    from deepjoin.engines.postgres.publishing import publish
+    from deepjoin.indexing import index
+    from deepjoin.indexing import open_lake as open
+    from deepjoin.lab.evaluation import evaluate
+    from deepjoin.lab.training import train
+    from deepjoin.lake import Lake
     from deepjoin.search.results import Hit, Match, Results
     from deepjoin.settings import Settings
-    from deepjoin.training import train
 
 #: Names loaded when first used, so that importing the package stays light.
 _LAZY = {
-    "index": ("deepjoin.lake.indexing", "index"),
-    "open": ("deepjoin.lake.indexing", "open_lake"),
-    "Lake": ("deepjoin.lake.lake", "Lake"),
+    "index": ("deepjoin.indexing", "index"),
+    "open": ("deepjoin.indexing", "open_lake"),
+    "Lake": ("deepjoin.lake", "Lake"),
     "Hit": ("deepjoin.search.results", "Hit"),
     "Match": ("deepjoin.search.results", "Match"),
     "Results": ("deepjoin.search.results", "Results"),
     "Settings": ("deepjoin.settings", "Settings"),
-    "evaluate": ("deepjoin.evaluation", "evaluate"),
-    "train": ("deepjoin.training", "train"),
-    "publish": ("deepjoin.lake.publishing", "publish"),
+    "evaluate": ("deepjoin.lab.evaluation", "evaluate"),
+    "train": ("deepjoin.lab.training", "train"),
+    "publish": ("deepjoin.engines.postgres.publishing", "publish"),
 }
 
 __all__ = [

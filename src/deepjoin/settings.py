@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepjoin.canonical import PROFILES
 from deepjoin.errors import DeepJoinError
+from deepjoin.normalise.canonical import PROFILES
 
 
 @dataclass(frozen=True)

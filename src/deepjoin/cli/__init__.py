@@ -11,8 +11,8 @@ from pathlib import Path
 
 from deepjoin.cli.config import parse
 from deepjoin.cli.parser import make_parser
-from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.show.terminal import printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,9 +54,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _damage(index: str | None) -> list[str]:
-    from deepjoin.lake.checking import file_problems
-    from deepjoin.lake.indexing import DEFAULT
-    from deepjoin.lake.manifest import MANIFEST
+    from deepjoin.checking.check import file_problems
+    from deepjoin.indexing import DEFAULT
+    from deepjoin.store.manifest import MANIFEST
 
     places = [Path(index), Path(index) / DEFAULT] if index else []
     there = (place for place in places if (place / MANIFEST).exists())

@@ -7,13 +7,13 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from deepjoin.checking.check import Check, check_index
 from deepjoin.cli.opening import human_size, open_index, say
 from deepjoin.cli.progress import progress_bar
-from deepjoin.cli.texts import printable
-from deepjoin.lake.checking import Check, check_index
-from deepjoin.lake.indexing import DEFAULT
-from deepjoin.lake.manifest import is_index
-from deepjoin.lake.remote import is_remote
+from deepjoin.indexing import DEFAULT
+from deepjoin.show.terminal import printable
+from deepjoin.store.manifest import is_index
+from deepjoin.store.remote import is_remote
 
 #: How many tables of a kind are named.
 _SHOWN = 5

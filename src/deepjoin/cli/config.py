@@ -250,7 +250,7 @@ class _Value:
         """Let a path count from the file's own folder; addresses stay as they are."""
         if self.action.metavar not in _PATHS | _OR_NAMES or "://" in text:
             return text
-        from deepjoin.encoders.kinds import split_kind
+        from deepjoin.embed.columns.kinds import split_kind
 
         kind, where = split_kind(text)
         path = self.folder.absolute() / os.path.expanduser(where)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from deepjoin.cli.opening import index_with_progress
 from deepjoin.demo import DemoLake, write_demo_lake
-from deepjoin.join import JoinPlan
+from deepjoin.joining import JoinPlan
 from deepjoin.lake import Lake
-from deepjoin.search.render import aligned, render_table
+from deepjoin.read.reading import file_table, read_columns
 from deepjoin.search.results import Hit
-from deepjoin.sources.reading import file_table, read_columns
+from deepjoin.show.render import aligned, render_table
 
 _SHOWN = 5
 

@@ -10,9 +10,9 @@ from time import monotonic
 
 from deepjoin.cli.opening import say
 from deepjoin.errors import DeepJoinError
-from deepjoin.evaluation import evaluate
-from deepjoin.evaluation.row import Row
-from deepjoin.search.render import aligned
+from deepjoin.lab.evaluation import evaluate
+from deepjoin.lab.evaluation.row import Row
+from deepjoin.show.render import aligned
 
 _EXACT = ("precision", "precision_ties", "ndcg", "candidates_500")
 _LABELS = ("precision_labels", "ndcg_labels", "hard_recall_labels", "pooled_f1")

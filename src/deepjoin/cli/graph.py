@@ -8,8 +8,8 @@ from pathlib import Path
 
 from deepjoin.cli.opening import open_or_index, say
 from deepjoin.cli.progress import progress_bar
-from deepjoin.graph.output import writer_of
-from deepjoin.lake.graph import Graph
+from deepjoin.relating.graph import Graph
+from deepjoin.relating.output import writer_of
 
 
 def run(options: argparse.Namespace) -> None:

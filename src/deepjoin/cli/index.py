@@ -7,12 +7,12 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
+from deepjoin.build.build import Titles
 from deepjoin.cli.opening import human_size, index_with_progress
-from deepjoin.cli.texts import printable
 from deepjoin.errors import DeepJoinError
-from deepjoin.lake.build import Titles
+from deepjoin.read.reading import file_table, read_columns
 from deepjoin.settings import Settings, Vectors
-from deepjoin.sources.reading import file_table, read_columns
+from deepjoin.show.terminal import printable
 
 
 def run(options: argparse.Namespace) -> None:
@@ -70,7 +70,7 @@ def _titles(path: str) -> Titles:
 
 
 def _dry_run(source: object, settings: Settings, options: argparse.Namespace, form: str) -> None:
-    from deepjoin.lake.forecast import forecast
+    from deepjoin.build.forecast import forecast
 
     none = "none" if settings.hash_only else None
     encoder, cells = (none or given or "default" for given in (options.encoder, options.cells))

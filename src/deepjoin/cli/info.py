@@ -6,9 +6,9 @@ import argparse
 import json
 
 from deepjoin.cli.opening import described_vectors, human_size, left_out_lines, open_or_index
-from deepjoin.cli.texts import printable
 from deepjoin.lake import Lake
-from deepjoin.search.render import aligned
+from deepjoin.show.render import aligned
+from deepjoin.show.terminal import printable
 
 
 def run(options: argparse.Namespace) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from deepjoin.cli.opening import open_or_index, say
-from deepjoin.join import JoinFacts, JoinPlan
-from deepjoin.join.output import writing_options
+from deepjoin.joining import JoinFacts, JoinPlan
+from deepjoin.joining.output import writing_options
 from deepjoin.lake import Lake
-from deepjoin.search.render import aligned
+from deepjoin.show.render import aligned
 
 _PREVIEW = 10
 

@@ -97,7 +97,7 @@ def add_index(commands: Commands) -> None:
         "--cells",
         metavar="NAME|PATH|none",
         help="what gives each value a vector, for semantic joins: default, a folder made by "
-        "python -m deepjoin.cells.make, fastText vectors (.vec, .bin), or none",
+        "python -m deepjoin.lab.cell_table.make, fastText vectors (.vec, .bin), or none",
     )
     parser.add_argument(
         "--sketch",

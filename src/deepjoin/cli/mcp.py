@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
             "deepjoin mcp needs the Python SDK of the Model Context Protocol: "
             "pip install 'deepjoin[mcp]'."
         )
-    from deepjoin.agents.server import serve
+    from deepjoin.serve.mcp.server import serve
 
     out = None if options.out is None else _folder(options.out)
     lake = open_or_index(options.index, vector_store=vector_store(options))

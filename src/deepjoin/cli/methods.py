@@ -7,9 +7,9 @@ import json
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from deepjoin.encoders.kinds import option_of
+from deepjoin.embed.columns.kinds import option_of
 from deepjoin.search import METHODS, Method
-from deepjoin.search.render import aligned
+from deepjoin.show.render import aligned
 
 #: Letters of a line; longer summaries go on below.
 _WIDTH = 100

@@ -12,16 +12,16 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from deepjoin.build.build import Titles, usual_means
+from deepjoin.build.engine import engine_named
+from deepjoin.build.refresh import Refreshed
 from deepjoin.cli.progress import progress_bar
-from deepjoin.cli.texts import printable
-from deepjoin.distributed import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.lake import Lake, open_lake
-from deepjoin.lake.build import Titles, usual_means
-from deepjoin.lake.indexing import DEFAULT, refresh
-from deepjoin.lake.manifest import MANIFEST, is_index
-from deepjoin.lake.refresh import Refreshed
-from deepjoin.lake.remote import is_remote
+from deepjoin.indexing import DEFAULT, open_lake, refresh
+from deepjoin.lake import Lake
+from deepjoin.show.terminal import printable
+from deepjoin.store.manifest import MANIFEST, is_index
+from deepjoin.store.remote import is_remote
 
 #: Where the addresses of a vector store may be: they may hold a password.
 STORE_VARIABLE = "DEEPJOIN_VECTOR_STORE"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from deepjoin.cli.texts import printable
+from deepjoin.show.terminal import printable
 
 #: Told how many tables are done, of how many, and what is being worked on.
 Show = Callable[[int, int, str], None]

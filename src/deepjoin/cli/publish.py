@@ -8,9 +8,9 @@ from dataclasses import asdict
 
 from deepjoin.cli.opening import human_size, open_index, say
 from deepjoin.cli.progress import progress_bar
-from deepjoin.lake.publishing import lake_name, publish, withdraw
-from deepjoin.sources.database.url import Address
-from deepjoin.vector_store.connections import addresses
+from deepjoin.engines.postgres.connections import addresses
+from deepjoin.engines.postgres.publishing import lake_name, publish, withdraw
+from deepjoin.read.database.url import Address
 
 
 def run(options: argparse.Namespace) -> None:

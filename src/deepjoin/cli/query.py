@@ -10,11 +10,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from deepjoin.columns import Column
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake import Lake
-from deepjoin.sources.encoding import encoding_of
-from deepjoin.sources.reading import file_table, file_tables, read_columns
+from deepjoin.model import Column
+from deepjoin.read.encoding import encoding_of
+from deepjoin.read.reading import file_table, file_tables, read_columns
 
 
 def query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:

@@ -11,11 +11,11 @@ from typing import Any
 
 from deepjoin.cli.opening import open_or_index, vector_store
 from deepjoin.cli.query import query_columns
-from deepjoin.cli.texts import printable
-from deepjoin.columns import Column
 from deepjoin.lake import Lake
-from deepjoin.search.render import aligned, one_line, render_table
+from deepjoin.model import Column
 from deepjoin.search.results import FLAT, Hit, Results, flat_row
+from deepjoin.show.render import aligned, one_line, render_table
+from deepjoin.show.terminal import printable
 
 _COINCIDENCE = 0.1
 

@@ -14,7 +14,7 @@ from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lake import Lake
 
 if TYPE_CHECKING:
-    from deepjoin.server.settings import ServerSettings
+    from deepjoin.serve.http.settings import ServerSettings
 
 #: Where the token may be, so that it need not stand on a command line for all to see.
 VARIABLE = "DEEPJOIN_TOKEN"
@@ -24,8 +24,8 @@ _PORTS = 65_535
 def run(options: argparse.Namespace) -> None:
     """Serve an index until a signal says to stop."""
     try:
-        from deepjoin.server.running import serve
-        from deepjoin.server.settings import ServerSettings
+        from deepjoin.serve.http.running import serve
+        from deepjoin.serve.http.settings import ServerSettings
     except ImportError as error:
         raise MissingExtra(
             f"The service needs its extra ({error.name} is missing): pip install 'deepjoin[server]'"

@@ -10,8 +10,8 @@ from time import monotonic
 
 from deepjoin.cli.opening import say
 from deepjoin.cli.training_options import settings_of
-from deepjoin.training import train
-from deepjoin.training.delivery import Trained
+from deepjoin.lab.training import train
+from deepjoin.lab.training.delivery import Trained
 
 #: Seconds between two lines that say how far the work is.
 _PAUSE = 5.0

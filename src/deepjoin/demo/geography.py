@@ -5,13 +5,7 @@ from __future__ import annotations
 import datetime
 import random
 
-from deepjoin.demo.countries import (
-    BY_ISO2,
-    BY_NAME,
-    COUNTRIES,
-    GERMAN_NAMES,
-    OTHER_NAMES,
-)
+from deepjoin.demo.countries import BY_ISO2, BY_NAME, COUNTRIES, GERMAN_NAMES, OTHER_NAMES
 from deepjoin.demo.names import CITY_NAMES, FIRST_NAMES
 from deepjoin.demo.places import AIRPORTS, BORDERS, CITIES, PEAKS
 from deepjoin.demo.sheets import Sheet

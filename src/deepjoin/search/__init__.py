@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from deepjoin.columns import Column
 from deepjoin.errors import unknown_name
+from deepjoin.lab.josie.method import josie
+from deepjoin.lab.lsh.lsh_ensemble import lsh_ensemble
+from deepjoin.lab.pexeso.method import pexeso
+from deepjoin.model import Column
 from deepjoin.search.base import Searching
 from deepjoin.search.by_column import deepjoin, deepjoin_sketch, encoded_by, sketch
 from deepjoin.search.exact_equi import exact_equi
 from deepjoin.search.exact_semantic import exact_semantic
 from deepjoin.search.ground import Ground
 from deepjoin.search.hybrid import hybrid
-from deepjoin.search.josie_search import josie
-from deepjoin.search.lsh_ensemble import lsh_ensemble
-from deepjoin.search.pexeso_search import pexeso
 from deepjoin.search.results import Results
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.columns import Column
-from deepjoin.distinct import DistinctCells
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import DistinctCells
 from deepjoin.search.results import Hit, Results
 from deepjoin.search.stopwatch import Stopwatch
-from deepjoin.segment import Segment
+from deepjoin.store.segment import Segment
 
 Marks = npt.NDArray[np.bool_]
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.column_vectors.encode import both_about, both_query, meaning_about
-from deepjoin.column_vectors.meaning import Meaning
-from deepjoin.column_vectors.sketch import Sketcher, sketch_digest
-from deepjoin.column_vectors.store import About
-from deepjoin.columns import Column
-from deepjoin.encoders.base import ColumnEncoder
+from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.model import Column
 from deepjoin.search.ground import Ground
 from deepjoin.search.vector_search import ToVector, VectorSearcher
+from deepjoin.store.column_vectors.columns import About
+from deepjoin.store.column_vectors.encode import both_about, both_query, meaning_about
+from deepjoin.store.column_vectors.meaning import Meaning
+from deepjoin.store.column_vectors.sketch import Sketcher, sketch_digest
 
 Float = npt.NDArray[np.float32]
 

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.cells import CellEncoder
-from deepjoin.columns import Column
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.model import Column
 from deepjoin.search.base import Ranking, Searching, Wanted
 from deepjoin.search.meant import Meant
 from deepjoin.search.measured import Measured
 from deepjoin.search.question import Question, Side
 from deepjoin.search.soft import Count
 from deepjoin.search.stopwatch import Stopwatch
-from deepjoin.segment import Segment
-from deepjoin.values.profile import Generic, generic_of
+from deepjoin.store.segment import Segment
+from deepjoin.store.values.profile import Generic, generic_of
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.distinct import DistinctCells
-from deepjoin.joinability import cardinality_of
+from deepjoin.matching.joinability import cardinality_of
+from deepjoin.normalise.distinct import DistinctCells
 from deepjoin.search.hits import Judged, hit
 from deepjoin.search.results import Hit, Match, SemanticEvidence
 from deepjoin.search.verify import QueryValues, Verified, verify
-from deepjoin.segment import Segment
-from deepjoin.values.index import ValueIndex
+from deepjoin.store.segment import Segment
+from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
 

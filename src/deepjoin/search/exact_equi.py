@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deepjoin.columns import Column
-from deepjoin.distinct import DistinctCells, distinct_cells
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.search.base import Ranking, Searching, Wanted
 from deepjoin.search.ground import Ground
 from deepjoin.search.hits import Judged, hit
@@ -14,7 +14,7 @@ from deepjoin.search.probe import Best, Probe, Rarity, merged
 from deepjoin.search.results import Hit
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.verify import QueryValues, Verified, verify
-from deepjoin.segment import Segment
+from deepjoin.store.segment import Segment
 
 #: Candidates come from the postings, whichever way they are ranked.
 FOUND_BY = ("exact-equi",)

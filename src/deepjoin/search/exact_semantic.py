@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from deepjoin.cells import CellEncoder
-from deepjoin.columns import Column
-from deepjoin.distinct import distinct_cells
+from deepjoin.arrays import load_strings
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.matching import engine
+from deepjoin.matching.bounds import Measure
+from deepjoin.matching.side import Part, Query
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search.base import Searching, Wanted, excluded_columns
 from deepjoin.search.ground import Ground
 from deepjoin.search.proven import Proven
 from deepjoin.search.question import vectors_of
 from deepjoin.search.stopwatch import Stopwatch
-from deepjoin.segment import Segment
-from deepjoin.semantic import engine
-from deepjoin.semantic.bounds import Measure
-from deepjoin.semantic.side import Part, Query
-from deepjoin.values.arrays import load_strings
+from deepjoin.store.segment import Segment
 
 
 def exact_semantic(ground: Ground, join: str, tau: float | None) -> Searching:

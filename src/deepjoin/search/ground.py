@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from deepjoin.cells import CellEncoder
-from deepjoin.column_vectors import FrequencySnapshot
-from deepjoin.encoders.base import ColumnEncoder
-from deepjoin.segment import Segment
-from deepjoin.vector_store.stores import OpenStore
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.search.stores import OpenStore
+from deepjoin.store.column_vectors import FrequencySnapshot
+from deepjoin.store.segment import Segment
 
 
 class Ground(Protocol):

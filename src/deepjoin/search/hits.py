@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from deepjoin.catalog import Catalog
 from deepjoin.search.results import Brings, Hit, Match, SemanticEvidence
 from deepjoin.search.verify import Verified
+from deepjoin.store.catalog import Catalog
 
 
 @dataclass(frozen=True)

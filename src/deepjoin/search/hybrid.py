@@ -10,7 +10,7 @@ from deepjoin.search.exact_equi import ExactEqui
 from deepjoin.search.ground import Ground
 from deepjoin.search.overlap import Marks
 from deepjoin.search.probe import Probe
-from deepjoin.values.profile import Generic, generic_of
+from deepjoin.store.values.profile import Generic, generic_of
 
 
 def hybrid(ground: Ground, join: str, tau: float | None) -> Searching:

@@ -9,7 +9,7 @@ from deepjoin.search.evidence import hits_by_meaning
 from deepjoin.search.measured import Measured
 from deepjoin.search.question import Question
 from deepjoin.search.results import Hit
-from deepjoin.segment import Segment
+from deepjoin.store.segment import Segment
 
 
 class Meant(Ranking):

@@ -12,7 +12,7 @@ from deepjoin.search.evidence import Meaning
 from deepjoin.search.ranking import name_similarity
 from deepjoin.search.results import SemanticEvidence
 from deepjoin.search.soft import Count, Meetings, shared_sums
-from deepjoin.segment import Segment
+from deepjoin.store.segment import Segment
 
 Int = npt.NDArray[np.int64]
 Real = npt.NDArray[np.float64]

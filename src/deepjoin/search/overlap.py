@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.values.index import ValueIndex
+from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
 Columns = npt.NDArray[np.int32]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from deepjoin.columns import Column
-from deepjoin.distinct import distinct_cells
 from deepjoin.errors import DeepJoinError
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search.by_meaning import NameVectors, name_likeness
 from deepjoin.search.evidence import hits_by_meaning
 from deepjoin.search.exact_equi import FOUND_BY
@@ -17,7 +17,7 @@ from deepjoin.search.question import Question, Side
 from deepjoin.search.results import Hit
 from deepjoin.search.soft import Count
 from deepjoin.search.verify import QueryValues, verify
-from deepjoin.segment import Segment
+from deepjoin.store.segment import Segment
 
 
 def measure_pair(

@@ -13,7 +13,7 @@ from deepjoin.search.base import Wanted
 from deepjoin.search.overlap import Candidates, Columns, Marks, Overlap
 from deepjoin.search.ranking import Key, Keys, best_rows, name_similarity
 from deepjoin.search.verify import QueryValues
-from deepjoin.segment import Segment
+from deepjoin.store.segment import Segment
 
 Int = npt.NDArray[np.int64]
 

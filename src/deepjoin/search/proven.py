@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from deepjoin.distinct import DistinctCells
+from deepjoin.matching.engine import Found
+from deepjoin.normalise.distinct import DistinctCells
 from deepjoin.search.base import Ranking
 from deepjoin.search.evidence import Meaning, hits_by_meaning
 from deepjoin.search.results import Hit, SemanticEvidence
-from deepjoin.segment import Segment
-from deepjoin.semantic.engine import Found
+from deepjoin.store.segment import Segment
 
 FOUND_BY = ("exact-semantic",)
 

@@ -8,16 +8,16 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.cell_vectors import CellVectors
-from deepjoin.cells import CellEncoder
-from deepjoin.columns import Column
-from deepjoin.distinct import DistinctCells, distinct_cells
-from deepjoin.joinability import similarities
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.pairs import Pairs
+from deepjoin.embed.scan import SLACK
+from deepjoin.matching.joinability import similarities
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.search.base import excluded_columns
 from deepjoin.search.soft import Count, Meetings, column_sums
-from deepjoin.segment import Segment
-from deepjoin.semantic.pairs import Pairs
-from deepjoin.semantic.scan import SLACK
+from deepjoin.store.cell_vectors import CellVectors
+from deepjoin.store.segment import Segment
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]

@@ -121,7 +121,7 @@ class Hit:
         }
 
     def _repr_html_(self) -> str:
-        from deepjoin.search.cards import hit_html
+        from deepjoin.show.cards import hit_html
 
         return hit_html(self)
 
@@ -163,12 +163,12 @@ class Results(Sequence[Hit]):
         return self.to_arrow().to_pandas()
 
     def __repr__(self) -> str:
-        from deepjoin.search.render import render_table
+        from deepjoin.show.render import render_table
 
         return render_table(self)
 
     def _repr_html_(self) -> str:
-        from deepjoin.search.cards import results_html
+        from deepjoin.show.cards import results_html
 
         return results_html(self)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.cells import CellEncoder
-from deepjoin.cells.score import match_chance
-from deepjoin.joinability import ONE
-from deepjoin.semantic.pairs import Pairs
-from deepjoin.values.index import ValueIndex
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells.score import match_chance
+from deepjoin.embed.pairs import Pairs
+from deepjoin.matching.joinability import ONE
+from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]

@@ -13,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.cells import CellEncoder
-from deepjoin.column_vectors.store import ColumnVectors
-from deepjoin.columns import Column
-from deepjoin.distinct import DistinctCells, distinct_cells
+from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.search.base import Ranking, Searching, Wanted, excluded_columns
 from deepjoin.search.evidence import Meaning, hits_by_meaning
 from deepjoin.search.hits import Judged, hit
@@ -26,9 +25,10 @@ from deepjoin.search.question import Question, Side, vectors_of
 from deepjoin.search.results import Hit, Results
 from deepjoin.search.soft import Count
 from deepjoin.search.stopwatch import Stopwatch
+from deepjoin.search.stores import EmbeddedStore, OpenStore
 from deepjoin.search.verify import QueryValues, Verified, verify
-from deepjoin.segment import Segment
-from deepjoin.vector_store.stores import EmbeddedStore, OpenStore
+from deepjoin.store.column_vectors.columns import ColumnVectors
+from deepjoin.store.segment import Segment
 
 Float = npt.NDArray[np.float32]
 #: From a query to its vector; zeros where nothing is known of it.

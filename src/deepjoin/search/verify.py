@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.distinct import DistinctCells
-from deepjoin.joinability import cardinality_of
+from deepjoin.matching.joinability import cardinality_of
+from deepjoin.normalise.distinct import DistinctCells
 from deepjoin.search.results import EquiEvidence, Match
-from deepjoin.values.index import ValueIndex
+from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
 Columns = npt.NDArray[np.int32]

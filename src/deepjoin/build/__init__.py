@@ -1,0 +1,1 @@
+"""From sources to segments of an index."""

@@ -1,0 +1,132 @@
+"""What indexing a source would take, measured on a sample of its tables."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import pyarrow as pa
+
+from deepjoin.arrays import load_array
+from deepjoin.build.build import Means, SegmentBuilder
+from deepjoin.model import Reading, Table
+from deepjoin.normalise.private import salted
+from deepjoin.read import LastingSource, Skipped, open_sources
+from deepjoin.read.corpus import CorpusSource
+from deepjoin.read.files import FileSource
+from deepjoin.read.frames import MemorySource
+from deepjoin.settings import NO_VECTORS, Settings, Vectors
+from deepjoin.store.ledger import Key
+from deepjoin.store.report import BuildReport
+
+_SAMPLE = 100
+_SAMPLE_BYTES = 32 << 20
+#: What vectors take on two cores: values and columns a second, bytes for each of them.
+_VALUES_A_SECOND, _COLUMNS_A_SECOND = 60_000, 150
+_BYTES_A_VALUE, _BYTES_A_COLUMN = 157, 830
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected numbers; ``tried`` tables were indexed for real to find them."""
+
+    tables: int
+    bytes: int
+    columns: int
+    seconds: float
+    disk: int
+    tried: int
+    skipped: tuple[Skipped, ...]
+
+
+def forecast(source: object, settings: Settings, vectors: Vectors = NO_VECTORS) -> Forecast:
+    """List everything, index an even sample, and scale by size; vectors by their usual cost."""
+    settings = salted(settings)
+    opened = open_sources(source, settings)
+    if isinstance(opened[0], CorpusSource):
+        return _corpus_forecast(opened[0])
+    tables = [table for one in opened for table in one.tables()]
+    sizes = _sizes(opened, tables)
+    chosen = _chosen(sizes)
+    with tempfile.TemporaryDirectory() as scratch:
+        started = perf_counter()
+        out = Path(scratch) / "segment"
+        report, skipped = _tried([tables[i] for i in chosen], settings, out)
+        seconds = perf_counter() - started
+        disk = sum(path.stat().st_size for path in out.iterdir())
+        values = len(load_array(out / "value_hashes.npy")) if vectors.cells != "none" else 0
+    by_size = sum(sizes) / max(1, sum(min(sizes[i], _SAMPLE_BYTES) for i in chosen))
+    by_number = len(tables) / max(1, len(chosen))
+    encoded = report.columns if vectors.encoder != "none" else 0
+    seconds += values / _VALUES_A_SECOND
+    disk += values * _BYTES_A_VALUE
+    return Forecast(
+        *(len(tables), sum(sizes), round(report.columns * by_number)),
+        seconds * by_size + encoded * by_number / _COLUMNS_A_SECOND,
+        round(disk * by_size + encoded * by_number * _BYTES_A_COLUMN),
+        len(chosen),
+        (*(skip for one in opened for skip in one.skipped), *skipped),
+    )
+
+
+def _tried(tables: list[Table], settings: Settings, out: Path) -> tuple[BuildReport, list[Skipped]]:
+    """Index the beginnings of some tables for real."""
+    with SegmentBuilder(out, out.parent / "spill", settings, Means(1 << 30, 2)) as build:
+        for number, item in enumerate(MemorySource(list(map(_beginning, tables))).items()):
+            build.read(Key(0, str(number)), item)
+        report = build.finish()
+    return report, [skip for entry in build.entries for skip in entry.skipped]
+
+
+def _beginning(table: Table) -> Table:
+    """Limit a table to about the first 32 MB: what follows is taken to be like it."""
+
+    def opened() -> Reading:
+        reading = table.open()
+        return replace(reading, batches=_first(reading))
+
+    return replace(table, open=opened)
+
+
+def _first(reading: Reading) -> Iterator[pa.RecordBatch]:
+    seen = 0
+    for batch in reading:
+        yield batch
+        seen += batch.nbytes
+        if seen > _SAMPLE_BYTES:
+            return
+
+
+def _sizes(sources: Sequence[LastingSource], tables: list[Table]) -> list[int]:
+    """Return bytes of file for each table; a workbook's first sheet stands for all of it."""
+    source = sources[0]
+    if len(sources) > 1 or not isinstance(source, FileSource):
+        return [1] * len(tables)
+    counted: set[Path | None] = {None}
+    sizes = []
+    for table in tables:
+        path = source.path(table.name)
+        sizes.append(path.stat().st_size if path and path not in counted else 0)
+        counted.add(path)
+    return sizes
+
+
+def _chosen(sizes: list[int]) -> list[int]:
+    """Pick tables evenly, as long as they stay small enough to try."""
+    step = max(1, len(sizes) // _SAMPLE)
+    chosen: list[int] = []
+    total = 0
+    for i in range(0, len(sizes), step):
+        if total + sizes[i] <= _SAMPLE_BYTES or not chosen:
+            chosen.append(i)
+            total += sizes[i]
+    return chosen
+
+
+def _corpus_forecast(corpus: CorpusSource) -> Forecast:
+    """Scale from the figures in ``benchmarks/README.md``: a corpus is uniform and large."""
+    size = (corpus.folder / "columns.parquet").stat().st_size
+    return Forecast(corpus.count, size, corpus.count, corpus.count / 20_000, 6 * size, 0, ())

@@ -1,0 +1,1 @@
+"""Checks an index against itself and against its tables."""

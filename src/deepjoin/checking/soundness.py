@@ -1,0 +1,291 @@
+"""Whether the arrays of a segment fit together, told from themselves: no table is read.
+
+Every stage relies on what the stages before it have seen, so that damage is told, never met.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deepjoin.arrays import load_array, load_strings
+from deepjoin.normalise.canonical import CellType, canonical_array
+from deepjoin.normalise.hashing import hash_array
+from deepjoin.settings import Settings
+from deepjoin.store.values.profile import Generic
+from deepjoin.store.values.writer import AS_VALUE, FORWARD
+
+Int = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+Arrays: TypeAlias = Mapping[str, Array]
+
+#: Elements looked at together, so that memory is bounded.
+_CHUNK = 1 << 22
+#: Strings looked at together: the longest values make them a gigabyte.
+_STRINGS = 1 << 16
+#: Cells whose spelling is compared with their value.
+_SPELLED = 1 << 17
+
+_TEXTS = ("values", "spellings", "column_names", "column_ids", "table_names", "table_entries")
+_KINDS: dict[str, npt.DTypeLike] = {
+    **{f"{name}.offsets": np.int64 for name in _TEXTS},
+    **{f"{name}.bytes": np.uint8 for name in _TEXTS},
+    **dict.fromkeys(FORWARD, np.uint32),
+    **dict.fromkeys(("value_hashes", "table_name_hashes"), np.uint64),
+    **dict.fromkeys(("posting_offsets", "column_offsets", "table_column_offsets"), np.int64),
+    **dict.fromkeys(("posting_columns", "column_tables", "column_order"), np.int32),
+    **dict.fromkeys(("table_items", "table_columns", "table_by_name"), np.int32),
+    **dict.fromkeys(("column_types", "column_generic"), np.uint8),
+    "column_cells": np.int64,
+}
+#: Where the groups of an array begin, and the array.
+_GROUPS = {
+    **{f"{name}.offsets": f"{name}.bytes" for name in _TEXTS},
+    "posting_offsets": "posting_columns",
+    "column_offsets": "cell_values",
+    "table_column_offsets": "table_columns",
+}
+
+
+def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]:
+    """Load the arrays of a segment and say what is wrong with them, file by file."""
+    arrays: dict[str, Array] = {}
+    found = []
+    for name, kind in _KINDS.items():
+        path = folder / f"{name}.npy"
+        if is_array(path, kind):
+            arrays[name] = load_array(path)
+        else:
+            found.append(f"{name}.npy is not the array that belongs there")
+    stages: list[Callable[[], Iterator[str]]] = [
+        lambda: _lengths(arrays),
+        lambda: _offsets(arrays),
+        lambda: _ranges(arrays),
+        lambda: _texts(folder, arrays),
+        lambda: _orders(arrays),
+        lambda: _both_ways(arrays),
+        lambda: _names(folder, arrays),
+        lambda: _spellings(folder, arrays, settings),
+    ]
+    for stage in stages:
+        if found:
+            break
+        found = list(stage())
+    return arrays, found
+
+
+def is_array(path: Path, kind: npt.DTypeLike, width: int | None = None) -> bool:
+    """Tell whether a file is a plain array of this kind, by the very bytes of its header.
+
+    ``width`` is the length of each row of a matrix.
+    """
+    header = io.BytesIO()
+    room, each = path.stat().st_size, np.dtype(kind).itemsize * (width or 1)
+    for _ in range(2):  # the first time to learn how long a header is
+        length = max(0, room - len(header.getvalue())) // each
+        shape = (length,) if width is None else (length, width)
+        fields = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, fields)
+    wanted = header.getvalue()
+    with path.open("rb") as file:
+        return file.read(len(wanted)) == wanted and room == len(wanted) + length * each
+
+
+def _lengths(arrays: Arrays) -> Iterator[str]:
+    values, columns = len(arrays["value_hashes"]), len(arrays["column_tables"])
+    tables, entries = len(arrays["table_items"]), len(arrays["cell_values"])
+    wanted = {
+        **dict.fromkeys(("values.offsets", "posting_offsets"), values + 1),
+        **dict.fromkeys(("posting_columns", *FORWARD), entries),
+        **dict.fromkeys(
+            ("column_offsets", "column_names.offsets", "column_ids.offsets"), columns + 1
+        ),
+        **dict.fromkeys(("column_types", "column_generic", "column_cells"), columns),
+        **dict.fromkeys(("column_order", "table_columns"), columns),
+        **dict.fromkeys(("table_names.offsets", "table_entries.offsets"), tables + 1),
+        **dict.fromkeys(("table_column_offsets",), tables + 1),
+        **dict.fromkeys(("table_name_hashes", "table_by_name"), tables),
+    }
+    for name, length in wanted.items():
+        if len(arrays[name]) != length:
+            yield f"{name}.npy has {len(arrays[name])} elements where {length} belong"
+    if len(arrays["spellings.offsets"]) == 0:
+        yield "spellings.offsets.npy is empty"
+
+
+def spans(length: int, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
+    """Cut so many elements into pieces: where each starts and where it stops."""
+    return ((at, min(at + size, length)) for at in range(0, length, size))
+
+
+def ascends(array: Array) -> bool:
+    """Tell whether no element is smaller than the one before it."""
+    parts = spans(max(0, len(array) - 1))
+    return all(bool(np.all(array[a:b] <= array[a + 1 : b + 1])) for a, b in parts)
+
+
+def _offsets(arrays: Arrays) -> Iterator[str]:
+    for name, of in _GROUPS.items():
+        offsets = arrays[name]
+        if offsets[0] != 0 or offsets[-1] != len(arrays[of]) or not ascends(offsets):
+            yield f"{name}.npy does not divide {of}.npy"
+
+
+def _ranges(arrays: Arrays) -> Iterator[str]:
+    values, columns = len(arrays["value_hashes"]), len(arrays["column_tables"])
+    tables, most = len(arrays["table_items"]), np.iinfo(np.int64).max
+    limits = {
+        "posting_columns": (0, columns),
+        "cell_values": (0, values),
+        "cell_counts": (1, most),
+        "column_tables": (0, tables),
+        "column_types": (0, len(CellType)),
+        "column_generic": (0, len(Generic)),
+        "column_order": (0, columns),
+        "table_columns": (0, columns),
+        "table_by_name": (0, tables),
+        "table_items": (0, most),
+    }
+    for name, (least, limit) in limits.items():
+        if not within(arrays[name], least, limit):
+            yield f"{name}.npy has numbers that cannot be"
+    spelled = arrays["cell_spellings"]
+    count = len(arrays["spellings.offsets"]) - 1
+    parts = (spelled[a:b] for a, b in spans(len(spelled)))
+    if not all(bool(np.all((part < count) | (part == AS_VALUE))) for part in parts):
+        yield "cell_spellings.npy has numbers that cannot be"
+
+
+def within(array: Array, least: float, limit: float) -> bool:
+    """Tell whether all elements are at least the one and below the other; NaN is not."""
+    parts = (array[a:b] for a, b in spans(len(array)))
+    return all(bool(part.min() >= least) and bool(part.max() < limit) for part in parts)
+
+
+def _texts(folder: Path, arrays: Arrays) -> Iterator[str]:
+    """See that texts are texts, and that values have the hashes they are found by."""
+    for name in _TEXTS:
+        hashes = arrays["value_hashes"] if name == "values" else None
+        strings = load_strings(folder, name)
+        for start, stop in spans(len(strings), _STRINGS):
+            part = strings[start:stop]
+            try:
+                part.validate(full=True)
+            except pa.ArrowInvalid:
+                yield f"{name}.bytes.npy is not text"
+                break
+            if hashes is not None and not np.array_equal(hash_array(part), hashes[start:stop]):
+                yield "value_hashes.npy and values.bytes.npy do not belong together"
+                break
+
+
+def _orders(arrays: Arrays) -> Iterator[str]:
+    if not ascends(arrays["value_hashes"]):
+        yield "value_hashes.npy is not in order"
+    for offsets, name in (
+        ("posting_offsets", "posting_columns"),
+        ("column_offsets", "cell_values"),
+    ):
+        if not ascends_within(arrays[name], arrays[offsets]):
+            yield f"{name}.npy is not in order"
+
+
+def ascends_within(array: Array, offsets: Array) -> bool:
+    """Tell whether every element is larger than the one before it in its group."""
+    for start, stop in spans(max(0, len(array) - 1)):
+        larger = array[start:stop] < array[start + 1 : stop + 1]
+        first, last = np.searchsorted(offsets, (start + 1, stop + 1))
+        larger[offsets[first:last] - start - 1] = True
+        if not larger.all():
+            return False
+    return True
+
+
+def _both_ways(arrays: Arrays) -> Iterator[str]:
+    """See that columns and postings hold the same pairs, and columns as many cells as they say."""
+    columns = len(arrays["column_tables"])
+    cells = np.zeros(columns, np.int64)
+    forward = inverted = 0
+    for start, stop in spans(len(arrays["cell_values"])):
+        column = _groups(arrays["column_offsets"], start, stop)
+        counts = np.bincount(column, arrays["cell_counts"][start:stop], columns)
+        cells += counts.astype(np.int64)
+        forward += _sum_of_pairs(arrays["cell_values"][start:stop], column)
+        value = _groups(arrays["posting_offsets"], start, stop)
+        inverted += _sum_of_pairs(value, arrays["posting_columns"][start:stop])
+    if (forward - inverted) % (1 << 64):
+        yield "cell_values.npy and posting_columns.npy do not say the same"
+    if not np.array_equal(cells, arrays["column_cells"]):
+        yield "cell_counts.npy and column_cells.npy do not say the same"
+
+
+def _groups(offsets: Array, start: int, stop: int) -> Int:
+    """Say of each element from ``start`` to ``stop`` which group it is in."""
+    first = int(np.searchsorted(offsets, start, side="right")) - 1
+    last = int(np.searchsorted(offsets, stop))
+    sizes = np.diff(np.clip(offsets[first : last + 1], start, stop))
+    return np.repeat(np.arange(first, last), sizes)
+
+
+def _sum_of_pairs(values: Array, columns: Array) -> int:
+    """Sum up pairs so that the order does not matter and every other set has another sum."""
+    pairs = (values.astype(np.uint64) << np.uint64(32)) | columns.astype(np.uint64)
+    for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
+        pairs *= np.uint64(factor)
+        pairs ^= pairs >> np.uint64(29)
+    return int(pairs.sum(dtype=np.uint64))
+
+
+def _names(folder: Path, arrays: Arrays) -> Iterator[str]:
+    """See that tables are found by their names and columns by their tables."""
+    tables = np.asarray(arrays["column_tables"])
+    names = load_strings(folder, "table_names")
+    sizes = np.bincount(tables, minlength=len(names))
+    if not np.array_equal(np.diff(arrays["table_column_offsets"]), sizes):
+        yield "table_column_offsets.npy and column_tables.npy do not say the same"
+    if not np.array_equal(arrays["table_columns"], np.argsort(tables, kind="stable")):
+        yield "table_columns.npy and column_tables.npy do not say the same"
+    hashes = hash_array(names)
+    by_name = np.argsort(hashes, kind="stable")
+    if not np.array_equal(arrays["table_name_hashes"], hashes[by_name]):
+        yield "table_name_hashes.npy and table_names.bytes.npy do not belong together"
+    elif not np.array_equal(arrays["table_by_name"], by_name):
+        yield "table_by_name.npy is not in order"
+    if not _ranks(arrays["column_order"], names, tables):
+        yield "column_order.npy is not in order"
+
+
+def _ranks(order: Array, names: pa.Array, tables: Array) -> bool:
+    """Tell whether an order is that of the tables' names, and of the columns in each table."""
+    ranked = np.full(len(order), -1)
+    ranked[order] = np.arange(len(order))
+    if len(order) == 0 or ranked.min() < 0:
+        return len(order) == 0
+    owners = tables[ranked]
+    same = owners[1:] == owners[:-1]
+    named = names.take(pa.array(owners))
+    rising = np.asarray(pc.less_equal(named[:-1], named[1:]).cast(pa.uint8())) == 1
+    return bool(np.all(np.where(same, ranked[1:] > ranked[:-1], rising)))
+
+
+def _spellings(folder: Path, arrays: Arrays, settings: Settings) -> Iterator[str]:
+    """See, for cells all over the segment, that what they are spelled as is their value."""
+    spelled = arrays["cell_spellings"]
+    every = max(1, len(spelled) // _SPELLED)
+    values, spellings = (load_strings(folder, name) for name in ("values", "spellings"))
+    for start, stop in spans(len(spelled), every * _STRINGS):
+        own = spelled[start:stop:every] != AS_VALUE
+        numbers = spelled[start:stop:every][own]
+        held = values.take(pa.array(arrays["cell_values"][start:stop:every][own]))
+        cells = spellings.take(pa.array(numbers)).cast(pa.string())
+        if not canonical_array(cells, settings.profile).equals(held.cast(pa.string())):
+            yield "spellings.bytes.npy has cells that are not spelled as their values"
+            return

@@ -1,0 +1,216 @@
+"""Whether vectors are those of what a segment stores: some are made again and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deepjoin.arrays import load_strings
+from deepjoin.checking.vector_soundness import ABOUT
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.kernel import ZERO_POINT
+from deepjoin.embed.quantised import FILES, SLACK, checked, quantised
+from deepjoin.embed.scan import Rows
+from deepjoin.embed.vector_index.build import ROWS
+from deepjoin.errors import DeepJoinError
+from deepjoin.store.cell_vectors import FOLDER as CELLS
+from deepjoin.store.column_vectors import (
+    SPACES,
+    ColumnVectors,
+    FrequencySnapshot,
+    meaning_rows,
+    segment_columns,
+)
+from deepjoin.store.column_vectors.columns import unknown
+from deepjoin.store.column_vectors.frequency import FILES as SNAPSHOT
+from deepjoin.store.column_vectors.sketch import sketch_rows
+from deepjoin.store.manifest import Manifest
+from deepjoin.store.models import cell_encoder, column_encoder
+from deepjoin.store.segment import Segment
+
+Int = npt.NDArray[np.int64]
+Float = npt.NDArray[np.float32]
+Half = npt.NDArray[np.float16]
+Encoder = TypeVar("Encoder", CellEncoder, ColumnEncoder)
+
+#: Values and columns encoded again, and the most columns of a segment sketched again.
+_VALUES, _COLUMNS, _SKETCHED = 4096, 5, 20_000
+#: Machines round otherwise: a code where two are as near, in steps; the error of a row; the
+#: vector of a column, by a share of its length.
+_TIE, _ERROR, _NEAR = 1e-3, 1e-6, 1e-2
+#: What half precision changes, with room for sums in another order.
+_HALF = 2.0**-10
+_OTHERS = f"{ABOUT} names another encoder than the one that made the vectors"
+
+
+class VectorContents:
+    """Compares the vectors of a lake's segments with those its encoders make now."""
+
+    def __init__(self, manifest: Manifest, folder: Path, oldest: Path) -> None:
+        self._vectors, self._profile = manifest.vectors, manifest.settings.profile
+        self._folder, self._oldest = folder, oldest
+        #: What could not be compared, and why.
+        self.notes: list[str] = []
+
+    def problems(self, segment: Segment) -> Iterator[str]:
+        """Say what is wrong with vectors that are sound in themselves, file by file."""
+        found = list(self._of_cells(segment))
+        yield from (f"{CELLS.as_posix()}/{text}" for text in found)
+        spaces = [space for space in SPACES if (segment.folder / "vectors" / space).is_dir()]
+        if not spaces:
+            return
+        if not FrequencySnapshot.exists(self._oldest):
+            yield f"vectors/{spaces[0]}/{ROWS} needs {SNAPSHOT[-1]} of the oldest segment"
+            return
+        yield from (f"vectors/columns/{text}" for text in self._of_columns(segment))
+        yield from (f"vectors/sketch/{text}" for text in self._of_sketches(segment))
+        if not found:
+            yield from (f"vectors/both/{text}" for text in self._of_meanings(segment))
+
+    @cached_property
+    def _cells(self) -> CellEncoder | None:
+        return self._loaded(lambda: cell_encoder(self._vectors.cells, self._folder))
+
+    @cached_property
+    def _columns(self) -> ColumnEncoder | None:
+        spec = self._vectors.encoder
+        return self._loaded(lambda: column_encoder(spec, self._folder, self._profile))
+
+    @cached_property
+    def _frequency(self) -> FrequencySnapshot:
+        return FrequencySnapshot(self._oldest)
+
+    def _loaded(self, load: Callable[[], Encoder | None]) -> Encoder | None:
+        try:
+            return load()
+        except (DeepJoinError, OSError, ValueError, ImportError) as error:
+            self._note(str(error).splitlines()[0])
+            return None
+
+    def _note(self, why: str) -> None:
+        note = f"Vectors were not compared with their encoder: {why}"
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _note_other(self, encoder: CellEncoder | ColumnEncoder, name: str, digest: str) -> None:
+        self._note(
+            f"they are of '{name}' ({digest}), and the encoder here is "
+            f"'{encoder.name}' ({encoder.digest})."
+        )
+
+    def _of_cells(self, segment: Segment) -> Iterator[str]:
+        """Encode values all over the segment again."""
+        found, encoder = segment.cells, self._cells
+        if found is None or encoder is None:
+            return
+        problems = _cell_differences(segment, encoder)
+        if found.digest != encoder.digest:
+            if problems or not len(found.vectors):
+                self._note_other(encoder, found.name, found.digest)
+            else:
+                yield _OTHERS
+        elif found.name != encoder.name:
+            yield _OTHERS
+        else:
+            yield from problems
+
+    def _of_columns(self, segment: Segment) -> Iterator[str]:
+        """Encode some columns again."""
+        found, encoder = ColumnVectors.open(segment.folder, "columns"), self._columns
+        if found is None or encoder is None:
+            return
+        some = _spread(np.flatnonzero(_live(segment) & ~unknown(found.rows)), _COLUMNS)
+        same = found.about.dimension == encoder.dimension and self._are(found, segment, some)
+        if found.about.digest != encoder.digest:
+            if same and len(some):
+                yield _OTHERS
+            else:
+                self._note_other(encoder, found.about.name, found.about.digest)
+        elif found.about.name != encoder.name:
+            yield _OTHERS
+        elif not same:
+            yield f"{ROWS} has vectors that are not those of their columns"
+
+    def _are(self, found: ColumnVectors, segment: Segment, some: Int) -> bool:
+        """Tell whether these columns have the vectors that the encoder gives them now."""
+        encoder = self._columns
+        if encoder is None or len(some) == 0:
+            return encoder is not None
+        columns = list(segment_columns(segment, some, encoder.counted))
+        wanted = encoder.encode(columns, self._frequency)
+        lost = np.linalg.norm(found.rows[some].astype(np.float32) - wanted, axis=1)
+        return bool((lost <= _NEAR * np.linalg.norm(wanted, axis=1)).all())
+
+    def _of_sketches(self, segment: Segment) -> Iterator[str]:
+        """Sketch the columns again, if that is quick and they are counted as they were."""
+        found = ColumnVectors.open(segment.folder, "sketch")
+        if found is None or segment.removed or len(found.rows) > _SKETCHED:
+            return
+        if not _alike(found.rows, sketch_rows(segment, self._frequency, found.about.dimension)):
+            yield f"{ROWS} has sketches that are not those of their columns"
+
+    def _of_meanings(self, segment: Segment) -> Iterator[str]:
+        """Sum up again what columns mean, where sketches are made again."""
+        found, cells = ColumnVectors.open(segment.folder, "both"), segment.cells
+        if found is None or cells is None or segment.removed or len(found.rows) > _SKETCHED:
+            return
+        if not _alike(found.rows, meaning_rows(segment, cells, self._frequency)):
+            yield f"{ROWS} has meanings that are not those of their columns"
+
+
+def _alike(rows: Half, wanted: Iterator[Half]) -> bool:
+    """Tell whether rows end with those wanted, as machines round."""
+    start = 0
+    for block in wanted:
+        ends = rows[start : start + len(block), -block.shape[1] :]
+        off = np.abs(ends.astype(np.float32) - block.astype(np.float32))
+        if not (off <= _HALF * np.abs(block) + _HALF**2).all():
+            return False
+        start += len(block)
+    return True
+
+
+def _cell_differences(segment: Segment, encoder: CellEncoder) -> list[str]:
+    """Say which files have other numbers for some values than they get now."""
+    assert segment.cells is not None
+    vectors = segment.cells.vectors
+    codes, scales, errors, rotation = FILES
+    if vectors.dimension != encoder.dimension:
+        return [f"{rotation} is of {vectors.dimension} dimensions, not {encoder.dimension}"]
+    numbers = _spread(np.arange(len(vectors)), _VALUES)
+    values = load_strings(segment.folder, "values").take(pa.array(numbers))
+    stored = vectors.stored.take(vectors.rows_of(numbers))
+    encoded = encoder.encode(values)
+    marks = _equal(stored, encoded, vectors.rotation)
+    text = "has vectors that are not those of their values"
+    return [f"{name} {text}" for name, same in zip((codes, scales, errors), marks, strict=True)
+            if not same][:1]  # fmt: skip
+
+
+def _equal(stored: Rows, encoded: Float, rotation: Float) -> tuple[bool, bool, bool]:
+    """Tell of codes, scales and errors whether they are those of vectors, as machines round."""
+    again = quantised(encoded, rotation)
+    turned = checked(encoded, len(rotation)) @ rotation
+    steps = turned / np.where(again.scales > 0, again.scales, 1)[:, None]
+    off = np.abs(steps - (stored.codes.astype(np.float32) - ZERO_POINT))
+    scales = np.abs(stored.scales - again.scales) <= SLACK * again.scales
+    errors = np.abs(stored.errors - again.errors) <= _ERROR
+    return bool((off <= 0.5 + _TIE).all()), bool(scales.all()), bool(errors.all())
+
+
+def _live(segment: Segment) -> npt.NDArray[np.bool_]:
+    return np.ones(segment.values.columns, bool) if segment.dead is None else ~segment.dead
+
+
+def _spread(numbers: Int, most: int) -> Int:
+    """Choose so many numbers all over some, or all."""
+    if len(numbers) <= most:
+        return numbers
+    return numbers[np.arange(most) * len(numbers) // most]

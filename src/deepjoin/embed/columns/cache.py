@@ -1,0 +1,166 @@
+"""Vectors kept for good: no text is encoded twice by one encoder.
+
+One SQLite file for the builds of a lake: transactions make a batch whole or absent, and
+several processes may read and write it. A key is the hash of encoder digest and text.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_128_digest
+
+from deepjoin.embed.columns.base import FloatMatrix
+from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.errors import DeepJoinError
+
+Known = npt.NDArray[np.bool_]
+
+#: Tells our files from other databases, and this format from later ones.
+_APPLICATION = 0x646A7631
+_SCHEMA = (
+    # Rows in the order they came, so that writing appends and the oldest are found at once.
+    "CREATE TABLE IF NOT EXISTS vectors (number INTEGER PRIMARY KEY, key BLOB UNIQUE, vector BLOB)",
+    f"PRAGMA application_id = {_APPLICATION}",
+)
+_FIND = "SELECT vector FROM vectors WHERE key = ?"
+_KEEP = "INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)"
+_FORGET = (
+    "DELETE FROM vectors WHERE number <= "
+    "(SELECT number FROM vectors ORDER BY number LIMIT 1 OFFSET ?)"
+)
+#: Ten vectors of the default encoder fill a page.
+_PAGE = 16384
+#: Texts encoded between two commits, or a block: what an interrupted build loses at most.
+_BATCH = 2048
+_REMEDY = (
+    "The file may simply be deleted: it is filled again. Or set DEEPJOIN_CACHE to another folder."
+)
+
+
+class VectorCache:
+    """Vectors by key; when the file would pass ``max_bytes``, the oldest quarter is given up."""
+
+    def __init__(self, path: str | Path, max_bytes: int = 4 << 30) -> None:
+        self.path = Path(path)
+        self.max_bytes = max_bytes
+        with self._explained():
+            # Encoders work in a thread of their own, one call at a time.
+            self._database = sqlite3.connect(
+                self.path, timeout=60, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self._explained():
+                self._prepare()
+        except DeepJoinError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()
+
+    def __len__(self) -> int:
+        return self._number("SELECT count(*) FROM vectors")
+
+    def get(self, keys: Sequence[bytes], dimension: int) -> tuple[Known, FloatMatrix]:
+        """Say which keys are known and give their vectors; the rows of the others are 0."""
+        known = np.zeros(len(keys), bool)
+        vectors = np.zeros((len(keys), dimension), np.float32)
+        with self._explained():
+            for row, key in enumerate(keys):
+                found = self._database.execute(_FIND, (key,)).fetchone()
+                if found and len(found[0]) == 4 * dimension:
+                    known[row] = True
+                    vectors[row] = np.frombuffer(found[0], "<f4")
+        return known, vectors
+
+    def put(self, keys: Sequence[bytes], vectors: FloatMatrix) -> None:
+        """Keep vectors: all of them or, if interrupted, none."""
+        with self._explained(), self._transaction():
+            rows = (vector.astype("<f4").tobytes() for vector in vectors)
+            self._database.executemany(_KEEP, zip(keys, rows, strict=True))
+            self._forget()
+
+    def _forget(self) -> None:
+        pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
+        if pages * self._number("PRAGMA page_size") > self.max_bytes:
+            self._database.execute(_FORGET, (len(self) // 4,))
+
+    def _prepare(self) -> None:
+        mark = self._number("PRAGMA application_id")
+        if mark != _APPLICATION and (mark or self._number("SELECT count(*) FROM sqlite_master")):
+            raise DeepJoinError(f"{self.path} is not an encoding cache of this version. {_REMEDY}")
+        self._database.execute(f"PRAGMA page_size = {_PAGE}")
+        if not mark:
+            with self._transaction():
+                for statement in _SCHEMA:
+                    self._database.execute(statement)
+
+    def _number(self, query: str) -> int:
+        return int(self._database.execute(query).fetchone()[0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise DeepJoinError(
+                f"The encoding cache {self.path} cannot be used: {error}. {_REMEDY}"
+            ) from None
+
+
+class CachedEncoder(TextEncoder):
+    """An encoder that asks the cache first and fills it as it goes."""
+
+    def __init__(self, encoder: TextEncoder, cache: VectorCache) -> None:
+        self.name, self.digest, self.dimension = encoder.name, encoder.digest, encoder.dimension
+        self.settings, self.block = encoder.settings, encoder.block
+        self.counted = encoder.counted
+        self._encoder, self._cache = encoder, cache
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each text, special tokens left out."""
+        return self._encoder.count(texts)
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return one vector a text, computed only where the cache has none."""
+        keys = [text_key(self.digest, text) for text in texts]
+        known, vectors = self._cache.get(keys, self.dimension)
+        missing = {key: row for row, key in enumerate(keys) if not known[row]}
+        rows = list(missing.values())
+        step = max(_BATCH, self.block)
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            vectors[some] = self._encoder.encode_texts([texts[row] for row in some])
+            self._cache.put([keys[row] for row in some], vectors[some])
+        for row in np.flatnonzero(~known).tolist():
+            vectors[row] = vectors[missing[keys[row]]]
+        return vectors
+
+
+def text_key(digest: str, text: str) -> bytes:
+    """Return the 16 bytes under which the vector of a text is kept."""
+    return xxh3_128_digest(f"{digest}\0{text}".encode("utf-8", "surrogatepass"))

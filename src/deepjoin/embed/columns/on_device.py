@@ -1,0 +1,223 @@
+"""A language model that reads token numbers on a device: many texts at a time, or one at once.
+
+Texts of one length are read together, so nothing is padded or masked, and a vector does not
+depend on its company. Needs torch, the extra ``train``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from deepjoin.embed.columns.base import FloatMatrix
+from deepjoin.embed.columns.text_encoder import checked
+from deepjoin.embed.on_device import DeviceSearch, Recorder
+from deepjoin.errors import DeepJoinError
+
+Int = npt.NDArray[np.int64]
+#: Rows of token numbers, of any kind of whole number.
+TokenRows = npt.NDArray[np.integer[Any]]
+
+#: Parts of torch's own are without types.
+_cuda: Any = torch.cuda
+#: Tokens read at a time: enough to keep a large GPU busy while it is told what comes next.
+TOKENS = 1 << 16
+#: Texts sent and fetched at a time.
+_TEXTS = 1 << 16
+#: Texts up to so many tokens have their work recorded, each length for itself.
+_RECORDED = 128
+#: Ways to compute attention; the one left out plans anew for every size of a batch.
+_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+class TokenModel:
+    """A sentence-transformers model as a function of token numbers; threads may share it."""
+
+    def __init__(self, model: Any, name: str, limit: int, half: bool) -> None:
+        transformer = model[0].auto_model
+        if half:
+            transformer = deepcopy(transformer).half()
+        self.name, self.limit, self.device = name, limit, torch.device(model.device)
+        self.dimension = int(model.get_embedding_dimension() or 0)
+        self._transformer, self._rest = transformer.eval(), list(model)[1:]
+        self._words = int(transformer.get_input_embeddings().num_embeddings)
+        #: How single texts are read; on a GPU recorded, if the model can be.
+        self.recorder = Recorder(self.device)
+        with torch.inference_mode():
+            self._mask = _never_wait(transformer, limit)
+
+    def vectors(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return one vector a row, in single precision; all that is told a device is told here."""
+        with sdpa_kernel(_ATTENTION):
+            states = self._transformer(tokens, self._mask).last_hidden_state.float()
+        features = {"input_ids": tokens, "token_embeddings": states}
+        features["attention_mask"] = torch.ones_like(tokens)
+        for module in self._rest:
+            features = module(features)
+        vectors: torch.Tensor = features["sentence_embedding"]
+        return vectors
+
+    def encode_one(self, numbers: Sequence[int] | TokenRows) -> npt.NDArray[np.float32]:
+        """Return the vector of one text, as soon as can be."""
+        given = np.array(numbers, np.int64)[None]
+        if not given.size:
+            return np.zeros(self.dimension, np.float32)
+        self.check(given, np.array([given.size]))
+        key = given.size if given.size <= _RECORDED else None
+        return checked(self.recorder.run(key, self._first, given), self.name)
+
+    def encode(self, tokens: TokenRows, lengths: Int, at_a_time: int = TOKENS) -> FloatMatrix:
+        """Return one vector a row of padded token numbers; one without a token is 0."""
+        vectors = np.zeros((len(tokens), self.dimension), np.float32)
+        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        under_way: list[_Sent] = []
+        with torch.inference_mode(), _current(self.device):
+            for start in range(0, len(order), _TEXTS):
+                places = order[start : start + _TEXTS]
+                under_way.append(self._start(tokens, lengths, places, at_a_time))
+                if len(under_way) > 1:
+                    under_way.pop(0).fetch(vectors, self.name)
+            for last in under_way:
+                last.fetch(vectors, self.name)
+        return vectors
+
+    def _first(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.vectors(tokens)[0]
+
+    def _start(self, tokens: TokenRows, lengths: Int, places: Int, at_a_time: int) -> _Sent:
+        """Tell the device to read some texts, the longest first, without waiting for it."""
+        sizes = lengths[places]
+        rows = tokens[places, : sizes[0]].astype(np.int32)
+        self.check(rows, sizes)
+        given = torch.from_numpy(rows)
+        if self.device.type == "cuda":
+            given = given.pin_memory().to(self.device, non_blocking=True)
+        found = [
+            self.vectors(given[start:stop, :length].long())
+            for start, stop, length in runs(sizes, at_a_time)
+        ]
+        return _Sent.back(places, torch.cat(found))
+
+    def check(self, rows: TokenRows, sizes: Int) -> None:
+        """Refuse what would read beyond a table: a GPU is of no use to the process after that."""
+        if sizes.max() > self.limit:
+            raise DeepJoinError(
+                f"A text of {sizes.max()} tokens came; the encoder '{self.name}' reads "
+                f"{self.limit} at most. Cut it, or set tokens higher."
+            )
+        is_token = np.arange(rows.shape[1]) < sizes[:, None]
+        outside = is_token & ((rows < 0) | (rows >= self._words))
+        if outside.any():
+            raise DeepJoinError(
+                f"The token number {rows[outside][0]} came; the encoder '{self.name}' has "
+                f"numbers from 0 to {self._words - 1}. Use the tokenizer of the model."
+            )
+
+
+class DeviceQuery:
+    """Finds the rows nearest to a text: read and compared on the device in one go."""
+
+    def __init__(self, model: TokenModel, search: DeviceSearch, k: int) -> None:
+        self._model, self._search, self._k = model, search, min(k, len(search))
+        self._recorder = Recorder(model.device)
+        self._recorder.records = model.recorder.records
+
+    def nearest(self, numbers: Sequence[int]) -> tuple[npt.NDArray[np.float32], Int]:
+        """Return scores and rows for the token numbers of a text, as `DeviceSearch.search` does."""
+        if not numbers or not self._k:
+            return np.zeros(0, np.float32), np.zeros(0, np.int64)
+        given = np.array([numbers], np.int64)
+        self._model.check(given, np.array([len(numbers)]))
+        key = len(numbers) if len(numbers) <= _RECORDED else None
+        return self._search.ranked(self._recorder.run(key, self._found, given))
+
+    def _found(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self._search.nearest(self._model.vectors(tokens)[0], self._k)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Vectors on their way back from a device."""
+
+    places: Int
+    vectors: torch.Tensor
+    arrived: Any
+
+    @classmethod
+    def back(cls, places: Int, vectors: torch.Tensor) -> _Sent:
+        """Send vectors to where they can be read, without waiting."""
+        if vectors.device.type != "cuda":
+            return cls(places, vectors, None)
+        here = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+        here.copy_(vectors, non_blocking=True)
+        arrived = _cuda.Event()
+        arrived.record()
+        return cls(places, here, arrived)
+
+    def fetch(self, target: FloatMatrix, name: str) -> None:
+        """Wait for the vectors and put them where they belong."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        target[self.places] = checked(self.vectors.cpu().numpy(), name)
+
+
+def runs(sizes: Int, tokens: int) -> Iterator[tuple[int, int, int]]:
+    """Part texts, in order of their lengths, into runs of one length: start, end and length.
+
+    >>> list(runs(np.array([5, 5, 5, 3]), tokens=10))
+    [(0, 2, 5), (2, 3, 5), (3, 4, 3)]
+    """
+    starts = np.flatnonzero(np.diff(sizes, prepend=-1)).tolist()
+    for start, stop in pairwise([*starts, len(sizes)]):
+        length = int(sizes[start])
+        step = max(1, tokens // length)
+        for first in range(start, stop, step):
+            yield first, min(first + step, stop), length
+
+
+def padded(
+    tokens: Sequence[Sequence[int]] | Sequence[TokenRows] | TokenRows, lengths: Int | None = None
+) -> tuple[TokenRows, Int]:
+    """Put token numbers into one array with their lengths; an array of rows is taken as it is.
+
+    >>> padded([[7, 8], [], [9]])[0].tolist()
+    [[7, 8], [0, 0], [9, 0]]
+    """
+    if isinstance(tokens, np.ndarray):
+        whole = np.full(len(tokens), tokens.shape[1])
+        return tokens, whole if lengths is None else np.asarray(lengths, np.int64)
+    sizes = np.array([len(one) for one in tokens], np.int64)
+    rows = np.zeros((len(sizes), int(sizes.max(initial=0))), np.int64)
+    if rows.size:
+        rows[np.arange(rows.shape[1]) < sizes[:, None]] = np.concatenate(tokens)
+    return rows, sizes
+
+
+def _current(device: torch.device) -> AbstractContextManager[Any]:
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def _never_wait(transformer: Any, limit: int) -> torch.Tensor | None:
+    """Take out of a model what makes it wait for the device at every call; returns its mask.
+
+    MPNet makes the bias of positions anew each time, on the processor, and in some versions a
+    mask; shorter texts have the corner of the longest one's bias, and the mask of nothing serves
+    them all. And some models look for padding, which there is none of.
+    """
+    transformer.warn_if_padding_and_no_attention_mask = lambda *_, **__: None
+    encoder: Any = getattr(transformer, "encoder", None)
+    if not hasattr(encoder, "compute_position_bias"):
+        return None
+    states = torch.zeros((1, limit, 1), device=transformer.device)
+    whole = encoder.compute_position_bias(states).to(transformer.dtype)
+    encoder.compute_position_bias = lambda x, *_, **__: whole[:, :, : x.shape[1], : x.shape[1]]
+    return torch.zeros((1, 1, 1, 1), dtype=transformer.dtype, device=transformer.device)

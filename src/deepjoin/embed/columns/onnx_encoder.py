@@ -1,0 +1,181 @@
+"""The encoder of the default install: a BERT through ONNX Runtime, without torch.
+
+Matrices and states are multiplied in whole numbers of 8 bits, in two parts where one would change
+which columns are found (``docs/decisions``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_128
+
+from deepjoin.embed.columns.base import FloatMatrix, FloatVector
+from deepjoin.embed.columns.graph import PROBE, has_twin, twin_name
+from deepjoin.embed.columns.reasons import reason
+from deepjoin.embed.columns.text import Frequency, TextSettings
+from deepjoin.embed.columns.text_encoder import TextEncoder, batches, checked, text_settings
+from deepjoin.embed.columns.tokens import Tokens
+from deepjoin.embed.columns.weights import Array, read_weights
+from deepjoin.errors import DeepJoinError
+from deepjoin.model import Column
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+FORMAT = 2
+#: What a vector depends on beside the text.
+_FILES = ("graph.onnx", "tokenizer.json", "weights.npz")
+#: Tokens in one run: more gain nothing, fewer leave threads idle.
+_TOKENS = 512
+
+
+class OnnxEncoder(TextEncoder):
+    """A model folder as `deepjoin.embed.columns.export` writes it, ready to encode."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        settings: TextSettings | None = None,
+        profile: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        folder = Path(folder)
+        about = _about(folder)
+        settings = text_settings(folder / "encoder.json", settings, profile)
+        limits = settings.tokens, settings.prompt
+        self._tokens = Tokens.from_file(folder / "tokenizer.json", *limits)
+        self._tokens.check(about["positions"], about["name"])
+        files = {name: _content(folder / name) for name in (*_FILES, "probe.onnx")}
+        weights = read_weights(files["weights.npz"], folder / "weights.npz")
+        self._threads = threads or os.cpu_count() or 1
+        self._session = _session(folder, files, weights, self._threads)
+        self._new_session = partial(_session, folder, files, weights, 1)
+        super().__init__(about["name"], _digest(files), about["dimension"], settings)
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each text, special tokens left out."""
+        return self._tokens.count(texts)
+
+    def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
+        """Return the vector to search with, not normalised; it never has company."""
+        (text,) = self.texts([column], frequency)
+        (numbers,) = self._tokens.numbers([self.settings.prompt + text])
+        if not numbers:
+            return np.zeros(self.dimension, np.float32)
+        vector: FloatVector = _run(self._session, np.array([numbers], np.int64))[0]
+        return checked(vector, self.name)
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return one vector a text, not normalised; a text without a token is 0."""
+        numbers = self._tokens.numbers(texts)
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        groups = [some for some in batches(list(map(len, numbers)), _TOKENS) if numbers[some[0]]]
+        tokens = [np.array([numbers[place] for place in some], np.int64) for some in groups]
+        for some, rows in zip(groups, self._runs(tokens), strict=True):
+            vectors[some] = rows
+        return checked(vectors, self.name)
+
+    def _runs(self, tokens: list[npt.NDArray[np.int64]]) -> Iterable[FloatMatrix]:
+        """Run each batch; threads that shared one would wait for each other, so not if many."""
+        if self._threads == 1 or len(tokens) < 2 * self._threads:
+            return map(partial(_run_with_company, self._session), tokens)
+        with ThreadPoolExecutor(self._threads) as workers:
+            return list(workers.map(partial(_run_with_company, self._bulk), tokens))
+
+    @cached_property
+    def _bulk(self) -> onnxruntime.InferenceSession:
+        """Make a session of one thread, which several threads use at once."""
+        return self._new_session()
+
+
+def _run(model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]) -> FloatMatrix:
+    vectors: FloatMatrix = model.run(["vector"], {"tokens": tokens})[0]
+    return vectors
+
+
+def _run_with_company(
+    model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]
+) -> FloatMatrix:
+    """Run a batch; one text is put in twice, since alone it would be rounded otherwise."""
+    return _run(model, tokens) if len(tokens) > 1 else _run(model, np.repeat(tokens, 2, 0))[:1]
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    try:
+        about = json.loads((folder / "encoder.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DeepJoinError(
+            f"{folder} is not an encoder folder: encoder.json cannot be read ({error}). "
+            "Copy the folder again, or export the model anew."
+        ) from None
+    if about.get("format") != FORMAT:
+        raise DeepJoinError(
+            f"{folder} has format {about.get('format')}; this version reads format {FORMAT}. "
+            "Upgrade deepjoin, or export the model anew."
+        )
+    return dict(about)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DeepJoinError(
+            f"The encoder folder has no {path}: {error.strerror}. Copy the model folder again."
+        ) from None
+
+
+def _digest(files: dict[str, bytes]) -> str:
+    content = xxh3_128()
+    for name in _FILES:
+        content.update(files[name])
+    return content.hexdigest()
+
+
+def _session(
+    folder: Path, files: dict[str, bytes], weights: dict[str, Array], threads: int | None
+) -> onnxruntime.InferenceSession:
+    try:
+        exact = _is_exact(files["probe.onnx"])
+        return session(files["graph.onnx"], weights, threads, exact)
+    # The library's own errors share no public base class.
+    except Exception as error:
+        raise DeepJoinError(
+            f"The model in {folder} cannot be loaded: {reason(error)} "
+            "Copy the folder again, or export the model anew."
+        ) from None
+
+
+def _is_exact(probe: bytes) -> bool:
+    """Find out whether this processor's fast products are exact: without VNNI they overflow."""
+    states = np.full((8, PROBE[0]), 255, np.uint8)
+    sums = session(probe, {}, 1).run(["sums"], {"states": states})[0]
+    return bool((sums == 255 * 127 * PROBE[0]).all())
+
+
+def session(
+    graph: bytes, weights: dict[str, Array], threads: int | None, exact: bool = True
+) -> onnxruntime.InferenceSession:
+    """Make a graph ready to run on the weights it declares.
+
+    Where products are not ``exact``, slower ones are taken: vectors are the same everywhere.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    options.add_session_config_entry("session.x64quantprecision", "0" if exact else "1")
+    # The slower ones rewrite their matrices, and then no two products may share one.
+    handed = weights | {twin_name(name): array for name, array in weights.items() if has_twin(name)}
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in handed.values()]
+    options.add_external_initializers(list(handed), values)
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

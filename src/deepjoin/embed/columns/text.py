@@ -1,0 +1,335 @@
+"""Columns to text: the paper's seven patterns, and the sampling of tall columns (section 4).
+
+Where the paper leaves something open: statistics count characters, over all distinct cells; a
+part that is missing vanishes with its punctuation; title, name and context take at most a
+quarter of the tokens each; sampled cells keep the order of the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.model import Column
+from deepjoin.normalise.canonical import PROFILES
+from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+
+Int = npt.NDArray[np.int64]
+#: From canonical values to the number of columns of the lake that hold each.
+Frequency = Callable[[Sequence[str]], Int]
+#: From texts to the number of tokens of each, special tokens not counted.
+TokenCounter = Callable[[Sequence[str]], Sequence[int]]
+
+#: The options of the paper's first table, in pieces: one whose part is missing is left out.
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "col": ("{cells}",),
+    "colname-col": ("{name}: ", "{cells}."),
+    "colname-col-context": ("{name}: ", "{cells}. ", "{context}"),
+    "colname-stat-col": ("{name} contains ", "{stat}: ", "{cells}"),
+    "title-colname-col": ("{title}. ", "{name}: ", "{cells}."),
+    "title-colname-col-context": ("{title}. ", "{name}: ", "{cells}. ", "{context}"),
+    "title-colname-stat-col": ("{title}. ", "{name} contains ", "{stat}: ", "{cells}."),
+}
+UNITS = ("characters", "words")
+_WORDS = ("title", "name", "context")
+#: Word pieces are shorter, so what lies beyond this many letters for each token is not read.
+_LONGEST_TOKEN = 32
+_SATURATION = 1.5
+
+
+@dataclass(frozen=True)
+class DocumentFrequencies:
+    """A `Frequency` held in memory, which also knows the number of columns.
+
+    >>> frequency = DocumentFrequencies.of([Column(["GE", "Apple"]), Column(["ge", "ge"])])
+    >>> frequency(["ge", "apple", "ibm"]).tolist(), frequency.columns
+    ([2, 1, 0], 2)
+    """
+
+    counts: Mapping[str, int]
+    columns: int
+
+    def __call__(self, values: Sequence[str]) -> Int:
+        """Look up each value."""
+        return np.array([self.counts.get(value, 0) for value in values], np.int64)
+
+    @classmethod
+    def of(cls, columns: Iterable[Column], profile: str = "default") -> DocumentFrequencies:
+        """Count in how many columns each value occurs."""
+        counts: Counter[str] = Counter()
+        number = 0
+        for column in columns:
+            counts.update(distinct_cells(column.cells, profile).values)
+            number += 1
+        return cls(counts, number)
+
+
+def no_frequency(values: Sequence[str]) -> Int:
+    """Stand in for the lake where there is none: every value is as rare as any other.
+
+    >>> no_frequency(["ge", "apple"]).tolist()
+    [0, 0]
+    """
+    return np.zeros(len(values), np.int64)
+
+
+def _by_frequency(cells: DistinctCells, frequency: Frequency) -> Int:
+    return np.argsort(-frequency(cells.values), kind="stable")
+
+
+def _at_random(cells: DistinctCells, frequency: Frequency) -> Int:
+    """Shuffle with the content as the seed, so that a column always has the same text."""
+    content = "\0".join(cells.values).encode("utf-8", "surrogatepass")
+    return np.random.default_rng(xxh3_64_intdigest(content)).permutation(len(cells))
+
+
+def _in_order(cells: DistinctCells, frequency: Frequency) -> Int:
+    return np.arange(len(cells))
+
+
+def _by_tf_idf(cells: DistinctCells, frequency: Frequency) -> Int:
+    share = np.array(cells.counts) / sum(cells.counts)
+    return np.argsort(-share * _rarity(cells, frequency), kind="stable")
+
+
+def _by_bm25(cells: DistinctCells, frequency: Frequency) -> Int:
+    """Every column counts as one of average length: among its own cells length decides nothing."""
+    times = np.array(cells.counts, np.float64)
+    weight = times * (_SATURATION + 1) / (times + _SATURATION)
+    return np.argsort(-weight * _rarity(cells, frequency), kind="stable")
+
+
+def _rarity(cells: DistinctCells, frequency: Frequency) -> npt.NDArray[np.float64]:
+    columns = getattr(frequency, "columns", None)
+    if columns is None:
+        raise DeepJoinError(
+            "Sampling by tf-idf or bm25 needs the number of columns, and this frequency does "
+            "not say it. Use DocumentFrequencies, or sampling='frequency'."
+        )
+    found = np.maximum(1, frequency(cells.values))
+    return np.log1p(int(columns) / found.astype(np.float64))
+
+
+#: Which cells of a tall column come first; the last two are for columns whose duplicates count.
+SAMPLINGS: dict[str, Callable[[DistinctCells, Frequency], Int]] = {
+    "frequency": _by_frequency,
+    "random": _at_random,
+    "truncate": _in_order,
+    "tf-idf": _by_tf_idf,
+    "bm25": _by_bm25,
+}
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How a column becomes a text of at most ``tokens`` tokens, special ones not counted.
+
+    >>> TextSettings(pattern="col").sampling
+    'frequency'
+    """
+
+    pattern: str = "title-colname-stat-col"
+    tokens: int = 62
+    sampling: str = "frequency"
+    #: What the statistics count: characters, as in the paper's example, or words, as in its text.
+    unit: str = "characters"
+    profile: str = "default"
+    #: What stands before the text of a column that is searched with, beyond ``tokens``: to join
+    #: well is to contain another column, so the two sides may be told apart.
+    prompt: str = ""
+
+    def __post_init__(self) -> None:
+        for kind, got, known in (
+            ("pattern", self.pattern, PATTERNS),
+            ("sampling", self.sampling, SAMPLINGS),
+            ("unit", self.unit, UNITS),
+            ("profile", self.profile, PROFILES),
+        ):
+            if got not in known:
+                raise DeepJoinError(f"{kind} is '{got}'; it is one of {', '.join(known)}.")
+        if self.tokens < 8:
+            raise DeepJoinError(f"tokens is {self.tokens}; it must be at least 8.")
+
+
+def column_text(
+    column: Column, settings: TextSettings, frequency: Frequency, count: TokenCounter
+) -> str:
+    """Write one column as text.
+
+    >>> words = lambda texts: [len(text.split()) for text in texts]
+    >>> column = Column(["Apple", "GE"], name="Company", title="Firms")
+    >>> column_text(column, TextSettings(), no_frequency, words)
+    'Firms. Company contains 2 values (5, 2, 3.5): Apple, GE.'
+    """
+    return column_texts([column], settings, frequency, count)[0]
+
+
+def column_texts(
+    columns: Sequence[Column],
+    settings: TextSettings,
+    frequency: Frequency,
+    count: TokenCounter,
+) -> list[str]:
+    """Write columns as texts that keep the limit; the token counter is called a few times in all.
+
+    A column is written whole and counted once. Only those that are too long have their cells
+    counted: of the best cells as many as could fit, were each one token and a comma.
+    """
+    pages = [_Page(column, settings) for column in columns]
+    _shorten_words(pages, settings, count)
+    texts = ["" if page.is_tall else page.write(page.cells()) for page in pages]
+    counts = count(texts)
+    tall = [
+        number
+        for number, page in enumerate(pages)
+        if page.is_tall or counts[number] > settings.tokens
+    ]
+    sampled = _sampled([pages[number] for number in tall], frequency, count)
+    for number, text in zip(tall, sampled, strict=True):
+        texts[number] = text
+    return texts
+
+
+class _Page:
+    """What there is to say about one column, before it is known how much of it fits."""
+
+    def __init__(self, column: Column, settings: TextSettings) -> None:
+        self.settings = settings
+        self.distinct = distinct_cells(column.cells, settings.profile)
+        self.pieces = PATTERNS[settings.pattern]
+        self.words = {
+            name: _plain(getattr(column, name), settings.tokens)
+            for name in _WORDS
+            if any(f"{{{name}}}" in piece for piece in self.pieces)
+        }
+        self.words["stat"] = _stat(self.distinct.spellings, settings.unit)
+
+    @property
+    def is_tall(self) -> bool:
+        """Whether there are more cells than could fit: each takes a token and a comma."""
+        return len(self.distinct) > self.settings.tokens // 2 + 1
+
+    def cells(self, chosen: Sequence[int] | None = None) -> list[str]:
+        """Return the chosen cells, or all, as they are written."""
+        spellings = self.distinct.spellings
+        some = spellings if chosen is None else [spellings[place] for place in chosen]
+        return [_plain(cell, self.settings.tokens) for cell in some]
+
+    def candidates(self, frequency: Frequency) -> list[int]:
+        """Return the places of as many cells as could fit, the best first."""
+        order = SAMPLINGS[self.settings.sampling](self.distinct, frequency)
+        return [int(place) for place in order[: self.settings.tokens // 2 + 1]]
+
+    def write(self, cells: Sequence[str]) -> str:
+        """Fill in the pattern."""
+        if not cells:
+            return ". ".join(self.words[name] for name in _WORDS if self.words.get(name))
+        parts = {**self.words, "cells": ", ".join(cells)}
+        present = (piece for piece in self.pieces if parts[_part(piece)])
+        return "".join(piece.format(**parts) for piece in present).strip()
+
+
+def _part(piece: str) -> str:
+    return piece[piece.index("{") + 1 : piece.index("}")]
+
+
+def _plain(text: str, tokens: int) -> str:
+    """One line, without what lies beyond any reading."""
+    return " ".join(text.split())[: _LONGEST_TOKEN * tokens].rstrip()
+
+
+def _stat(cells: Sequence[str], unit: str) -> str:
+    if not cells:
+        return ""
+    sizes = [len(cell.split()) if unit == "words" else len(cell.strip()) for cell in cells]
+    mean = math.fsum(sizes) / len(sizes)
+    return f"{len(cells)} values ({max(sizes)}, {min(sizes)}, {mean:.1f})"
+
+
+def _shorten_words(pages: list[_Page], settings: TextSettings, count: TokenCounter) -> None:
+    """Keep title, name and context from pushing the cells out."""
+    limit = settings.tokens // 4
+    long = {
+        text
+        for page in pages
+        for name, text in page.words.items()
+        if name != "stat" and len(text) > limit
+    }
+    ordered = sorted(long)
+    shorter = {
+        text: _cut(text, limit, count)
+        for text, size in zip(ordered, count(ordered), strict=True)
+        if size > limit
+    }
+    for page in pages:
+        page.words = {name: shorter.get(text, text) for name, text in page.words.items()}
+
+
+def _cut(text: str, tokens: int, count: TokenCounter) -> str:
+    """Keep the longest beginning that bisection finds within the limit."""
+    if count([text])[0] <= tokens:
+        return text
+    low, high = 0, len(text) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count([text[:middle]])[0] <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low].rstrip()
+
+
+def _sampled(pages: list[_Page], frequency: Frequency, count: TokenCounter) -> list[str]:
+    """Write each page with the best cells that fit."""
+    ordered = [page.candidates(frequency) for page in pages]
+    cells = [page.cells(places) for page, places in zip(pages, ordered, strict=True)]
+    distinct = sorted({cell for some in cells for cell in some})
+    sizes = dict(zip(distinct, count(distinct), strict=True))
+    frames = count([page.write(["a"]) for page in pages])
+    chosen = [
+        _greedy(places, [sizes[cell] for cell in some], page.settings.tokens - frame + 1)
+        for page, places, some, frame in zip(pages, ordered, cells, frames, strict=True)
+    ]
+    texts = [
+        page.write(page.cells(sorted(some or places[:1])))
+        for page, places, some in zip(pages, ordered, chosen, strict=True)
+    ]
+    # Pieces may be other tokens when put together, so the whole is counted as well.
+    return [
+        text if size <= page.settings.tokens else _mended(page, some or places[:1], count)
+        for page, places, some, text, size in zip(
+            *(pages, ordered, chosen, texts, count(texts)), strict=True
+        )
+    ]
+
+
+def _mended(page: _Page, chosen: list[int], count: TokenCounter) -> str:
+    """Give up cells, the last chosen first, then letters of the only one left."""
+    limit = page.settings.tokens
+    if not chosen:  # words alone
+        return _cut(page.write([]), limit, count)
+    for kept in range(len(chosen) - 1, 0, -1):
+        text = page.write(page.cells(sorted(chosen[:kept])))
+        if count([text])[0] <= limit:
+            return text
+    frame = count([page.write(["a"])])[0] - 1
+    cell = _cut(page.cells(chosen[:1])[0], max(1, limit - frame), count)
+    return _cut(page.write([cell] if cell else []), limit, count)
+
+
+def _greedy(places: list[int], sizes: list[int], room: int) -> list[int]:
+    """Take the cells in order, passing over those that no longer fit."""
+    chosen: list[int] = []
+    for place, size in zip(places, sizes, strict=True):
+        needed = size + 1 if chosen else size
+        if needed <= room:
+            chosen.append(place)
+            room -= needed
+    return chosen

@@ -1,0 +1,122 @@
+"""What every encoder of column texts shares: the way from columns to texts to vectors."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import astuple, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix, FloatVector
+from deepjoin.embed.columns.text import Frequency, TextSettings, column_texts
+from deepjoin.errors import DeepJoinError
+from deepjoin.model import Column
+
+#: Samplings that look at how often a cell is repeated.
+_COUNTED = ("tf-idf", "bm25")
+
+
+class TextEncoder(ColumnEncoder):
+    """A language model behind the paper's column-to-text transformation.
+
+    ``digest`` stands for weights, tokenizer, text settings and limits: two encoders with one
+    digest give the same vectors. ``model`` is the digest of the first two.
+    """
+
+    def __init__(self, name: str, model: str, dimension: int, settings: TextSettings) -> None:
+        self.name = name
+        self.dimension = dimension
+        self.settings = settings
+        self.counted = settings.sampling in _COUNTED
+        self.digest = blake2b(repr((model, astuple(settings))).encode(), digest_size=16).hexdigest()
+
+    @abstractmethod
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each text, special tokens left out."""
+
+    @abstractmethod
+    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return one vector a text, not normalised."""
+
+    def texts(self, columns: Sequence[Column], frequency: Frequency) -> list[str]:
+        """Write columns as the texts the model reads."""
+        return column_texts(columns, self.settings, frequency, self.count)
+
+    def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
+        """Return the vector to search with, not normalised."""
+        (text,) = self.texts([column], frequency)
+        vector: FloatVector = self.encode_texts([self.settings.prompt + text])[0]
+        return vector
+
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+        """Return the vector of each column of a lake, not normalised."""
+        if len(columns) <= self.block:
+            return self.encode_texts(self.texts(columns, frequency))
+        starts = range(0, len(columns), self.block)
+        with ThreadPoolExecutor(1) as model:
+            # The model in the other thread: whose frequency this is may depend on the thread.
+            encoded: list[Future[FloatMatrix]] = []
+            for start in starts:
+                texts = self.texts(columns[start : start + self.block], frequency)
+                if encoded:
+                    encoded[-1].result()
+                encoded.append(model.submit(self.encode_texts, texts))
+            return np.concatenate([block.result() for block in encoded])
+
+
+def text_settings(
+    path: Path, given: TextSettings | None = None, profile: str | None = None
+) -> TextSettings:
+    """Say how columns become texts: as given, else as ``path`` says, else the default.
+
+    A ``profile`` is the lake's, and not for the model to say.
+    """
+    settings = given or _stored(path)
+    return replace(settings, profile=profile) if profile else settings
+
+
+def _stored(path: Path) -> TextSettings:
+    if not path.is_file():
+        return TextSettings()
+    try:
+        return TextSettings(**json.loads(path.read_text("utf-8"))["text"])
+    except (OSError, ValueError, KeyError, TypeError, DeepJoinError) as error:
+        raise DeepJoinError(
+            f"{path} does not say how columns become texts: {error}. "
+            "Copy the model folder again, or give the settings."
+        ) from None
+
+
+def checked(vectors: FloatMatrix, name: str) -> FloatMatrix:
+    """Let no vector out that cannot be compared."""
+    if not np.isfinite(vectors).all():
+        raise DeepJoinError(
+            f"The encoder '{name}' gave a vector that is not a number. "
+            "Its weights are damaged: copy or train the model again."
+        )
+    return vectors
+
+
+def batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Group places of texts of one length, about so many tokens a group, the longest first.
+
+    Texts of one length need no padding, so a vector does not depend on its company.
+
+    >>> batches([3, 5, 3, 5, 5], tokens=10)
+    [[1, 3], [4], [0, 2]]
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    groups: list[list[int]] = []
+    for place in order.tolist():
+        length = lengths[place]
+        last = groups[-1] if groups else []
+        if last and lengths[last[0]] == length and (len(last) + 1) * length <= tokens:
+            last.append(place)
+        else:
+            groups.append([place])
+    return groups

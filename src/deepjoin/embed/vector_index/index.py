@@ -1,0 +1,270 @@
+"""Search a vector index: the nearest vectors, some of them out of the lake."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.embed.devices import device_named
+from deepjoin.embed.vector_index.build import (
+    ABOUT,
+    FORMAT,
+    INDEX,
+    MEMBERS,
+    OFFSETS,
+    checked,
+    load_rows,
+    prepared,
+    widened,
+)
+from deepjoin.embed.vector_index.kinds import KINDS, faiss_threads
+from deepjoin.errors import DeepJoinError, IndexUnusable
+
+if TYPE_CHECKING:
+    from deepjoin.embed.on_device import DeviceSearch
+
+Int = npt.NDArray[np.int64]
+Float = npt.NDArray[np.float32]
+Double = npt.NDArray[np.float64]
+Marks = npt.NDArray[np.bool_]
+Order = npt.NDArray[np.integer[Any]]
+
+#: Distances nearer to each other than this are equal: rows are stored in half precision.
+_DIGITS = 6
+#: The most that are ranked again, unless more are asked for.
+_RERANKED = 4096
+#: How far single precision may be from the distance itself, relative to the largest.
+_SLACK = 1e-5
+#: Rows compared at a time: few enough for the nearest cache.
+_BLOCK = 1 << 8
+
+
+class Nearest(NamedTuple):
+    """Ids, nearest first, equal distances by order; cosine distance is 1 less the cosine."""
+
+    ids: Int
+    distances: Double
+
+
+class VectorIndex:
+    """The vectors of one segment, mapped from their folder when first searched.
+
+    With a ``device``, such as "cuda", the rows are held there and every one is compared, whatever
+    kind of index was built.
+    """
+
+    def __init__(self, folder: Path, device: str | None = None) -> None:
+        self._folder, self._device = folder, device
+        try:
+            about = json.loads((folder / ABOUT).read_text())
+        except (OSError, ValueError) as error:
+            raise IndexUnusable(
+                f"{folder} has no vector index that can be read ({error}). Build the index again."
+            ) from None
+        if about["format"] > FORMAT:
+            raise IndexUnusable(
+                f"The vector index in {folder} has format {about['format']}; this version reads "
+                f"up to {FORMAT}. Install a newer deepjoin."
+            )
+        if about["kind"] not in KINDS:
+            raise IndexUnusable(
+                f"The vector index in {folder} is of the kind '{about['kind']}', which this "
+                "version does not know. Install a newer deepjoin."
+            )
+        self.kind, self.metric = str(about["kind"]), str(about["metric"])
+        self.dimension, self._count = int(about["dimension"]), int(about["vectors"])
+        self._different, self._how = int(about["different"]), KINDS[self.kind]
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _faiss(self) -> Any:
+        with faiss_threads(1) as faiss:
+            return faiss.read_index(str(self._folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
+
+    @cached_property
+    def _rows(self) -> npt.NDArray[np.float16]:
+        return load_rows(self._folder)
+
+    @cached_property
+    def _held(self) -> DeviceSearch:
+        """The rows on the device."""
+        device_named(str(self._device))  # says what to install if there is no torch
+        from deepjoin.embed.on_device import DeviceSearch
+
+        return DeviceSearch(self._rows, self.metric, str(self._device))
+
+    @cached_property
+    def _offsets(self) -> Int:
+        return np.asarray(np.load(self._folder / OFFSETS), np.int64)
+
+    @cached_property
+    def _members(self) -> Int:
+        return np.asarray(np.load(self._folder / MEMBERS), np.int64)
+
+    @cached_property
+    def _whole(self) -> tuple[Float, Float]:
+        """All rows of an index that is scanned, held in memory, and their squared lengths."""
+        rows = widened(self._rows)
+        return rows, np.einsum("ij,ij->i", rows, rows)
+
+    def search(
+        self,
+        query: npt.ArrayLike,
+        k: int,
+        excluded: Marks | None = None,
+        order: Order | None = None,
+    ) -> Nearest:
+        """Return the nearest k ids, or all there are, without those marked as excluded.
+
+        ``order`` ranks the ids where distances are equal; without it, the lower comes first.
+        """
+        if k < 0:
+            raise DeepJoinError(f"k is {k}; it is 0 or more.")
+        if excluded is not None and len(excluded) != self._count:
+            raise DeepJoinError(
+                f"{len(excluded)} marks came for {self._count} vectors. Give one for each."
+            )
+        row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
+        if k == 0 or self._count == 0:
+            return Nearest(np.zeros(0, np.int64), np.zeros(0))
+        ids, distances = self._candidates(row, k, excluded)
+        best = np.lexsort((ids if order is None else order[ids], distances))[:k]
+        return Nearest(ids[best], distances[best])
+
+    def _candidates(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
+        """Return the nearest and those as near as the last of them, in any order."""
+        if self._device is not None:
+            ids = self._held.near(row[0], k, excluded)
+            return ids, self.measured(row, ids)
+        if not self._how.factory:
+            return self._scanned(row, k, excluded)
+        live = self._live(excluded)
+        wanted = min(k, self._different if live is None else int(live.sum()))
+        found = self._groups(prepared(row, self.metric), wanted, live) if wanted else None
+        if found is None:
+            return self._scanned(row, k, excluded)
+        groups, distances = found
+        if self._how.rerank:
+            at = self._members[self._offsets[groups]]
+            near = self._near(self._rough(row, at), wanted)
+            groups, distances = groups[near], self.measured(row, at[near])
+        sizes = self._offsets[groups + 1] - self._offsets[groups]
+        starts = np.repeat(self._offsets[groups] - np.cumsum(sizes) + sizes, sizes)
+        ids, each = self._members[starts + np.arange(sizes.sum())], np.repeat(distances, sizes)
+        return (ids, each) if excluded is None else (ids[~excluded[ids]], each[~excluded[ids]])
+
+    @cached_property
+    def _group_of(self) -> Int:
+        groups = np.empty(self._count, np.int64)
+        groups[self._members] = np.repeat(np.arange(self._different), np.diff(self._offsets))
+        return groups
+
+    def _live(self, excluded: Marks | None) -> Marks | None:
+        """Mark the different vectors that stand for an id still there; None for all."""
+        if excluded is None:
+            return None
+        groups, dead = np.unique(self._group_of[np.flatnonzero(excluded)], return_counts=True)
+        gone = groups[dead == self._offsets[groups + 1] - self._offsets[groups]]
+        live = np.ones(self._different, bool)
+        live[gone] = False
+        return live if len(gone) else None
+
+    def _groups(self, row: Float, wanted: int, live: Marks | None) -> tuple[Int, Double] | None:
+        """Search, harder and harder, until as many were found as there must be; or give up."""
+        how = self._how
+        again = min(wanted * how.rerank, max(_RERANKED, 2 * wanted))
+        if live is not None and not how.marks:  # most of those found may be gone
+            again = again * self._different // int(live.sum())
+        fetched = max(wanted, min(self._different, again))
+        effort = max(how.effort, fetched if how.effort_of == "efSearch" else 0)
+        most = self._faiss.nlist if how.effort_of == "nprobe" else self._different
+        while True:
+            groups, distances = self._ask(row, fetched, live if how.marks else None, effort)
+            if live is not None and not how.marks:
+                groups, distances = groups[live[groups]], distances[live[groups]]
+            if len(groups) >= wanted:
+                return groups, distances
+            if not how.effort_of or effort >= most:
+                return None
+            effort *= 4
+
+    def _ask(self, row: Float, k: int, live: Marks | None, effort: int) -> tuple[Int, Double]:
+        """Search once; Faiss fills up with -1 what it does not find."""
+        with faiss_threads(1) as faiss:
+            how = self._parameters(faiss, live, effort)
+            values, groups = self._faiss.search(row, k, params=how)
+        found = groups[0] >= 0
+        exact = values[0][found].astype(np.float64)
+        distances = 1 - exact if self.metric == "cosine" else np.sqrt(np.maximum(exact, 0))
+        return groups[0][found], np.round(distances, _DIGITS)
+
+    def _parameters(self, faiss: Any, live: Marks | None, effort: int) -> Any:
+        """Say how hard to search and what to leave out; None for a kind that cannot be told."""
+        effort_of = self._how.effort_of
+        if not (self._how.marks or effort_of):
+            return None
+        selector = (
+            None if live is None else faiss.IDSelectorBitmap(np.packbits(live, bitorder="little"))
+        )
+        return {
+            "efSearch": faiss.SearchParametersHNSW,
+            "nprobe": faiss.SearchParametersIVF,
+            "": faiss.SearchParameters,
+        }[effort_of](sel=selector, **({effort_of: effort} if effort_of else {}))
+
+    def nearest_of(self, query: npt.ArrayLike, ids: Int, k: int) -> tuple[Int, Double]:
+        """Say which of some ids are the nearest k, with all as near, and how far they are."""
+        row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
+        near = self._near(self._rough(row, ids), k)
+        return near, self.measured(row, ids[near])
+
+    def measured(self, query: npt.ArrayLike, ids: Int) -> Double:
+        """Compare a query with stored rows, each as if it were alone."""
+        row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
+        rows, asked = self._rows[ids].astype(np.float64), row[0].astype(np.float64)
+        if self.metric == "euclidean":
+            rows -= asked
+            return np.asarray(np.round(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _DIGITS))
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows) * (asked @ asked))
+        products = np.einsum("ij,j->i", rows, asked)
+        return np.asarray(np.round(1 - products / np.where(lengths > 0, lengths, 1), _DIGITS))
+
+    def _scanned(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
+        """Compare with every row in single precision, and with the nearest exactly."""
+        ids = np.arange(self._count) if excluded is None else np.flatnonzero(~excluded)
+        if self._how.factory:
+            rough = self._rough(row, ids)
+        else:
+            rough = self._compared(*self._whole, row[0])[ids]
+        ids = ids[self._near(rough, k)]
+        return ids, self.measured(row, ids)
+
+    def _rough(self, row: Float, ids: Int) -> Float:
+        """Compare with some rows in single precision: 1 less the cosine, or squared distances."""
+        parts = [ids[start : start + _BLOCK] for start in range(0, len(ids), _BLOCK)]
+        blocks = (widened(self._rows[part]) for part in parts)
+        found = [self._compared(b, np.einsum("ij,ij->i", b, b), row[0]) for b in blocks]
+        return np.concatenate([np.zeros(0, np.float32), *found])
+
+    def _compared(self, rows: Float, squares: Float, query: Float) -> Float:
+        # Not a product by BLAS: its threads spin on after it, and double the next query's encoding.
+        products = np.einsum("ij,j->i", rows, query)
+        if self.metric == "euclidean":
+            return np.asarray(squares + query @ query - 2 * products, np.float32)
+        lengths = np.sqrt(squares * (query @ query))
+        return np.asarray(1 - products / np.where(lengths > 0, lengths, 1), np.float32)
+
+    def _near(self, rough: Float, k: int) -> Int:
+        """Return where the nearest k are, with all that may be as near."""
+        if k >= len(rough):
+            return np.arange(len(rough))
+        # Rounding errors grow with the lengths of the vectors, and so with their distances.
+        slack = _SLACK * (1 + float(rough.max()))
+        return np.flatnonzero(rough <= np.partition(rough, k - 1)[k - 1] + slack)

@@ -1,0 +1,1 @@
+"""Work done elsewhere: Ray, PostgreSQL, GPUs."""

@@ -1,5 +1,0 @@
-"""Evaluation: build, search, compare with brute force, one row a method and k."""
-
-from deepjoin.evaluation.run import evaluate
-
-__all__ = ["evaluate"]

@@ -1,0 +1,362 @@
+"""Writes a planned join as one SELECT for the database that holds the tables.
+
+The statement is that of `join.sql` in the words of PostgreSQL, SQLite or DuckDB. How a
+database spells keys is not guessed: it is asked for every distinct key of both sides, the
+expression that errs least is taken, and the cells it errs on are listed in the statement.
+Rows come in the order of the left table's rows and then of the right one's; PostgreSQL keeps
+no order for views and partitioned tables, whose rows come in any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.joining.keys import KeySql
+from deepjoin.joining.names import free_name
+from deepjoin.joining.plan import JoinPlan
+from deepjoin.joining.select import MAX_VALUES, Aggregate, aggregates
+from deepjoin.joining.shown import Stored, pair_values, stored_pairs
+from deepjoin.joining.side import Source, SourceColumn
+from deepjoin.joining.sql import JoinSql, Part
+from deepjoin.normalise.canonical import canonical
+from deepjoin.read.database import DatabaseSource
+from deepjoin.read.database.duckdb_file import readable
+from deepjoin.read.database.relation import Ask, Relation
+from deepjoin.read.quote import identifier, literal
+
+#: Stands for the left table where that is not in the database.
+PLACEHOLDER = identifier("your_table")
+#: A statement that lists more cells than this is none to read or to send.
+MOST_SPELLINGS = 1_000
+
+_NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "duckdb": "DuckDB"}
+_SIMPLE = ("{cell}", "lower({cell})", "trim({cell})", "lower(trim({cell}))")
+#: From simple to clumsy; ties go to the first. SQLite has no regular expressions.
+_EXPRESSIONS = {
+    "sqlite": _SIMPLE,
+    "postgresql": (
+        *_SIMPLE,
+        r"regexp_replace({cell}, '\.0+$', '')",
+        r"regexp_replace(lower({cell}), ' 00:00:00z?$', '')",
+        r"regexp_replace(lower(trim({cell})), '\s+', ' ', 'g')",
+        r"regexp_replace(lower(trim({cell})), "
+        r"'^(-?(?:0|[1-9][0-9]*))(?:\.0+|(\.[0-9]*[1-9])0+)$', '\1\2')",
+    ),
+}
+_CASTS = {
+    "postgresql": {"BIGINT": "bigint", "DOUBLE": "double precision", "DATE": "date"},
+    "sqlite": {"BIGINT": "INTEGER", "DOUBLE": "REAL", "DATE": "TEXT"},
+}
+_CELLS_A_QUERY = 500
+_IS_ORDERED = (
+    "SELECT relkind IN ('r', 'm') AND NOT relhassubclass FROM pg_class WHERE oid = to_regclass({})"
+)
+
+
+def database_sql(plan: JoinPlan, source: DatabaseSource, left: str = "") -> str:
+    """Write a join whose right table is in a database as a SELECT to be run there.
+
+    ``left`` names the left table in the database; without it, the statement has a placeholder
+    to be replaced. Its rows are those of the plan: cells keep the types they have in the
+    database, and means may differ in their last digit.
+    """
+    dialect, join = source.database.dialect, plan._join
+    if dialect not in _NAMES:
+        raise DeepJoinError(
+            f"The join cannot be written for {dialect}, only for {', '.join(_NAMES.values())}. "
+            "Run it with deepjoin."
+        )
+    yours = source.relation(left) if left else None
+    theirs = source.relation(join.right.source.table)
+    with source.database.session() as ask:
+        if dialect == "duckdb":
+            statement = _for_duckdb(plan, ask, yours, theirs)
+        else:
+            statement = _Translation(plan, dialect, ask).statement(yours, theirs)
+    return _heading(dialect, join, left) + statement
+
+
+def _heading(dialect: str, join: JoinSql, left: str) -> str:
+    lines = [f"{join.left.source.table} joined with {join.right.source.table}: {_NAMES[dialect]}"]
+    if not left:
+        lines.append(f"Put the name of your table, its cells as text, in place of {PLACEHOLDER}.")
+    # A name may hold a line break, which would end the comment.
+    return "".join(f"-- {' '.join(line.split())}\n" for line in lines)
+
+
+def _for_duckdb(plan: JoinPlan, ask: Ask, yours: Relation | None, theirs: Relation) -> str:
+    """Take the plan's own statement, for it is DuckDB's, over the tables of the file."""
+
+    def over(part: Part, relation: Relation | None) -> Part:
+        shows = PLACEHOLDER
+        if relation is not None:
+            described = ask(f"DESCRIBE SELECT * FROM {relation.sql}")
+            shows = f"({readable(described, relation)})"
+        return replace(part, source=replace(part.source, shows=shows))
+
+    join = plan._join
+    join = replace(join, left=over(join.left, yours), right=over(join.right, theirs))
+    _check_pairs(plan)
+    return join.joined(typed=True, show=Stored(plan._session))
+
+
+def _check_pairs(plan: JoinPlan) -> None:
+    count = plan._session.count(plan._join.pairs) if plan._join.pairs else 0
+    if count > MOST_SPELLINGS:
+        raise _refusal(
+            f"it goes through {count:,} pairs of values, {MOST_SPELLINGS:,} at most can be listed",
+            "-o OUT to export the joined table",
+        )
+
+
+@dataclass
+class _Keys:
+    """What a database makes of the key cells of a side, one text an expression, and the truth."""
+
+    spelled: dict[str, tuple[str, ...]]
+    truth: dict[str, str]
+    chosen: int = 0
+
+    def choose(self, matching: set[str]) -> None:
+        """Take the expression that is wrong for the fewest of the cells that match."""
+        cells = [cell for cell, key in self.truth.items() if key and key in matching]
+        count = len(next(iter(self.spelled.values()), ()))
+        wrong = [
+            sum(self.spelled[cell][at] != self.truth[cell] for cell in cells) for at in range(count)
+        ]
+        self.chosen = wrong.index(min(wrong)) if wrong else 0
+
+    def made(self) -> set[str]:
+        """Return the keys that the chosen expression makes."""
+        return {texts[self.chosen] for texts in self.spelled.values()}
+
+    def exceptions(self, keys: set[str], made: set[str]) -> list[tuple[str, str]]:
+        """List the cells on which the expression errs so that a match could be missed or made."""
+        return sorted(
+            (cell, self.truth[cell])
+            for cell, texts in self.spelled.items()
+            if texts[self.chosen] != self.truth[cell]
+            and (self.truth[cell] in keys or texts[self.chosen] in made)
+        )
+
+
+@dataclass
+class _Translation:
+    """One plan in the words of PostgreSQL or SQLite."""
+
+    plan: JoinPlan
+    dialect: str
+    ask: Ask
+    spellings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def statement(self, yours: Relation | None, theirs: Relation) -> str:
+        """Write the statement."""
+        join = self.plan._join
+        self._check(join, theirs)
+        left, right = self._part(join.left, yours), self._part(join.right, theirs)
+        if join.left.key.as_text:
+            left, right = self._spelled(left, right, yours is not None)
+        kind = _PostgresJoin if self.dialect == "postgresql" else JoinSql
+        columns = (join.left_columns, join.right_columns)
+        written = kind(left, right, join.how, join.many, *columns, join.pairs, join.between)
+        if isinstance(written, _PostgresJoin):
+            written = replace(written, aggregated=tuple(aggregates(join.right.source)))
+        return written.joined(typed=False, show=self)
+
+    def spelling(self, stored: str) -> list[tuple[str, str]]:
+        """Give the cells that the database's expression gets wrong."""
+        return self.spellings[stored]
+
+    def pairs(self, stored: str) -> str:
+        """List the pairs of a semantic join; no table of theirs can hold a NUL."""
+        pairs = stored_pairs(self.plan._session, stored)
+        return pair_values([pair for pair in pairs if "\0" not in pair[0]])
+
+    def _check(self, join: JoinSql, theirs: Relation) -> None:
+        _check_pairs(self.plan)
+        if join.many == "aggregate" and self.dialect == "sqlite":
+            raise _refusal("SQLite cannot list distinct values in order", "--many first")
+        if join.many == "aggregate" and join.right.source.key.kind in ("FLOAT", "DOUBLE"):
+            raise _refusal("PostgreSQL writes floating point keys otherwise", "--many first")
+        if join.many == "first" and not self._is_ordered(theirs):
+            raise _refusal(
+                f"{theirs.name} keeps no order, so none of its rows is the first",
+                "--many aggregate",
+            )
+
+    def _is_ordered(self, relation: Relation) -> bool:
+        if self.dialect == "sqlite":
+            return True
+        answer = self.ask(_IS_ORDERED.format(literal(relation.sql)))
+        return bool(answer and answer[0][0])
+
+    def _part(self, part: Part, relation: Relation | None) -> Part:
+        """Read a side with the names and types of the plan, and its key as text beside it."""
+        source, key = part.source, part.source.key
+        table = relation.sql if relation else PLACEHOLDER
+        mixed = self._mixed(relation, source) if relation and self.dialect == "sqlite" else set()
+        cells = [self._cell(column, mixed) for column in source.columns]
+        if part.key.as_text:
+            both = (*self.plan._join.left.source.columns, *self.plan._join.right.source.columns)
+            name = free_name("_text", {column.name.lower() for column in both})
+            text = _key_text(self.dialect, key.kind if relation else "VARCHAR", key.original)
+            cells.append(f"{text} AS {identifier(name)}")
+            key = SourceColumn(name, name, "VARCHAR")
+        postgres = relation is not None and self.dialect == "postgresql"
+        order = " ORDER BY ctid" if postgres and relation and self._is_ordered(relation) else ""
+        listed = ",\n    ".join(cells)
+        shows = f"(SELECT\n    {listed}\n    FROM {table}{order}) AS {part.table}_rows"
+        return replace(part, source=replace(source, shows=shows, key=key))
+
+    def _cell(self, column: SourceColumn, mixed: set[str]) -> str:
+        cell, name = identifier(column.original), identifier(column.name)
+        if column.cast:
+            cast = _CASTS[self.dialect][column.cast]
+            return f"CAST(nullif(trim({cell}), '') AS {cast}) AS {name}"
+        if column.kind == "VARCHAR" and (self.dialect == "postgresql" or column.original in mixed):
+            return f"CAST({cell} AS text) AS {name}"
+        return cell if cell == name else f"{cell} AS {name}"
+
+    def _mixed(self, relation: Relation, source: Source) -> set[str]:
+        """Find the columns of SQLite that are text only as a whole."""
+        mixed = set()
+        for column in source.columns:
+            if column.kind != "VARCHAR":
+                continue
+            cell = f"{relation.sql}.{identifier(column.original)}"
+            kinds = {
+                row[0] for row in self.ask(f"SELECT DISTINCT typeof({cell}) FROM {relation.sql}")
+            }
+            if "real" in kinds and len(kinds - {"null"}) > 1:
+                raise _refusal(
+                    f"column '{column.original}' of {relation.name} mixes text and fractions, "
+                    "which SQLite writes otherwise"
+                )
+            if kinds - {"text", "null"}:
+                mixed.add(column.original)
+        return mixed
+
+    def _spelled(self, left: Part, right: Part, in_database: bool) -> tuple[Part, Part]:
+        """Give both sides the SQL of their keys, and the cells it errs on."""
+        yours = self._keys(left.source if in_database else None, "left_keys", left)
+        theirs = self._keys(right.source, "right_keys", right)
+        mine, other = self._wanted(yours, theirs)
+        yours.choose(mine)
+        theirs.choose(other)
+        # Keys of pairs are compared with themselves, others with what the other side makes.
+        made = (set(), set()) if self.plan._join.pairs else (theirs.made(), yours.made())
+        return (
+            self._with_key(left, yours, yours.exceptions(mine, mine | made[0])),
+            self._with_key(right, theirs, theirs.exceptions(other, other | made[1])),
+        )
+
+    def _wanted(self, yours: _Keys, theirs: _Keys) -> tuple[set[str], set[str]]:
+        """Give the keys that must come out right on each side."""
+        if not self.plan._join.pairs:
+            return set(theirs.truth.values()) - {""}, set(yours.truth.values()) - {""}
+        pairs = stored_pairs(self.plan._session, self.plan._join.pairs)
+        return {mine for mine, *_ in pairs}, {other for _, other, *_ in pairs}
+
+    def _with_key(self, part: Part, keys: _Keys, exceptions: list[tuple[str, str]]) -> Part:
+        if len(exceptions) > MOST_SPELLINGS:
+            raise _refusal(
+                f"{len(exceptions):,} keys of {part.source.table} have spellings that "
+                f"{_NAMES[self.dialect]} cannot bring together"
+            )
+        self.spellings[part.table] = exceptions
+        expression = _EXPRESSIONS[self.dialect][keys.chosen]
+        spelling = part.table if exceptions else None
+        return replace(part, key=KeySql(expression, spelling, drops_blanks=True))
+
+    def _keys(self, source: Source | None, stored: str, part: Part) -> _Keys:
+        spelled: dict[str, tuple[str, ...]] = {}
+        for reads, name in self._cells(source, stored):
+            texts = [
+                expression.replace("{cell}", name) for expression in _EXPRESSIONS[self.dialect]
+            ]
+            distinct = f"SELECT DISTINCT {name} FROM {reads} WHERE {name} IS NOT NULL"
+            sql = f"SELECT {name}, {', '.join(texts)} FROM ({distinct}) AS cells"
+            spelled |= {cell: tuple(made) for cell, *made in self.ask(sql)}
+        truth = {cell: canonical(cell, self.plan._profile) for cell in spelled}
+        known = self.plan._session.run(f"SELECT DISTINCT key FROM {stored} WHERE key IS NOT NULL")
+        different = {key for (key,) in known} ^ (set(truth.values()) - {""})
+        if source is not None and different:
+            raise _refusal(
+                f"{_NAMES[self.dialect]} writes {len(different):,} keys of {part.source.table} "
+                f"otherwise than deepjoin, or they have changed ({min(different)!r:.60})"
+            )
+        return _Keys(spelled, truth)
+
+    def _cells(self, source: Source | None, stored: str) -> Iterator[tuple[str, str]]:
+        """Give the tables to ask, and their column: the side itself, or its cells as values."""
+        if source is not None:
+            yield source.shows, identifier(source.key.name)
+            return
+        rows = self.plan._session.run(f"SELECT DISTINCT cell FROM {stored} ORDER BY cell")
+        cells = [cell for (cell,) in rows if "\0" not in cell]
+        for start in range(0, len(cells), _CELLS_A_QUERY):
+            some = cells[start : start + _CELLS_A_QUERY]
+            values = " UNION ALL SELECT ".join(literal(cell) for cell in some[1:])
+            more = f" UNION ALL SELECT {values}" if values else ""
+            yield f"(SELECT {literal(some[0])} AS cell{more}) AS cells", "cell"
+
+
+def _refusal(reason: str, instead: str = "") -> DeepJoinError:
+    hint = f"Use {instead}, or run the join with deepjoin." if instead else "Run it with deepjoin."
+    return DeepJoinError(f"The join cannot be written as SQL of the database: {reason}. {hint}")
+
+
+def _key_text(dialect: str, kind: str, name: str) -> str:
+    """Write SQL for the text of a key, the same whatever the settings of the session."""
+    cell = identifier(name)
+    if dialect == "sqlite":
+        whole = f"CAST({cell} AS INTEGER)"
+        if kind == "DOUBLE":
+            cell = f"CASE WHEN {cell} = {whole} THEN {whole} ELSE {cell} END"
+        return f"CAST({cell} AS TEXT)"
+    if kind == "DATE":
+        return f"to_json({cell}) #>> '{{}}'"
+    if kind == "TIMESTAMP":
+        return f"replace(to_json({cell}) #>> '{{}}', 'T', ' ')"
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"replace(to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || 'Z'"
+    return f"CAST({cell} AS text)"
+
+
+@dataclass(frozen=True)
+class _PostgresJoin(JoinSql):
+    """A join whose aggregates are PostgreSQL's."""
+
+    aggregated: tuple[Aggregate, ...] = ()
+
+    def _groups(self, row: str) -> list[str]:
+        return [f"{_grouped(each)} AS {identifier(each.name)}" for each in self.aggregated]
+
+    def _shown(self) -> list[str]:
+        return [f"{_listed(each)} AS {identifier(each.name)}" for each in self.aggregated]
+
+
+def _grouped(aggregate: Aggregate) -> str:
+    cell = identifier(aggregate.column.name)
+    if aggregate.is_mean:
+        return f"CAST(avg({cell}) AS double precision)"
+    kind = aggregate.column.cast or aggregate.column.kind
+    text = _key_text("postgresql", kind, aggregate.column.name)
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        text = f"replace(to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || '+00'"
+    trimmed = f'trim({text}) COLLATE "C"'
+    return f"array_agg(DISTINCT {trimmed} ORDER BY {trimmed}) FILTER (WHERE trim({text}) <> '')"
+
+
+def _listed(aggregate: Aggregate) -> str:
+    name = identifier(aggregate.name)
+    if aggregate.is_mean:
+        return name
+    more = f"'; and ' || (cardinality({name}) - {MAX_VALUES}) || ' more'"
+    return (
+        f"CASE WHEN cardinality({name}) > {MAX_VALUES} "
+        f"THEN array_to_string({name}[1:{MAX_VALUES}], '; ') || {more}\n"
+        f"    ELSE array_to_string({name}, '; ') END"
+    )

@@ -1,0 +1,163 @@
+"""Finds SQL for the two join columns that is equal exactly where the canonical strings are.
+
+All distinct cells are canonicalised once. The simplest expression that gives most of them
+their canonical string is taken; the cells it gets wrong, if that could change the result,
+are listed beside it as cell and key: the side's spelling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deepjoin.joining.session import Session
+from deepjoin.joining.side import Source
+from deepjoin.normalise.canonical import canonical_array
+from deepjoin.read.cells import as_strings
+from deepjoin.read.quote import identifier
+
+#: From simple to clumsy; ties go to the first.
+_EXPRESSIONS = (
+    "{cell}",
+    "lower({cell})",
+    "trim({cell})",
+    "lower(trim({cell}))",
+    r"regexp_replace({cell}, '\.0+$', '')",
+    r"regexp_replace({cell}, ' 00:00:00$', '')",
+    r"regexp_replace(lower(trim({cell})), '\s+', ' ', 'g')",
+    r"regexp_replace(lower(trim({cell})), '^(-?(?:0|[1-9][0-9]*))(?:\.0+|(\.[0-9]*[1-9])0+)$', "
+    r"'\1\2')",
+)
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+
+
+@dataclass(frozen=True)
+class KeySql:
+    """How a side's cells become keys; ``spelling`` is a table of exceptions, if there are any."""
+
+    expression: str
+    spelling: str | None = None
+    drops_blanks: bool = False
+    as_text: bool = True
+
+    def key(self, source: Source, table: str = "") -> str:
+        """Return SQL for the key of a row; ``table`` is the prefix of its columns."""
+        cell = cell_text(source, table) if self.as_text else table + identifier(source.key.name)
+        key = self.expression.replace("{cell}", cell)
+        if self.spelling:
+            key = f"coalesce(spelling.key, {key})"
+        return f"nullif({key}, '')" if self.drops_blanks else key
+
+
+def cell_text(source: Source, table: str = "") -> str:
+    """Return SQL for the text of a key cell."""
+    cell = table + identifier(source.key.name)
+    if source.key.kind == "VARCHAR":
+        return cell
+    if source.key.kind == "TIMESTAMP WITH TIME ZONE":
+        cell += " AT TIME ZONE 'UTC'"
+    return f"CAST({cell} AS VARCHAR)"
+
+
+def collect_keys(
+    session: Session, source: Source, store: str, profile: str, ordered: bool = False
+) -> None:
+    """Store the distinct cells of a key column, their canonical strings and their row counts.
+
+    ``ordered`` also tells the row in which each came first.
+    """
+    session.run(f"CREATE TABLE {store} (cell VARCHAR, key VARCHAR, number BIGINT, first BIGINT)")
+    name = identifier(source.key.name)
+    first = ("min(place)", ", row_number() OVER () AS place") if ordered else ("0", "")
+    distinct = session.reader(
+        f"SELECT value, cell, count(*) AS number, {first[0]} AS first "
+        f"FROM (SELECT {name} AS value, {cell_text(source)} AS cell{first[1]} "
+        f"FROM {source.reads}) WHERE value IS NOT NULL GROUP BY value, cell"
+    )
+    for batch in distinct:
+        # Lists and bytes are not indexed; they can still be joined, as DuckDB writes them.
+        texts = as_strings(batch["value"])
+        keys = canonical_array(batch["cell"] if texts is None else texts, profile)
+        keys = pc.if_else(pc.equal(keys, ""), None, keys)
+        columns = {"cell": batch["cell"], "key": keys}
+        rows = pa.table(columns | {name: batch[name] for name in ("number", "first")})
+        session.run(f"INSERT INTO {store} SELECT * FROM batch", rows)
+
+
+def match_keys(
+    session: Session, left: Source, right: Source, left_keys: str, right_keys: str
+) -> tuple[KeySql, KeySql]:
+    """Choose the SQL of both sides, given the tables that `collect_keys` made."""
+    of_left = _best(session, left_keys, _held(right_keys))
+    of_right = _best(session, right_keys, _held(left_keys))
+    drops_blanks = _has_blanks(session, left_keys) and _has_blanks(session, right_keys)
+    if left.key.kind in _INTEGERS and right.key.kind in _INTEGERS:
+        return KeySql("{cell}", as_text=False), KeySql("{cell}", as_text=False)
+    return (
+        KeySql(of_left, _spelling(session, left_keys, of_left, right_keys, of_right), drops_blanks),
+        KeySql(
+            of_right, _spelling(session, right_keys, of_right, left_keys, of_left), drops_blanks
+        ),
+    )
+
+
+def linked_keys(
+    session: Session, pairs: str, left_keys: str, right_keys: str
+) -> tuple[KeySql, KeySql]:
+    """Choose the SQL of both sides of a table of pairs: their keys must come out as they are."""
+    return (
+        _linked(session, left_keys, f"SELECT yours FROM {pairs}"),
+        _linked(session, right_keys, f"SELECT theirs FROM {pairs}"),
+    )
+
+
+def _linked(session: Session, keys: str, wanted: str) -> KeySql:
+    expression = _best(session, keys, wanted)
+    return KeySql(expression, _exceptions(session, keys, expression, wanted, wanted))
+
+
+def _best(session: Session, keys: str, wanted: str) -> str:
+    """Return the expression that is wrong for the fewest of the cells that match."""
+    matching = f"key IN ({wanted})"
+    fewest, best = -1, ""
+    for expression in _EXPRESSIONS:
+        wrong = session.count(f"{keys} WHERE {matching} AND {_of_cell(expression)} <> key")
+        if fewest < 0 or wrong < fewest:
+            fewest, best = wrong, expression
+        if not wrong:
+            break
+    return best
+
+
+def _of_cell(expression: str) -> str:
+    return expression.replace("{cell}", "cell")
+
+
+def _has_blanks(session: Session, keys: str) -> bool:
+    return session.count(f"{keys} WHERE key IS NULL") > 0
+
+
+def _held(keys: str) -> str:
+    return f"SELECT key FROM {keys} WHERE key IS NOT NULL"
+
+
+def _spelling(
+    session: Session, keys: str, expression: str, other_keys: str, other_expression: str
+) -> str | None:
+    """Store the cells whose expression is wrong and could miss or make a match."""
+    held = _held(other_keys)
+    made = f"{held} UNION ALL SELECT {_of_cell(other_expression)} FROM {other_keys}"
+    return _exceptions(session, keys, expression, held, made)
+
+
+def _exceptions(session: Session, keys: str, expression: str, held: str, made: str) -> str | None:
+    """Store the cells that are wrong where their key is held, or what is made of them is made."""
+    spelling = f"{keys}_spelling"
+    wrong = _of_cell(expression)
+    session.run(
+        f"CREATE TABLE {spelling} AS SELECT cell, coalesce(key, '') AS key FROM {keys} "
+        f"WHERE {wrong} <> coalesce(key, '') AND (key IN ({held}) OR {wrong} IN ({made}))"
+    )
+    return spelling if session.count(spelling) else None

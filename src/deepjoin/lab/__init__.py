@@ -1,0 +1,1 @@
+"""The paper: its methods, training and evaluation."""

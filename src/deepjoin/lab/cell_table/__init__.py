@@ -1,0 +1,1 @@
+"""Make the table of cell vectors."""

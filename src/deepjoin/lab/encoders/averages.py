@@ -1,0 +1,98 @@
+"""Columns as averages of what is known of their cells, nothing learned (paper, section 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
+from deepjoin.embed.columns.places import check_place
+from deepjoin.embed.columns.text import Frequency
+from deepjoin.embed.columns.text_encoder import checked
+from deepjoin.errors import DeepJoinError
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import distinct_cells
+
+Int = npt.NDArray[np.int64]
+#: Gives each value a vector, and zeros where it knows nothing of it.
+ToVectors = Callable[[Sequence[str]], FloatMatrix]
+
+#: Values whose vectors are held at a time.
+_VALUES = 1 << 14
+
+
+class Averages(ColumnEncoder):
+    """A column is the mean of the vectors of its distinct values; unknown values do not count.
+
+    It depends on the set of the values alone: not on order, spelling or repetition.
+    """
+
+    def __init__(
+        self, kind: str, name: str, digest: str, dimension: int, vectors: ToVectors, profile: str
+    ) -> None:
+        self.kind, self.name, self.dimension = kind, f"{kind}:{name}", dimension
+        self.digest = blake2b(repr((kind, digest, profile)).encode(), digest_size=16).hexdigest()
+        self._vectors, self._profile = vectors, profile
+
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+        """Return the mean of each column; a value that several hold is looked up once."""
+        numbers: dict[str, int] = {}
+        held = [
+            [
+                numbers.setdefault(value, len(numbers))
+                for value in distinct_cells(column.cells, self._profile).values
+            ]
+            for column in columns
+        ]
+        return checked(self._means(list(numbers), held), self.name)
+
+    def _means(self, values: list[str], held: list[list[int]]) -> FloatMatrix:
+        sums = np.zeros((len(held), self.dimension))
+        counts = np.zeros(len(held), np.int64)
+        sorted_held = [np.sort(np.array(of, np.int64)) for of in held]
+        for start in range(0, len(values), _VALUES):
+            rows = self._vectors(values[start : start + _VALUES])
+            known = np.abs(rows).max(axis=1) > 0
+            for column, of in enumerate(sorted_held):
+                first, last = np.searchsorted(of, (start, start + len(rows)))
+                some = of[first:last] - start
+                sums[column] += rows[some].sum(axis=0, dtype=np.float64)
+                counts[column] += np.count_nonzero(known[some])
+        means: FloatMatrix = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
+        return means
+
+
+def load_fasttext(where: str, *, profile: str, device: str | None) -> Averages:
+    """Average the vectors of a fastText .vec or .bin file."""
+    from deepjoin.embed.cells.fasttext import load_vectors
+
+    path = Path(where)
+    if path.suffix not in (".vec", ".bin") or not path.is_file():
+        raise DeepJoinError(
+            f"There is no fastText file '{where}'. Give a .vec or .bin file, or train one on a "
+            "lake: python -m deepjoin.lab.encoders.train_fasttext INDEX -o lake.bin"
+        )
+    words = load_vectors(path)
+    return Averages("fasttext", path.name, words.digest, words.dimension, words.encode, profile)
+
+
+def load_bert(where: str, *, profile: str, device: str | None) -> Averages:
+    """Average the word pieces of BERT, or of any model of transformers."""
+    return _of_model("bert", where, profile, device)
+
+
+def load_mpnet(where: str, *, profile: str, device: str | None) -> Averages:
+    """Average the word pieces of MPNet, or of any model of transformers."""
+    return _of_model("mpnet", where, profile, device)
+
+
+def _of_model(kind: str, where: str, profile: str, device: str | None) -> Averages:
+    check_place(where, others="")
+    from deepjoin.lab.encoders.cell_model import CellModel
+
+    cells = CellModel(where, device)
+    return Averages(kind, cells.name, cells.digest, cells.dimension, cells.encode_texts, profile)

@@ -1,0 +1,181 @@
+"""The paper's MLP as a column encoder: the mean of a column's cell vectors through a small tower.
+
+The tower is trained by ``python -m deepjoin.lab.training.mlp``; numpy is all it needs here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.embed.cells import CellEncoder, load_cell_encoder
+from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
+from deepjoin.embed.columns.text import Frequency
+from deepjoin.embed.columns.weights import read_weights, write_weights
+from deepjoin.errors import DeepJoinError
+from deepjoin.lab.encoders.checkpoints import encodable
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import distinct_cells
+
+Doubles = npt.NDArray[np.float64]
+
+SAID, WEIGHTS = "mlp.json", "weights.npz"
+#: The form of the folder; another one is refused.
+_VERSION = 1
+#: The arrays of a tower, and by which of its three widths each is long.
+_SHAPES = {
+    "mean": (0,),
+    "scale": (0,),
+    "first": (0, 1),
+    "first_bias": (1,),
+    "second": (1, 2),
+    "second_bias": (2,),
+}
+#: Cells encoded at a time.
+_CELLS = 1 << 15
+
+
+@dataclass(frozen=True)
+class Tower:
+    """Two layers from the mean of cell vectors to a column's vector.
+
+    >>> zeros = {name: np.zeros([2] * len(widths)) for name, widths in _SHAPES.items()}
+    >>> Tower(zeros)(np.ones((3, 2))).shape
+    (3, 2)
+    """
+
+    weights: Mapping[str, npt.NDArray[Any]]
+
+    def __post_init__(self) -> None:
+        widths: dict[int, int] = {}
+        for name, axes in _SHAPES.items():
+            found = self.weights[name].shape
+            if len(found) != len(axes) or any(
+                widths.setdefault(axis, size) != size
+                for axis, size in zip(axes, found, strict=True)
+            ):
+                raise ValueError(f"'{name}' has the shape {found}")
+
+    @property
+    def inputs(self) -> int:
+        """How many numbers a cell vector has."""
+        return len(self.weights["mean"])
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a column's vector has."""
+        return len(self.weights["second_bias"])
+
+    def __call__(self, features: npt.NDArray[Any]) -> FloatMatrix:
+        """Turn features into vectors, in double precision: so the company rounds nothing off."""
+        arrays = {name: np.asarray(self.weights[name], np.float64) for name in _SHAPES}
+        states = (features.astype(np.float64) - arrays["mean"]) * arrays["scale"]
+        states = np.maximum(states @ arrays["first"] + arrays["first_bias"], 0)
+        vectors: FloatMatrix = np.tanh(states @ arrays["second"] + arrays["second_bias"]).astype(
+            np.float32
+        )
+        return vectors
+
+
+def cell_means(values: Sequence[Sequence[str]], cells: CellEncoder) -> Doubles:
+    """Average the vectors of the values of each column, of those that are known."""
+    flat = [encodable(value) for some in values for value in some]
+    owners = np.repeat(np.arange(len(values)), [len(some) for some in values])
+    sums = np.zeros((len(values), cells.dimension))
+    known = np.zeros(len(values))
+    for start in range(0, len(flat), _CELLS):
+        vectors = cells.encode(flat[start : start + _CELLS])
+        here = owners[start : start + _CELLS]
+        np.add.at(sums, here, vectors)
+        np.add.at(known, here, vectors.any(axis=1))
+    means: Doubles = sums / np.maximum(known, 1)[:, None]
+    return means
+
+
+class MlpEncoder(ColumnEncoder):
+    """A trained tower over the cell vectors it was trained on."""
+
+    kind = "mlp"
+
+    def __init__(self, name: str, tower: Tower, cells: CellEncoder, profile: str) -> None:
+        self.name, self.dimension = name, tower.dimension
+        self._tower, self._cells, self._profile = tower, cells, profile
+        content = blake2b(f"{_VERSION} {cells.digest} {profile}".encode(), digest_size=16)
+        for part in _SHAPES:
+            content.update(np.ascontiguousarray(tower.weights[part], np.float64).tobytes())
+        self.digest = content.hexdigest()
+
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+        """Return the vector of each column; zeros where no cell is known."""
+        values = [distinct_cells(column.cells, self._profile).values for column in columns]
+        means = cell_means(values, self._cells)
+        vectors = self._tower(means)
+        vectors[~means.any(axis=1)] = 0
+        return vectors
+
+
+def write_mlp(folder: Path, tower: Tower, cells: str, digest: str, more: Mapping[str, Any]) -> None:
+    """Write a tower, which cell vectors it reads, and whatever else is to be said of it."""
+    write_weights(folder / WEIGHTS, {name: tower.weights[name] for name in _SHAPES})
+    where = cells if cells == "default" else str(Path(cells).resolve())
+    said = {"version": _VERSION, "cells": where, "cells_digest": digest, **more}
+    (folder / SAID).write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+
+
+def load_mlp(where: str, *, profile: str, device: str | None) -> ColumnEncoder:
+    """Load a folder that ``python -m deepjoin.lab.training.mlp`` wrote."""
+    folder = Path(where)
+    said = _said(folder)
+    cells = load_cell_encoder(_cells_of(folder, said))
+    if cells.digest != said["cells_digest"]:
+        raise DeepJoinError(
+            f"The MLP '{folder}' was trained on cell vectors {said['cells_digest']}, and "
+            f"{said['cells']} has {cells.digest}. Give it those, or train it again."
+        )
+    try:
+        tower = Tower(read_weights((folder / WEIGHTS).read_bytes(), folder / WEIGHTS))
+    except (OSError, KeyError, ValueError) as error:
+        raise _refused(folder, f"{WEIGHTS} cannot be read ({error})") from None
+    if tower.inputs != cells.dimension:
+        raise _refused(folder, f"it reads {tower.inputs} numbers, cells have {cells.dimension}")
+    return MlpEncoder(folder.name, tower, cells, profile)
+
+
+def _said(folder: Path) -> dict[str, Any]:
+    try:
+        said = json.loads((folder / SAID).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise _refused(folder, f"{SAID} cannot be read ({error})") from None
+    wanted = {"version": _VERSION, "cells": "", "cells_digest": ""}
+    if not isinstance(said, dict) or wanted.keys() - said.keys():
+        raise _refused(folder, f"{SAID} does not say {', '.join(wanted)}")
+    if said["version"] != _VERSION:
+        raise _refused(folder, f"{SAID} is of version {said['version']}, not {_VERSION}")
+    return said
+
+
+def _cells_of(folder: Path, said: Mapping[str, Any]) -> str:
+    """Find the cell vectors: in the folder itself, or where they were."""
+    cells = str(said["cells"])
+    beside = folder / Path(cells).name
+    found = beside if cells != "default" and beside.exists() else Path(cells)
+    if cells != "default" and not found.exists():
+        raise DeepJoinError(
+            f"The MLP '{folder}' reads the cell vectors {cells}, which are not there. Copy them "
+            f"to {beside}, or train it again."
+        )
+    return str(found)
+
+
+def _refused(folder: Path, why: str) -> DeepJoinError:
+    return DeepJoinError(
+        f"'{folder}' holds no MLP: {why}. Make one with: python -m deepjoin.lab.training.mlp INDEX "
+        "-o FOLDER"
+    )

@@ -1,0 +1,290 @@
+"""TaBERT as a column encoder: a few cells of a column behind its table's title, read by BERT.
+
+A row is ``[CLS] title [SEP] name | type | cell [SEP]``; a lake gives one column at a time, so the
+table has that column alone. A column's state in a row is the mean over its tokens; models of
+several rows let these states attend to each other before they are averaged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
+from deepjoin.embed.columns.reasons import reason
+from deepjoin.embed.columns.text import Frequency
+from deepjoin.embed.columns.text_encoder import batches, checked
+from deepjoin.errors import DeepJoinError
+from deepjoin.lab.encoders.checkpoints import (
+    Checkpoint,
+    Layout,
+    Words,
+    are_numbers,
+    chosen_device,
+    shown_cells,
+)
+from deepjoin.lab.encoders.layers import Layer, tensors_digest
+from deepjoin.model import Column
+
+LAYOUT = Layout("TaBERT", "tb_config.json", ("model.safetensors", "model.bin"))
+#: Where the BERT inside is: as published, and as an earlier version wrote it.
+_BERT = ("_bert_model.bert.", "bert.")
+_ACROSS = "vertical_transformer_layers."
+#: The parts of a layer across rows, in the order of `deepjoin.lab.encoders.layers.BERT`.
+_ACROSS_NAMES = (
+    *("attention.self_attention.query_linear", "attention.self_attention.key_linear"),
+    *("attention.self_attention.value_linear", "attention.self_output.dense"),
+    *("attention.self_output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"),
+)
+#: What BERT has beyond the states: not needed, and not in all checkpoints.
+_SPARE = ("pooler.", "embeddings.position_ids")
+_LONGEST = 512
+#: Tokens read at a time.
+_TOKENS = 1 << 14
+
+
+class Cell(NamedTuple):
+    """One cell of a row as it is read: its column's name, its type, itself; token numbers."""
+
+    name: list[int]
+    kind: int
+    value: list[int]
+
+
+class Row(NamedTuple):
+    """A row as BERT reads it: tokens, how many are of the first segment, where each column is."""
+
+    tokens: list[int]
+    first: int
+    spans: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """How a checkpoint was shown rows, as its configuration says."""
+
+    template: tuple[str, ...] = ("column", "|", "type", "|", "value")
+    delimiter: str = "[SEP]"
+    title_first: bool = True
+    pooling: str = "mean_pool"
+    cell_tokens: int = 5
+    title_tokens: int = 256
+    longest: int = _LONGEST
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, positions: int) -> RowLayout:
+        """Read the layout from what a checkpoint says."""
+        said = checkpoint.said
+        pooling = str(said.get("column_representation", cls.pooling))
+        if not pooling.startswith(("mean_pool", "first_token")):
+            raise checkpoint.refused(f"its column_representation is '{pooling}', no mean")
+        longest = min(positions, checkpoint.number("max_sequence_len", _LONGEST))
+        return cls(
+            template=_template(said),
+            delimiter=str(said.get("column_delimiter", cls.delimiter)),
+            title_first=bool(said.get("context_first", True)),
+            pooling=pooling,
+            cell_tokens=checkpoint.number("max_cell_len", cls.cell_tokens),
+            title_tokens=min(longest // 2, checkpoint.number("max_context_len", 256)),
+            longest=longest,
+        )
+
+    def row(self, title: Sequence[int], cells: Sequence[Cell], words: Words) -> Row:
+        """Write one row; columns that find no room are left out, the last that does is cut."""
+        title = title[: self.title_tokens]
+        start = len(title) + 2 if self.title_first else 1
+        end = start + self.longest - len(title) - 3
+        tokens: list[int] = []
+        spans: list[tuple[int, int]] = []
+        for cell in cells:
+            at = start + len(tokens) + (1 if tokens else 0)
+            if at >= end:
+                break
+            piece, span = self._piece(cell, words)
+            tokens += [words.number(self.delimiter)] * bool(tokens) + piece
+            spans.append((min(at + span[0], end), min(at + span[1], end)))
+        return self._framed(title, tokens[: end - start], spans, words)
+
+    def _framed(
+        self, title: Sequence[int], table: list[int], spans: list[tuple[int, int]], words: Words
+    ) -> Row:
+        first, last = words.number("[CLS]"), words.number("[SEP]")
+        parts = (list(title), table) if self.title_first else (table, list(title))
+        return Row([first, *parts[0], last, *parts[1], last], len(parts[0]) + 2, spans)
+
+    def _piece(self, cell: Cell, words: Words) -> tuple[list[int], tuple[int, int]]:
+        """Fill in the template; returns where in it the tokens are that stand for the column."""
+        parts = {"column": cell.name, "type": [cell.kind], "value": cell.value[: self.cell_tokens]}
+        tokens: list[int] = []
+        name = (0, 0)
+        for part in self.template:
+            found = parts.get(part) or ([] if part in parts else [words.number(part)])
+            if part == "column":
+                name = (len(tokens), len(tokens) + len(found))
+            tokens += found
+        if "column_name" in self.pooling:
+            return tokens, name
+        return tokens, (0, 1 if "first_token" in self.pooling else len(tokens))
+
+
+def _template(said: Mapping[str, Any]) -> tuple[str, ...]:
+    if "column_item_delimiter" in said:  # as the first versions wrote it
+        parts = ["column"]
+        parts += ["type"] * bool(said.get("use_type_text", True))
+        parts += ["value"] * bool(said.get("use_sample_value", True))
+        template: Any = str(said["column_item_delimiter"]).join(parts)
+    else:
+        template = said.get("cell_input_template", RowLayout.template)
+    if isinstance(template, str):
+        return tuple(re.findall(r"\w+|[^\w\s]", template))
+    if isinstance(template, list | tuple):
+        return tuple(str(part) for part in template)
+    raise DeepJoinError(
+        f"cell_input_template is {template!r} in tb_config.json; it is a text or a list. Copy the "
+        "checkpoint again."
+    )
+
+
+class TabertEncoder(ColumnEncoder):
+    """A TaBERT checkpoint, of one row or of several."""
+
+    kind = "tabert"
+
+    def __init__(self, checkpoint: Checkpoint, profile: str, device: str | None) -> None:
+        self._profile, self._words = profile, checkpoint.words
+        self._device = chosen_device(device)
+        self._bert = _bert(checkpoint).to(self._device).eval()
+        config = self._bert.config
+        self.layout = RowLayout.of(checkpoint, config.max_position_embeddings)
+        across = {name: one.to(self._device) for name, one in checkpoint.below(_ACROSS).items()}
+        self._across = _across(checkpoint, across, config.layer_norm_eps)
+        self._rows = checkpoint.number("sample_row_num", 3) if self._across else 1
+        self.name, self.dimension = checkpoint.folder.name, int(config.hidden_size)
+        self.digest = tensors_digest(
+            {
+                **self._bert.state_dict(),
+                **{f"{_ACROSS}{name}": one for name, one in across.items()},
+            },
+            *(self.layout, self._rows, profile, self._words.digest()),
+            *(config.num_attention_heads, config.hidden_act, config.layer_norm_eps),
+            checkpoint.said.get("num_vertical_attention_heads"),
+        )
+
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+        """Return the vector of each column; zeros for one without cells."""
+        snapshots = [self.snapshot(column) for column in columns]
+        ends = np.cumsum([0, *(len(rows) for rows in snapshots)])
+        vectors = np.zeros((len(columns), self.dimension), np.float32)
+        if not ends[-1]:
+            return vectors
+        states = self._states([row for rows in snapshots for row in rows])
+        sizes = np.diff(ends)
+        for size in np.unique(sizes[sizes > 0]).tolist():
+            places = np.flatnonzero(sizes == size)
+            rows = ends[places][:, None] + np.arange(size)
+            vectors[places] = self._joined(states[rows])
+        return checked(vectors, self.name)
+
+    def snapshot(self, column: Column) -> list[Row]:
+        """Write some of a column's cells as rows."""
+        cells = shown_cells(column, self._profile, self._rows)
+        kind = self._words.number("real" if are_numbers(cells) else "text")
+        title, name, *values = self._words.numbers([column.title, column.name, *cells])
+        return [self.layout.row(title, [Cell(name, kind, value)], self._words) for value in values]
+
+    def _states(self, rows: list[Row]) -> FloatMatrix:
+        """Return the state of the column in each row; rows of one length are read together."""
+        import torch
+
+        states = np.zeros((len(rows), self.dimension), np.float32)
+        with torch.inference_mode():
+            for places in batches([len(row.tokens) for row in rows], _TOKENS):
+                tokens, segments, mask = (
+                    torch.from_numpy(np.array(array)).to(self._device)
+                    for array in zip(*(_arrays(rows[place]) for place in places), strict=True)
+                )
+                found = self._bert(
+                    input_ids=tokens,
+                    token_type_ids=segments,
+                    attention_mask=torch.ones_like(tokens),
+                ).last_hidden_state
+                means = (found * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+                states[places] = means.cpu().numpy()
+        return states
+
+    def _joined(self, states: FloatMatrix) -> FloatMatrix:
+        """Let the rows of each column attend to each other, and average them."""
+        import torch
+
+        with torch.inference_mode():
+            found = torch.from_numpy(states).to(self._device)
+            for layer in self._across:
+                found = layer(found)
+            joined: FloatMatrix = found.mean(1).cpu().numpy()
+        return joined
+
+
+def _arrays(row: Row) -> Iterator[Any]:
+    places = np.arange(len(row.tokens))
+    ((start, stop),) = row.spans
+    yield np.array(row.tokens, np.int64)
+    yield (places >= row.first).astype(np.int64)
+    yield ((places >= start) & (places < stop)).astype(np.float32)
+
+
+def _bert(checkpoint: Checkpoint) -> Any:
+    """Make the BERT inside a checkpoint; sizes are those of its tensors."""
+    import transformers
+
+    library: Any = transformers
+    found = next((found for prefix in _BERT if (found := checkpoint.below(prefix))), {})
+    found = {name: one for name, one in found.items() if not name.startswith(_SPARE)}
+    try:
+        words, width = found["embeddings.word_embeddings.weight"].shape
+        config = library.BertConfig(
+            vocab_size=words,
+            hidden_size=width,
+            num_hidden_layers=len({name.split(".")[2] for name in found if ".layer." in name}),
+            num_attention_heads=checkpoint.number("num_attention_heads", max(1, width // 64)),
+            intermediate_size=len(found["encoder.layer.0.intermediate.dense.bias"]),
+            max_position_embeddings=len(found["embeddings.position_embeddings.weight"]),
+            type_vocab_size=len(found["embeddings.token_type_embeddings.weight"]),
+            layer_norm_eps=float(checkpoint.said.get("layer_norm_eps", 1e-12)),
+        )
+        model = library.BertModel(config, add_pooling_layer=False)
+        model.load_state_dict(found, strict=True)
+    except KeyError as error:
+        raise checkpoint.refused(f"it has no tensor {error}") from None
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise checkpoint.refused(f"its tensors are not those of a BERT: {reason(error)}") from None
+    if checkpoint.words.size > words:
+        raise checkpoint.refused(
+            f"its vocabulary has {checkpoint.words.size} words, its weights {words}"
+        )
+    return model
+
+
+def _across(checkpoint: Checkpoint, tensors: Mapping[str, Any], eps: float) -> list[Layer]:
+    """Make the layers across rows, as many as the configuration says."""
+    if "num_vertical_layers" not in checkpoint.said:
+        return []
+    heads = checkpoint.number("num_vertical_attention_heads", 6)
+    try:
+        return [
+            Layer(tensors, f"{number}.", _ACROSS_NAMES, heads, eps)
+            for number in range(checkpoint.number("num_vertical_layers", 3))
+        ]
+    except KeyError as error:
+        raise checkpoint.refused(f"it has no tensor '{_ACROSS}{error.args[0]}'") from None
+
+
+def load_tabert(where: str, *, profile: str, device: str | None) -> ColumnEncoder:
+    """Load a published TaBERT checkpoint: tb_config.json, model.bin, and vocab.txt beside them."""
+    checkpoint = Checkpoint.read(where, LAYOUT)
+    encoder = TabertEncoder(checkpoint, profile, device)
+    checkpoint.check(encoder)
+    return encoder

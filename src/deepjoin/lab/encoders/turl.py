@@ -1,0 +1,241 @@
+"""TURL as a column encoder: title, header and cells, each seeing what a table puts beside it.
+
+Words of title and header are tokens; a cell is one element, the mean of its words' embeddings,
+without the embedding of an entity, since cells of a lake are linked to none. A lake gives one
+column at a time, so the table has that column alone, and all its elements see each other. The
+vector is the mean state of the header followed by the mean state of the cells, as published for
+the types of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
+from deepjoin.embed.columns.text import Frequency
+from deepjoin.embed.columns.text_encoder import checked
+from deepjoin.lab.encoders.checkpoints import Checkpoint, Layout, chosen_device, shown_cells
+from deepjoin.lab.encoders.layers import BERT, Layer, tensors_digest
+from deepjoin.model import Column
+
+Int = npt.NDArray[np.int64]
+
+LAYOUT = Layout("TURL", "config.json", ("model.safetensors", "pytorch_model.bin"))
+#: Tokens of a title, a header and a cell, and cells of a table, at most: as in pre-training.
+TITLE, HEADER, CELL, CELLS = 50, 10, 10, 100
+#: What an element is; 2 is the page's entity, which is left out, and 3 a subject's, unknown here.
+_TITLE, _HEADER, _CELL = 0, 1, 4
+#: The row or column of what belongs to all of them.
+_ALL = -1
+#: Elements read at a time, each of which sees all others of its table.
+_ELEMENTS = 1 << 13
+_TABLES = ("word", "position", "type")
+
+
+class TableInput(NamedTuple):
+    """A table as TURL reads it: the tokens, then the cells; what each is and where it stands."""
+
+    tokens: list[int]
+    positions: list[int]
+    mentions: list[list[int]]
+    kinds: list[int]
+    rows: Int
+    columns: Int
+
+    @classmethod
+    def of(
+        cls,
+        title: Sequence[int],
+        headers: Sequence[Sequence[int]],
+        cells: Sequence[Sequence[Sequence[int]]],
+    ) -> TableInput:
+        """Lay out a table from token numbers: its title, its headers, and the cells by column."""
+        spans = [title[:TITLE], *(header[:HEADER] for header in headers)]
+        tokens = list(chain.from_iterable(spans))
+        kinds = [_TITLE] * len(spans[0]) + [_HEADER] * (len(tokens) - len(spans[0]))
+        owners = [at for at, span in enumerate(spans, _ALL) for _ in span]
+        places = [(row, at) for at, column in enumerate(cells) for row in range(len(column))]
+        return cls(
+            tokens,
+            [position for span in spans for position in range(len(span))],
+            [list(cell[:CELL]) for column in cells for cell in column],
+            kinds + [_CELL] * len(places),
+            np.array([_ALL] * len(tokens) + [row for row, _ in places], np.int64),
+            np.array(owners + [at for _, at in places], np.int64),
+        )
+
+    def visible(self) -> npt.NDArray[np.bool_]:
+        """Say which elements each one sees.
+
+        Words see all words; a title and whatever it may be see each other; cells see their
+        header, their column and their row.
+
+        >>> table = TableInput.of([7], [[8], [9]], [[[1], [2]], [[3], [4]]])
+        >>> table.visible()[3].astype(int).tolist()
+        [1, 1, 0, 1, 1, 1, 0]
+        """
+        words = np.arange(len(self.kinds)) < len(self.tokens)
+        whole = self.columns == _ALL
+        found: npt.NDArray[np.bool_] = self.columns[:, None] == self.columns
+        found |= whole[:, None] | whole
+        found |= words[:, None] & words
+        found |= (self.rows[:, None] == self.rows) & ~(words[:, None] | words)
+        return found
+
+    def of_column(self, column: int) -> tuple[Int, Int]:
+        """Return the elements that are a column's header, and those that are its cells."""
+        here = self.columns == column
+        words = np.arange(len(here)) < len(self.tokens)
+        return np.flatnonzero(here & words), np.flatnonzero(here & ~words)
+
+
+class TurlEncoder(ColumnEncoder):
+    """A TURL checkpoint."""
+
+    kind = "turl"
+
+    def __init__(self, checkpoint: Checkpoint, profile: str, device: str | None) -> None:
+        self._profile, self._words = profile, checkpoint.words
+        self._device = chosen_device(device)
+        heads = checkpoint.number("num_attention_heads", 12)
+        layers = checkpoint.number("num_hidden_layers", 4)
+        self._eps = checkpoint.share("layer_norm_eps", 1e-12)
+        self._tensors = _tensors(checkpoint, layers)
+        if self._embedding("word").ndim != 2:
+            raise checkpoint.refused("its word embedding is no matrix")
+        words, width = self._embedding("word").shape
+        if checkpoint.words.size > words:
+            raise checkpoint.refused(
+                f"its vocabulary has {checkpoint.words.size} words, its weights {words}"
+            )
+        self.name, self.dimension = checkpoint.folder.name, 2 * width
+        self.digest = tensors_digest(
+            *(self._tensors, heads, self._eps, profile, self._words.digest()),
+            (TITLE, HEADER, CELL, CELLS),
+        )
+        self._tensors = {name: one.to(self._device) for name, one in self._tensors.items()}
+        self._layers = [
+            Layer(self._tensors, f"encoder.layer.{number}.", BERT, heads, self._eps)
+            for number in range(layers)
+        ]
+
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+        """Return the vector of each column; zeros for one without cells."""
+        import torch
+
+        vectors = np.zeros((len(columns), self.dimension), np.float32)
+        shapes: dict[tuple[int, ...], list[int]] = {}
+        tables = [self.table(column) for column in columns]
+        for place, table in enumerate(tables):
+            if table.mentions:
+                shapes.setdefault(_shape(table), []).append(place)
+        with torch.inference_mode():
+            for shape, places in shapes.items():
+                step = max(1, _ELEMENTS // (shape[0] + shape[1]))
+                for start in range(0, len(places), step):
+                    some = places[start : start + step]
+                    vectors[some] = self._read([tables[place] for place in some])
+        return checked(vectors, self.name)
+
+    def table(self, column: Column) -> TableInput:
+        """Lay out a column as the only one of its table."""
+        cells = shown_cells(column, self._profile, CELLS)
+        title, header, *mentions = self._words.numbers([column.title, column.name, *cells])
+        return TableInput.of(title, [header], [mentions])
+
+    def _read(self, tables: Sequence[TableInput]) -> FloatMatrix:
+        """Read tables of one shape, which see alike; returns the vector of their only column."""
+        import torch
+
+        states = torch.cat([self._read_words(tables), self._read_cells(tables)], dim=1)
+        visible = torch.from_numpy(tables[0].visible()).to(self._device)
+        for layer in self._layers:
+            states = layer(states, visible)
+        means = [
+            states[:, torch.from_numpy(places)].sum(1) / max(1, len(places))
+            for places in tables[0].of_column(0)
+        ]
+        vectors: FloatMatrix = torch.cat(means, dim=1).cpu().numpy()
+        return vectors
+
+    def _read_words(self, tables: Sequence[TableInput]) -> Any:
+        size = len(tables[0].tokens)
+        tokens, positions, kinds = (
+            self._numbers([getattr(table, name)[:size] for table in tables])
+            for name in ("tokens", "positions", "kinds")
+        )
+        found = self._embedding("word")[tokens] + self._embedding("position")[positions]
+        return self._normed(found + self._embedding("type")[kinds])
+
+    def _read_cells(self, tables: Sequence[TableInput]) -> Any:
+        """Embed each cell: the mean of its words, fused with an entity that nobody knows."""
+        import torch
+        from torch.nn import functional
+
+        wide = max(1, *(len(cell) for table in tables for cell in table.mentions))
+        padded = [[cell + [_ALL] * (wide - len(cell)) for cell in one.mentions] for one in tables]
+        tokens = self._numbers(padded)
+        known = (tokens != _ALL)[..., None]
+        words = self._embedding("word")[tokens.clamp(min=0)] * known
+        words = words.sum(2) / known.sum(2).clamp(min=1)
+        both = torch.cat([torch.zeros_like(words), words], dim=2)
+        weight, bias = (self._tensors[f"embeddings.fusion.{name}"] for name in ("weight", "bias"))
+        found = self._normed(functional.gelu(functional.linear(both, weight, bias)))
+        return self._normed(found + self._embedding("type")[_CELL])
+
+    def _embedding(self, name: str) -> Any:
+        return self._tensors[_table_name(name)]
+
+    def _normed(self, states: Any) -> Any:
+        from torch.nn import functional
+
+        weight, bias = (
+            self._tensors[f"embeddings.LayerNorm.{name}"] for name in ("weight", "bias")
+        )
+        return functional.layer_norm(states, states.shape[-1:], weight, bias, self._eps)
+
+    def _numbers(self, lists: list[Any]) -> Any:
+        import torch
+
+        return torch.from_numpy(np.array(lists, np.int64)).to(self._device)
+
+
+def _shape(table: TableInput) -> tuple[int, ...]:
+    """Tables of one shape need no padding: a vector does not depend on its company."""
+    return len(table.tokens), len(table.mentions), int((table.columns == _ALL).sum())
+
+
+def _table_name(name: str) -> str:
+    return f"embeddings.{name}_embeddings.weight"
+
+
+def _tensors(checkpoint: Checkpoint, layers: int) -> dict[str, Any]:
+    """Take what is needed; the embeddings of entities, by far the largest part, are not."""
+    ends = ("weight", "bias")
+    names = [
+        *(_table_name(name) for name in _TABLES),
+        *(f"embeddings.{name}.{end}" for name in ("LayerNorm", "fusion") for end in ends),
+        *(
+            f"encoder.layer.{at}.{name}.{end}"
+            for at in range(layers)
+            for name in BERT
+            for end in ends
+        ),
+    ]
+    missing = [name for name in names if f"table.{name}" not in checkpoint.tensors]
+    if missing:
+        raise checkpoint.refused(f"it has no tensor 'table.{missing[0]}'")
+    return {name: checkpoint.tensors[f"table.{name}"].float() for name in names}
+
+
+def load_turl(where: str, *, profile: str, device: str | None) -> ColumnEncoder:
+    """Load a published TURL checkpoint: config.json, pytorch_model.bin, and vocab.txt beside."""
+    checkpoint = Checkpoint.read(where, LAYOUT)
+    encoder = TurlEncoder(checkpoint, profile, device)
+    checkpoint.check(encoder)
+    return encoder

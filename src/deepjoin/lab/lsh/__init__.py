@@ -1,0 +1,1 @@
+"""LSH Ensemble, for comparison."""

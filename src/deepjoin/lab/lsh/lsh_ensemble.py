@@ -1,0 +1,159 @@
+"""The method of LSH Ensemble, for comparison: estimated containments, never verified.
+
+The evidence of a hit is measured for display and changes neither order nor membership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.errors import DeepJoinError
+from deepjoin.lab.lsh.lsh_index import THRESHOLDS, LshIndex
+from deepjoin.lab.lsh.minhash import (
+    PLACES,
+    Float,
+    Hashes,
+    Int,
+    Permutations,
+    containment,
+    sign_columns,
+)
+from deepjoin.model import Column
+from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.search.base import Searching, Wanted, excluded_columns
+from deepjoin.search.ground import Ground
+from deepjoin.search.question import Question, vectors_of
+from deepjoin.search.soft import Count
+from deepjoin.search.stopwatch import Stopwatch
+from deepjoin.search.vector_search import Near, NearByMeaning, NearColumns
+from deepjoin.store.segment import Segment
+
+METHOD = "lsh-ensemble"
+
+
+def lsh_ensemble(ground: Ground, join: str, tau: float | None) -> LshEnsemble:
+    """Search by MinHash signatures; a semantic join is answered, and shown, as far as that goes."""
+    cells = ground.cell_encoder() if join == "semantic" and ground.has_cells else None
+    return LshEnsemble(ground.segments, ground.profile, ground.key, join=join, encoder=cells)
+
+
+class LshEnsemble(Searching):
+    """Ranks by estimated containment; its tables hold all signatures in memory.
+
+    Columns of equal estimates come by their tables' names, then by their place in the table.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        profile: str,
+        key: bytes = b"",
+        *,
+        join: str = "equi",
+        encoder: CellEncoder | None = None,
+    ) -> None:
+        self._segments = [segment for segment in segments if segment.values.columns]
+        self._profile, self._key = profile, key
+        self._join, self._encoder = join, encoder
+        self._permutations = Permutations.of_datasketch()
+        self._columns = _Columns(self._segments)
+        self._signatures = self._columns.signatures(self._permutations)
+        sizes = self._columns.sizes
+        self._index = LshIndex(self._signatures, sizes) if len(sizes) else None
+
+    def _ranking(self, watch: Stopwatch, query: Column, wanted: Wanted) -> NearColumns:
+        if wanted.threshold > 0:
+            raise DeepJoinError(
+                f"A minimum joinability came with method '{METHOD}', which does not verify its "
+                "hits; min_joinability needs a method that does: use hybrid."
+            )
+        distinct = distinct_cells(query.cells, self._profile, self._key)
+        held = distinct.values if distinct.hidden is None else distinct.hidden
+        signature = self._permutations.signature(held) if held else np.zeros(0, np.uint32)
+        watch.lap("encode")
+        found = self._found(signature, len(held), wanted) if held and wanted.k != 0 else []
+        watch.lap("candidates")
+        return self._shown(distinct, found)
+
+    def _found(self, signature: Hashes, size: int, wanted: Wanted) -> list[Near]:
+        """Lower the threshold until k columns reach it by their estimates, or it is the last."""
+        out = self._columns.excluded(wanted.exclude)
+        rows = np.zeros(0, np.int64)
+        estimates: Float = np.zeros(0)
+        for threshold in THRESHOLDS if self._index is not None else ():
+            assert self._index is not None
+            more = self._index.find(signature, size, threshold)
+            more = np.setdiff1d(more if out is None else more[~out[more]], rows)
+            sizes = self._columns.sizes[more]
+            likely = containment(signature, size, self._signatures[more], sizes)
+            rows, estimates = np.append(rows, more), np.append(estimates, likely)
+            if wanted.k is not None and (estimates >= threshold).sum() >= wanted.k:
+                break
+        return self._columns.best(rows, estimates, wanted.k)
+
+    def _shown(self, distinct: DistinctCells, found: list[Near]) -> NearColumns:
+        if self._encoder is None:
+            return NearColumns(distinct, self._segments, found, METHOD, self._join)
+        vectors = vectors_of(distinct.values, self._encoder)
+        question = Question(distinct, vectors, Count.of("semantic", self._encoder, None))
+        return NearByMeaning(question, self._segments, found, METHOD, self._encoder)
+
+
+class _Columns:
+    """The columns of a lake that are in it and have values, as rows in the order of their sizes."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        every = [np.diff(np.asarray(one.values.column_offsets)) for one in segments]
+        for sizes, segment in zip(every, segments, strict=True):
+            if segment.dead is not None:
+                sizes[segment.dead] = 0
+        self._counts = [len(sizes) for sizes in every]
+        sizes = np.concatenate([np.zeros(0, np.int64), *every])
+        order = np.argsort(sizes, kind="stable")
+        #: The place of each row among all columns, the segments one behind the other.
+        self._places = order[np.searchsorted(sizes[order], 1) :]
+        #: How many distinct values each row has, ascending.
+        self.sizes: Int = sizes[self._places]
+
+    def signatures(self, permutations: Permutations) -> Hashes:
+        """Sign all columns."""
+        rows = np.full(sum(self._counts), -1)
+        rows[self._places] = np.arange(len(self._places))
+        signatures = np.empty((len(self._places), PLACES), np.uint32)
+        ends = np.cumsum(self._counts).tolist()
+        for segment, count, end in zip(self._segments, self._counts, ends, strict=True):
+            sign_columns(segment, permutations, rows[end - count : end], signatures)
+        return signatures
+
+    def excluded(self, table: str | None) -> npt.NDArray[np.bool_] | None:
+        """Mark the rows of a table."""
+        if all(table is None or one.find_table(table) is None for one in self._segments):
+            return None
+        marks = [excluded_columns(segment, table) for segment in self._segments]
+        filled = [
+            np.zeros(count, bool) if mark is None else mark
+            for mark, count in zip(marks, self._counts, strict=True)
+        ]
+        return np.asarray(np.concatenate(filled)[self._places])
+
+    def best(self, rows: Int, estimates: Float, k: int | None) -> list[Near]:
+        """Order some rows by their estimates, and cut behind the k-th."""
+        if k is not None and k < len(rows):
+            least = np.partition(estimates, len(rows) - k)[len(rows) - k]
+            rows, estimates = rows[estimates >= least], estimates[estimates >= least]
+        ends = np.cumsum(self._counts)
+        places = self._places[rows]
+        owners = np.searchsorted(ends, places, side="right")
+        columns = places - ends[owners] + np.array(self._counts, np.int64)[owners]
+        each = zip(owners.tolist(), columns.tolist(), estimates.tolist(), strict=True)
+        return sorted((Near(*one) for one in each), key=self._key_of)[:k]
+
+    def _key_of(self, near: Near) -> tuple[float, str, int]:
+        catalog = self._segments[near.segment].catalog
+        table = catalog.table_names[int(catalog.column_tables[near.column])]
+        return -near.similarity, table, near.column

@@ -1,0 +1,1 @@
+"""PEXESO, for comparison."""

@@ -1,0 +1,163 @@
+"""Average models of one base: ``python -m deepjoin.lab.training.average INDEX A=.7 B=.3 -o OUT``.
+
+Runs of one base model with different settings can be better together than any of them alone, and
+take no longer to encode with (Wortsman et al., Model soups, 2022). INDEX gives the texts that the
+small form is rounded for and compared on. Needs the extra ``train``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from deepjoin.embed.columns.restore import whole_folder
+from deepjoin.embed.columns.text_encoder import text_settings
+from deepjoin.embed.columns.torch_encoder import (
+    SETTINGS_FILE,
+    TorchEncoder,
+    load_model,
+    quiet,
+    said_of,
+)
+from deepjoin.errors import DeepJoinError
+from deepjoin.indexing import open_lake
+from deepjoin.lab.training.delivery import SHIPPED, TEXTS
+from deepjoin.lab.training.gather import gather
+from deepjoin.lab.training.shipping import Agreement, ship
+from deepjoin.store.column_vectors import FrequencySnapshot, write_frequency
+
+if TYPE_CHECKING:
+    from deepjoin.lake import Lake
+
+#: The tensors of a model by name.
+State = Mapping[str, Any]
+
+
+def average(models: Mapping[Path, float], out: Path) -> Path:
+    """Write the model whose weights are the weighted mean of those of some folders."""
+    folders, weights = list(models), list(models.values())
+    _check(folders, weights)
+    loaded = [load_model(str(folder), "cpu").float() for folder in folders]
+    said = [said_of(one, one.tokenizer.backend_tokenizer.to_str()) for one in loaded]
+    for folder, other in zip(folders, said, strict=True):
+        if other != said[0]:
+            raise DeepJoinError(
+                f"{folder} is another model than {folders[0]}: its layers, pooling or tokenizer "
+                "differ. Average runs of one base model."
+            )
+    loaded[0].load_state_dict(_mean([one.state_dict() for one in loaded], weights))
+    loaded[0].prompts["query"] = text_settings(folders[0] / SETTINGS_FILE).prompt
+    with whole_folder(out) as aside, quiet():
+        loaded[0].save(str(aside), create_model_card=False)
+        shutil.copyfile(folders[0] / SETTINGS_FILE, aside / SETTINGS_FILE)
+    return out
+
+
+def _check(folders: Sequence[Path], weights: Sequence[float]) -> None:
+    missing = [folder for folder in folders if not (folder / SETTINGS_FILE).is_file()]
+    if missing:
+        raise DeepJoinError(
+            f"{missing[0]} has no {SETTINGS_FILE}: it is no folder that deepjoin train wrote. "
+            "Give such folders."
+        )
+    if not all(0 <= weight < math.inf for weight in weights) or sum(weights) == 0:
+        raise DeepJoinError("Weights are 0 or more, and one of them is more. Give MODEL=WEIGHT.")
+    texts = [text_settings(folder / SETTINGS_FILE) for folder in folders]
+    for folder, text in zip(folders, texts, strict=True):
+        other = [name for name, one in vars(text).items() if one != getattr(texts[0], name)]
+        if other:
+            raise DeepJoinError(
+                f"{folder} reads other texts than {folders[0]}: {', '.join(other)} differ. Average "
+                "models that read the same."
+            )
+
+
+def _mean(states: Sequence[State], weights: Sequence[float]) -> State:
+    """Average tensors of the same names; whole numbers, which number places, are the same."""
+    shares = [weight / sum(weights) for weight in weights]
+    return {
+        name: sum(share * state[name] for share, state in zip(shares, states, strict=True))
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in states[0].items()
+    }
+
+
+def shipped(folder: Path, texts: Sequence[str]) -> Agreement | str:
+    """Write the small form of a model; else say why it has none."""
+    try:
+        return ship(folder, folder / SHIPPED, folder.name, texts)
+    except DeepJoinError as error:
+        return str(error)
+
+
+def texts_of(lake: Lake, model: Path) -> list[str]:
+    """Write columns of a lake as the texts a model reads."""
+    columns = gather(lake, TEXTS, 0)
+    encoder = TorchEncoder(str(model), profile=lake.settings.profile, device="cpu")
+    every = [columns.column(number) for number in range(len(columns))]
+    with TemporaryDirectory() as work:
+        write_frequency(lake.segments, Path(work))
+        return encoder.texts(every, FrequencySnapshot(Path(work)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Average, write the small form, and say how far it agrees."""
+    options = _parser().parse_args(arguments)
+    try:
+        models = dict(map(_weighted, options.models))
+        if len(models) < len(options.models):
+            raise DeepJoinError("A model is given twice. Give each once, with its weight.")
+        lake = open_lake(options.index)
+        texts = texts_of(lake, next(iter(models)))
+        folder = average(models, Path(options.out))
+    except DeepJoinError as error:
+        sys.stderr.write(f"deepjoin: {error}\n")
+        return 1
+    found = shipped(folder, texts)
+    sys.stderr.write(f"The small form: {found}{'' if isinstance(found, str) else '.'}\n")
+    sys.stdout.write(f"{folder}\n")
+    return 0
+
+
+def _weighted(text: str) -> tuple[Path, float]:
+    """Read MODEL=WEIGHT; a model alone counts 1.
+
+    >>> _weighted("runs/a=.3")[1], _weighted("runs/b")[1]
+    (0.3, 1.0)
+    """
+    name, equals, weight = text.rpartition("=")
+    if not equals or Path(text).is_dir():
+        return Path(text).absolute(), 1.0
+    try:
+        return Path(name).absolute(), float(weight)
+    except ValueError:
+        raise DeepJoinError(
+            f"'{weight}' in '{text}' is no number. Give MODEL=WEIGHT, such as runs/a=.3"
+        ) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    said = str(__doc__).replace("``", "")
+    parser = argparse.ArgumentParser(
+        prog="python -m deepjoin.lab.training.average", description=said
+    )
+    parser.add_argument("index", metavar="INDEX", help="an index of tables like those trained on")
+    parser.add_argument(
+        "models",
+        metavar="MODEL=WEIGHT",
+        nargs="+",
+        help="folders that deepjoin train wrote; one without =WEIGHT counts 1",
+    )
+    parser.add_argument("-o", "--out", required=True, metavar="OUT", help="a new folder")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Two columns to matched cells."""

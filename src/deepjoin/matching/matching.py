@@ -1,0 +1,222 @@
+"""Which values of two columns match: equal ones always, others by the cosine of their vectors.
+
+Three ways: each value of mine meets its best one (`best`), its best one that no other value of
+mine has a better claim to (`one-to-one`), or every one that is similar enough (`all`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.errors import DeepJoinError, UnknownName
+from deepjoin.matching.joinability import ONE, least
+from deepjoin.matching.nearest import ROWS, Ints, Targets, ValuePairs
+
+Floats = npt.NDArray[np.float32]
+#: Told how many values are done, of how many, and what is being done.
+Progress = Callable[[int, int, str], None]
+Values: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
+
+#: Candidates of a value of mine that are looked at first, where they may be taken by others.
+_CANDIDATES = 16
+#: Values of theirs encoded at a time.
+_ENCODED = 1 << 16
+
+
+def _tell_nobody(done: int, total: int, name: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Semantic:
+    """How values that are not equal are matched.
+
+    ``tau`` is the least cosine that counts; the encoder's own if it is not given.
+    """
+
+    encoder: CellEncoder
+    tau: float | None = None
+    matching: str = "best"
+    progress: Progress = _tell_nobody
+
+    def __post_init__(self) -> None:
+        if self.matching not in MATCHINGS:
+            raise UnknownName(
+                f"Unknown matching '{self.matching}'. Allowed: {', '.join(MATCHINGS)}."
+            )
+        if not 0 < self.bound <= 1:
+            raise DeepJoinError(
+                f"tau is {self.tau}; it is a cosine above 0 and up to 1. Leave it out for "
+                f"{self.encoder.tau}, the cell encoder's own."
+            )
+
+    @property
+    def bound(self) -> float:
+        """The least cosine that counts as a match."""
+        return self.encoder.tau if self.tau is None else self.tau
+
+
+def match_values(mine: Values, theirs: Values, semantic: Semantic) -> Iterator[ValuePairs]:
+    """Match distinct canonical values; numbers are places in the two lists.
+
+    Of equally similar values the one that comes first is taken. Pairs come in no order.
+    """
+    texts, others = _texts(mine), _texts(theirs)
+    equal = np.asarray(pc.fill_null(pc.index_in(texts, others), -1)).astype(np.int64)
+    known = np.flatnonzero(equal >= 0)
+    yield ValuePairs(known, equal[known], np.full(len(known), ONE, np.int64))
+    columns = _Columns(texts, others, equal, semantic)
+    yield from MATCHINGS[semantic.matching](columns)
+
+
+def nearest_values(mine: Values, theirs: Values, semantic: Semantic) -> ValuePairs:
+    """Find the most similar value of theirs for each of mine, however far; none if unknown."""
+    texts, others = _texts(mine), _texts(theirs)
+    columns = _Columns(texts, others, np.full(len(texts), -1), semantic)
+    rows, numbers = np.arange(len(texts)), np.arange(len(others))
+    return ValuePairs.concatenate(_nearest(columns, rows, numbers, 1, 1))
+
+
+def _texts(values: Values) -> pa.Array:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        values = values.cast(pa.large_string())
+        return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pa.array(values, pa.large_string())
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Two columns of distinct values; ``equal`` is the place of the same value of theirs, or -1."""
+
+    mine: pa.Array
+    theirs: pa.Array
+    equal: Ints
+    semantic: Semantic
+
+    @property
+    def least(self) -> int:
+        return least(self.semantic.bound)
+
+    def blocks(self, rows: Ints) -> Iterator[tuple[Ints, Floats]]:
+        """Encode some values of mine, a block at a time."""
+        for start in range(0, len(rows), ROWS):
+            block = rows[start : start + ROWS]
+            self.semantic.progress(start, len(rows), "matching values")
+            yield block, self.semantic.encoder.encode(self.mine.take(block))
+        self.semantic.progress(len(rows), len(rows), "matching values")
+
+    def targets(self, numbers: Ints) -> Targets:
+        """Encode some values of theirs."""
+        encode = self.semantic.encoder.encode
+        starts = range(0, len(numbers), _ENCODED)
+        parts = [encode(self.theirs.take(numbers[at : at + _ENCODED])) for at in starts]
+        return Targets(np.concatenate(parts))
+
+
+def _nearest(
+    columns: _Columns, rows: Ints, others: Ints, count: int, least: int
+) -> Iterator[ValuePairs]:
+    if not len(rows) or not len(others):
+        return
+    targets = columns.targets(others)
+    for block, vectors in columns.blocks(rows):
+        yield targets.nearest(vectors, count, least).renumbered(block, others)
+
+
+def _best(columns: _Columns) -> Iterator[ValuePairs]:
+    """Give each value that has no equal its most similar one."""
+    rows, others = np.flatnonzero(columns.equal < 0), np.arange(len(columns.theirs))
+    yield from _nearest(columns, rows, others, 1, columns.least)
+
+
+def _all(columns: _Columns) -> Iterator[ValuePairs]:
+    """Give each value all that are similar enough, beside its equal."""
+    others = np.arange(len(columns.theirs))
+    if not len(others):
+        return
+    targets = columns.targets(others)
+    for block, vectors in columns.blocks(np.arange(len(columns.mine))):
+        for pairs in targets.reaching(vectors, columns.least):
+            pairs = pairs.renumbered(block, others)
+            yield pairs.where(columns.equal[pairs.mine] != pairs.theirs)
+
+
+def _one_to_one(columns: _Columns) -> Iterator[ValuePairs]:
+    """Take the most similar pair of values not yet taken, again and again; equals are taken.
+
+    Each value of mine asks for its candidates in turn, each of theirs keeps the best who asked:
+    as both sides agree on what is similar, that ends in the same pairs, and looks at few.
+    """
+    free = np.ones(len(columns.theirs), bool)
+    free[columns.equal[columns.equal >= 0]] = False
+    rows, others = np.flatnonzero(columns.equal < 0), np.flatnonzero(free)
+    claims, count = _Claims(len(columns.mine), len(columns.theirs)), _CANDIDATES
+    while len(rows):
+        found = _nearest(columns, rows, others, count, columns.least)
+        rows = claims.settle(rows, ValuePairs.concatenate(found), count)
+        count *= 4
+    yield claims.pairs()
+
+
+class _Claims:
+    """Who holds which value of theirs, and how far down its list each value of mine has asked."""
+
+    def __init__(self, mine: int, theirs: int) -> None:
+        self._lists = ValuePairs.none()
+        self._start, self._length, self._asked = np.zeros((3, mine), np.int64)
+        self._is_cut = np.zeros(mine, bool)
+        self._holder = np.full(theirs, -1, np.int64)
+        self._claim = np.zeros(theirs, np.int64)
+
+    def settle(self, rows: Ints, lists: ValuePairs, count: int) -> Ints:
+        """Let values ask on until each holds one or has no more; return those with cut lists."""
+        self._add(lists, count)
+        asking, spent = rows[::-1].tolist(), []
+        while asking:
+            mine = asking.pop()
+            loser = self._ask(mine)
+            if loser == mine:
+                spent.append(mine)
+            elif loser >= 0:
+                asking.append(loser)
+        return np.array([mine for mine in sorted(spent) if self._is_cut[mine]], np.int64)
+
+    def _add(self, lists: ValuePairs, count: int) -> None:
+        """Take lists, in order of mine; a longer one of the same value begins with the shorter."""
+        rows, starts, lengths = np.unique(lists.mine, return_index=True, return_counts=True)
+        self._start[rows] = starts + len(self._lists)
+        self._length[rows], self._is_cut[rows] = lengths, lengths == count
+        self._lists = ValuePairs.concatenate([self._lists, lists])
+
+    def _ask(self, mine: int) -> int:
+        """Ask on until one is won; return who held it, -1 for nobody, the asker if all refuse."""
+        while self._asked[mine] < self._length[mine]:
+            at = self._start[mine] + self._asked[mine]
+            self._asked[mine] += 1
+            theirs, similarity = self._lists.theirs[at], self._lists.similarities[at]
+            holder = int(self._holder[theirs])
+            if holder < 0 or (similarity, -mine) > (self._claim[theirs], -holder):
+                self._holder[theirs], self._claim[theirs] = mine, similarity
+                return holder
+        return mine
+
+    def pairs(self) -> ValuePairs:
+        """List who holds what in the end."""
+        held = np.flatnonzero(self._holder >= 0)
+        return ValuePairs(self._holder[held], held, self._claim[held])
+
+
+#: The ways to match, by name.
+MATCHINGS: dict[str, Callable[[_Columns], Iterator[ValuePairs]]] = {
+    "best": _best,
+    "one-to-one": _one_to_one,
+    "all": _all,
+}

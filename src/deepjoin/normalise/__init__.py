@@ -1,0 +1,1 @@
+"""Cells as canonical strings: the one space in which cells are compared."""

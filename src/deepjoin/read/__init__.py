@@ -1,0 +1,187 @@
+"""Where tables come from: files, data frames, column corpora, or tables made by hand."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol, runtime_checkable
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.model import Column, Table
+from deepjoin.read.formats import format_of, suffixes
+from deepjoin.read.items import Item, Skipped
+from deepjoin.settings import Settings
+
+__all__ = ["LastingSource", "Skipped", "TableSource", "open_sources", "title_of"]
+
+Location = str | os.PathLike[str]
+
+ALLOWED = (
+    "a folder, a file, a pattern such as 'data/**/*.csv', a URL of a database or bucket, or a "
+    "list of these; a pandas, polars or Arrow frame, or a dict of name to frame; a list of "
+    "deepjoin.Table or deepjoin.Column"
+)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@runtime_checkable
+class TableSource(Protocol):
+    """Anything that can list its tables, always in the same order.
+
+    ``skipped`` says what the latest listing passed over; it is complete when the listing is.
+    """
+
+    skipped: list[Skipped]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield every table, unread."""
+
+
+@runtime_checkable
+class LastingSource(TableSource, Protocol):
+    """A source that outlives the process: it can be listed again, and its tables reopened."""
+
+    def items(self) -> Iterator[Item]:
+        """Yield everything that may hold tables, unread, in the same order each time."""
+
+    def table(self, name: str) -> Table:
+        """Open one table by its name, without listing the others."""
+
+    def describe(self, index: Path) -> dict[str, Any]:
+        """Say where the source is, for the manifest of an index folder: its kind, no secrets."""
+
+
+def open_sources(
+    source: object, settings: Settings, skip_dirs: Iterable[Location] = ()
+) -> list[LastingSource]:
+    """Find out what came and open it, one source a kind; ``skip_dirs`` are not looked into.
+
+    >>> (source,) = open_sources({"cities": {"id": [1, 2]}}, Settings())
+    >>> [table.name for table in source.tables()]
+    ['cities']
+    """
+    from deepjoin.read.frames import MemorySource, is_frame
+
+    if isinstance(source, (str, os.PathLike)):
+        return _open_locations([source], settings, skip_dirs)
+    if isinstance(source, (Table, Column)):
+        return [MemorySource.of_items([source])]
+    if isinstance(source, Mapping) or is_frame(source):
+        return [MemorySource.of_frames(source)]
+    if isinstance(source, (list, tuple)):
+        return _open_list(source, settings, skip_dirs)
+    if isinstance(source, LastingSource):
+        return [source]
+    if isinstance(source, TableSource):
+        return [MemorySource(list(source.tables()))]
+    raise DeepJoinError(f"Cannot take tables from {_type_name(source)}. Allowed: {ALLOWED}.")
+
+
+def _open_list(
+    items: Sequence[object], settings: Settings, skip_dirs: Iterable[Location]
+) -> list[LastingSource]:
+    from deepjoin.read.frames import MemorySource, is_frame
+
+    paths = [item for item in items if isinstance(item, (str, os.PathLike))]
+    given = [item for item in items if isinstance(item, (Table, Column))]
+    if items and len(paths) == len(items):
+        return _open_locations(paths, settings, skip_dirs)
+    if items and len(given) == len(items):
+        return [MemorySource.of_items(given)]
+    if any(is_frame(item) for item in items):
+        raise DeepJoinError("A list of frames has no table names: pass a dict of name to frame.")
+    kinds = ", ".join(sorted({_type_name(item) for item in items})) or "nothing"
+    raise DeepJoinError(f"Cannot take tables from a list of {kinds}. Allowed: {ALLOWED}.")
+
+
+def _open_locations(
+    locations: Sequence[Location], settings: Settings, skip_dirs: Iterable[Location]
+) -> list[LastingSource]:
+    """Open databases and buckets one by one, and all files together."""
+    from deepjoin.read.corpus import CorpusSource, is_corpus
+    from deepjoin.read.files import FileSource
+
+    texts = [os.fspath(location) for location in locations]
+    corpora = [text for text in texts if not _URL.match(text) and is_corpus(_path(text))]
+    if corpora and len(texts) > 1:
+        raise DeepJoinError(f"'{corpora[0]}' is a column corpus; give it on its own.")
+    if corpora:
+        return [CorpusSource(corpora[0])]
+    opened = {text: _open_service(text, settings) for text in texts}
+    files = [text for text, source in opened.items() if source is None]
+    sources = [source for source in opened.values() if source is not None]
+    _set_apart(sources)
+    if files:
+        found = FileSource(
+            *(files, settings.include, settings.exclude, skip_dirs),
+            parts=settings.parts,
+            one_table=settings.one_table,
+        )
+        sources.insert(0, found)
+    return sources
+
+
+def _set_apart(sources: Sequence[LastingSource]) -> None:
+    """Tell the tables of several databases apart, which often have the same names."""
+    if len(sources) < 2:
+        return
+    from deepjoin.read.database import DatabaseSource
+
+    databases = [source for source in sources if isinstance(source, DatabaseSource)]
+    if len(databases) > 1:
+        for database in databases:
+            database.set_apart()
+
+
+def _open_service(location: str, settings: Settings) -> LastingSource | None:
+    """Open what is not a file or folder of tables: a database, or a bucket."""
+    is_url = _URL.match(location)
+    if not is_url and not os.path.isfile(_path(location)):
+        return None
+    from deepjoin.read import database
+
+    if database.is_database(location):
+        return database.open_database(location, settings)
+    if not is_url:
+        return None
+    from deepjoin.read.bucket import BucketSource
+
+    return BucketSource(
+        *(location, settings.include, settings.exclude),
+        parts=settings.parts,
+        one_table=settings.one_table,
+    )
+
+
+def _path(location: str) -> Path:
+    return Path(location).expanduser()
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def title_of(name: str) -> str:
+    """Put a table's name into words, as a title.
+
+    >>> title_of("geo/world_cities-2024.csv.gz"), title_of("SalesByRegion")
+    ('world cities 2024', 'Sales By Region')
+    """
+    file, _, sheet = name.partition("#")
+    last = PurePosixPath(file if sheet and format_of(file) else name).name
+    if format_of(last):
+        last = last[: -len(suffixes(last))]
+    return words(last)
+
+
+def words(text: str) -> str:
+    """Split at punctuation, underscores and camelCase humps.
+
+    >>> words("eu/openData_v1.2")
+    'eu open Data v1 2'
+    """
+    return " ".join(re.split(r"[\W_]+", _CAMEL.sub(" ", text))).strip()

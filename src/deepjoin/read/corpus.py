@@ -1,0 +1,229 @@
+"""Column corpora: folders of columns in Parquet, as benchmarks and training use them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.model import Column, Table
+from deepjoin.read.cells import text_array, unique_names
+from deepjoin.read.formats import unreadable
+from deepjoin.read.frames import table_of_columns
+from deepjoin.read.items import Item, Listing, Skipped, file_digest, file_stamp, relative
+
+#: Large offsets, because the cells of one block may pass two gibibytes.
+SCHEMA = pa.schema(
+    [
+        *((name, pa.large_string()) for name in ("column_id", "table_id", "title")),
+        *((name, pa.large_string()) for name in ("column_name", "context")),
+        ("cells", pa.large_list(pa.large_string())),
+    ]
+)
+_REQUIRED = ("column_id", "table_id", "column_name", "cells")
+_BLOCK = 20_000
+_BLOCK_BYTES = 256 << 20
+
+
+def is_corpus(folder: Path) -> bool:
+    """Tell a corpus from a folder that happens to hold a table called columns.parquet."""
+    path = folder / "columns.parquet"
+    try:
+        names = pq.read_schema(path).names if os.path.isfile(path) else []
+    except (pa.ArrowException, OSError):
+        return False
+    return {"column_id", "cells"} <= set(names)
+
+
+class CorpusSource:
+    """The columns, queries and labels of a corpus folder, streamed from disk."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = self.root = Path(folder).expanduser().absolute()
+        with self._open("columns.parquet") as file:
+            self.count: int = file.metadata.num_rows
+        self.skipped: list[Skipped] = []
+
+    def blocks(
+        self, file: str = "columns.parquet", names: Sequence[str] = SCHEMA.names
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the columns in file order, about 20,000 a block; fields not named are blank."""
+        with self._open(file) as opened:
+            names = [name for name in names if name in opened.schema_arrow.names]
+            try:
+                for batch in opened.iter_batches(_block_size(opened.metadata), columns=names):
+                    yield _conformed(batch)
+            except (pa.ArrowException, OSError) as error:
+                raise unreadable(self.folder / file, error) from None
+
+    def columns(self, file: str = "columns.parquet") -> Iterator[Column]:
+        """Yield the columns one by one."""
+        for block in self.blocks(file):
+            yield from _columns_of(block)
+
+    def queries(self) -> list[Column]:
+        """Read the query columns."""
+        return list(self.columns("queries.parquet"))
+
+    def labels(self) -> pa.Table | None:
+        """Read which columns answer which query, if the corpus says."""
+        path = self.folder / "labels.parquet"
+        return pq.read_table(path) if os.path.isfile(path) else None
+
+    def items(self) -> Iterator[Item]:
+        """List the corpus as the one item it is."""
+        path = self.folder / "columns.parquet"
+        yield Item(
+            *(path.name, file_stamp(path.stat()), lambda: Listing(tuple(self.tables()))),
+            partial(file_digest, path),
+        )
+
+    def describe(self, index: Path) -> dict[str, Any]:
+        """Say where the corpus is, relative to an index folder."""
+        return {"kind": "corpus", "root": relative(self.folder, index)}
+
+    def tables(self) -> Iterator[Table]:
+        """Put the columns back into tables, in file order."""
+        if self._is_grouped():
+            for name, group in groupby(self.columns(), key=lambda column: column.table or ""):
+                yield table_of_columns(name, list(group))
+        else:
+            for name in pc.unique(self._table_ids()).to_pylist():
+                yield self.table(name)
+
+    def table(self, name: str) -> Table:
+        """Put one table together from its columns."""
+        return table_of_columns(name, self._columns_of_table(name))
+
+    def column_names(self, name: str) -> dict[str, str]:
+        """Give the names the columns of a table get when it is put together, by their ids."""
+        columns = self._columns_of_table(name)
+        names = unique_names([column.name for column in columns])
+        return {column.column_id or "": name for column, name in zip(columns, names, strict=True)}
+
+    def _columns_of_table(self, name: str) -> list[Column]:
+        with self._open("columns.parquet") as file:
+            columns: list[Column] = []
+            for group in range(file.num_row_groups):
+                ids = file.read_row_group(group, ["table_id"]).column(0)
+                chosen = pc.equal(ids, pa.scalar(name, ids.type))
+                if pc.any(chosen).as_py():
+                    rows = file.read_row_group(group).filter(chosen).combine_chunks()
+                    columns += [
+                        c for batch in rows.to_batches() for c in _columns_of(_conformed(batch))
+                    ]
+        if not columns:
+            known = pc.unique(self._table_ids()).to_pylist()
+            raise unknown_name("table", name, str(self.folder), known)
+        return columns
+
+    def _table_ids(self) -> pa.ChunkedArray:
+        with self._open("columns.parquet") as file:
+            return file.read(["table_id"]).column(0)
+
+    def _is_grouped(self) -> bool:
+        ids = self._table_ids().combine_chunks()
+        if len(ids) < 2:
+            return True
+        runs = 1 + pc.sum(pc.not_equal(ids[1:], ids[:-1])).as_py()
+        return bool(runs == len(pc.unique(ids)))
+
+    def _open(self, name: str) -> pq.ParquetFile:
+        path = self.folder / name
+        if not os.path.isfile(path):
+            raise DeepJoinError(f"The corpus '{self.folder}' has no {name}.")
+        try:
+            file = pq.ParquetFile(path)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(path, error, "is not a readable Parquet file") from None
+        return _checked(file, path)
+
+
+def _checked(file: pq.ParquetFile, path: Path) -> pq.ParquetFile:
+    schema = file.schema_arrow
+    missing = [name for name in _REQUIRED if name not in schema.names]
+    if missing:
+        raise DeepJoinError(
+            f"{path} is no column corpus: {', '.join(missing)} missing. "
+            f"A corpus has {', '.join(SCHEMA.names)}."
+        )
+    if not hasattr(schema.field("cells").type, "value_type"):
+        kind = schema.field("cells").type
+        raise DeepJoinError(f"{path}: 'cells' must be a list of strings, it is {kind}.")
+    return file
+
+
+def _block_size(metadata: pq.FileMetaData) -> int:
+    """Fewer columns a block where columns are long."""
+    size = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
+    each = max(1, size // max(1, metadata.num_rows))
+    return int(min(_BLOCK, max(1, _BLOCK_BYTES // each)))
+
+
+def _conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [_field(batch, name) for name in SCHEMA.names]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _field(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """One field in its wanted type; texts that are missing are blank."""
+    kind = SCHEMA.field(name).type
+    if name not in batch.schema.names:
+        return pa.repeat(pa.scalar([] if name == "cells" else "", kind), batch.num_rows)
+    array = batch.column(name).cast(kind)
+    return array if name == "cells" else pc.fill_null(array, "")
+
+
+def _columns_of(block: pa.RecordBatch) -> Iterator[Column]:
+    for row in block.to_pylist():
+        yield Column(
+            cells=row["cells"] or [],
+            name=row["column_name"],
+            table=row["table_id"],
+            title=row["title"],
+            context=row["context"],
+            column_id=row["column_id"],
+        )
+
+
+def write_corpus(
+    folder: str | os.PathLike[str],
+    columns: Iterable[Column],
+    queries: Iterable[Column] | None = None,
+) -> CorpusSource:
+    """Write columns, and queries if any, as a corpus folder; missing ids are made up.
+
+    A column without a table is a table of its own.
+    """
+    target = Path(folder).expanduser()
+    target.mkdir(parents=True, exist_ok=True)
+    _write(target / "columns.parquet", columns, "table")
+    if queries is not None:
+        _write(target / "queries.parquet", queries, "query")
+    return CorpusSource(target)
+
+
+def _write(path: Path, columns: Iterable[Column], kind: str) -> None:
+    rows = _rows(columns, kind)
+    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+        while block := list(islice(rows, _BLOCK)):
+            writer.write_batch(pa.RecordBatch.from_pylist(block, SCHEMA))
+
+
+def _rows(columns: Iterable[Column], kind: str) -> Iterator[dict[str, Any]]:
+    counts: dict[str, int] = {}
+    for position, column in enumerate(columns):
+        table = column.table if column.table is not None else f"{kind}-{position}"
+        within = counts[table] = counts.get(table, -1) + 1
+        identity = column.column_id if column.column_id is not None else f"{table}#{within}"
+        texts = (identity, table, column.title, column.name, column.context)
+        fields = zip(SCHEMA.names, text_array(texts).to_pylist(), strict=False)
+        yield {**dict(fields), "cells": text_array(column.cells).to_pylist()}

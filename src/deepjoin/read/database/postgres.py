@@ -1,0 +1,312 @@
+"""PostgreSQL through psycopg 3: read-only snapshots, copied out as CSV and parsed by Arrow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
+from deepjoin.model import Reading
+from deepjoin.read.database.copied import CopiedColumn, copied_batches, copied_rows
+from deepjoin.read.database.relation import (
+    Ask,
+    Relation,
+    full_name,
+    relation_context,
+    relation_title,
+)
+from deepjoin.read.database.url import ADDRESS_VARIABLE, Address, one_line
+from deepjoin.read.quote import identifier
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Error
+
+#: Dates and numbers as everywhere, and rows always in the order in which they are stored.
+_SETTINGS = (
+    "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = "
+    "'postgres'; SET LOCAL extra_float_digits = 1; SET LOCAL synchronize_seqscans = off; "
+    "SET LOCAL max_parallel_workers_per_gather = 0"
+)
+# A partition is read through the table that it is a part of.
+_RELATIONS = """
+SELECT n.nspname, c.relname, c.relkind IN ('r', 'p', 'm') AND c.relpersistence = 'p'
+    AND has_table_privilege(c.oid, 'SELECT'),
+  CASE WHEN c.relkind IN ('r', 'm', 'f') THEN c.reltuples::bigint ELSE -1 END,
+  obj_description(c.oid, 'pg_class'), has_any_column_privilege(c.oid, 'SELECT')
+    AND has_schema_privilege(n.oid, 'USAGE'),
+  (SELECT string_agg(a.attname || ': ' || d.description, '; ' ORDER BY a.attnum)
+   FROM pg_description d JOIN pg_attribute a ON a.attrelid = d.objoid AND a.attnum = d.objsubid
+   WHERE d.objoid = c.oid AND d.classoid = 'pg_class'::regclass AND d.objsubid > 0),
+  c.oid, extract(epoch FROM pg_postmaster_start_time())::text, txid_current_snapshot()::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
+"""
+# A domain has the type that it is made of.
+_COLUMNS = """
+SELECT a.attname, CASE WHEN b.typnamespace = 'pg_catalog'::regnamespace THEN b.typname ELSE '' END,
+  CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
+  has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
+  a.atthasmissing, a.attmissingval::text,
+  (SELECT string_agg(e.enumlabel, ',' ORDER BY e.enumsortorder) FROM pg_enum e
+   WHERE e.enumtypid IN (b.oid, b.typelem))
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+WHERE a.attrelid = (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE n.nspname = %s AND c.relname = %s)
+  AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+_EXISTS = "SELECT to_regclass(%s)"
+_DIGEST = (
+    "SELECT count(*), sum(hashtextextended(concat_ws('-', tableoid, ctid, xmin), 0)) "
+    "FROM (SELECT tableoid, ctid, xmin FROM {source}) AS versions"
+)
+_KINDS = {
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "oid": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+_MOST_DIGITS = 38
+#: Classes of errors that are not the table's: conflicts, resources, locks, operators, the disk;
+#: and a permission that may be granted.
+_PASSING = ("40", "53", "55", "57", "58", "42501")
+_PASSWORD_HINT = (
+    f" Give the password by PGPASSWORD, ~/.pgpass or a whole URL in {ADDRESS_VARIABLE}."
+)
+
+
+class PostgresDatabase:
+    """A PostgreSQL database, one connection and one REPEATABLE READ snapshot for every reading.
+
+    A table's stamp is the state of the whole server: the transactions that are visible and
+    the time it was started. Where both are the same, so are all tables: that is what a
+    snapshot means. The digest then tells which tables differ, from the place and the writing
+    transaction of every row version, which no write leaves alone; the server counts them
+    without sending a row. Its statistics (n_tup_ins and so on) would be quicker, but arrive
+    seconds late, get lost in a crash and stay still on a replica. Views, foreign and unlogged
+    tables change without a trace here: they have no stamp.
+    """
+
+    dialect = "postgresql"
+
+    def __init__(self, url: str) -> None:
+        _require_psycopg(url)
+        scheme, separator, rest = url.partition("://")
+        self._url = scheme.partition("+")[0] + separator + rest
+        address = Address.of(self._url)
+        self.place = address.shown()
+        self._secrets = [*address.secrets(), *filter(None, [os.environ.get("PGPASSWORD")])]
+
+    def __repr__(self) -> str:
+        return f"PostgresDatabase({self.place!r})"
+
+    def describe(self, index: Path) -> str:
+        """Give the address without secrets."""
+        return self.place
+
+    def relations(self) -> list[Relation]:
+        """List the tables and views of all schemas but the system's."""
+        with self.session() as ask:
+            return [self._relation(*row) for row in ask(_RELATIONS)]
+
+    def _relation(
+        self,
+        schema: str,
+        table: str,
+        versioned: bool,
+        rows: int,
+        comment: str | None,
+        allowed: bool,
+        columns: str | None,
+        *state: object,
+    ) -> Relation:
+        return Relation(
+            full_name(schema, table),
+            table,
+            f"{identifier(schema)}.{identifier(table)}",
+            schema,
+            relation_title(table, comment),
+            relation_context(schema, columns),
+            rows,
+            "-".join(map(str, state)) if versioned else "",
+            versioned,
+            "" if allowed else "no permission to read it",
+        )
+
+    @contextmanager
+    def session(self) -> Iterator[Ask]:
+        """Open a read-only snapshot; a query that fails leaves it usable."""
+        import psycopg
+
+        with self._connected() as connection:
+
+            def ask(sql: str) -> list[tuple[Any, ...]]:
+                try:
+                    with connection.transaction():
+                        return connection.execute(sql.encode()).fetchall()
+                except psycopg.Error as error:
+                    raise DeepJoinError(one_line(error, self._secrets)) from None
+
+            yield ask
+
+    def read(self, relation: Relation, limit: int = 0) -> Reading:
+        """Read a table; columns of bytes are left out."""
+        notes: list[str] = []
+        return Reading(self._batches(relation, limit, notes), notes)
+
+    def _batches(
+        self, relation: Relation, limit: int, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        import psycopg
+
+        with self._connected() as connection:
+            try:
+                columns = _columns(connection, relation, notes)
+                source = _source(relation, limit)
+                if relation.has_digest:
+                    columns = _measured(connection, columns, source)
+                cells = ", ".join(column.sql for column in columns)
+                statement = f"COPY (SELECT {cells} FROM {source}) TO STDOUT (FORMAT csv)"
+                with connection.cursor() as cursor, cursor.copy(statement.encode()):
+                    yield from copied_batches(copied_rows(connection), columns, notes)
+            except psycopg.Error as error:
+                raise self._unreadable(connection, relation, error) from None
+
+    def digest(self, relation: Relation, limit: int = 0) -> str:
+        """Sum up the row versions of a table and the definitions of its columns."""
+        import psycopg
+
+        with self._connected() as connection:
+            try:
+                names = (relation.schema, relation.table)
+                definitions = connection.execute(_COLUMNS, names).fetchall()
+                sql = _DIGEST.format(source=_source(relation, limit))
+                counts = connection.execute(sql.encode()).fetchone()
+            except psycopg.Error as error:
+                raise self._unreadable(connection, relation, error) from None
+        return repr((counts, definitions))
+
+    def _unreadable(
+        self, connection: Connection[Any], relation: Relation, error: Error
+    ) -> DeepJoinError:
+        said = one_line(error, self._secrets)
+        if connection.broken:
+            return DeepJoinError(f"Lost the connection to {self.place}: {said}.")
+        if error.sqlstate in ("42P01", "3F000"):
+            return _gone(relation)
+        passing = (error.sqlstate or "").startswith(_PASSING)
+        return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection[Any]]:
+        connection = self._connect()
+        try:
+            with connection, connection.transaction(force_rollback=True):
+                connection.execute(_SETTINGS)
+                yield connection
+        finally:
+            connection.close()
+
+    def _connect(self) -> Connection[Any]:
+        import psycopg
+
+        options: dict[str, Any] = {"fallback_application_name": "deepjoin"}
+        if "connect_timeout" not in self._url and "PGCONNECT_TIMEOUT" not in os.environ:
+            options["connect_timeout"] = 15
+        try:
+            connection = psycopg.connect(self._url, client_encoding="utf8", **options)
+        except psycopg.Error as error:
+            said = one_line(error, self._secrets)
+            hint = _PASSWORD_HINT if "password" in said or "authentication" in said else ""
+            raise DeepJoinError(f"Cannot connect to {self.place}: {said}.{hint}") from None
+        connection.read_only = True
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return connection
+
+
+def _require_psycopg(url: str) -> None:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            f"Reading {Address.of(url).shown()} needs the PostgreSQL extra: "
+            "pip install 'deepjoin[postgres]'"
+        ) from None
+
+
+def _gone(relation: Relation) -> UnreadableTable:
+    return UnreadableTable(f"{relation.name} is no longer in the database.")
+
+
+def _source(relation: Relation, limit: int) -> str:
+    return f"{relation.sql} LIMIT {limit}" if limit else relation.sql
+
+
+def _columns(
+    connection: Connection[Any], relation: Relation, notes: list[str]
+) -> list[CopiedColumn]:
+    """Look up the columns; what cannot be read is noted."""
+    found = connection.execute(_COLUMNS, (relation.schema, relation.table)).fetchall()
+    if not found and connection.execute(_EXISTS, [relation.sql]).fetchone() == (None,):
+        raise _gone(relation)
+    columns = []
+    for name, kind, modifier, allowed, *_ in found:
+        if not allowed:
+            notes.append(f"Column '{name}' is left out: no permission to read it.")
+        elif kind == "bytea":
+            notes.append(f"Column '{name}' is left out: it holds bytes.")
+        else:
+            columns.append(_column(name, kind, modifier))
+    if not columns:
+        raise UnreadableTable(f"{relation.name} has no column that can be read.")
+    return columns
+
+
+def _column(name: str, kind: str, modifier: int) -> CopiedColumn:
+    if kind == "bpchar":
+        # The blanks that fill up such a cell are not part of it.
+        return CopiedColumn(name, f"{identifier(name)}::text", pa.string())
+    if kind != "numeric":
+        return CopiedColumn(name, identifier(name), _KINDS.get(kind, pa.string()))
+    # A number that is not one is missing, as in every other source.
+    sql = f"nullif({identifier(name)}, 'NaN')"
+    if modifier < 0:
+        return CopiedColumn(name, sql, pa.string(), is_unmeasured=True)
+    precision, scale = ((modifier - 4) >> 16) & 0xFFFF, (((modifier - 4) & 0x7FF) ^ 1024) - 1024
+    fits = precision <= _MOST_DIGITS and 0 <= scale <= precision
+    return CopiedColumn(name, sql, pa.decimal128(precision, scale) if fits else pa.string())
+
+
+def _measured(
+    connection: Connection[Any], columns: list[CopiedColumn], source: str
+) -> list[CopiedColumn]:
+    """Find the digits of numbers declared without any; a view is not run twice for it."""
+    open_ended = [column for column in columns if column.is_unmeasured]
+    if not open_ended:
+        return columns
+    questions = ", ".join(
+        f"max(scale({column.sql})), max(length(trunc(abs({column.sql}))::text))"
+        for column in open_ended
+    )
+    sql = f"SELECT {questions} FROM (SELECT * FROM {source}) AS numbers"
+    answer = connection.execute(sql.encode()).fetchone() or ()
+    kinds = {}
+    for at, column in enumerate(open_ended):
+        scale, digits = answer[2 * at] or 0, answer[2 * at + 1] or 1
+        if scale + digits <= _MOST_DIGITS:
+            kinds[column.name] = pa.decimal128(_MOST_DIGITS, scale)
+    return [column.with_kind(kinds.get(column.name, column.kind)) for column in columns]

@@ -1,0 +1,196 @@
+"""SQLite files, opened so that nothing can be written to them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from deepjoin.errors import DeepJoinError, UnreadableTable
+from deepjoin.model import Reading
+from deepjoin.read import title_of
+from deepjoin.read.cells import MENDED_NOTE
+from deepjoin.read.database.relation import BATCH_ROWS, Ask, Relation, files_stamp
+from deepjoin.read.database.rows import Batcher
+from deepjoin.read.database.url import one_line
+from deepjoin.read.items import relative
+from deepjoin.read.quote import identifier
+
+#: Seconds to wait for another program to finish writing.
+BUSY_SECONDS = 5.0
+#: What concerns the file and not a table: it is locked, cannot be opened or read, or is another.
+_LOST = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+)
+# The tables behind a virtual one hold its index, not data of their own.
+_RELATIONS = """
+SELECT name, type = 'table' AS is_table FROM sqlite_master
+WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+  AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow' AND schema = 'main')
+"""
+
+
+class SqliteDatabase:
+    """A SQLite file. Tables go by their names alone; a column of mixed types is text.
+
+    The stamp is that of the whole file and its write-ahead log: their sizes, times and the
+    counter of changes inside the file. Where it has changed, the digest reads a table's rows,
+    since nothing else tells an update. Views have no stamp.
+    """
+
+    dialect = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place = f"sqlite:///{path}"
+
+    def __repr__(self) -> str:
+        return f"SqliteDatabase({self.place!r})"
+
+    def describe(self, index: Path) -> str:
+        """Give the address relative to the index folder."""
+        return f"sqlite:///{relative(self.path, index)}"
+
+    def relations(self) -> list[Relation]:
+        """List the tables and views."""
+        stamp = _stamp(self.path)
+        with self.session() as ask:
+            found = ask(_RELATIONS)
+        return [
+            Relation(
+                # With its schema, so that no name of a query's own can hide the table.
+                *(name, name, f"main.{identifier(name)}"),
+                title=title_of(name),
+                stamp=stamp if is_table else "",
+                has_digest=bool(is_table),
+            )
+            for name, is_table in found
+        ]
+
+    @contextmanager
+    def session(self) -> Iterator[Ask]:
+        """Open a snapshot of the file."""
+        with self._connected() as connection:
+
+            def ask(sql: str) -> list[tuple[Any, ...]]:
+                try:
+                    return connection.execute(sql).fetchall()
+                except (sqlite3.Error, sqlite3.Warning) as error:
+                    said = one_line(error, [])
+                    raise DeepJoinError(f"{self.place}: {said}.{_hint(said)}") from None
+
+            yield ask
+
+    def read(self, relation: Relation, limit: int = 0) -> Reading:
+        """Read a table in the order of its rows."""
+        notes: list[str] = []
+        return Reading(self._batches(relation, limit, notes), notes)
+
+    def digest(self, relation: Relation, limit: int = 0) -> str:
+        """Sum up the rows of a table."""
+        digest = xxhash.xxh3_128()
+        for batch in self.read(relation, limit):
+            digest.update(f"{batch.schema}".encode())
+            digest.update(batch.serialize())
+        return digest.hexdigest()
+
+    def _batches(
+        self, relation: Relation, limit: int, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        sql = f"SELECT * FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")
+        with self._connected() as connection:
+            try:
+                batcher = _batcher(connection, relation.table, sql)
+                yield from batcher.batches(_chunks(connection, sql, notes))
+            except sqlite3.Error as error:
+                said = one_line(error, [])
+                if is_lost(error):
+                    raise DeepJoinError(f"Cannot read {self.place}: {said}.{_hint(said)}") from None
+                if said == f"no such table: main.{relation.table}":
+                    raise UnreadableTable(
+                        f"{relation.name} is no longer in the database."
+                    ) from None
+                raise UnreadableTable(f"{relation.name} cannot be read: {said}.") from None
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        address = f"{self.path.as_uri()}?mode=ro"
+        try:
+            connection = sqlite3.connect(
+                *(address, BUSY_SECONDS),
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            raise DeepJoinError(f"Cannot open {self.place}: {one_line(error, [])}.") from None
+        with closing(connection):
+            connection.execute("BEGIN")
+            yield connection
+
+
+def is_lost(error: object) -> bool:
+    """Tell an error of the whole file, which no table is to blame for."""
+    # The lowest byte is the class of an error.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOST
+
+
+def _hint(said: str) -> str:
+    return " Run it again when the other program is done with it." if "locked" in said else ""
+
+
+def _batcher(connection: sqlite3.Connection, table: str, sql: str) -> Batcher:
+    with closing(connection.execute(sql)) as cursor:
+        names = [described[0] for described in cursor.description]
+    declared = dict(connection.execute("SELECT name, type FROM pragma_table_info(?)", [table]))
+    return Batcher(names, [_kind(declared.get(name) or "") for name in names])
+
+
+def _kind(declared: str) -> pa.DataType | None:
+    """Say what a declared type makes of its cells, where it leaves no doubt (SQLite's affinity)."""
+    upper = declared.upper()
+    if "INT" in upper:
+        return pa.int64()
+    if any(word in upper for word in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
+        return pa.float64()
+    return None
+
+
+def _chunks(
+    connection: sqlite3.Connection, sql: str, notes: list[str]
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Fetch rows; from the first text that is not UTF-8 on, mend all text, which is slower."""
+    done = 0
+    try:
+        with closing(connection.execute(sql)) as cursor:
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                yield rows
+                done += len(rows)
+        return
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+    notes.append(MENDED_NOTE)
+    connection.text_factory = lambda cell: cell.decode("utf-8", "replace")
+    rest = f"SELECT * FROM ({sql}) LIMIT -1 OFFSET {done}"
+    with closing(connection.execute(rest)) as cursor:
+        while rows := cursor.fetchmany(BATCH_ROWS):
+            yield rows
+
+
+def _stamp(path: Path) -> str:
+    """Sum up the file, its log and the counter of changes in the file's head."""
+    stamp = files_stamp(path, Path(f"{path}-wal"))
+    with path.open("rb") as file:
+        return f"{stamp}-{file.read(28)[24:].hex()}" if stamp else ""

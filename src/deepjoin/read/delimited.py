@@ -1,0 +1,338 @@
+"""Delimited text to record batches: Arrow's reader while all is plain, the csv module where not.
+
+Both give the same table for what both can read, so a file may pass from one to the other at
+any record; which files DuckDB reads the same way is decided by the same test.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from deepjoin.errors import UnreadableTable
+from deepjoin.model import Reading
+from deepjoin.read.dialect import Dialect, check_width, sniff, unescaped
+from deepjoin.read.encoding import Mended, check_file, utf8_blocks
+from deepjoin.read.header import widened
+from deepjoin.read.quote import literal
+from deepjoin.read.records import (
+    LONGEST_CELL,
+    Form,
+    Records,
+    line_end,
+    line_ends,
+    lines_of,
+    record_end,
+)
+
+_ROWS = 1 << 16
+_CELLS = 1 << 20
+# DuckDB's default limit is 2,000,000 bytes.
+_DUCKDB_LINE = 1_900_000
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass
+class _Pass:
+    """One pass over a file, and what was found odd on the way."""
+
+    path: Path
+    dialect: Dialect
+    mended: Mended
+    plain: bool = True
+    short_rows: int = 0
+    long_rows: int = 0
+    stray: int = 0
+    first_stray: str = ""
+
+    def notes(self) -> Iterator[str]:
+        """Say what the user should know."""
+        dialect = self.dialect
+        if dialect.skip_lines:
+            yield f"Lines before the table, left out: {dialect.skip_lines:,}."
+        if not dialect.header:
+            yield "No header was found; the columns are numbered."
+        if not dialect.encoding.startswith("utf"):
+            yield f"The text is not UTF-8; it is read as {dialect.encoding}."
+        yield from self.mended.notes(dialect.encoding)
+        if self.short_rows:
+            yield f"Rows with too few cells, filled up: {self.short_rows:,}."
+        if self.long_rows:
+            yield f"Rows with more cells than names, given new columns: {self.long_rows:,}."
+        if self.stray:
+            yield (
+                f"Lines whose quotes do not pair, each read by itself: {self.stray:,};"
+                f" the first is {self.first_stray[:60]}"
+            )
+
+
+def read_delimited(path: Path, *, _engine: str = "") -> Reading:
+    """Read a delimited file as batches of string columns; empty cells are null.
+
+    ``_engine`` forces "csv" for tests.
+    """
+    before = check_file(path)
+    state = _Pass(path, sniff(path), Mended(), plain=_engine != "csv")
+    notes: list[str] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        rows = 0
+        for batch in _batches(state):
+            rows += batch.num_rows
+            yield batch
+        if check_file(path) != before:
+            raise UnreadableTable(
+                f"{path.name} changed while it was being read; index it again when it is at rest."
+            )
+        if not rows:
+            yield _no_rows(state.dialect.names)
+        notes.extend(state.notes())
+
+    return Reading(batches(), notes)
+
+
+def _no_rows(names: tuple[str, ...]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], pa.string())] * len(names), names=list(names))
+
+
+def _batches(state: _Pass) -> Iterator[pa.RecordBatch]:
+    """Read chunk by chunk of whole records, as they become complete."""
+    data = b""
+    for block in _body(state):
+        data += block
+        taken = yield from _whole(data, state)
+        data = data[taken:]
+    while data:
+        taken = yield from _whole(data, state, last=True)
+        data = data[taken:]
+
+
+def _whole(data: bytes, state: _Pass, last: bool = False) -> Generator[pa.RecordBatch, None, int]:
+    """Read the whole records at the start of some bytes; return how many bytes they took."""
+    form = state.dialect.form
+    end = record_end(data, form) if state.plain and not form.padded else None
+    if end is None:
+        return (yield from _careful(data, state, last))
+    if last and not _open_quote(data[end:], form):
+        end = len(data)
+    if end == 0 and (last or len(data) > LONGEST_CELL):
+        return (yield from _one_line(data, state))
+    yield from _chunk(data[:end], state)
+    return end
+
+
+def _open_quote(data: bytes, form: Form) -> bool:
+    return bool(form.quote) and data.count(form.quote.encode()) % 2 == 1
+
+
+def _one_line(data: bytes, state: _Pass) -> Generator[pa.RecordBatch, None, int]:
+    """Read by itself a line whose quote is closed nowhere."""
+    line = next(lines_of(data.decode()), "")
+    if len(line) > LONGEST_CELL:
+        raise UnreadableTable(
+            f"{state.path.name} has a line of more than {LONGEST_CELL:,} characters; leave it out."
+        )
+    yield from _records((line,), state, cut=False)
+    return len(line.encode())
+
+
+def _careful(data: bytes, state: _Pass, last: bool) -> Generator[pa.RecordBatch, None, int]:
+    """Read with the csv module, line by line, minding quotes that do not pair."""
+    end = len(data) if last else line_end(data)
+    rest = yield from _records(lines_of(data[:end].decode()), state, cut=not last)
+    taken = end - len(rest.encode())
+    if taken == 0 and len(data) > LONGEST_CELL:
+        return (yield from _one_line(data, state))
+    return taken
+
+
+def _records(lines: Iterable[str], state: _Pass, cut: bool) -> Generator[pa.RecordBatch, None, str]:
+    dialect = state.dialect
+    records = Records(lines, dialect.form, len(dialect.names), cut=cut)
+    yield from _csv_batches(records, state)
+    state.stray += records.stray
+    state.first_stray = state.first_stray or records.first_stray
+    return records.rest
+
+
+def _body(state: _Pass) -> Iterator[bytes]:
+    """Yield the file from its first row on, as UTF-8, quotes in cells doubled."""
+    dialect = state.dialect
+    blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.mended)
+    if dialect.escape:
+        blocks = _doubled(blocks, dialect.quote)
+    return _without_lines(blocks, dialect.first_line)
+
+
+def _without_lines(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """Drop the first lines; a sample was enough to count them, so a block or two will do."""
+    data = b""
+    for block in blocks:
+        data += block
+        start = _after_lines(data, count)
+        if start is not None:
+            yield data[start:]
+            break
+    yield from blocks
+
+
+def _after_lines(data: bytes, count: int) -> int | None:
+    """Return where the first lines end, or None if they do not end here."""
+    ends = re.finditer(rb"\r\n|\r(?=.)|\n", data, re.DOTALL)
+    seen = [match.end() for match in islice(ends, count)]
+    if len(seen) < count:
+        return None
+    return seen[-1] if seen else 0
+
+
+def _doubled(blocks: Iterator[bytes], quote: str) -> Iterator[bytes]:
+    rest = b""
+    for block in blocks:
+        data = rest + block
+        slashes = len(data) - len(data.rstrip(b"\\"))
+        end = len(data) - slashes % 2
+        yield unescaped(data[:end].decode(), quote).encode()
+        rest = data[end:]
+    yield rest
+
+
+def _chunk(data: bytes, state: _Pass) -> Iterator[pa.RecordBatch]:
+    """Read whole records whose quotes pair."""
+    if not data:
+        return
+    table = _arrow(data, state.dialect)
+    if table is not None:
+        yield from table.to_batches(max_chunksize=_ROWS)
+        return
+    form = state.dialect.form
+    yield from _csv_batches(csv.reader(lines_of(data.decode()), **form.options()), state)
+
+
+def _arrow(data: bytes, dialect: Dialect) -> pa.Table | None:
+    """Read a chunk with Arrow, or return None where rows differ in width."""
+    if data.startswith(_UTF8_MARK):
+        return None
+    strings = dict.fromkeys(dialect.names, pa.string())
+    try:
+        return arrow_csv.read_csv(
+            pa.BufferReader(data),
+            # Threads of Arrow's own have been seen to abort a process at its exit.
+            arrow_csv.ReadOptions(
+                use_threads=False, column_names=list(dialect.names), block_size=len(data) + 1
+            ),
+            arrow_csv.ParseOptions(
+                delimiter=dialect.delimiter,
+                quote_char=dialect.quote or False,
+                newlines_in_values=bool(dialect.quote),
+            ),
+            arrow_csv.ConvertOptions(
+                column_types=strings, null_values=[""], strings_can_be_null=True, check_utf8=False
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+
+
+def _csv_batches(records: Iterable[list[str]], state: _Pass) -> Iterator[pa.RecordBatch]:
+    """Collect records until they are many, long or wide enough for a batch."""
+    names = state.dialect.names
+    usual = widest = len(names)
+    rows: list[list[str]] = []
+    for row in records:
+        width = len(row)
+        if width != usual:
+            if not row or (width == 1 and not row[0].strip()):
+                continue
+            state.short_rows += width < usual
+            if width > usual:
+                check_width(state.path, width)
+                state.long_rows += 1
+        if len(rows) >= _ROWS or max(widest, width) * len(rows) > _CELLS:
+            yield _batch(rows, widest, names)
+            rows, widest = [], usual
+        rows.append(row)
+        widest = max(widest, width)
+    if rows:
+        yield _batch(rows, widest, names)
+
+
+def _batch(rows: list[list[str]], width: int, names: tuple[str, ...]) -> pa.RecordBatch:
+    columns = list(zip_longest(*rows, fillvalue=None))
+    columns += [(None,) * len(rows)] * (width - len(columns))
+    arrays = [pa.array([cell or None for cell in column], pa.string()) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(widened(names, width)))
+
+
+def duckdb_scan(path: Path) -> str | None:
+    """Return DuckDB's table expression for a file, or None where it would read other rows.
+
+    The whole file is looked through, as the last row may be the odd one. Hive partitioning
+    would put a folder's name, as in `region=eu`, in the place of a column.
+    """
+    state = _Pass(path, sniff(path), Mended())
+    if not _known_to_duckdb(state.dialect) or not _plain_throughout(state):
+        return None
+    dialect = state.dialect
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in dialect.names)
+    quote = literal(dialect.quote)
+    return (
+        f"read_csv({literal(str(path))}, auto_detect=false, header=false,"
+        f" skip={dialect.first_line}, delim={literal(dialect.delimiter)}, quote={quote},"
+        f" escape={quote}, nullstr='', compression='none', hive_partitioning=false,"
+        f" columns={{{columns}}})"
+    )
+
+
+def _known_to_duckdb(dialect: Dialect) -> bool:
+    """Whether DuckDB has a word for all of a dialect; its names ignore case."""
+    lines = dialect.first_line - dialect.skip_lines
+    return (
+        dialect.encoding.startswith("utf-8")
+        and not (dialect.compression or dialect.padded or dialect.escape)
+        and lines == dialect.header
+        and len({name.lower() for name in dialect.names}) == len(dialect.names)
+    )
+
+
+def _plain_throughout(state: _Pass) -> bool:
+    """Whether every record is one that all readers of delimited text agree on."""
+    dialect, data, kinds = state.dialect, b"", set[str]()
+    blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.mended)
+    started = False
+    for block in chain(blocks, (b"",)):
+        data += block
+        end = record_end(data, dialect.form) if block else len(data)
+        if end is None or _open_quote(data[:end], dialect.form):
+            return False
+        chunk, data = data[:end], data[end:]
+        start = 0 if started else _start(chunk, dialect)
+        found, longest = line_ends(chunk, dialect.form)
+        kinds |= found
+        if start is None or longest > _DUCKDB_LINE or not _plain_rows(chunk[start:], dialect):
+            return False
+        started = True
+    return len(kinds) < 2 and state.mended == Mended()
+
+
+def _start(data: bytes, dialect: Dialect) -> int | None:
+    """Return where the rows begin, or None where DuckDB would skip other lines."""
+    start = _after_lines(data, dialect.first_line)
+    if start is None:
+        return len(data) if dialect.header and not dialect.skip_lines else None
+    quoted = dialect.skip_lines and dialect.quote and dialect.quote.encode() in data[:start]
+    return None if quoted else start
+
+
+def _plain_rows(data: bytes, dialect: Dialect) -> bool:
+    if not data.strip(b"\r\n"):
+        return len(dialect.names) > 1 or not data
+    # A blank line in a single column is a missing cell to DuckDB, and nothing to us.
+    blank = len(dialect.names) == 1 and re.search(rb"(?:^|\n|\r(?!\n))(?:\r?\n|\r)", data)
+    return not blank and _arrow(data, dialect) is not None

@@ -1,0 +1,329 @@
+"""How a delimited text is written: found from its first bytes, then said out loud."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from deepjoin.errors import UnreadableTable
+from deepjoin.read.encoding import (
+    check_file,
+    compression_of,
+    decode_sample,
+    encoding_of,
+    foreign_kind,
+    markup_kind,
+    read_sample,
+)
+from deepjoin.read.header import WIDEST, first_row, header_names, is_header, kind, widened
+from deepjoin.read.records import Form, Records, lines_of
+
+_SAMPLES = (1 << 18, 1 << 21, 1 << 25)
+_SCORED_CHARACTERS = 1 << 15
+_SCORED_RECORDS = 200
+_ENOUGH_RECORDS = 3
+
+_PACKED = (".gz", ".zst", ".bz2")
+_BY_SUFFIX = {".csv": ",;", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
+_DELIMITERS = ",\t;|"
+#: Separates nothing: a list whose items hold commas is one column.
+_NO_DELIMITER = "\x1f"
+_EXCEL_HINT = re.compile(r'"?sep=([,;|:^~\t])"?\s', re.IGNORECASE)
+_MARKDOWN = ("# ", "- ", "* ", "> ")
+_SENTENCE_END = (".", "!", "?", ":", "```")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """All that is needed to read a delimited file; ``quote`` may be '' for none.
+
+    ``skip_lines`` counts the lines before the header or the first row, ``first_line`` those
+    before the first row of data. ``escape`` is a backslash where it stands before quotes.
+    """
+
+    encoding: str
+    compression: str | None
+    delimiter: str
+    quote: str
+    skip_lines: int
+    header: bool
+    names: tuple[str, ...]
+    first_line: int = 0
+    padded: bool = False
+    escape: str = ""
+
+    @property
+    def form(self) -> Form:
+        """How one line is cut into cells."""
+        return Form(self.delimiter, self.quote, self.padded)
+
+
+class _Record(NamedTuple):
+    """A record, the line it begins on and the line after it."""
+
+    line: int
+    cells: list[str]
+    next_line: int
+
+
+@dataclass
+class _Sample:
+    """The start of a text, and whether the text goes on after it."""
+
+    text: str
+    cut: bool
+    suffix: str
+    _known: dict[Form, tuple[list[_Record], int]] = field(default_factory=dict)
+
+    @property
+    def own(self) -> str:
+        """The delimiters that the name of the file promises."""
+        return _BY_SUFFIX.get(self.suffix, "")
+
+    def records(self, form: Form) -> list[_Record]:
+        """Return the records that are not blank."""
+        return self._read(form)[0]
+
+    def rows(self, form: Form) -> list[list[str]]:
+        """Return the cells of the records that are not blank."""
+        return [record.cells for record in self.records(form)]
+
+    def unescaped(self, quote: str) -> _Sample:
+        """Return the sample with its backslashes before quotes gone."""
+        return _Sample(unescaped(self.text, quote), self.cut, self.suffix)
+
+    def stray(self, form: Form) -> int:
+        """Count the lines whose quotes do not fit."""
+        return self._read(form)[1]
+
+    def _read(self, form: Form) -> tuple[list[_Record], int]:
+        if form not in self._known:
+            records = Records(lines_of(self.text), form, cut=self.cut)
+            found, line = [], 0
+            for cells in islice(records, _SCORED_RECORDS + 1):
+                found.append(_Record(line, cells, records.lines))
+                line = records.lines
+            if (self.cut or len(found) > _SCORED_RECORDS) and len(found) > 1:
+                found.pop()
+            filled = [record for record in found if any(map(str.strip, record.cells))]
+            self._known[form] = filled, records.stray
+        return self._known[form]
+
+
+def sniff(path: Path) -> Dialect:
+    """Find out how a file is written, or say what it is instead of a table."""
+    size, _ = check_file(path)
+    compression = compression_of(path)
+    dialect, judged = None, 0
+    for wanted in _SAMPLES:
+        data = read_sample(path, compression, wanted)
+        encoding = _text_encoding(path, data)
+        cut = len(data) == wanted and (compression is not None or size > wanted)
+        text = decode_sample(data, encoding)
+        endless = cut and "\n" not in text and "\r" not in text
+        if not endless:
+            dialect, judged = _judge(path, text, cut)
+        if not cut or judged >= _ENOUGH_RECORDS:
+            break
+    if endless:
+        raise UnreadableTable(f"{path.name} has no line end in its first {len(text):,} characters.")
+    if dialect is None:
+        # Not one record ends in the sample: the quote that opens it is not meant.
+        dialect, _ = _judge(path, text, None)
+    if dialect is None:
+        raise UnreadableTable(f"{path.name} is empty: it holds nothing but blanks.")
+    check_width(path, len(dialect.names))
+    return replace(dialect, encoding=encoding, compression=compression)
+
+
+def check_width(path: Path, width: int) -> None:
+    """Refuse rows so wide that they cannot belong to a table."""
+    if width > WIDEST:
+        raise UnreadableTable(
+            f"{path.name} has a row of {width:,} cells; at most {WIDEST:,} are read. Leave it out."
+        )
+
+
+def _text_encoding(path: Path, data: bytes) -> str:
+    found = foreign_kind(data)
+    if found:
+        raise UnreadableTable(f"{path.name} is {found}, not delimited text; leave it out.")
+    if not data.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
+        raise UnreadableTable(f"{path.name} is empty: it holds nothing but blanks.")
+    return encoding_of(data)
+
+
+def _judge(path: Path, text: str, cut: bool | None) -> tuple[Dialect | None, int]:
+    """Return the dialect of a text, and from how many records it was told.
+
+    ``cut`` says whether the text goes on; None takes it to be whole although it may not be.
+    """
+    found = markup_kind(text)
+    if found:
+        raise UnreadableTable(f"{path.name} is {found}, not delimited text; leave it out.")
+    hint = _EXCEL_HINT.match(text)
+    short = _short(text)
+    cut = cut is not None and (cut or len(short) < len(text))
+    sample = _Sample(short, cut, _suffix(path))
+    form, escape = _form(sample, hint.group(1) if hint else None)
+    if form is None:
+        _refuse_prose(path, sample)
+        form = _single_column(sample)
+    if escape:
+        sample = sample.unescaped(form.quote)
+    records = sample.records(form)
+    if hint and len(records) > 1:
+        records = records[1:]
+    return _described(form, escape, records) if records else None, len(records)
+
+
+def _short(text: str) -> str:
+    """Return enough of a text to judge it by, and at least some records of a wide table."""
+    if text.count("\n", 0, _SCORED_CHARACTERS) + text.count("\r", 0, _SCORED_CHARACTERS) < 20:
+        return text
+    return text[:_SCORED_CHARACTERS]
+
+
+def _suffix(path: Path) -> str:
+    """Return the ending that says what a file is, its packing apart."""
+    endings = [ending.lower() for ending in path.suffixes]
+    return next((ending for ending in reversed(endings) if ending not in _PACKED), "")
+
+
+def unescaped(text: str, quote: str) -> str:
+    """Write quotes that follow a backslash doubled instead."""
+    return re.sub(rf"\\([\\{quote}])", lambda match: "\\" if match[1] == "\\" else quote * 2, text)
+
+
+def _form(sample: _Sample, hint: str | None) -> tuple[Form | None, str]:
+    """Choose the form that cuts the sample most evenly, and whether backslashes escape."""
+    delimiters = [hint] if hint else [d for d in _DELIMITERS if d in sample.text]
+    forms = [form for delimiter in delimiters for form in _forms(sample, delimiter)]
+    scored = [(_score(sample, form), form, "") for form in forms]
+    if '\\"' in sample.text:
+        other = sample.unescaped('"')
+        scored += [(_score(other, form), form, "\\") for form in forms if form.quote == '"']
+    best, form, escape = max(scored, key=lambda found: found[0], default=(0.0, Form(","), ""))
+    own = form.delimiter in sample.own
+    if best < (0.03 if own or hint else 0.2) or (not own and _reads_as_prose(sample, form)):
+        return _spaces(sample), ""
+    return form, escape
+
+
+def _forms(sample: _Sample, delimiter: str) -> Iterator[Form]:
+    """Yield the ways of quoting that a text may use with a delimiter."""
+    text, escaped = sample.text, re.escape(delimiter)
+    yield Form(delimiter)
+    if '"' in text:
+        if delimiter != " " and re.search(rf'{escaped} +"', text):
+            yield Form(delimiter, '"', padded=True)
+        yield Form(delimiter, "")
+    elif len(re.findall(rf"(?:^|{escaped})'(?:[^'\n]|'')*'(?={escaped}|$)", text, re.M)) > 2:
+        yield Form(delimiter, "'")
+
+
+def _score(sample: _Sample, form: Form) -> float:
+    """Between 0 and 1: how evenly a form cuts the records, and how clean the cells are."""
+    rows, stray = sample.rows(form), sample.stray(form)
+    width = usual_width(rows)
+    if width < 2:
+        return 0.0
+    start = next(at for at, row in enumerate(rows) if len(row) >= width)
+    body = rows[start:]
+    even = sum(len(row) == width for row in body) / len(body)
+    enough = min(1.0, 5 * len(body) / len(rows))
+    paired = max(0.0, 1 - max(stray - 1, 0) / len(rows)) ** 2 if form.quote else 0.8
+    # What fits the very first record beats what takes it for a title.
+    fits = 1.0 if len(rows[0]) == width else 0.4
+    own = 1.2 if form.delimiter in sample.own else 1.0
+    return even**2 * enough * paired * fits * own * _clean(body, form) * (1 - 1 / width)
+
+
+def _clean(rows: list[list[str]], form: Form) -> float:
+    """Return the share of cells without another delimiter or a quote left at their edge."""
+    others = "".join(d for d in "\t;|" if d != form.delimiter)
+    soiled = re.compile(rf'[{others}]|^ ?"|"$')
+    cells = [cell for row in rows[:50] for cell in row[:50]]
+    return 1 - sum(1 for cell in cells if soiled.search(cell)) / max(len(cells), 1)
+
+
+def usual_width(rows: list[list[str]]) -> int:
+    """Return the commonest number of cells among rows that have more than one, or 1."""
+    widths = Counter(len(row) for row in rows if len(row) > 1)
+    return max(widths, key=lambda width: (widths[width], width), default=1)
+
+
+def _spaces(sample: _Sample) -> Form | None:
+    """Columns of numbers set apart by blanks; words set apart by blanks are prose."""
+    if sample.own:
+        return None
+    form = Form(" ", padded=True)
+    rows = sample.rows(form)
+    width = usual_width(rows)
+    even = sum(len(row) == width for row in rows)
+    cells = [cell for row in rows for cell in row]
+    numbers = sum(kind(cell) == "number" for cell in cells)
+    return form if width > 2 and 10 * even >= 9 * len(rows) and 2 * numbers > len(cells) else None
+
+
+def _reads_as_prose(sample: _Sample, form: Form) -> bool:
+    """Whether commas are followed by blanks and stand between many words."""
+    rows = sample.rows(form)
+    cells = [cell for row in rows for cell in row]
+    if form.delimiter in "\t|" or any(
+        cell[:1] not in ("", " ") for row in rows for cell in row[1:]
+    ):
+        return False
+    return sum(len(cell.split()) for cell in cells) > 3 * len(cells) or _is_prose(sample)
+
+
+def _is_prose(sample: _Sample) -> bool:
+    lines = [line.strip() for line in lines_of(sample.text) if line.strip()]
+    words = sum(len(line.split()) for line in lines)
+    sentences = sum(line.endswith(_SENTENCE_END) or line[:2] in _MARKDOWN for line in lines)
+    return words > 7 * len(lines) or (words > 2 * len(lines) and 2 * sentences > len(lines))
+
+
+def _refuse_prose(path: Path, sample: _Sample) -> None:
+    if not sample.own and _is_prose(sample):
+        raise UnreadableTable(f"{path.name} looks like prose, not a table; leave it out.")
+
+
+def _single_column(sample: _Sample) -> Form:
+    plain = Form((sample.own or ",")[0])
+    return plain if all(len(row) == 1 for row in sample.rows(plain)) else Form(_NO_DELIMITER)
+
+
+def _described(form: Form, escape: str, records: list[_Record]) -> Dialect:
+    """Find the header among the records and name the columns."""
+    rows = [record.cells for record in records]
+    width = usual_width(rows)
+    at = first_row(rows, width)
+    first, body = rows[at], rows[at + 1 :]
+    header = is_header(first, body)
+    return Dialect(
+        encoding="",
+        compression=None,
+        delimiter=form.delimiter,
+        quote=form.quote,
+        skip_lines=records[at].line,
+        header=header,
+        names=_names(first, body, width) if header else widened((), width),
+        first_line=records[at].next_line if header else records[at].line,
+        padded=form.padded,
+        escape=escape,
+    )
+
+
+def _names(first: list[str], body: list[list[str]], width: int) -> tuple[str, ...]:
+    """Name the columns; a name too few means the row labels in front have none."""
+    labels = {row[0] for row in body}
+    full = bool(body) and all(len(row) == width and row[-1].strip() for row in body)
+    if len(first) == width - 1 and full and len(labels) == len(body):
+        first = ["", *first]
+    return widened(header_names(first), max(width, len(first)))

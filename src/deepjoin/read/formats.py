@@ -1,0 +1,122 @@
+"""Which reader a file asks for: by its name, and by its first bytes where the name is wrong."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from deepjoin.errors import UnreadableTable
+from deepjoin.model import Reading
+from deepjoin.read.encoding import check_file
+
+FORMATS = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".data"), "delimited"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonlines"),
+    ".json": "json",
+    **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "excel"),
+}
+COMPRESSIONS = (".gz", ".zst", ".bz2")
+_COMPRESSED = ("delimited", "jsonlines", "json")
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
+
+def suffixes(name: str) -> str:
+    """Give the ending that says what a file is, in lower case, compression included.
+
+    >>> suffixes("geo/Cities.CSV.gz"), suffixes("report.v2.csv"), suffixes("Makefile")
+    ('.csv.gz', '.csv', '')
+    """
+    path = PurePosixPath(PurePosixPath(name).name.lower())
+    if path.suffix in COMPRESSIONS:
+        return PurePosixPath(path.stem).suffix + path.suffix
+    return path.suffix
+
+
+def format_of(name: str) -> str | None:
+    """Name the format that the ending of a file name promises, or None.
+
+    >>> format_of("a.tsv.zst"), format_of("a.parquet"), format_of("a.parquet.gz")
+    ('delimited', 'parquet', None)
+    """
+    ending = suffixes(name)
+    inner = ending
+    for compression in COMPRESSIONS:
+        inner = inner.removesuffix(compression)
+    found = FORMATS.get(inner)
+    return found if inner == ending or found in _COMPRESSED else None
+
+
+def read_file(path: Path, expected: str) -> Reading:
+    """Read a file as what its first bytes say it is, else as its name promises."""
+    check_file(path)
+    return _read_as(_by_first_bytes(path, _head(path)) or expected, path)
+
+
+def true_format(path: Path) -> str | None:
+    """Name the format of a file by its first bytes, else by its ending."""
+    return _by_first_bytes(path, _head(path)) or format_of(path.name)
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(8)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _read_as(kind: str, path: Path) -> Reading:
+    if kind == "parquet":
+        from deepjoin.read.parquet import read_parquet
+
+        return read_parquet(path)
+    if kind == "excel":
+        from deepjoin.read.excel import read_sheet
+
+        return read_sheet(path)
+    if kind in ("json", "jsonlines"):
+        from deepjoin.read.jsonlines import read_json, read_jsonlines
+
+        return read_json(path) if kind == "json" else read_jsonlines(path)
+    from deepjoin.read.delimited import read_delimited
+
+    return read_delimited(path)
+
+
+def _by_first_bytes(path: Path, head: bytes) -> str | None:
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head == _OLD_OFFICE:
+        return "excel"
+    if head.startswith(b"PK\x03\x04"):
+        return _in_zip(path)
+    return None
+
+
+def _in_zip(path: Path) -> str:
+    """Workbooks are zip archives; every other archive has to be unpacked first."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, RuntimeError, ValueError):
+        return "excel"
+    if any(name == "content.xml" or name.startswith("xl/") for name in names):
+        return "excel"
+    raise UnreadableTable(f"{path} is a zip archive; unpack it to read the tables inside.")
+
+
+def unreadable(path: Path, error: Exception, what: str = "cannot be read") -> UnreadableTable:
+    """Put what a library said about a file into one line that names the file."""
+    if isinstance(error, FileNotFoundError):
+        return UnreadableTable(f"{path} is no longer there.", passing=True)
+    if isinstance(error, PermissionError):
+        return UnreadableTable(f"{path} {what}: no permission.", passing=True)
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = f"{path} {what}: {lines[0].strip()[:200].rstrip('.')}."
+    return UnreadableTable(text, passing=is_of_the_system(error))
+
+
+def is_of_the_system(error: BaseException) -> bool:
+    """Tell what the system said of a file from what a library, with the same class, did."""
+    return isinstance(error, OSError) and error.errno is not None

@@ -1,0 +1,286 @@
+"""Data frames as tables, and whatever a user calls a column as a `Column`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_64_hexdigest
+
+from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.model import Column, Reading, Table
+from deepjoin.read import title_of
+from deepjoin.read.cells import as_strings, cell_text, left_out, text_array, unique_names
+from deepjoin.read.items import Item, Listing, Skipped
+from deepjoin.read.parquet import decoded, no_rows
+
+#: Of pandas, polars or Arrow; the first two are imported only by those who use them.
+Frame: TypeAlias = Any
+Series: TypeAlias = Any
+
+_ROWS = 65_536
+_PLAIN = frozenset((str, type(None)))
+_LIBRARIES = ("pandas", "polars", "pyarrow", "numpy")
+_UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
+
+
+def _library(value: object) -> str:
+    """Say which library a value comes from, without importing any."""
+    for kind in type(value).__mro__:
+        root = kind.__module__.partition(".")[0]
+        if root in _LIBRARIES:
+            return root
+    return ""
+
+
+def is_frame(value: object) -> bool:
+    """Tell whether a value is a table of some library, rather than a column.
+
+    >>> is_frame(pa.table({"a": [1]})), is_frame(pa.array([1])), is_frame([1])
+    (True, False, False)
+    """
+    library = _library(value)
+    if library in ("pandas", "polars"):
+        kinds = {kind.__name__ for kind in type(value).__mro__}
+        return bool(kinds & {"DataFrame", "LazyFrame"})
+    if library == "pyarrow":
+        return isinstance(value, (pa.Table, pa.RecordBatch, pa.RecordBatchReader))
+    return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
+
+
+def frame_table(frame: object, name: str = "table") -> Table:
+    """Make a table of a pandas, polars or Arrow frame, or of a dict of equally long lists."""
+    if isinstance(frame, Mapping):
+        _check_lengths(frame, name)
+    elif not _can_be_read_again(frame):
+        frame = _arrow(frame)
+    return Table(name, partial(_read_frame, frame), title_of(name))
+
+
+def _can_be_read_again(frame: object) -> bool:
+    return isinstance(frame, (pa.Table, pa.RecordBatch)) or _library(frame) in ("pandas", "polars")
+
+
+def _check_lengths(columns: Mapping[Any, Any], name: str) -> None:
+    lengths = {key: len(cells) for key, cells in columns.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{key} {length}" for key, length in list(lengths.items())[:8])
+        raise DeepJoinError(f"The columns of '{name}' must be equally long, but are: {shown}.")
+
+
+def _read_frame(frame: object) -> Reading:
+    table = _arrow(frame)
+    names = unique_names(table.column_names)
+    batches = table.to_batches(max_chunksize=_ROWS) or [no_rows(table.schema)]
+    return Reading(decoded(batch, names) for batch in batches)
+
+
+def _arrow(frame: Frame) -> pa.Table:
+    library = _library(frame)
+    if library == "pandas":
+        names = unique_names(frame.columns)
+        columns = [_from_series(frame.iloc[:, at]) for at in range(len(names))]
+        return pa.Table.from_arrays(columns, names=names)
+    if library == "polars":
+        return _from_polars(frame)
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if isinstance(frame, Mapping):
+        columns = [_arrow_array(cells) for cells in frame.values()]
+        return pa.Table.from_arrays(columns, names=unique_names(frame))
+    return frame.read_all() if hasattr(frame, "read_all") else pa.table(frame)
+
+
+def _from_series(series: Series) -> pa.Array | pa.ChunkedArray:
+    """Arrow's reading of a pandas column, or text where Arrow has no type for the mixture."""
+    try:
+        array = pa.array(series, from_pandas=True)
+    except _UNFIT:
+        return text_array(map(cell_text, series))
+    # Periods and intervals: pandas stores what nobody would recognise.
+    odd = isinstance(array.type, pa.BaseExtensionType)
+    return text_array(map(cell_text, series)) if odd else array
+
+
+def _from_polars(frame: Frame) -> pa.Table:
+    if hasattr(frame, "collect"):
+        frame = frame.collect()
+    columns = [_from_polars_series(series) for series in frame.get_columns()]
+    return pa.Table.from_arrays(columns, names=unique_names(frame.columns))
+
+
+def _from_polars_series(series: Series) -> pa.Array:
+    if str(series.dtype) == "Object":
+        return text_array(map(cell_text, series.to_list()))
+    return series.to_arrow()
+
+
+def _arrow_array(cells: Series) -> pa.Array | pa.ChunkedArray:
+    library = _library(cells)
+    if isinstance(cells, (pa.Array, pa.ChunkedArray)):
+        return cells
+    if library == "polars":
+        return _from_polars_series(cells)
+    return _from_series(cells if library in ("pandas", "numpy") else list(cells))
+
+
+@dataclass
+class MemorySource:
+    """Tables that are already in memory, in the order they were given."""
+
+    given: Sequence[Table]
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names: set[str] = set()
+        for table in self.given:
+            if table.name in names:
+                raise DeepJoinError(f"Two tables are named '{table.name}'; names must differ.")
+            names.add(table.name)
+
+    def items(self) -> Iterator[Item]:
+        """List each table as an item, which no stamp tells from an earlier one of its name."""
+        for table in self.given:
+            yield Item(table.name, "", partial(Listing, (table,)))
+
+    def describe(self, index: Path) -> dict[str, Any]:
+        """Say that the tables are nowhere but in the index, and which they are."""
+        names = "\n".join(table.name for table in self.given)
+        return {"kind": "memory", "tables": xxh3_64_hexdigest(names.encode("utf-8", "replace"))}
+
+    @classmethod
+    def of_frames(cls, source: object) -> MemorySource:
+        """Take one frame, called "table", or a dict of name to frame."""
+        if not isinstance(source, Mapping):
+            return cls([frame_table(source)])
+        values = list(source.values())
+        if values and all(_is_column(value) for value in values):
+            return cls([frame_table(source)])
+        if not values:
+            raise DeepJoinError("The dict is empty: pass name to frame, or column name to cells.")
+        return cls([_named(str(name), value) for name, value in source.items()])
+
+    @classmethod
+    def of_items(cls, items: Sequence[Table | Column]) -> MemorySource:
+        """Take tables and columns; columns that name the same table become one."""
+        tables = [item for item in items if isinstance(item, Table)]
+        groups: dict[str | int, list[Column]] = {}
+        for position, item in enumerate(items):
+            if isinstance(item, Column):
+                groups.setdefault(item.table or position, []).append(item)
+        firsts = [group[0] for group in groups.values()]
+        names = unique_names(column.table or column.name for column in firsts)
+        made = map(table_of_columns, names, groups.values())
+        return cls([*tables, *made])
+
+    def tables(self) -> Iterator[Table]:
+        """List the tables."""
+        return iter(self.given)
+
+    def table(self, name: str) -> Table:
+        """Find one table by its name."""
+        for table in self.given:
+            if table.name == name:
+                return table
+        raise unknown_name("table", name, "the given tables", [table.name for table in self.given])
+
+
+def _is_column(value: object) -> bool:
+    if isinstance(value, (list, tuple, pa.Array, pa.ChunkedArray, np.ndarray)):
+        return True
+    return _library(value) in ("pandas", "polars") and not is_frame(value)
+
+
+def _named(name: str, value: object) -> Table:
+    if isinstance(value, Table):
+        return replace(value, name=name)
+    if isinstance(value, Mapping) or is_frame(value):
+        return frame_table(value, name)
+    raise DeepJoinError(
+        f"'{name}' is a {type(value).__name__}, not a frame: pass a pandas, polars or Arrow "
+        "frame, a dict of lists or a deepjoin.Table for each name."
+    )
+
+
+def table_of_columns(name: str, columns: Sequence[Column]) -> Table:
+    """Put columns side by side; shorter ones are filled up with missing cells."""
+    first = columns[0]
+    return Table(
+        name, partial(_read_columns, columns), first.title or title_of(name), first.context
+    )
+
+
+def _read_columns(columns: Sequence[Column]) -> Reading:
+    filled = zip(*zip_longest(*(column.cells for column in columns)), strict=True)
+    arrays = [text_array(cells) for cells in filled] or [text_array([]) for _ in columns]
+    names = unique_names(column.name for column in columns)
+    return Reading(iter([pa.RecordBatch.from_arrays(arrays, names=names)]))
+
+
+def as_column(query: object) -> Column:
+    """Take a column in whatever form the user has it.
+
+    >>> as_column([7, None, "GE"]).cells
+    ['7', None, 'GE']
+    """
+    if type(query) is list and _PLAIN.issuperset(map(type, query)):
+        return Column(query)
+    if isinstance(query, Column):
+        return query
+    _refuse(query)
+    library = _library(query)
+    if library and not isinstance(query, (list, tuple)):
+        name = getattr(query, "name", None)
+        return Column(_library_cells(query), name="" if name is None else str(name))
+    if isinstance(query, (set, frozenset)):
+        return Column(sorted(_cells(query), key=lambda cell: cell or ""))
+    if isinstance(query, Iterable):
+        return Column(_cells(query))
+    raise DeepJoinError(f"A {type(query).__name__} is not a column: pass a list of cells.")
+
+
+def _refuse(query: object) -> None:
+    """Turn away what is often passed by mistake, with the mend."""
+    if isinstance(query, (str, bytes, bytearray)):
+        kind = type(query).__name__
+        raise DeepJoinError(f"A column is a list of cells, not one {kind}: pass [{query!r:.40}].")
+    if isinstance(query, Mapping) or is_frame(query):
+        raw = query if isinstance(query, Mapping) else _column_names(query)
+        names = [str(name) for name in raw]
+        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        raise DeepJoinError(
+            f"That is a whole table ({type(query).__name__}): pick one of its columns: {shown}."
+        )
+
+
+def _column_names(frame: Frame) -> Iterable[object]:
+    if hasattr(frame, "collect_schema"):
+        return list(frame.collect_schema().names())
+    return frame.schema.names if _library(frame) == "pyarrow" else list(frame.columns)
+
+
+def _library_cells(query: Series) -> list[str | None]:
+    if getattr(query, "ndim", 1) != 1:
+        raise DeepJoinError(f"A column has one dimension, this array has {query.ndim}.")
+    array = _arrow_array(query)
+    if left_out(array.type):
+        raise DeepJoinError(f"Cells of type {array.type} cannot be joined: pass text or numbers.")
+    strings = as_strings(array)
+    cells: list[str | None] = [] if strings is None else strings.to_pylist()
+    return cells
+
+
+def _cells(values: Iterable[object]) -> list[str | None]:
+    return [_cell(value) for value in values]
+
+
+def _cell(value: object) -> str | None:
+    if isinstance(value, (bytes, bytearray)):
+        raise DeepJoinError(f"Cell {value!r:.40} is bytes: decode it to text first.")
+    return cell_text(value)

@@ -1,0 +1,240 @@
+"""JSON rows: one object a line, or one array of objects, read a block at a time."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO, cast
+
+import pyarrow as pa
+
+from deepjoin.errors import UnreadableTable
+from deepjoin.model import Reading
+from deepjoin.read.cells import MENDED_NOTE, float_text, text_array
+from deepjoin.read.encoding import check_file, compression_of, open_bytes
+from deepjoin.read.formats import unreadable
+
+_ROWS = 16_384
+_PEEK = 1 << 16
+_CHUNK = 1 << 20
+#: A longer row is not a table's row; the bound keeps memory bounded too.
+MAX_ROW = 1 << 26
+#: Keys that are data (ids as keys) would make a column each; the rest is left out and noted.
+MAX_COLUMNS = 2_000
+#: A file whose first rows are all bad is given up.
+PATIENCE = 1_000
+
+_DAMAGED = (EOFError, OSError, UnicodeError, zlib.error, pa.ArrowException)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_GAP = re.compile(r"[\s,]*")
+Row = dict[str, str | None]
+
+
+def why_not_rows(path: Path) -> str | None:
+    """Say why a .json file is no table, from its start alone.
+
+    None if it may be one; what is empty or damaged is left for the reader to tell.
+    """
+    try:
+        with _open(path) as stream:
+            start = stream.read(_PEEK)
+    except (*_DAMAGED, UnreadableTable):
+        return None
+    text = start.lstrip()
+    if not text or _is_array(text):
+        return None
+    if not text.startswith("{"):
+        array = text.startswith("[")
+        return "is a JSON array, but not of objects" if array else "holds no JSON objects"
+    line, _, rest = text.partition("\n")
+    cut = len(start) == _PEEK and "\n" not in text
+    if cut or (rest.lstrip().startswith("{") and _parsed(line) is not None):
+        return None
+    return "holds one JSON object, not rows (an array of objects or an object a line)"
+
+
+def _is_array(text: str) -> bool:
+    return text.startswith("[") and text[1:].lstrip()[:1] in ("{", "]", "")
+
+
+def read_json(path: Path) -> Reading:
+    """Read a file named .json, which may hold something else than rows."""
+    reason = why_not_rows(path)
+    if reason:
+        raise UnreadableTable(f"{path} {reason}.")
+    return read_jsonlines(path)
+
+
+def read_jsonlines(path: Path) -> Reading:
+    """Read rows as text; nested objects become dotted names, lists JSON text.
+
+    A later batch may bring columns that earlier ones did not have.
+    """
+    check_file(path)
+    notes: list[str] = []
+    return Reading(_guarded(path, notes), notes)
+
+
+def _guarded(path: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        with _open(path) as stream:
+            yield from _Block(path, notes).batches(_rows(path, stream))
+    except _DAMAGED as error:
+        raise unreadable(path, error) from None
+
+
+def _open(path: Path) -> TextIO:
+    binary = io.BufferedReader(cast(io.RawIOBase, open_bytes(path, compression_of(path))))
+    wide = binary.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")
+    # Bytes that are no character become half characters, which `_Block` finds, mends and notes.
+    if wide:
+        return io.TextIOWrapper(binary, "utf-16", "surrogatepass")
+    return io.TextIOWrapper(binary, "utf-8-sig", "surrogateescape")
+
+
+def _rows(path: Path, stream: TextIO) -> Iterator[Row | None]:
+    """Every row, None for a bad one."""
+    start = stream.read(_PEEK)
+    text = start.lstrip()
+    if _is_array(text):
+        return _array_rows(path, stream, text[1:])
+    return _line_rows(path, stream, start)
+
+
+def _line_rows(path: Path, stream: TextIO, start: str) -> Iterator[Row | None]:
+    lines = io.StringIO(start + stream.readline(MAX_ROW))
+    for source in (lines, stream):
+        while line := source.readline(MAX_ROW):
+            if len(line) >= MAX_ROW:
+                raise UnreadableTable(f"{path} has a line of over {MAX_ROW >> 20} MiB.")
+            if not line.isspace():
+                yield _parsed(line)
+
+
+def _array_rows(path: Path, stream: TextIO, text: str) -> Iterator[Row | None]:
+    decoder, at = json.JSONDecoder(), 0
+    while True:
+        at = _end_of_gap(text, at)
+        if text.startswith("]", at):
+            return
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            more = stream.read(max(_CHUNK, len(text) - at))
+            if not more or len(text) - at > MAX_ROW:
+                raise UnreadableTable(f"{path} breaks off: its JSON array is damaged.") from None
+            text, at = text[at:] + more, 0
+        else:
+            yield _flat(value)
+
+
+def _end_of_gap(text: str, at: int) -> int:
+    match = _GAP.match(text, at)
+    return match.end() if match else at
+
+
+def _parsed(line: str) -> Row | None:
+    try:
+        return _flat(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _flat(value: object) -> Row | None:
+    if not isinstance(value, dict):
+        return None
+    row: Row = {}
+    _flatten(value, "", row)
+    return row
+
+
+def _flatten(value: dict[str, object], prefix: str, row: Row) -> None:
+    for key, cell in value.items():
+        if isinstance(cell, dict):
+            _flatten(cell, f"{prefix}{key}.", row)
+        else:
+            row[prefix + key] = cell if type(cell) is str else _cell(cell)
+
+
+def _cell(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return float_text(value)
+    return _ENCODER.encode(value) if isinstance(value, list) else str(value)
+
+
+class _Block:
+    """The rows gathered for the next batch, and what was wrong in all of them so far."""
+
+    def __init__(self, path: Path, notes: list[str]) -> None:
+        self.path, self.notes = path, notes
+        self.names: set[str] = set()
+        self.good = self.bad = 0
+        self.mended = self.crowded = False
+
+    def batches(self, rows: Iterator[Row | None]) -> Iterator[pa.RecordBatch]:
+        """Gather rows into batches bounded by rows and by characters."""
+        block: list[Row] = []
+        size = 0
+        for row in rows:
+            if row is None:
+                self._count_bad()
+                continue
+            self.good += 1
+            block.append(row)
+            size += sum(len(cell) for cell in row.values() if cell)
+            if len(block) == _ROWS or size > MAX_ROW:
+                yield self._batch(block)
+                block, size = [], 0
+        if block:
+            yield self._batch(block)
+        self._finish()
+
+    def _count_bad(self) -> None:
+        self.bad += 1
+        if not self.good and self.bad == PATIENCE:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        raise UnreadableTable(
+            f"{self.path} holds no JSON objects: {self.bad} lines and none could be read."
+        )
+
+    def _batch(self, block: list[Row]) -> pa.RecordBatch:
+        names = dict.fromkeys(name for row in block for name in row)
+        kept = [name for name in names if self._has_room(name)]
+        columns = [self._column([row.get(name) for row in block]) for name in kept]
+        return pa.RecordBatch.from_arrays(columns, names=text_array(kept).to_pylist())
+
+    def _has_room(self, name: str) -> bool:
+        if name not in self.names and len(self.names) >= MAX_COLUMNS:
+            self.crowded = True
+            return False
+        self.names.add(name)
+        return True
+
+    def _column(self, cells: list[str | None]) -> pa.Array:
+        try:
+            return pa.array(cells, pa.string())
+        except UnicodeEncodeError:
+            self.mended = True
+            return text_array(cells)
+
+    def _finish(self) -> None:
+        if not self.good:
+            if self.bad:
+                self._give_up()
+            raise UnreadableTable(f"{self.path} is empty: it holds no rows.")
+        if self.bad:
+            self.notes.append(f"{self.bad} of {self.good + self.bad} rows are not JSON objects.")
+        if self.crowded:
+            self.notes.append(f"Only the first {MAX_COLUMNS} different keys became columns.")
+        if self.mended:
+            self.notes.append(MENDED_NOTE)

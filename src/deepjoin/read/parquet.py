@@ -1,0 +1,150 @@
+"""Parquet files, a batch at a time, with the types they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deepjoin.model import Reading
+from deepjoin.read.cells import MENDED_NOTE, unique_names
+from deepjoin.read.formats import unreadable
+from deepjoin.read.quote import literal
+
+_ROWS = 65_536
+_BYTES = 64 << 20
+_BROKEN = "is not a readable Parquet file"
+
+
+def read_parquet(path: Path) -> Reading:
+    """Open a Parquet file; columns of one name are told apart by a number."""
+    notes: list[str] = []
+    return Reading(_batches(path, _open(path), notes), notes)
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, error, _BROKEN) from None
+
+
+def _batches(path: Path, file: pq.ParquetFile, notes: list[str]) -> Iterator[pa.RecordBatch]:
+    names = unique_names(file.schema_arrow.names)
+    with file:
+        try:
+            for batch in file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES)):
+                yield with_valid_text(decoded(batch, names), notes)
+            if not file.metadata.num_rows:
+                yield decoded(no_rows(file.schema_arrow), names)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(path, error, _BROKEN) from None
+
+
+def batch_rows(metadata: pq.FileMetaData, most: int, size: int) -> int:
+    """Return how many rows to read at once: fewer than ``most`` where they pass ``size`` bytes."""
+    groups = (metadata.row_group(at) for at in range(metadata.num_row_groups))
+    widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+    return int(min(most, max(1, size // max(1, widest))))
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Make the batch that still names the columns of a table without rows."""
+    columns = [column.combine_chunks() for column in schema.empty_table().columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def decoded(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
+    """Rename the columns of a batch and spell out its dictionaries."""
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def with_valid_text(batch: pa.RecordBatch, notes: list[str]) -> pa.RecordBatch:
+    """Mend text that is not UTF-8: some writers store bytes of another encoding as text."""
+    if all(map(_is_valid, batch.columns)):
+        return batch
+    if MENDED_NOTE not in notes:
+        notes.append(MENDED_NOTE)
+    columns = [column if _is_valid(column) else _mended(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _is_valid(column: pa.Array) -> bool:
+    """Whether all text is UTF-8; what is nested is not indexed, and left as it is."""
+    if not _is_text(column.type):
+        return True
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_text(kind.storage_type)
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
+
+
+def _mended(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, _mended(column.storage))
+    cells = column.cast(pa.large_binary()).to_pylist()
+    return pa.array([cell and cell.decode("utf-8", "replace") for cell in cells], kind)
+
+
+def duckdb_scan(path: Path) -> str | None:
+    """Return DuckDB's table expression for a file, or None where it would read other rows.
+
+    Text is looked through to its end, since DuckDB refuses what is not UTF-8. Hive partitioning
+    would put a folder's name, as in `region=eu`, in the place of a column.
+    """
+    with _open(path) as file:
+        same = _known_to_duckdb(file.schema_arrow) and _has_valid_text(path, file)
+    return f"read_parquet({literal(str(path))}, hive_partitioning=false)" if same else None
+
+
+def _known_to_duckdb(schema: pa.Schema) -> bool:
+    """Whether DuckDB gives columns the names and values we do; its names ignore case."""
+    names = schema.names
+    return (
+        unique_names(names) == names
+        and len({name.lower() for name in names}) == len(names)
+        and not any(map(_differs, schema.types))
+    )
+
+
+def _differs(kind: pa.DataType) -> bool:
+    """Whether DuckDB reads durations as ticks, or long decimals as doubles, in this type."""
+    if pa.types.is_dictionary(kind):
+        return _differs(kind.value_type)
+    inner = (kind.field(at).type for at in range(kind.num_fields))
+    return pa.types.is_duration(kind) or pa.types.is_decimal256(kind) or any(map(_differs, inner))
+
+
+def _has_valid_text(path: Path, file: pq.ParquetFile) -> bool:
+    try:
+        batches = file.iter_batches(
+            batch_rows(file.metadata, _ROWS, _BYTES), columns=_texts(file.schema_arrow)
+        )
+        return all(
+            _is_valid(column) for batch in batches for column in decoded(batch, batch.schema.names)
+        )
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, error, _BROKEN) from None
+
+
+def _texts(schema: pa.Schema) -> list[str]:
+    return [
+        field.name
+        for field in schema
+        if _is_text(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+    ]

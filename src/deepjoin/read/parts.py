@@ -1,0 +1,344 @@
+"""Folders of part files, as engines write them: found by their names, read as one table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from deepjoin.errors import MissingExtra, UnreadableTable
+from deepjoin.model import Reading
+from deepjoin.read.formats import COMPRESSIONS, format_of, suffixes
+from deepjoin.read.walk import is_glob, matches
+
+_UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}.*", re.I)
+_QUERY = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}")
+_COPY = re.compile(r"_copy_\d+")
+_DIGITS = re.compile(r"\d+")
+#: What only engines call their files: Spark, Hadoop, Dask and Arrow; Hive; Redshift; Snowflake.
+_ENGINE = re.compile(
+    r"part[-_.]?([mr][-_.]?)?\d+(\D.*)?|0\d{5}_\d+(\D.*)?|\d{4}_part_\d+(\D.*)?|data(_\d+){3}\..*",
+    re.I,
+)
+_TOTAL = re.compile(r": ([\d,]+)\.$")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A table in many files: its name, the folder's, and the files' names in order.
+
+    ``forced`` is set where the user said so; then the files need not look alike.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    forced: bool = False
+
+
+Entry = str | Parts
+OpenMember = Callable[[str], Reading]
+
+
+def grouped(
+    names: Iterable[str], auto: bool, one_table: Sequence[str] = (), here: str = "."
+) -> Iterator[Entry]:
+    """Put the names of files, relative to a source, into groups; the rest stays as it is.
+
+    ``here`` is what a group is called whose folder is the source's own. Names come out in
+    order; marks that engines leave beside their files, such as ``_SUCCESS``, do not.
+
+    >>> list(grouped(["a.csv", "log/part-0.csv", "log/part-1.csv", "log/_SUCCESS"], True))
+    ['a.csv', Parts(name='log', members=('log/part-0.csv', 'log/part-1.csv'), forced=False)]
+    """
+    ordered = sorted(names)
+    found: dict[str, list[str]] = {}
+    forced: set[str] = set()
+    left = _taken(ordered, partial(_named_by, one_table), found) if one_table else ordered
+    forced.update(found)
+    if auto:
+        left = _taken(left, _hive_folder, found, _same_keys)
+        left = _taken(left, _folder, found, _numbered)
+    if not found:
+        yield from ordered
+        return
+    groups = [Parts(name or here, tuple(files), name in forced) for name, files in found.items()]
+    single = (name for name in left if not (_is_mark(name) and _is_below(name, found)))
+    entries: list[Entry] = [*groups, *single]
+    yield from sorted(entries, key=_entry_name)
+
+
+def _entry_name(entry: Entry) -> str:
+    return entry if isinstance(entry, str) else entry.name
+
+
+def _taken(
+    names: list[str],
+    group_of: Callable[[str], str | None],
+    found: dict[str, list[str]],
+    holds: Callable[[list[str]], bool] = bool,
+) -> list[str]:
+    """Move the members of every group that holds to ``found``; return the names that are left."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        group = group_of(name)
+        if group is not None:
+            groups.setdefault(group, []).append(name)
+    # A bucket may have a file and a folder of one name.
+    files = {*names, *found}
+    new = {group: some for group, some in groups.items() if group not in files and holds(some)}
+    found.update(new)
+    gone = {name for members in new.values() for name in members}
+    return [name for name in names if name not in gone] if gone else names
+
+
+def _named_by(patterns: Sequence[str], name: str) -> str | None:
+    """Name the topmost folder of a file that a pattern fits, else the pattern of the file."""
+    folders = name.split("/")[:-1]
+    above = ["/".join(folders[:end]) for end in range(1, len(folders) + 1)]
+    for pattern in patterns:
+        if _is_table(name) and pattern.rstrip("/") in ("", "."):
+            return ""
+        for folder in above:
+            if _is_table(name) and matches(pattern, folder):
+                return folder
+        last = _last(pattern)
+        if is_glob(last) and suffixes(last) and matches(pattern, name):
+            return "/".join((*folders, last))
+    return None
+
+
+def _hive_folder(name: str) -> str | None:
+    """Name the folder that holds the first ``key=value`` folder on the way to a file."""
+    if "=" not in name or not _is_table(name):
+        return None
+    folders = name.split("/")[:-1]
+    for at, folder in enumerate(folders):
+        if folder.find("=") > 0:
+            return "/".join(folders[:at])
+    return None
+
+
+def _folder(name: str) -> str | None:
+    return name.rpartition("/")[0] if _is_table(name) else None
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _same_keys(members: list[str]) -> bool:
+    keys = tuple(hive_keys(members[0]))
+    return len(members) > 1 and all(tuple(hive_keys(name)) == keys for name in members)
+
+
+def _numbered(members: list[str]) -> bool:
+    """Tell whether files of one folder are called as one table's parts are, and nothing else."""
+    if len(members) < 2:
+        return False
+    lasts = [_last(name) for name in members]
+    shape, kind = _shape(lasts[0]), _format(lasts[0])
+    if kind == "excel" or any(_shape(last) != shape or _format(last) != kind for last in lasts):
+        return False
+    return "@" in shape or all(map(_ENGINE.fullmatch, lasts)) or _is_running(lasts)
+
+
+def _shape(last: str) -> str:
+    """Write @ for what makes a name unique and # for each number; the rest is the table's.
+
+    >>> _shape("part-00007-0c9ad6c5-9b0c-4bd2-a4d4-8d1b4c5d6e7f.c000.snappy.parquet")
+    'part-#-@'
+    """
+    unique = _UUID.sub("@", _COPY.sub("", _QUERY.sub("@", last)))
+    return _DIGITS.sub("#", unique)
+
+
+def _is_running(lasts: list[str]) -> bool:
+    """Tell running numbers, padded and from 0 or 1, from years, months, dates and codes."""
+    columns = list(zip(*map(_DIGITS.findall, lasts), strict=True))
+    varying = [column for column in columns if len(set(column)) > 1]
+    if len(varying) != 1:
+        return False
+    (texts,) = varying
+    numbers = sorted(map(int, texts))
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        return False
+    padded = min(map(len, texts)) > 2 and len(set(map(len, texts))) == 1
+    # DuckDB counts its files from 0, months do not.
+    counted = numbers[0] == 0 and lasts[0].lower().startswith("data")
+    return counted or (padded and numbers[0] < 2)
+
+
+def _is_table(name: str) -> bool:
+    """Tell table files; Hadoop's have no ending."""
+    last = _last(name)
+    if _format(last) is not None:
+        return True
+    return suffixes(last) in ("", *COMPRESSIONS) and _ENGINE.fullmatch(last) is not None
+
+
+def _format(last: str) -> str | None:
+    head, *endings = last.rsplit(".", 2)
+    return _format_of_ending(".".join((head[:1], *endings)))
+
+
+@lru_cache(maxsize=4096)
+def _format_of_ending(name: str) -> str | None:
+    return format_of(name)
+
+
+def _is_mark(name: str) -> bool:
+    last = _last(name)
+    return last.startswith(("_", ".")) and _format(last) is None
+
+
+def _is_below(name: str, folders: Container[str]) -> bool:
+    while name:
+        name = name.rpartition("/")[0]
+        if name in folders:
+            return True
+    return False
+
+
+def checked(
+    entries: Iterable[Entry], columns_of: Callable[[str], Iterable[str]]
+) -> Iterator[Entry]:
+    """Take groups apart whose first, middle and last file do not look like one table's.
+
+    ``columns_of`` names the columns of a file; what it raises as unreadable, and files without
+    columns, are left for the reading to tell.
+    """
+    for entry in entries:
+        if isinstance(entry, str) or entry.forced or _look_alike(entry, columns_of):
+            yield entry
+        else:
+            yield from entry.members
+
+
+def _look_alike(parts: Parts, columns_of: Callable[[str], Iterable[str]]) -> bool:
+    members = parts.members
+    chosen = dict.fromkeys((members[0], members[len(members) // 2], members[-1]))
+    headers = [header for name in chosen if (header := _header(name, columns_of))]
+    # Files that say the names row by row, or in a schema, may lack some: tables grow columns.
+    exact = _format(_last(members[0])) in (None, "delimited")
+    return all(
+        headers[0] == other
+        or (not exact and 2 * len(headers[0] & other) >= len(headers[0] | other))
+        for other in headers[1:]
+    )
+
+
+def _header(member: str, columns_of: Callable[[str], Iterable[str]]) -> set[str]:
+    try:
+        return set(columns_of(member))
+    except (UnreadableTable, MissingExtra):
+        return set()
+
+
+def first_columns(reading: Reading) -> list[str]:
+    """Name the columns of the first batch, and read no further."""
+    for batch in reading:
+        return list(batch.schema.names)
+    return []
+
+
+def read_parts(parts: Parts, open_member: OpenMember) -> Reading:
+    """Read the files of a table one after the other; ``key=value`` folders become columns.
+
+    A later file may bring columns that earlier ones did not have, or lack some.
+    """
+    notes: list[str] = []
+    return Reading(_batches(parts, open_member, notes), notes)
+
+
+def _batches(parts: Parts, open_member: OpenMember, notes: list[str]) -> Iterator[pa.RecordBatch]:
+    summary = _Summary(len(parts.members))
+    for member in parts.members:
+        keys = hive_keys(member)
+        try:
+            reading = open_member(member)
+            for batch in reading:
+                whole = _with_keys(batch, keys)
+                summary.add_columns(member, whole.schema.names)
+                yield whole
+        except (UnreadableTable, MissingExtra) as error:
+            passing = not isinstance(error, UnreadableTable) or error.passing
+            text = f"{parts.name}: part file {member}: {error}"
+            raise UnreadableTable(text, passing=passing) from None
+        summary.add_notes(reading.notes)
+    if not summary.columns:
+        raise UnreadableTable(f"{parts.name} is empty: so is every one of its part files.")
+    notes.extend(summary.notes())
+
+
+def hive_keys(name: str) -> dict[str, str | None]:
+    """Take the keys from the folders on the way to a file.
+
+    >>> hive_keys("log/year=2020/city=S%C3%A3o%20Paulo/part-0.csv")
+    {'year': '2020', 'city': 'São Paulo'}
+    """
+    folders = (part.partition("=") for part in name.split("/")[:-1] if part.find("=") > 0)
+    return {
+        unquote(key): None if value == _NO_VALUE else unquote(value) for key, _, value in folders
+    }
+
+
+def _with_keys(batch: pa.RecordBatch, keys: dict[str, str | None]) -> pa.RecordBatch:
+    names = [*batch.schema.names]
+    columns = [*batch.columns]
+    for key, value in keys.items():
+        if key not in names:
+            names.append(key)
+            columns.append(pa.repeat(pa.scalar(value, pa.string()), batch.num_rows))
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+class _Summary:
+    """What the files of one table have to say, put together."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.columns: Counter[str] = Counter()
+        self._member, self._seen = "", set[str]()
+        self._read = 0
+        self._files: Counter[str] = Counter()
+        self._totals: Counter[str] = Counter()
+
+    def add_columns(self, member: str, names: Iterable[str]) -> None:
+        """Count each column once a file."""
+        if member != self._member:
+            self._member, self._seen = member, set()
+            self._read += 1
+        new = [name for name in names if name not in self._seen]
+        self._seen.update(new)
+        self.columns.update(new)
+
+    def add_notes(self, notes: Iterable[str]) -> None:
+        """Count notes that differ in their last number only as one."""
+        for note in notes:
+            text = _TOTAL.sub(": {}.", note)
+            number = _TOTAL.search(note)
+            self._files[text] += 1
+            self._totals[text] += int(number[1].replace(",", "")) if number else 0
+
+    def notes(self) -> Iterator[str]:
+        """Say it in few words."""
+        yield f"{_files(self._count)} read as one table."
+        partly = [name for name, count in self.columns.items() if count < self._read]
+        if partly:
+            more = f" and {len(partly) - _SHOWN} more" if len(partly) > _SHOWN else ""
+            yield f"Columns that not every part file has: {', '.join(partly[:_SHOWN])}{more}."
+        for text, count in self._files.most_common(_SHOWN):
+            yield f"{text.replace('{}', f'{self._totals[text]:,}')} (In {_files(count)}.)"
+        if len(self._files) > _SHOWN:
+            yield f"Other notes on part files, left out: {len(self._files) - _SHOWN:,}."
+
+
+def _files(count: int) -> str:
+    return f"{count:,} part file{'' if count == 1 else 's'}"

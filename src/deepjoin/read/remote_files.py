@@ -1,0 +1,265 @@
+"""Files that are not on this machine: how to reach them, list them and copy them here."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.fs
+
+from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
+from deepjoin.read.bucket_url import AZURE, GOOGLE, S3, BucketUrl
+
+Result = TypeVar("Result")
+
+#: What file systems raise: Arrow's own, and those of the libraries behind fsspec.
+FAILURES = (OSError, pa.ArrowException)
+_BLOCK = 8 << 20
+_ATTEMPTS = 3
+_CONNECT_SECONDS = 5
+_REQUEST_SECONDS = 30
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET")
+
+#: Of an error's text, the marks; what it means and what to check. The first that fits is told.
+_TROUBLES = (
+    (
+        r"NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist",
+        "there is no such bucket. Check its name, and AWS_ENDPOINT_URL if it is not at AWS",
+    ),
+    (
+        r"HTTP status 301|PermanentRedirect|configured region|AuthorizationHeaderMalformed",
+        "the bucket is in another region. Set AWS_REGION to {region}",
+    ),
+    (
+        r"INVALID_ACCESS_KEY_ID|InvalidAccessKeyId|SIGNATURE_DOES_NOT_MATCH|SignatureDoesNotMatch"
+        r"|EXPIRED_TOKEN|ExpiredToken|INVALID_TOKEN|InvalidToken|UNRECOGNIZED_CLIENT",
+        "the credentials were refused. Check {access}, and whether they have expired",
+    ),
+    (
+        r"ACCESS_DENIED|AccessDenied|HTTP status 403|Forbidden|\(403\)|PERMISSION_DENIED",
+        "no permission. Check {access}, and what they allow",
+    ),
+    (
+        r"NoCredentials|PartialCredentials|ProfileNotFound|AuthenticationException|OAuth2"
+        r"|UNAUTHENTICATED",
+        "no credentials were found. Set {access}",
+    ),
+    (
+        r"NETWORK_CONNECTION|curlCode|EndpointConnectionError|ConnectTimeout|ReadTimeout"
+        r"|ConnectionClosed|Could not resolve host|REQUEST_TIMEOUT|UNAVAILABLE",
+        "no answer. Check the network, and AWS_ENDPOINT_URL if it is set",
+    ),
+)
+#: What a folder is that holds no tables of its own, by a file in it; an index also has segments.
+INDEX = "an index"
+_CLOSED = (
+    (re.compile(r"(?:(.*)/)?manifest\.json"), INDEX),
+    (re.compile(r"(?:(.*)/)?_delta_log/[^/]+\.json"), "a Delta table"),
+    (re.compile(r"(?:(.*)/)?metadata/[^/]+\.metadata\.json(?:\.gz)?"), "an Iceberg table"),
+)
+_SEGMENTS = re.compile(r"(?<![^/])segments/")
+_REGION = re.compile(r"(?:located in|expecting|x-amz-bucket-region:?) '?([a-z]{2}-[a-z-]+-\d)'?")
+
+
+def explained(error: Exception, doing: str, url: BucketUrl) -> DeepJoinError:
+    """Say in one line what went wrong with a bucket and what to check."""
+    text = f"{type(error).__name__} {error}"
+    region = _REGION.search(text)
+    words = {"access": url.access, "region": f"'{region[1]}'" if region else "its own"}
+    for marks, meaning in _TROUBLES:
+        if re.search(marks, text):
+            return DeepJoinError(f"{doing}: {meaning.format(**words)}.")
+    lines = _without_secrets(str(error)).strip().splitlines() or [type(error).__name__]
+    return DeepJoinError(f"{doing}: {lines[0].strip()[:200].rstrip('.')}.")
+
+
+def _without_secrets(text: str) -> str:
+    for name in _SECRETS:
+        if os.environ.get(name):
+            text = text.replace(os.environ[name], "***")
+    return text
+
+
+def endpoint() -> str | None:
+    """Give the address of a store that speaks S3 but is not AWS, if the environment has one."""
+    return next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+
+
+def file_system(url: BucketUrl) -> tuple[pa.fs.FileSystem, str]:
+    """Reach the file system of a URL; returns it with the path of the URL's folder in it."""
+    try:
+        if url.scheme in S3:
+            return _s3(url), _joined(url.host, url.path)
+        if url.scheme in GOOGLE:
+            _, at, bucket = url.host.rpartition("@")
+            limit = timedelta(seconds=_REQUEST_SECONDS)
+            google = pa.fs.GcsFileSystem(anonymous=bool(at), retry_time_limit=limit)
+            return google, _joined(bucket, url.path)
+        if url.scheme in AZURE:
+            azure, container = pa.fs.FileSystem.from_uri(f"{url.scheme}://{url.host}/")
+            return azure, _joined(container.strip("/"), url.path)
+    except FAILURES as error:
+        raise explained(error, f"Cannot reach {url}", url) from None
+    return _fsspec(url)
+
+
+def _joined(*parts: str) -> str:
+    return "/".join(part for part in parts if part)
+
+
+def _s3(url: BucketUrl) -> pa.fs.FileSystem:
+    return pa.fs.S3FileSystem(
+        region=_region(url.host),
+        endpoint_override=endpoint(),
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_REQUEST_SECONDS,
+        retry_strategy=pa.fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+    )
+
+
+def _region(bucket: str) -> str | None:
+    """Take the region from the environment, else ask AWS where the bucket is."""
+    known = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if known or endpoint():
+        return known
+    try:
+        return str(pa.fs.resolve_s3_region(bucket))
+    except FAILURES:  # listing it will say why
+        return None
+
+
+def _fsspec(url: BucketUrl) -> tuple[pa.fs.FileSystem, str]:
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingExtra(
+            f"Reading {url.scheme}:// URLs needs the fsspec extra: pip install 'deepjoin[fsspec]'"
+        ) from None
+    try:
+        found, path = fsspec.core.url_to_fs(url.folder)
+    except ValueError:
+        raise DeepJoinError(
+            f"'{url}' cannot be read: {url.scheme}:// is not known. Known: s3, gs, abfs, and what "
+            "fsspec knows."
+        ) from None
+    except ImportError as error:
+        raise MissingExtra(f"Reading {url.scheme}:// URLs needs a package: {error}.") from None
+    return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(found)), path.rstrip("/")
+
+
+class Download:
+    """A remote file copied here; the copy is removed when told, or when nobody holds it."""
+
+    def __init__(self, ending: str) -> None:
+        folder = tempfile.mkdtemp(prefix="deepjoin-")
+        self.path = Path(folder, f"object{ending}")
+        self.remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+
+class RemoteFiles:
+    """The files of one place in a bucket, by names relative to its folder."""
+
+    def __init__(self, url: BucketUrl) -> None:
+        self.url = url
+        self._system, self._folder = file_system(url)
+        #: Whether several files may be read at a time; not every library behind fsspec can.
+        self.is_parallel = not isinstance(self._system, pa.fs.PyFileSystem)
+
+    def shown(self, name: str) -> str:
+        """Write a file's URL, for messages."""
+        return f"{self.url.folder}/{name}" if name else self.url.folder
+
+    def info(self, name: str = "") -> pa.fs.FileInfo:
+        """Ask for one file, or for what the URL itself leads to."""
+        try:
+            return self._system.get_file_info(self._path(name))
+        except FAILURES as error:
+            raise explained(error, f"Cannot read {self.shown(name)}", self.url) from None
+
+    def below(self, name: str = "") -> dict[str, pa.fs.FileInfo]:
+        """List all files below a folder in one go, a thousand or so to a request."""
+        selector = pa.fs.FileSelector(self._path(name), recursive=True)
+        try:
+            infos = self._system.get_file_info(selector)
+        except FileNotFoundError:
+            return {}
+        except FAILURES as error:
+            raise explained(error, f"Cannot list {self.shown(name)}", self.url) from None
+        start = len(self._folder) + 1
+        return {info.path[start:]: info for info in infos if info.type == pa.fs.FileType.File}
+
+    def download(self, name: str, ending: str = "", limit: int = 1 << 62) -> Download:
+        """Copy a file, or its first ``limit`` bytes, to a temporary one with this ending."""
+        copy = Download(ending)
+        try:
+            with self._system.open_input_stream(self._path(name)) as stream:
+                _copy(stream, copy.path, limit)
+        except FAILURES as error:
+            copy.remove()
+            raise self._object_error(error, name) from None
+        return copy
+
+    def read(self, name: str, read: Callable[[pa.NativeFile], Result]) -> Result:
+        """Read here and there in a file where it is."""
+        try:
+            with self._system.open_input_file(self._path(name)) as file:
+                return read(file)
+        except pa.ArrowInvalid:
+            raise UnreadableTable(f"{self.shown(name)} is not what its name says.") from None
+        except FAILURES as error:
+            raise self._object_error(error, name) from None
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}" if name else self._folder
+
+    def _object_error(self, error: Exception, name: str) -> DeepJoinError:
+        """Tell what concerns one object, and is passed over, from what concerns them all."""
+        shown = self.shown(name)
+        if isinstance(error, FileNotFoundError):
+            return UnreadableTable(f"{shown} is no longer there.", passing=True)
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return DeepJoinError(
+                f"No space left in {tempfile.gettempdir()} for a copy of {shown}; "
+                "free some, or set TMPDIR to a folder on another disk."
+            )
+        found = explained(error, f"Cannot read {shown}", self.url)
+        forbidden = ": no permission." in str(found)
+        return UnreadableTable(str(found), passing=True) if forbidden else found
+
+
+def _copy(stream: pa.NativeFile, path: Path, limit: int) -> None:
+    with path.open("wb") as file:
+        while limit and (block := stream.read(min(limit, _BLOCK))):
+            file.write(block)
+            limit -= len(block)
+
+
+def closed_folders(names: Iterable[str]) -> dict[str, str]:
+    """Find the folders whose files are not tables one by one, and what they are.
+
+    >>> closed_folders(["a/x.csv", "a/d/_delta_log/0.json", "i/manifest.json", "i/segments/s/f"])
+    {'a/d': 'a Delta table', 'i': 'an index'}
+    """
+    found: dict[str, str] = {}
+    listed = list(names)
+    for name in listed:
+        if name.endswith((".json", ".gz")):
+            for shape, kind in _CLOSED:
+                if fits := shape.fullmatch(name):
+                    found[fits[1] or ""] = kind
+    indexes = {folder for folder, kind in found.items() if kind == INDEX}
+    if indexes:
+        above = {name[: at.start()] for name in listed for at in _SEGMENTS.finditer(name)}
+        for folder in indexes - {folder.rstrip("/") for folder in above}:
+            del found[folder]
+    return found

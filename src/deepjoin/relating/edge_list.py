@@ -1,0 +1,117 @@
+"""The edges of a graph on disk: by the smaller column of each, and by the larger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.arrays import ArrayWriter, create_array, load_array
+from deepjoin.relating.found import Found, together
+from deepjoin.store.values.prefix import blocks, ranges
+
+Int = npt.NDArray[np.int64]
+
+#: Edges worked on at a time.
+_EDGES = 1 << 20
+
+
+class EdgeList:
+    """Edges in the order of their smaller columns ``a``, then of ``b``; memory-mapped."""
+
+    def __init__(self, folder: Path) -> None:
+        self._offsets = load_array(folder / "a_offsets.npy")
+        self._b, self._matched, self._repeats = (
+            load_array(folder / f"{name}.npy") for name in ("b", "matched", "repeats")
+        )
+        self._by_b = load_array(folder / "by_b.npy")
+        self._by_b_offsets = load_array(folder / "b_offsets.npy")
+
+    def __len__(self) -> int:
+        return len(self._b)
+
+    @property
+    def counts(self) -> Int:
+        """How many edges each column has as the smaller one."""
+        return np.diff(self._offsets)
+
+    def batches(self) -> Iterator[Found]:
+        """Yield all edges, some at a time."""
+        for first, last in blocks(self.counts, _EDGES):
+            yield self.of_smaller(np.arange(first, last))
+
+    def of_smaller(self, columns: Int) -> Found:
+        """Return the edges of which these columns are the smaller."""
+        counts = self._offsets[columns + 1] - self._offsets[columns]
+        edges = ranges(self._offsets[columns], counts)
+        return self._found(np.repeat(columns, counts), edges)
+
+    def count(self, column: int) -> int:
+        """Say how many edges a column has."""
+        offsets = (self._offsets, self._by_b_offsets)
+        return sum(int(of[column + 1] - of[column]) for of in offsets)
+
+    def of(self, column: int) -> Found:
+        """Return all edges of a column."""
+        start, stop = self._by_b_offsets[column : column + 2].tolist()
+        edges = self._by_b[start:stop].astype(np.int64)
+        a = np.searchsorted(self._offsets, edges, "right") - 1
+        return together([self._found(a, edges), self.of_smaller(np.array([column]))])
+
+    def _found(self, a: Int, edges: Int) -> Found:
+        b, matched = (array[edges].astype(np.int64) for array in (self._b, self._matched))
+        return Found(a, b, matched, self._repeats[edges])
+
+
+class EdgeListWriter:
+    """Writes edges that come in the order of their columns ``a``."""
+
+    def __init__(self, folder: Path, columns: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._counts, self._b_counts = np.zeros((2, columns), np.int64)
+        self._b = ArrayWriter(folder / "b.npy", np.uint32)
+        self._matched = ArrayWriter(folder / "matched.npy", np.uint32)
+        self._repeats = ArrayWriter(folder / "repeats.npy", np.uint8)
+
+    def append(self, found: Found) -> None:
+        """Write the next edges."""
+        np.add.at(self._counts, found.a, 1)
+        np.add.at(self._b_counts, found.b, 1)
+        self._b.append(found.b)
+        self._matched.append(found.matched)
+        self._repeats.append(found.repeats)
+
+    def finish(self) -> None:
+        """Write where the edges of each column are."""
+        self._close()
+        for name, counts in (("a_offsets", self._counts), ("b_offsets", self._b_counts)):
+            with ArrayWriter(self._folder / f"{name}.npy", np.int64) as writer:
+                writer.append(np.append(0, np.cumsum(counts)))
+        self._turn_round()
+
+    def _turn_round(self) -> None:
+        """List the edges by their larger columns, whose next free places are kept."""
+        b, free = load_array(self._folder / "b.npy"), np.cumsum(self._b_counts) - self._b_counts
+        kind = np.uint32 if len(b) < 1 << 32 else np.uint64
+        by_b = create_array(self._folder / "by_b.npy", kind, len(b))
+        for start in range(0, len(b), _EDGES):
+            order = np.argsort(b[start : start + _EDGES], kind="stable")
+            columns = b[start : start + _EDGES][order].astype(np.int64)
+            firsts = np.flatnonzero(np.diff(columns, prepend=-1))
+            sizes = np.diff(np.append(firsts, len(columns)))
+            rank = np.arange(len(columns)) - np.repeat(firsts, sizes)
+            by_b[free[columns] + rank] = start + order
+            free[columns[firsts]] += sizes
+
+    def __enter__(self) -> EdgeListWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        for writer in (self._b, self._matched, self._repeats):
+            writer.close()

@@ -1,0 +1,202 @@
+"""The edges of a graph as Arrow data, and as files that appear only when they are complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+import pyarrow as pa
+
+from deepjoin.arrays import load_strings
+from deepjoin.errors import DeepJoinError
+from deepjoin.relating.edge_list import EdgeList
+from deepjoin.relating.found import CARDINALITIES, Found
+from deepjoin.store.numbering import Numbering
+
+SCHEMA = pa.schema(
+    [
+        *((name, pa.large_string()) for name in ("a_table", "a_column", "b_table", "b_column")),
+        *((name, pa.float64()) for name in ("joinability", "reverse")),
+        *((name, pa.int64()) for name in ("matched", "a_size", "b_size")),
+        ("cardinality", pa.string()),
+    ]
+)
+
+
+class Counted(NamedTuple):
+    """How much a graph holds."""
+
+    edges: int
+    #: Columns, and tables, with at least one edge.
+    columns: int
+    tables: int
+
+
+class EdgeRows:
+    """Edges with the names of their columns, one row each, from a least joinability on."""
+
+    def __init__(self, lake: Numbering, edges: EdgeList, least: float) -> None:
+        self._lake, self._edges, self._least = lake, edges, least
+        # Mapped at once: a lake that has moved on may have removed them later.
+        self._table_names, self._column_names = map(self._strings, ("table_names", "column_names"))
+
+    def found(self) -> Iterator[Found]:
+        """Yield the edges by number, some at a time."""
+        for found in self._edges.batches():
+            yield found.take(found.matched / self._lake.sizes[found.a] >= self._least)
+
+    def count(self) -> Counted:
+        """Count the edges, and the columns and tables that have any."""
+        edges, seen = 0, np.zeros(len(self._lake.sizes), bool)
+        for found in self.found():
+            edges += len(found.a)
+            seen[found.a] = seen[found.b] = True
+        tables = len(np.unique(self._lake.tables[seen]))
+        return Counted(edges, int(seen.sum()), tables)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, some at a time."""
+        for found in self.found():
+            if len(found.a):
+                yield self._batch(found)
+
+    def _batch(self, found: Found) -> pa.RecordBatch:
+        tables, names = self._table_names, self._column_names
+        sizes = self._lake.sizes
+        cardinality = pa.DictionaryArray.from_arrays(pa.array(found.repeats), list(CARDINALITIES))
+        arrays = [
+            *(part for column in (found.a, found.b)
+              for part in (tables.take(pa.array(self._lake.tables[column])),
+                           names.take(pa.array(column)))),
+            *(found.matched / sizes[column] for column in (found.a, found.b)),
+            *(found.matched, sizes[found.a], sizes[found.b], cardinality.cast(pa.string())),
+        ]  # fmt: skip
+        return pa.record_batch([pa.array(array) for array in arrays], schema=SCHEMA)
+
+    def _strings(self, name: str) -> pa.Array:
+        parts = [load_strings(segment.folder, name) for segment in self._lake.segments]
+        return pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write all rows to a file, the ending of which says how; one that exists is replaced."""
+        target = Path(os.path.realpath(path))
+        write = writer_of(target)
+        try:
+            with tempfile.TemporaryDirectory(prefix=".deepjoin-", dir=target.parent) as folder:
+                aside = Path(folder, target.name)
+                write(aside, self.batches())
+                aside.replace(target)
+        except OSError as error:
+            reason = error.strerror or str(error).split("\n", 1)[0]
+            raise DeepJoinError(
+                f"Cannot write {target}: {reason}. Choose a folder that exists and has room."
+            ) from error
+
+
+def _write_csv(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    from pyarrow.csv import CSVWriter
+
+    with CSVWriter(path, SCHEMA) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_parquet(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    from pyarrow.parquet import ParquetWriter
+
+    with ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_json(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write a list of edges, each as the service gives it."""
+    with path.open("w", encoding="utf-8") as file:
+        before = "[\n"
+        for batch in batches:
+            for row in batch.to_pylist():
+                file.write(before + json.dumps(_nested(row), ensure_ascii=False))
+                before = ",\n"
+        file.write("[]\n" if before == "[\n" else "\n]\n")
+
+
+def _nested(row: dict[str, Any]) -> dict[str, Any]:
+    ends = {of: {"table": row[f"{of}_table"], "column": row[f"{of}_column"]} for of in ("a", "b")}
+    return ends | {n: row[n] for n in ("joinability", "reverse", "matched", "cardinality")}
+
+
+#: The attributes of an edge in GraphML, and their types.
+_ATTRIBUTES = {
+    "a_column": "string",
+    "b_column": "string",
+    "joinability": "double",
+    "reverse": "double",
+    "matched": "long",
+    "cardinality": "string",
+}
+
+
+def _write_graphml(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write tables as nodes and joins as edges, as Gephi, yEd and NetworkX read them."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
+        file.write('<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n')
+        for name, kind in ({"name": "string"} | _ATTRIBUTES).items():
+            of = "node" if name == "name" else "edge"
+            file.write(f'<key id="{name}" for="{of}" attr.name="{name}" attr.type="{kind}"/>\n')
+        file.write('<graph edgedefault="undirected">\n')
+        nodes: dict[str, int] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                _write_edge(file, row, nodes)
+        file.write("</graph>\n</graphml>\n")
+
+
+def _write_edge(file: IO[str], row: dict[str, Any], nodes: dict[str, int]) -> None:
+    """Write an edge, before it those of its tables that have not been seen."""
+    ends = []
+    for table in (row["a_table"], row["b_table"]):
+        if table not in nodes:
+            nodes[table] = len(nodes)
+            file.write(f'<node id="n{nodes[table]}"><data key="name">{_xml(table)}</data></node>\n')
+        ends.append(quoteattr(f"n{nodes[table]}"))
+    data = "".join(f'<data key="{name}">{_xml(str(row[name]))}</data>' for name in _ATTRIBUTES)
+    file.write(f"<edge source={ends[0]} target={ends[1]}>{data}</edge>\n")
+
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _xml(text: str) -> str:
+    r"""Escape a text; what XML cannot hold becomes a question mark.
+
+    >>> _xml("a<b\x00")
+    'a&lt;b?'
+    """
+    return escape(_NOT_XML.sub("?", text))
+
+
+#: Endings of files that can be written, and what writes them.
+ENDINGS: dict[str, Callable[[Path, Iterable[pa.RecordBatch]], None]] = {
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+    ".json": _write_json,
+    ".graphml": _write_graphml,
+}
+
+
+def writer_of(path: Path) -> Callable[[Path, Iterable[pa.RecordBatch]], None]:
+    """Return what writes a file with this ending; any other ending is refused."""
+    for ending, write in ENDINGS.items():
+        if path.name.lower().endswith(ending):
+            return write
+    raise DeepJoinError(
+        f"Cannot write {path.name}: its ending must be one of {', '.join(ENDINGS)}."
+    )

@@ -1,0 +1,120 @@
+"""An open lake as search methods see it: its segments, and the encoders that fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.columns.kinds import option_of, split_kind
+from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.normalise.private import key
+from deepjoin.search.stores import EmbeddedStore, OpenStore
+from deepjoin.settings import Settings, Vectors
+from deepjoin.store.column_vectors import FrequencySnapshot
+from deepjoin.store.models import cell_encoder, column_encoder, shown
+from deepjoin.store.segment import Segment
+
+
+@dataclass(frozen=True)
+class LakeGround:
+    """What is open now; encoders are loaded when a method asks, and must be the lake's own."""
+
+    segments: Sequence[Segment]
+    settings: Settings
+    vectors: Vectors
+    location: str | Path
+    folder: Path
+    #: Where column vectors are searched; None for the processor.
+    device: str | None = None
+    #: Opens column vectors where they are searched: unless told otherwise, in the index itself.
+    store: OpenStore = EmbeddedStore
+
+    @property
+    def profile(self) -> str:
+        """How cells are compared."""
+        return self.settings.profile
+
+    @property
+    def key(self) -> bytes:
+        """The key of a lake of hashes; empty for others."""
+        return key(self.settings)
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether all segments have cell vectors."""
+        return all(segment.cells is not None for segment in self.segments)
+
+    def cell_encoder(self) -> CellEncoder:
+        """Load the encoder that made the cell vectors."""
+        if not self.has_cells:
+            raise self._without("cell vectors", "semantic joins need", "--cells default")
+        encoder = cell_encoder(self.vectors.cells, self.folder)
+        assert encoder is not None
+        remedy = f"--cells {shown(self.vectors.cells, self.folder)}"
+        for segment in self.segments:
+            if segment.cells is not None and segment.cells.digest != encoder.digest:
+                raise IndexUnusable(
+                    f"The cells of {self.location} were encoded by '{segment.cells.name}' "
+                    f"({segment.cells.digest}), not by '{encoder.name}' ({encoder.digest}). Encode "
+                    f"them again with: deepjoin index {self.location} {remedy}; equi-joins "
+                    "(--join equi) need none."
+                )
+        return encoder
+
+    def column_encoder(self, method: str = "deepjoin", kind: str = "") -> ColumnEncoder:
+        """Load the encoder that is to have made the column vectors; a method reads one kind."""
+        theirs = split_kind(self.vectors.encoder)[0]
+        if self.vectors.encoder != "none" and theirs != kind:
+            raise self._of_another_kind(method, kind, theirs)
+        encoder = column_encoder(
+            self.vectors.encoder, self.folder, self.profile, device=self.device
+        )
+        if encoder is None:
+            raise self._without("column vectors", f"method '{method}' needs", option_of(kind))
+        return encoder
+
+    def _of_another_kind(self, method: str, kind: str, theirs: str) -> DeepJoinError:
+        other = theirs or "deepjoin"
+        return DeepJoinError(
+            f"The columns of {self.location} were encoded for method '{other}', not for '{method}'."
+            f" Search with '{other}', or encode them again with: "
+            f"deepjoin index {self.location} {option_of(kind)}"
+        )
+
+    def remedy(self, space: str) -> str:
+        """Give the options of `deepjoin index` that make the vectors of a space anew."""
+        columns = f"--encoder {shown(self.vectors.encoder, self.folder)}"
+        sketch = f"--sketch {self.vectors.sketch}"
+        return {"columns": columns, "sketch": sketch, "both": f"{columns} {sketch}"}[space]
+
+    def sketch_dimension(self) -> int:
+        """Say how many numbers a sketch has."""
+        if self.vectors.sketch == 0:
+            raise DeepJoinError(
+                f"{self.location} has no sketches, which this method needs. Make them with: "
+                f"deepjoin index {self.location} --sketch 768"
+            )
+        return self.vectors.sketch
+
+    def frequency(self) -> FrequencySnapshot:
+        """Read the snapshot that the oldest segment holds."""
+        if not FrequencySnapshot.exists(self.segments[0].folder):
+            raise DeepJoinError(
+                f"{self.location} is not encoded to the end. Go on with: "
+                f"deepjoin index {self.location}"
+            )
+        return FrequencySnapshot(self.segments[0].folder)
+
+    def _without(self, what: str, why: str, option: str) -> DeepJoinError:
+        if self.settings.hash_only:
+            return DeepJoinError(
+                f"{self.location} holds hashes of values, of which no vectors can be made; "
+                "use --join equi with a method that needs values alone: see deepjoin methods."
+            )
+        return DeepJoinError(
+            f"{self.location} has no {what}, which {why}. Make them with: "
+            f"deepjoin index {self.location} {option}"
+        )

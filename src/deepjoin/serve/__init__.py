@@ -1,0 +1,1 @@
+"""A lake served to people and programs: HTTP and MCP."""

@@ -1,0 +1,1 @@
+"""The index on disk: values, catalog, ledger, vectors, segments, manifest."""

@@ -1,0 +1,198 @@
+"""The few things a bucket must do to hold an index, each told in one line when it fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xxhash
+
+from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra
+from deepjoin.read.bucket_url import S3, BucketUrl
+from deepjoin.read.remote_files import endpoint, explained
+
+_BLOCK = 1 << 20
+_MISSING = ("NoSuchKey", "404", "NotFound")
+_LOST = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", *_MISSING)
+_CONNECT_SECONDS = 5
+_READ_SECONDS = 30
+_ATTEMPTS = 3
+#: Files on their way at a time.
+PARALLEL = 8
+
+
+class Vanished(Exception):
+    """An object that a manifest names is not in the bucket; perhaps there is a newer manifest."""
+
+
+class Object(NamedTuple):
+    """An object as it was at one moment."""
+
+    content: bytes
+    etag: str
+
+
+class Stored(NamedTuple):
+    """What a listing says of an object."""
+
+    size: int
+    #: By the clock of the store.
+    modified: datetime
+
+
+class Store:
+    """The objects below one URL, by names relative to it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = BucketUrl.parse(url)
+        if self.url.scheme not in S3 or self.url.patterns:
+            raise DeepJoinError(
+                f"An index cannot be at '{self.url}'. It can be in a folder, or in a bucket that "
+                "speaks S3: s3://bucket/folder."
+            )
+        _check_extra(self.url)
+        self._prefix = f"{self.url.path}/" if self.url.path else ""
+        self._place = {"Bucket": self.url.host}
+        with self._told("reach"):
+            self._client = _client(self.url)
+        self.identity = f"{self._client.meta.endpoint_url}/{self.url.host}/{self.url.path}"
+
+    def get(self, name: str) -> Object | None:
+        """Fetch a small object with its ETag; None where there is none."""
+        with self._told("read"):
+            try:
+                answer = self._client.get_object(**self._at(name))
+            except self._client.exceptions.NoSuchKey:
+                return None
+            return Object(answer["Body"].read(), answer["ETag"])
+
+    def fetch(self, name: str, path: Path, size: int, digest: str) -> None:
+        """Copy an object to a new file; it must be the one that was once stored."""
+        found = xxhash.xxh3_64()
+        left = size
+        with self._told("read"):
+            try:
+                body = self._client.get_object(**self._at(name))["Body"]
+            except self._client.exceptions.NoSuchKey:
+                raise Vanished(name) from None
+            with path.open("xb") as file, body:
+                while left >= 0 and (block := body.read(_BLOCK)):
+                    left -= len(block)
+                    found.update(block)
+                    file.write(block)
+                os.fsync(file.fileno())
+        if left or found.hexdigest() != digest:
+            raise IndexUnusable(
+                f"{self.url} is damaged: {name} is not what was written. "
+                f"Build it again with: deepjoin index SOURCE -o {self.url} --rebuild"
+            )
+
+    def put(self, name: str, content: bytes, token: str | None) -> str:
+        """Store an object if it is still the one with this ETag, or, for None, not there."""
+        condition = {"IfMatch": token} if token is not None else {"IfNoneMatch": "*"}
+        with self._told("write"):
+            try:
+                answer = self._client.put_object(**self._at(name), Body=content, **condition)
+            except self._client.exceptions.ClientError as error:
+                if error.response["Error"]["Code"] in _LOST:
+                    raise self.conflict() from None
+                raise
+            return str(answer["ETag"])
+
+    def conflict(self) -> IndexUnusable:
+        """Build the error for the slower of two writers."""
+        return IndexUnusable(f"{self.url} was changed by another writer; run the command again.")
+
+    def upload(self, path: Path, name: str) -> None:
+        """Store a file, large or small."""
+        from boto3.s3.transfer import TransferConfig
+
+        alone = TransferConfig(use_threads=False)
+        with self._told("write"):
+            self._client.upload_file(str(path), self.url.host, self._prefix + name, Config=alone)
+
+    def below(self, folder: str) -> dict[str, Stored]:
+        """List the objects below a folder."""
+        pages = self._client.get_paginator("list_objects_v2")
+        start = len(self._prefix)
+        with self._told("list"):
+            return {
+                one["Key"][start:]: Stored(one["Size"], one["LastModified"])
+                for page in pages.paginate(**self._place, Prefix=f"{self._prefix}{folder}/")
+                for one in page.get("Contents", ())
+            }
+
+    def top(self) -> set[str]:
+        """Name the first objects and folders right below the URL."""
+        with self._told("list"):
+            page = self._client.list_objects_v2(**self._place, Prefix=self._prefix, Delimiter="/")
+        names = [one["Key"] for one in page.get("Contents", ())]
+        names += [one["Prefix"] for one in page.get("CommonPrefixes", ())]
+        return {name[len(self._prefix) :].rstrip("/") for name in names} - {""}
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove objects, a thousand to a request."""
+        keys = [{"Key": self._prefix + name} for name in names]
+        doing = "remove older segments from"
+        for start in range(0, len(keys), 1000):
+            batch = {"Objects": keys[start : start + 1000], "Quiet": True}
+            with self._told(doing):
+                answer = self._client.delete_objects(**self._place, Delete=batch)
+            for failed in answer.get("Errors", ()):
+                raise explained(OSError(failed["Code"]), f"Cannot {doing} {self.url}", self.url)
+
+    def _at(self, name: str) -> dict[str, str]:
+        return {**self._place, "Key": self._prefix + name}
+
+    @contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
+        """Put what the client raises into one line; what the disk raises goes its own way."""
+        from boto3.exceptions import Boto3Error
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except (Boto3Error, BotoCoreError, ClientError) as error:
+            raise explained(error, f"Cannot {doing} {self.url}", self.url) from None
+
+
+def together(jobs: Sequence[Callable[[], None]]) -> None:
+    """Do a few jobs at a time; after the first that fails no other begins."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        futures = [pool.submit(job) for job in jobs]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _client(url: BucketUrl) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    store = endpoint()
+    config = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
+        max_pool_connections=PARALLEL,
+        # Stores that are not AWS seldom have a host name for every bucket.
+        s3={"addressing_style": "path" if store else "auto"},
+    )
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return boto3.client("s3", region_name=region, endpoint_url=store, config=config)
+
+
+def _check_extra(url: BucketUrl) -> None:
+    try:
+        import boto3  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            f"An index in a bucket ({url}) needs the S3 extra: pip install 'deepjoin[s3]'"
+        ) from None

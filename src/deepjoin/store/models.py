@@ -1,0 +1,118 @@
+"""The encoders of a lake by the names its manifest has for them, loaded once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from deepjoin.embed.cells import CellEncoder, load_cell_encoder
+from deepjoin.embed.columns import load_encoder
+from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.columns.cache import VectorCache
+from deepjoin.embed.columns.kinds import split_kind
+from deepjoin.embed.vector_index.kinds import check_metric, chosen
+from deepjoin.settings import Settings, Vectors
+from deepjoin.store.column_vectors.sketch import check_dimension
+from deepjoin.store.copies import cache_root
+
+
+def stored(spec: str, folder: Path | None) -> str:
+    """Write an encoder as a manifest does: a path as it is seen from the index folder.
+
+    An index in a bucket has no folder; then the path is of this machine.
+
+    >>> stored("default", Path("index"))
+    'default'
+    """
+    kind, where = split_kind(spec)
+    path = Path(where)
+    if where in ("default", "none", "") or not path.exists():
+        return spec
+    if folder is None:
+        return _named(kind, path.resolve().as_posix())
+    return _named(kind, Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix())
+
+
+def shown(spec: str, folder: Path) -> str:
+    """Write an encoder of an index as a user here would."""
+    kind, path = split_kind(located(spec, folder))
+    return spec if _named(kind, path) == spec else _named(kind, os.path.relpath(path))
+
+
+def _named(kind: str, where: str) -> str:
+    return f"{kind}:{where}" if kind else where
+
+
+def identified(
+    vectors: Vectors,
+    settings: Settings,
+    folder: Path,
+    threads: int | None = None,
+    device: str | None = None,
+) -> Vectors:
+    """Load the encoders, which says at once what is wrong with them, and note which they are."""
+    cells = cell_encoder(vectors.cells, folder)
+    columns = column_encoder(vectors.encoder, folder, settings.profile, threads, device)
+    if vectors.sketch:
+        check_dimension(vectors.sketch)
+    chosen(vectors.index, 0)
+    check_metric(vectors.metric)
+    return replace(
+        vectors,
+        cells_digest="" if cells is None else cells.digest,
+        encoder_digest="" if columns is None else columns.digest,
+    )
+
+
+def located(spec: str, folder: Path) -> str:
+    """Find an encoder that a manifest names."""
+    # By name, since the folder of an index that is to come is not there yet.
+    kind, where = split_kind(spec)
+    seen = Path(os.path.normpath(folder.resolve() / where))
+    there = where not in ("default", "none", "") and seen.exists()
+    return _named(kind, str(seen)) if there else spec
+
+
+def column_encoder(
+    spec: str,
+    folder: Path,
+    profile: str,
+    threads: int | None = None,
+    device: str | None = None,
+) -> ColumnEncoder | None:
+    """Load the column encoder of an index; None if it has none."""
+    return _loaded_columns(located(spec, folder), profile, threads, device)
+
+
+@lru_cache(maxsize=2)
+def _loaded_columns(
+    spec: str, profile: str, threads: int | None, device: str | None
+) -> ColumnEncoder | None:
+    return load_encoder(spec, profile=profile, threads=threads, device=device)
+
+
+@contextmanager
+def vector_cache() -> Iterator[VectorCache | None]:
+    """Open the vectors this user has encoded before, in any lake; None where nothing is kept."""
+    place = cache_root()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home that cannot be written to: then nothing is kept
+        yield None
+        return
+    with VectorCache(place / "vectors.sqlite") as cache:
+        yield cache
+
+
+def cell_encoder(spec: str, folder: Path) -> CellEncoder | None:
+    """Load the cell encoder of an index; None if it has none."""
+    return None if spec == "none" else _loaded(located(spec, folder))
+
+
+@lru_cache(maxsize=2)
+def _loaded(spec: str) -> CellEncoder:
+    return load_cell_encoder(spec)

@@ -1,0 +1,169 @@
+"""Where a lake's tables are kept, so that they can be listed and joined again later."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepjoin.build.build import FRAMES
+from deepjoin.build.changes import Found
+from deepjoin.errors import DeepJoinError, UnreadableTable
+from deepjoin.model import Table
+from deepjoin.normalise.private import hidden_text, key
+from deepjoin.read import LastingSource
+from deepjoin.read.corpus import CorpusSource
+from deepjoin.read.files import FileSource, gone
+from deepjoin.read.files import reopen as reopen_files
+from deepjoin.read.frames import MemorySource
+from deepjoin.read.items import file_digest, file_stamp
+from deepjoin.read.parquet import read_parquet
+from deepjoin.settings import Settings
+from deepjoin.store.ledger import Key, entries_of
+from deepjoin.store.manifest import SEGMENTS, Described, read_manifest
+from deepjoin.store.segment import Segment
+
+if TYPE_CHECKING:
+    from deepjoin.store.opened import LakeView
+
+
+def reopen(described: Described, index: Path, settings: Settings) -> LastingSource | None:
+    """Open a source again as the manifest describes it; None where there is nothing to open."""
+    kind = described["kind"]
+    if kind in ("memory", "gone"):
+        return None
+    if kind == "files":
+        return reopen_files(described, index, settings)
+    if kind == "corpus":
+        return CorpusSource(_folder(described, index))
+    if kind == "bucket":
+        from deepjoin.read import bucket
+
+        return bucket.reopen(described, index, settings)
+    if kind == "database":
+        from deepjoin.read import database
+
+        return database.reopen(described, index, settings)
+    raise DeepJoinError(f"{index} has tables of a kind this version does not know: '{kind}'.")
+
+
+def root_of(described: Described, index: Path) -> Path | None:
+    """Return the folder of a source of files, there or not."""
+    if "root" not in described:
+        return None
+    return Path(os.path.normpath(index.resolve() / described["root"]))
+
+
+def _folder(described: Described, index: Path) -> Path:
+    root = root_of(described, index)
+    if root is None or not root.exists():
+        raise gone(root)
+    return root
+
+
+class TableOrigin:
+    """One table of the lake, where it came from."""
+
+    def __init__(self, lake: LakeView, segment: Segment, number: int) -> None:
+        self._lake, self._segment, self._number = lake, segment, number
+        self.name = segment.catalog.table_names[number]
+        row = int(segment.catalog.table_items[number])
+        self._entry = entries_of(segment.ledger.slice(row, 1))[0]
+        self._described = lake.sources[self._entry.key.source]
+        self._root_is_there()
+        self.source = reopen(self._described, lake.path, lake.settings)
+
+    def _root_is_there(self) -> None:
+        if self._described["kind"] in ("files", "corpus"):
+            _folder(self._described, self._lake.path)
+
+    def table(self) -> Table:
+        """Open the table."""
+        if self.source is not None:
+            return self.source.table(self.name)
+        path = self._frame()
+        if path is None:
+            raise UnreadableTable(
+                f"{self.name} was in memory when it was indexed, and the index has no copy of it "
+                "(any more). Search finds it; to join, index its file, or open the lake again."
+            )
+        return Table(self.name, lambda: read_parquet(path))
+
+    def _frame(self) -> Path | None:
+        """Find the copy of a table from memory, which a merge may have moved meanwhile."""
+        name = f"{FRAMES}/{self._number}.parquet"
+        path = self._segment.folder / name
+        if path.exists():
+            return path
+        records = {record.name: record for record in self._lake.records}
+        wanted = records[self._segment.folder.name].files.get(name)
+        for record in read_manifest(self._lake.path).segments if wanted else ():
+            for other, content in record.files.items():
+                if content == wanted:
+                    return self._lake.path / SEGMENTS / record.name / other
+        return None
+
+    def key(self, column: str, column_id: str) -> str:
+        """Return the name a hit's column has in its table when that is opened.
+
+        The columns of a corpus may be nameless, or of one name; then only the id tells.
+        """
+        if not isinstance(self.source, CorpusSource):
+            return column
+        return self.source.column_names(self.name).get(column_id, column)
+
+    def path(self) -> Path | None:
+        """Return the file that holds the table, if one local file does."""
+        return self.source.path(self.name) if isinstance(self.source, FileSource) else None
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the file of the table is no longer the one that was indexed."""
+        path = self.path()
+        if path is None:
+            return False
+        of, entry = key(self._lake.settings), self._entry
+        if hidden_text(file_stamp(path.stat()), of) == entry.stamp != "":
+            return False
+        return not entry.digest or hidden_text(file_digest(path), of) != entry.digest
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The source of the table, as the manifest describes it."""
+        return self._described
+
+
+def name_of(path: Path, described: Described, index: Path) -> str | None:
+    """Return the name a file would have as a table of a source of files, or None."""
+    root = root_of(described, index)
+    if root is None or described["kind"] != "files":
+        return None
+    # A link inside the lake goes by its own name; one from outside by what it leads to.
+    root = root.resolve()
+    for there in (path.parent.resolve() / path.name, path.resolve()):
+        if there.is_relative_to(root):
+            return there.relative_to(root).as_posix()
+    return None
+
+
+def frames_of(lake: LakeView) -> list[Found]:
+    """Find the tables that only the index itself has, to read them into another."""
+    found = []
+    for segment in lake.segments:
+        entries = entries_of(segment.ledger)
+        for number in segment.live_tables:
+            key = entries[segment.catalog.table_items[number]].key
+            if lake.sources[key.source]["kind"] == "memory":
+                found.append(_kept_frame(lake, segment, number, key))
+    return found
+
+
+def _kept_frame(lake: LakeView, segment: Segment, number: int, key: Key) -> Found:
+    entry = segment.catalog.table(number)
+    table = replace(
+        TableOrigin(lake, segment, number).table(), title=entry.title, context=entry.context
+    )
+    source = MemorySource([table])
+    (item,) = source.items()
+    return Found(key, item, source)

@@ -1,0 +1,166 @@
+"""Builds the value index in bounded memory: reduce chunks, spill by hash, merge, write.
+
+Nothing but one chunk, one partition and a few numbers a column is held at a time; the rest
+is on disk. Why not an embedded database: ``docs/decisions/0003-value-index.md``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deepjoin.errors import UnreadableTable
+from deepjoin.normalise.private import key
+from deepjoin.settings import Settings
+from deepjoin.store.values.chunk import MAX_CHUNK, Chunk, Reduced, reduce_chunk
+from deepjoin.store.values.merge import Postings
+from deepjoin.store.values.partitions import merged_partitions
+from deepjoin.store.values.profile import ColumnProfiles, ColumnTallies, Traits
+from deepjoin.store.values.spill import Spill
+from deepjoin.store.values.writer import ValueIndexWriter
+
+Int = npt.NDArray[np.int64]
+Kept = npt.NDArray[np.bool_]
+#: Which columns to keep, given what is known of all.
+Choose = Callable[[ColumnProfiles], Kept]
+
+#: Row numbers are stored in 32 bits.
+_MAX_ROWS = (1 << 32) - 1
+
+_CHUNK_CELLS = 1 << 19
+_CHUNK_BYTES = 32 << 20
+
+
+class ValueIndexBuilder:
+    """Takes the cells of numbered columns in any order of columns, each column's in row order."""
+
+    def __init__(self, scratch: Path, settings: Settings, memory: int, threads: int = 2) -> None:
+        scratch.mkdir(parents=True, exist_ok=True)
+        self._threads = threads
+        self._scratch = scratch
+        self._settings = settings
+        self._key = key(settings)
+        #: What is known of columns whose values are hidden; kept in memory, and never written.
+        self._traits = Traits(0) if self._key else None
+        self._spill = Spill(scratch, memory)
+        self._pieces: list[tuple[int, int, pa.Array]] = []
+        self._cells = self._bytes = 0
+        self._present = np.zeros(0, np.int64)
+        self._too_long = np.zeros(0, np.int64)
+        self._pool = ThreadPoolExecutor(threads)
+        self._reducing: deque[Future[Reduced]] = deque()
+
+    def add(self, column: int, first_row: int, cells: pa.Array) -> None:
+        """Add consecutive cells of one column, starting at a row."""
+        if first_row + len(cells) > _MAX_ROWS:
+            raise UnreadableTable(f"it has more than {_MAX_ROWS:,} rows; split it into parts")
+        for start in range(0, len(cells), _CHUNK_CELLS):
+            piece = cells.slice(start, _CHUNK_CELLS)
+            self._pieces.append((column, first_row + start, piece))
+            self._cells += len(piece)
+            self._bytes += piece.nbytes
+            if self._cells >= _CHUNK_CELLS or self._bytes >= _CHUNK_BYTES:
+                self._reduce_pieces()
+
+    def add_lists(self, first_column: int, lists: pa.ListArray) -> None:
+        """Add whole columns at once: list i holds the cells of column ``first_column + i``."""
+        offsets = np.asarray(lists.offsets).astype(np.int64)
+        start = 0
+        while start < len(lists):
+            stop = int(np.searchsorted(offsets, offsets[start] + _CHUNK_CELLS, side="right")) - 1
+            stop = min(max(stop, start + 1), len(lists))
+            if offsets[stop] - offsets[start] > MAX_CHUNK:  # one column larger than a chunk
+                self.add(first_column + start, 0, _strings(lists.slice(start, 1).flatten()))
+            else:
+                lengths = np.diff(offsets[start : stop + 1])
+                columns = np.repeat(np.arange(start, stop) + first_column, lengths)
+                rows = np.arange(len(columns)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+                cells = lists.values.slice(int(offsets[start]), len(columns))
+                self._submit(Chunk(columns, rows, _strings(cells)))
+            start = stop
+
+    def finish(self, out: Path, columns: int, choose: Choose) -> tuple[ColumnProfiles, Kept]:
+        """Write the index of the chosen columns, renumbered without gaps.
+
+        Returns what is known of all columns, and which were chosen.
+        """
+        self._reduce_pieces()
+        self._collect(0)
+        self._spill.seal()
+        tallies = ColumnTallies(columns, self._traits)
+        merged = []
+        partitions = merged_partitions(self._spill, self._pool, self._threads)
+        for number, postings in enumerate(partitions):
+            merged.append(self._park(number, tallies.add(postings)))
+        profiles = tallies.profiles(
+            _grown(self._present, columns)[:columns], _grown(self._too_long, columns)[:columns]
+        )
+        kept = choose(profiles)
+        with ValueIndexWriter(out, profiles.distinct[kept]) as writer:
+            renumbered = np.cumsum(kept) - 1
+            for fetch in merged:
+                writer.append(fetch().keep(kept), renumbered)
+        return profiles, kept
+
+    def __enter__(self) -> ValueIndexBuilder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._spill.close()
+
+    def _reduce_pieces(self) -> None:
+        if not self._pieces:
+            return
+        lengths = np.array([len(cells) for _, _, cells in self._pieces])
+        columns = np.repeat([column for column, _, _ in self._pieces], lengths)
+        first = np.repeat([row for _, row, _ in self._pieces], lengths)
+        rows = first + np.arange(len(columns)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        cells = pa.concat_arrays([cells for _, _, cells in self._pieces])
+        self._pieces, self._cells, self._bytes = [], 0, 0
+        self._submit(Chunk(columns, rows, cells))
+
+    def _submit(self, chunk: Chunk) -> None:
+        settings = self._settings
+        how = settings.profile, settings.max_cell, self._key
+        job = self._pool.submit(reduce_chunk, chunk, *how)
+        self._reducing.append(job)
+        self._collect(self._threads)
+
+    def _collect(self, waiting: int) -> None:
+        """Take finished chunks in order until no more than this many are under way."""
+        while len(self._reducing) > waiting:
+            reduced = self._reducing.popleft().result()
+            self._spill.append(reduced.rows)
+            if self._traits is not None and reduced.traits is not None:
+                self._traits = self._traits.include(reduced.first, reduced.traits)
+            stop = reduced.first + len(reduced.present)
+            self._present = _grown(self._present, stop)
+            self._too_long = _grown(self._too_long, stop)
+            self._present[reduced.first : stop] += reduced.present
+            self._too_long[reduced.first : stop] += reduced.too_long
+
+    def _park(self, number: int, postings: Postings) -> Callable[[], Postings]:
+        """Keep merged postings where their rows were: in memory, or on disk."""
+        if not self._spill.on_disk:
+            return lambda: postings
+        path = self._scratch / f"postings-{number:02}"
+        postings.save(path)
+        return lambda: Postings.load(path)
+
+
+def _grown(array: Int, length: int) -> Int:
+    """Extend counts with zeros; doubling keeps many small steps cheap."""
+    if len(array) >= length:
+        return array
+    return np.concatenate([array, np.zeros(max(length, 2 * len(array)) - len(array), np.int64)])
+
+
+def _strings(cells: pa.Array) -> pa.Array:
+    return cells.cast(pa.string())

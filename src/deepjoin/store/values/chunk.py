@@ -1,0 +1,151 @@
+"""First step of a build: a chunk of cells to its distinct (column, value) rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deepjoin.normalise.canonical import canonical_array
+from deepjoin.normalise.hashing import hash_array
+from deepjoin.normalise.private import hidden_array
+from deepjoin.store.values.profile import Traits
+
+Int = npt.NDArray[np.int64]
+
+#: Three of these fit one 64-bit sort key: column, value and position within a chunk.
+MAX_CHUNK = 1 << 20
+
+PARTITION_BITS = 6
+
+#: A row of a chunk: one column holds one value, this often, first at this row in this spelling.
+#: Where values are hidden, the spelling is the number of characters the value had.
+ROWS = pa.schema(
+    {
+        "hash": pa.uint64(),
+        "column": pa.uint32(),
+        "row": pa.uint32(),
+        "count": pa.uint32(),
+        # Large offsets: a partition may hold more than 2 GiB of text.
+        "value": pa.large_string(),
+        "spelling": pa.large_string(),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Cells of many columns, flat: cell i stands in row ``rows[i]`` of column ``columns[i]``."""
+
+    columns: Int
+    rows: Int
+    cells: pa.StringArray
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The distinct rows of a chunk, by hash partition, and two counts a column.
+
+    ``present`` and ``too_long`` start at column ``first``: cells with a value, cells over the
+    length limit. ``traits``, from the same column on, are of values that are now hidden.
+    """
+
+    rows: pa.RecordBatch
+    first: int
+    present: Int
+    too_long: Int
+    traits: Traits | None = None
+
+
+def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") -> Reduced:
+    """Find the distinct values of each column of a chunk, with counts and first spellings.
+
+    Given a key, hashes take the place of values and nothing takes that of spellings.
+    """
+    encoded = chunk.cells.dictionary_encode()
+    spelled, spelling_of = encoded.dictionary, _codes(encoded)
+    long = pc.greater(pc.utf8_length(spelled), max_cell)
+    values = canonical_array(pc.if_else(long, None, spelled), profile)
+    values = pc.if_else(pc.equal(values, ""), None, values).dictionary_encode()
+    # A missing cell's spelling is -1, which picks the extra last entry.
+    value_of = np.append(_codes(values), -1)[spelling_of]
+
+    first, span = _column_span(chunk.columns)
+    local = chunk.columns - first
+    here = np.flatnonzero(value_of >= 0)
+    present = np.bincount(local[here], minlength=span)
+    is_long = np.append(np.asarray(long.fill_null(False)), False)[spelling_of]
+    too_long = np.bincount(local[is_long], minlength=span)
+
+    positions, counts = _group(local[here], value_of[here], here)
+    texts, traits = values.dictionary, None
+    if key:
+        traits = Traits(span)
+        traits.add(texts, value_of[positions], local[positions])
+        spelled, spelling_of = pc.utf8_length(texts).cast(pa.string()), value_of
+        texts = hidden_array(texts, key)
+    rows = _rows(chunk, positions, counts, (texts, value_of), (spelled, spelling_of))
+    return Reduced(rows, first, present, too_long, traits)
+
+
+def _rows(
+    chunk: Chunk,
+    positions: Int,
+    counts: Int,
+    values: tuple[pa.Array, Int],
+    spellings: tuple[pa.Array, Int],
+) -> pa.RecordBatch:
+    """Put the groups into rows, by partition; strings come with the number each cell has."""
+    hashes = hash_array(values[0])[values[1][positions]]
+    order = np.argsort(partition_of(hashes), kind="stable")
+    positions, counts, hashes = positions[order], counts[order], hashes[order]
+    return pa.record_batch(
+        {
+            "hash": hashes,
+            "column": chunk.columns[positions].astype(np.uint32),
+            "row": chunk.rows[positions].astype(np.uint32),
+            "count": counts.astype(np.uint32),
+            "value": _picked(*values, positions),
+            "spelling": _picked(*spellings, positions),
+        },
+        schema=ROWS,
+    )
+
+
+def partition_of(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+    """Return the hash partition of each row; ascending partitions hold ascending hashes."""
+    return (hashes >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
+
+
+def _picked(strings: pa.Array, numbers: Int, positions: Int) -> pa.Array:
+    return strings.take(pa.array(numbers[positions])).cast(pa.large_string())
+
+
+def _codes(encoded: pa.DictionaryArray) -> Int:
+    return np.asarray(encoded.indices.fill_null(-1)).astype(np.int64)
+
+
+def _column_span(columns: Int) -> tuple[int, int]:
+    if len(columns) == 0:
+        return 0, 0
+    first = int(columns.min())
+    return first, int(columns.max()) - first + 1
+
+
+def _group(columns: Int, values: Int, positions: Int) -> tuple[Int, Int]:
+    """Group cells by (column, value): the first position and the size of each group."""
+    if len(positions) == 0:
+        return positions, positions
+    # One plain sort of packed keys is several times faster than a stable argsort, and leaves
+    # the smallest position, the first appearance, in front of each group.
+    bits = int(positions[-1]).bit_length()
+    value_bits = int(values.max()).bit_length()
+    keys = (((columns << value_bits) | values) << bits) | positions
+    keys.sort()
+    group = keys >> bits
+    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    counts = np.diff(np.append(starts, len(keys)))
+    return keys[starts] & ((1 << bits) - 1), counts

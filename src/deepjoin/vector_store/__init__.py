@@ -1,5 +1,0 @@
-"""Where column vectors are searched: in the index itself, or in PostgreSQL with pgvector."""
-
-from deepjoin.vector_store.stores import EmbeddedStore, OpenStore, VectorStore
-
-__all__ = ["EmbeddedStore", "OpenStore", "VectorStore"]
