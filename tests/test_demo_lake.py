@@ -13,12 +13,29 @@ import pyarrow.parquet as pq
 import pytest
 
 from deepjoin.demo import DemoLake, write_demo_lake
-from deepjoin.demo.countries import BY_ISO2, BY_NAME, COUNTRIES, GERMAN_NAMES, OTHER_NAMES, TYPOS
-from deepjoin.demo.names import CITY_NAMES
-from deepjoin.demo.places import AIRPORTS, BORDERS, CITIES, PEAKS
-from deepjoin.demo.spellings import without_legal_form
-from deepjoin.demo.standards import BUDGET_RATES, CURRENCIES, HOLIDAYS, LANGUAGES, SPOKEN
-from deepjoin.demo.works import BOOKS, COMPANIES, DIRECTORS, FILMS
+from deepjoin.demo.facts import (
+    AIRPORTS,
+    BOOKS,
+    BORDERS,
+    BUDGET_RATES,
+    BY_ISO2,
+    BY_NAME,
+    CITIES,
+    CITY_NAMES,
+    COMPANIES,
+    COUNTRIES,
+    CURRENCIES,
+    DIRECTORS,
+    FILMS,
+    GERMAN_NAMES,
+    HOLIDAYS,
+    LANGUAGES,
+    OTHER_NAMES,
+    PEAKS,
+    SPOKEN,
+    TYPOS,
+    without_legal_form,
+)
 from deepjoin.errors import DeepJoinError
 from deepjoin.normalise.canonical import canonical
 
@@ -127,7 +144,7 @@ def test_only_its_own_files_are_written_over(tmp_path: Path) -> None:
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     path = tmp_path / "taken"
     path.write_text("")
-    with pytest.raises(DeepJoinError, match=r"Cannot write the demo to .*taken: .* Name a folder"):
+    with pytest.raises(DeepJoinError, match=r"Cannot write the demo to .*taken: .* Choose a folder"):
         write_demo_lake(path)
     assert path.is_file()
 

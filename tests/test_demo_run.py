@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepjoin.cli import main
-from deepjoin.demo.spellings import without_legal_form
+from deepjoin.demo.facts import without_legal_form
 from deepjoin.normalise.canonical import canonical
 
 

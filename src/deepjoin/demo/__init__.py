@@ -1,8 +1,8 @@
-"""A small data lake of our own making, to see the product work before pointing it at real data.
+"""A small invented data lake, to see the product work before pointing it at real data.
 
-Facts about countries, cities, films and the like are real and rounded; customers, orders and
-people are invented. Keys are shared under other names and in other spellings, and decoys
-(running numbers, years, flags) match without meaning anything.
+Facts about countries, cities, films and so on are real and rounded; customers, orders and
+people are invented. Tables share keys under different names and in different spellings, and
+decoys (running numbers, years, flags) match without meaning anything.
 """
 
 from __future__ import annotations
@@ -10,23 +10,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepjoin.demo.business import finance_sheets, logistics_sheets, sales_sheets
-from deepjoin.demo.culture import film_sheets, library_sheets
-from deepjoin.demo.geography import geo_sheets, reference_sheets, travel_sheets
-from deepjoin.demo.orders import QUERY_COLUMN, query_sheet
-from deepjoin.demo.people import (
+from deepjoin.demo.business import (
+    QUERY_COLUMN,
+    finance_sheets,
     hr_sheets,
-    sensor_sheets,
+    logistics_sheets,
+    query_sheet,
+    sales_sheets,
     support_sheets,
+)
+from deepjoin.demo.world import (
+    film_sheets,
+    geo_sheets,
+    library_sheets,
+    reference_sheets,
+    sensor_sheets,
+    travel_sheets,
     university_sheets,
     web_sheets,
 )
-from deepjoin.demo.sheets import Sheet, file_bytes
 from deepjoin.errors import DeepJoinError
 
 __all__ = ["DEPARTMENTS", "DemoLake", "write_demo_lake"]
 
-#: Each gives the tables of one folder, or of a few small ones.
+#: Each gives the tables of one folder.
 DEPARTMENTS = (
     geo_sheets,
     reference_sheets,
@@ -54,31 +61,28 @@ class DemoLake:
     tables: tuple[str, ...]
     query: Path
     query_column: str
-    #: A column whose values the lake spells in other ways.
+    #: A column whose values the lake spells differently.
     meaning_column: str = "customer"
 
 
 def write_demo_lake(folder: Path) -> DemoLake:
     """Write the demo's tables under ``folder``, the same bytes every time.
 
-    Files of an earlier demo are written over; others are left alone.
+    Files of an earlier demo are overwritten; other files are left alone.
     """
-    lake = folder / "lake"
+    lake, orders = folder / "lake", query_sheet()
     sheets = [sheet for department in DEPARTMENTS for sheet in department()]
     try:
-        for sheet in sheets:
-            _write(sheet, lake)
-        query = _write(query_sheet(), folder)
+        for path, sheet in [
+            *((lake / sheet.name, sheet) for sheet in sheets),
+            (folder / orders.name, orders),
+        ]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(sheet.file_bytes())
     except OSError as error:
         raise DeepJoinError(
             f"Cannot write the demo to {folder}: {error.strerror} ({error.filename}). "
-            "Name a folder that you may write to."
+            "Choose a folder that you may write to."
         ) from error
-    return DemoLake(lake, tuple(sheet.name for sheet in sheets), query, QUERY_COLUMN)
-
-
-def _write(sheet: Sheet, folder: Path) -> Path:
-    path = folder / sheet.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(file_bytes(sheet))
-    return path
+    names = tuple(sheet.name for sheet in sheets)
+    return DemoLake(lake, names, folder / orders.name, QUERY_COLUMN)

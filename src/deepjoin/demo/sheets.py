@@ -18,7 +18,7 @@ Cell = str | int | float | datetime.date | None
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of the demo lake; the ending of its name picks the file format."""
+    """A table of the demo lake; its file name extension selects the format."""
 
     name: str
     header: tuple[str, ...]
@@ -28,50 +28,28 @@ class Sheet:
     newline: str = "\n"
     preamble: str = ""
 
+    def file_bytes(self) -> bytes:
+        """Encode the sheet; the same sheet gives the same bytes every time."""
+        if self.name.endswith(".parquet"):
+            columns = [list(cells) for cells in zip(*self.rows, strict=True)]
+            sink = io.BytesIO()
+            pq.write_table(pa.table(columns, names=list(self.header)), sink)
+            return sink.getvalue()
+        if self.name.endswith(".jsonl"):
+            rows = [zip(self.header, row, strict=True) for row in self.rows]
+            fields = [{name: cell for name, cell in row if cell != ""} for row in rows]
+            return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in fields).encode()
+        if self.name.endswith(".gz"):
+            # The time in a gzip header would make every write differ.
+            return gzip.compress(self._delimited(), mtime=0)
+        return self._delimited()
 
-def records(text: str) -> list[list[str]]:
-    r"""Split facts kept one a line with bars between the fields.
-
-    >>> records("Paris | FR \n Rome|IT")
-    [['Paris', 'FR'], ['Rome', 'IT']]
-    """
-    return [[field.strip() for field in line.split("|")] for line in text.strip().splitlines()]
-
-
-def file_bytes(sheet: Sheet) -> bytes:
-    """Encode a sheet; the same sheet gives the same bytes every time."""
-    if sheet.name.endswith(".parquet"):
-        return _parquet(sheet)
-    if sheet.name.endswith(".jsonl"):
-        return _json_lines(sheet)
-    if sheet.name.endswith(".gz"):
-        # The time in a gzip header would make every write differ.
-        return gzip.compress(_delimited(sheet), mtime=0)
-    return _delimited(sheet)
-
-
-def _delimited(sheet: Sheet) -> bytes:
-    delimiter = "\t" if sheet.name.endswith(".tsv") else sheet.delimiter
-    text = io.StringIO()
-    if sheet.preamble:
-        text.write(sheet.preamble + sheet.newline)
-    writer = csv.writer(text, delimiter=delimiter, lineterminator=sheet.newline)
-    writer.writerow(sheet.header)
-    writer.writerows(sheet.rows)
-    return text.getvalue().encode(sheet.encoding)
-
-
-def _json_lines(sheet: Sheet) -> bytes:
-    lines = []
-    for row in sheet.rows:
-        fields = {name: cell for name, cell in zip(sheet.header, row, strict=True) if cell != ""}
-        lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
-    return "".join(lines).encode()
-
-
-def _parquet(sheet: Sheet) -> bytes:
-    columns = zip(*sheet.rows, strict=True)
-    table = pa.table({name: list(cells) for name, cells in zip(sheet.header, columns, strict=True)})
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
-    return sink.getvalue()
+    def _delimited(self) -> bytes:
+        text = io.StringIO()
+        if self.preamble:
+            text.write(self.preamble + self.newline)
+        delimiter = "\t" if self.name.endswith(".tsv") else self.delimiter
+        writer = csv.writer(text, delimiter=delimiter, lineterminator=self.newline)
+        writer.writerow(self.header)
+        writer.writerows(self.rows)
+        return text.getvalue().encode(self.encoding)
