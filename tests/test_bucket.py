@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, UnreadableTable
-from deepjoin.read import LastingSource, bucket, remote_files
+from deepjoin.read import Source, bucket, remote_files
 from deepjoin.read.ahead import Downloads
 from deepjoin.read.bucket import BucketSource, reopen
 from deepjoin.read.bucket_url import BucketUrl
-from deepjoin.read.items import Skipped
 from deepjoin.read.remote_files import RemoteFiles, explained
+from deepjoin.read.source import Skipped
 from deepjoin.settings import Settings
 from tests.support.buckets import BUCKET, Store, answering, running_store, use
 
@@ -127,7 +127,7 @@ def rows(source: BucketSource, name: str) -> list[dict[str, Any]]:
 
 def test_a_folder_lists_its_tables(store: Store) -> None:
     source = BucketSource("s3://lake/geo")
-    assert isinstance(source, LastingSource)
+    assert isinstance(source, Source)
     assert [table.name for table in source.tables()] == TABLES
     assert source.skipped == [
         Skipped(

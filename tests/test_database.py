@@ -24,7 +24,7 @@ from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, Unreadable
 from deepjoin.joining import Side, plan_join
 from deepjoin.joining.database_sql import database_sql
 from deepjoin.model import Table
-from deepjoin.read import LastingSource
+from deepjoin.read import Source
 from deepjoin.read.cells import MENDED_NOTE, as_strings
 from deepjoin.read.database import (
     DatabaseSource,
@@ -38,7 +38,7 @@ from deepjoin.read.database import (
 from deepjoin.read.database.rows import Batcher, as_text
 from deepjoin.read.database.sqlalchemy_engine import SqlalchemyDatabase
 from deepjoin.read.database.url import Address, dialect_of, from_environment, one_line
-from deepjoin.read.items import Skipped
+from deepjoin.read.source import Skipped
 from deepjoin.settings import Settings
 
 Execute = Callable[..., None]
@@ -104,7 +104,7 @@ def test_tables_and_views_are_items_in_the_order_of_their_names(
 ) -> None:
     url, _, prefix = shop
     source = DatabaseSource(url)
-    assert isinstance(source, LastingSource)
+    assert isinstance(source, Source)
     names = [f"{prefix}{name}" for name in ("big_orders", "empties", "orders")]
     assert [item.name for item in source.items()] == names
     assert [table.name for table in source.tables()] == names

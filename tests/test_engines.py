@@ -31,7 +31,7 @@ from deepjoin.engines.ray import engine as ray_engine
 from deepjoin.errors import MissingExtra, UnknownName
 from deepjoin.read.files import FileSource
 from deepjoin.read.frames import MemorySource
-from deepjoin.read.items import Item, Listing, skipped_item
+from deepjoin.read.source import Item, Listing, skipped_item
 from deepjoin.settings import NO_VECTORS, Settings
 from deepjoin.store.column_vectors import FrequencySnapshot
 from deepjoin.store.ledger import Key

@@ -12,7 +12,7 @@ import pytest
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.read.files import FileSource, reopen
-from deepjoin.read.items import Item
+from deepjoin.read.source import Item
 from deepjoin.settings import Settings
 
 

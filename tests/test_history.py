@@ -23,7 +23,7 @@ from deepjoin.build.changes import Found, compare, list_items
 from deepjoin.build.commands import remove_tables
 from deepjoin.build.refresh import Refreshed
 from deepjoin.read.frames import MemorySource
-from deepjoin.read.items import skipped_item
+from deepjoin.read.source import skipped_item
 from deepjoin.store.ledger import Key, Known
 
 Frame = dict[str, list[str]]

@@ -16,7 +16,7 @@ import pytest
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Table
-from deepjoin.read import LastingSource
+from deepjoin.read import Source
 from deepjoin.read.cells import MENDED_NOTE, as_strings
 from deepjoin.read.database import DatabaseSource, reopen
 from deepjoin.read.database.copied import CopiedColumn, copied_batches
@@ -165,7 +165,7 @@ def test_tables_views_and_comments_are_listed_and_partitions_are_not(uri: str) -
         "CREATE TABLE no_columns ()",
     )
     source = DatabaseSource(uri)
-    assert isinstance(source, LastingSource)
+    assert isinstance(source, Source)
     names = ["Geo data.cities", "public.m", "public.no_columns", "public.parted", "public.v"]
     assert [table.name for table in source.tables()] == names
     cities = source.table("Geo data.cities")

@@ -28,7 +28,7 @@ from deepjoin.model import Reading
 from deepjoin.normalise import private
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.distinct import distinct_cells
-from deepjoin.read.items import Item, Listing, file_digest
+from deepjoin.read.source import Item, Listing, file_digest
 from deepjoin.store.values import builder as builder_module
 from deepjoin.store.values.chunk import Chunk, reduce_chunk
 from deepjoin.store.values.merge import merge_rows

@@ -16,10 +16,7 @@ from deepjoin.build.refresh import Refresh, Refreshed
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake import Lake
 from deepjoin.normalise.private import salted
-from deepjoin.read import LastingSource, open_sources
-from deepjoin.read.corpus import CorpusSource
-from deepjoin.read.files import FileSource
-from deepjoin.read.frames import MemorySource
+from deepjoin.read import Source, open_sources
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store.manifest import (
     MANIFEST,
@@ -266,11 +263,8 @@ def open_lake(
 def default_folder(source: object) -> Path:
     """Choose where the index of a source goes when the user does not say."""
     first = open_sources(source, Settings())[0]
-    root = first.folder if isinstance(first, CorpusSource) else None
-    if isinstance(first, FileSource) and first.roots[0].file is None:
-        root = first.root
-    if root is not None and os.access(root, os.W_OK):
-        return Path(root) / DEFAULT
+    if first.folder is not None and os.access(first.folder, os.W_OK):
+        return first.folder / DEFAULT
     return Path(DEFAULT)
 
 
@@ -285,9 +279,9 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
-def _keeps_all(before: Lake | None, sources: Sequence[LastingSource]) -> bool:
+def _keeps_all(before: Lake | None, sources: Sequence[Source]) -> bool:
     """Tell whether frames take the place of an index of frames without losing any of them."""
-    if before is None or not all(isinstance(one, MemorySource) for one in sources):
+    if before is None or not all(one.in_memory for one in sources):
         return False
     names = {table.name for one in sources for table in one.tables()}
     kinds = {source["kind"] for source in before.sources}

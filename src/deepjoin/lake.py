@@ -252,19 +252,18 @@ Make one with: deepjoin index SOURCE -o no such folder
         is there too; for tables that are not in a database, it is DuckDB's, and ``matches`` may
         name a .parquet file for the pairs of a semantic join, which are else listed in it.
         """
-        from deepjoin.read.database import DatabaseSource
-
         source = self.origin(table).source
-        if not isinstance(source, DatabaseSource):
+        database = source.as_database if source else None
+        if database is None:
             return plan.sql if matches is None else plan.reading(matches)[0]
         from deepjoin.joining.database_sql import database_sql
 
         there = (
             bool(left)
             and left in self
-            and self.origin(left).described == source.describe(self.path)
+            and self.origin(left).described == database.describe(self.path)
         )
-        return database_sql(plan, source, left if there else "")
+        return database_sql(plan, database, left if there else "")
 
     def graph(
         self,

@@ -17,7 +17,7 @@ from deepjoin.embed.devices import device_named
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Table
 from deepjoin.normalise.canonical import CellType
-from deepjoin.read.items import Item, Listing, Skipped, digest_of
+from deepjoin.read.source import Item, Listing, Skipped, digest_of
 from deepjoin.settings import Settings
 from deepjoin.store.catalog import CatalogWriter, ColumnEntry, TableEntry
 from deepjoin.store.ledger import Entry, Key, write_ledger

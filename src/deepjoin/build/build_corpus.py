@@ -12,7 +12,7 @@ from deepjoin.build.build import Means
 from deepjoin.build.reader import hidden_item
 from deepjoin.normalise import private
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.read.items import digest_of
+from deepjoin.read.source import digest_of
 from deepjoin.settings import Settings
 from deepjoin.store.catalog import CatalogWriter, TableEntry
 from deepjoin.store.ledger import Entry, Key, write_ledger

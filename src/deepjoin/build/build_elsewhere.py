@@ -25,9 +25,6 @@ from deepjoin.build.build import Means, SegmentBuilder, Words
 from deepjoin.build.changes import Found, tried
 from deepjoin.build.engine import Engine, Step, node_name
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.read import LastingSource
-from deepjoin.read.bucket import BucketSource
-from deepjoin.read.files import FileSource
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store.cell_vectors import write_cell_vectors
 from deepjoin.store.ledger import Entry
@@ -84,11 +81,6 @@ class Part(NamedTuple):
     folder: Path
     items: int
     last: str
-
-
-def can_travel(source: LastingSource) -> bool:
-    """Tell whether others can read a source: what is in this memory, or open, they cannot."""
-    return isinstance(source, FileSource | BucketSource)
 
 
 def cut(found: Sequence[Found]) -> list[Group]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from deepjoin.build.reader import hidden_item
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.normalise.private import key as key_of
-from deepjoin.read import LastingSource
-from deepjoin.read.items import Item, digest_of
+from deepjoin.read import Source
+from deepjoin.read.source import Item, digest_of
 from deepjoin.settings import Settings
 from deepjoin.store.ledger import Key, Known
 
@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
     key: Key
     item: Item
-    source: LastingSource
+    source: Source
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Changes:
         return bool(self.new or self.changed or self.touched or self.gone)
 
 
-def list_items(sources: Mapping[int, LastingSource], settings: Settings) -> list[Found]:
+def list_items(sources: Mapping[int, Source], settings: Settings) -> list[Found]:
     """List the items of numbered sources; a private index hides their stamps and digests."""
     hidden_by = key_of(settings)
     try:

@@ -15,15 +15,12 @@ from deepjoin.build.encoding import is_outdated
 from deepjoin.build.item_reader import ItemReader
 from deepjoin.build.refresh import Refresh, Refreshed, disk_errors
 from deepjoin.build.update import Plan, Update, namesake, tables_of
-from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.read import LastingSource, open_sources
-from deepjoin.read.database import DatabaseSource
-from deepjoin.read.files import FileSource
+from deepjoin.errors import unknown_name
+from deepjoin.read import Source, open_sources
 from deepjoin.read.walk import is_glob
 from deepjoin.store.ledger import Key, known_items
-from deepjoin.store.manifest import MANIFEST, Described, read_manifest
+from deepjoin.store.manifest import MANIFEST, read_manifest
 from deepjoin.store.opened import LakeView
-from deepjoin.store.origin import reopen
 from deepjoin.store.remote import editing
 from deepjoin.store.segment import Segment
 from deepjoin.store.storage import clear_up, writing
@@ -127,7 +124,7 @@ def _updating(folder: Path, means: Means) -> Iterator[Update]:
         update.commit()
 
 
-def _found(folder: Path, plan: Plan, sources: Sequence[LastingSource]) -> list[Found]:
+def _found(folder: Path, plan: Plan, sources: Sequence[Source]) -> list[Found]:
     """Give the items of sources their keys in the lake."""
     owners = (_owner(folder, plan, source) for source in sources)
     return [
@@ -135,33 +132,24 @@ def _found(folder: Path, plan: Plan, sources: Sequence[LastingSource]) -> list[F
     ]
 
 
-def _owner(folder: Path, plan: Plan, source: LastingSource) -> tuple[int, LastingSource]:
+def _owner(folder: Path, plan: Plan, source: Source) -> tuple[int, Source]:
     """Find the source of the lake that has these tables already, or make it another one.
 
-    Files and databases from elsewhere go by their folder's or database's name as well: half of
-    their tables would be namesakes.
+    Tables from elsewhere get the name of their folder or database as a prefix, because many
+    would otherwise have names that the lake already uses.
     """
-    if isinstance(source, FileSource):
-        for number, known in enumerate(plan.sources):
-            owner = _reopened(known, folder, plan)
-            if isinstance(owner, FileSource) and owner.includes(source):
-                return number, source.seen_from(owner.root)
-        source = source.seen_from(source.root.parent)
-    if isinstance(source, DatabaseSource) and source.describe(folder) not in plan.sources:
-        source.set_apart()
+    for number, known in enumerate(plan.sources):
+        part = source.within(known, folder, plan.settings)
+        if part is not None:
+            return number, part
+    if source.describe(folder) not in plan.sources:
+        source = source.apart()
     described = source.describe(folder)
     for number, known in enumerate(plan.sources):
         if known == described or known["kind"] == described["kind"] == "memory":
             return number, source
     plan.sources.append(described)
     return len(plan.sources) - 1, source
-
-
-def _reopened(known: Described, folder: Path, plan: Plan) -> LastingSource | None:
-    try:
-        return reopen(known, folder, plan.settings) if known["kind"] == "files" else None
-    except DeepJoinError:  # gone, so it has nothing
-        return None
 
 
 def _refuse_taken(update: Update, found: Sequence[Found]) -> None:

@@ -14,9 +14,8 @@ from deepjoin.arrays import load_array
 from deepjoin.build.build import Means, SegmentBuilder
 from deepjoin.model import Reading, Table
 from deepjoin.normalise.private import salted
-from deepjoin.read import LastingSource, Skipped, open_sources
+from deepjoin.read import Skipped, Source, open_sources
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.read.files import FileSource
 from deepjoin.read.frames import MemorySource
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.store.ledger import Key
@@ -46,8 +45,8 @@ def forecast(source: object, settings: Settings, vectors: Vectors = NO_VECTORS) 
     """List everything, index an even sample, and scale by size; vectors by their usual cost."""
     settings = salted(settings)
     opened = open_sources(source, settings)
-    if isinstance(opened[0], CorpusSource):
-        return _corpus_forecast(opened[0])
+    if opened[0].as_corpus:
+        return _corpus_forecast(opened[0].as_corpus)
     tables = [table for one in opened for table in one.tables()]
     sizes = _sizes(opened, tables)
     chosen = _chosen(sizes)
@@ -100,15 +99,14 @@ def _first(reading: Reading) -> Iterator[pa.RecordBatch]:
             return
 
 
-def _sizes(sources: Sequence[LastingSource], tables: list[Table]) -> list[int]:
+def _sizes(sources: Sequence[Source], tables: list[Table]) -> list[int]:
     """Return bytes of file for each table; a workbook's first sheet stands for all of it."""
-    source = sources[0]
-    if len(sources) > 1 or not isinstance(source, FileSource):
+    paths = [sources[0].path(table.name) for table in tables] if len(sources) == 1 else []
+    if not any(paths):  # nothing has a known size, so all count the same
         return [1] * len(tables)
     counted: set[Path | None] = {None}
     sizes = []
-    for table in tables:
-        path = source.path(table.name)
+    for path in paths:
         sizes.append(path.stat().st_size if path and path not in counted else 0)
         counted.add(path)
     return sizes

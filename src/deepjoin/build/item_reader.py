@@ -12,12 +12,10 @@ from time import monotonic
 from types import FrameType
 
 from deepjoin.build.build import SegmentBuilder, Titles, Words
-from deepjoin.build.build_elsewhere import Part, built_elsewhere, can_travel, cut
+from deepjoin.build.build_elsewhere import Part, built_elsewhere, cut
 from deepjoin.build.changes import Changes, Found
 from deepjoin.build.engine import Engine
 from deepjoin.build.update import Update, tables_of
-from deepjoin.read.corpus import CorpusSource
-from deepjoin.read.frames import MemorySource
 from deepjoin.store.ledger import Entry, Key
 from deepjoin.store.segment import Segment
 
@@ -54,11 +52,12 @@ class ItemReader:
             self._tell(to_read[0].item.name)
         for _, group in groupby(to_read, lambda found: found.key.source):
             found = deque(group)
-            if isinstance(found[0].source, CorpusSource):
-                self._update.build_corpus(found[0].source, found[0].key)
+            source = found[0].source
+            if source.as_corpus:
+                self._update.build_corpus(source.as_corpus, found[0].key)
                 continue
             with self._deferring_interrupts():
-                if self._update.means.engine is not None and can_travel(found[0].source):
+                if self._update.means.engine is not None and source.is_portable:
                     self._gather(self._update.means.engine, list(found))
                 else:
                     self._read(found, changes)
@@ -69,7 +68,7 @@ class ItemReader:
 
     def _read(self, left: deque[Found], changes: Changes) -> None:
         """Read items of one source; the first segment also notes what needs no reading."""
-        keep = bool(left) and isinstance(left[0].source, MemorySource)
+        keep = bool(left) and left[0].source.in_memory
         while left or changes.gone or changes.touched or not self._update.records:
             with self._update.building(keep) as build:
                 _note(build, changes)

@@ -17,8 +17,8 @@ from deepjoin.model import Table
 from deepjoin.normalise.private import hidden_text
 from deepjoin.read import Skipped
 from deepjoin.read.cells import as_strings, left_out
-from deepjoin.read.items import Item
 from deepjoin.read.reading import read_columns
+from deepjoin.read.source import Item
 from deepjoin.settings import Settings
 from deepjoin.store.values.builder import Kept, ValueIndexBuilder
 

@@ -16,13 +16,12 @@ from deepjoin.build.encoding import Encoding
 from deepjoin.build.item_reader import ItemReader
 from deepjoin.build.update import Plan, Update
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.read import LastingSource
-from deepjoin.read.files import FileSource
+from deepjoin.read import Source, reopen
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store.ledger import known_items
 from deepjoin.store.manifest import MANIFEST, READS, Described, Manifest
 from deepjoin.store.opened import LakeView
-from deepjoin.store.origin import frames_of, reopen
+from deepjoin.store.origin import frames_of
 from deepjoin.store.segment import Segment
 from deepjoin.store.storage import clear_up, writing
 
@@ -54,7 +53,7 @@ class Refresh:
         folder: Path,
         settings: Settings,
         vectors: Vectors,
-        sources: Sequence[LastingSource],
+        sources: Sequence[Source],
         described: Sequence[Described],
         titles: Titles,
         means: Means,
@@ -62,7 +61,7 @@ class Refresh:
         self._folder, self._titles, self._means = folder, titles, means
         self._plan = Plan(settings, list(described), vectors=vectors)
         self._given = len(described)
-        self._sources: dict[int, LastingSource] = dict(enumerate(sources))
+        self._sources: dict[int, Source] = dict(enumerate(sources))
         self._unreachable: list[str] = []
 
     def refresh(self, before: LakeView) -> Refreshed:
@@ -125,15 +124,14 @@ class Refresh:
             "Run the same command again."
         )
 
-    def _reopened(self, number: int) -> LastingSource | None:
+    def _reopened(self, number: int) -> Source | None:
         """Reopen a source; one that cannot be reached keeps its tables, and is told."""
         try:
             source = reopen(self._plan.sources[number], self._folder, self._plan.settings)
         except DeepJoinError as error:
             self._unreachable.append(str(error))
             return None
-        gone = source.gone if isinstance(source, FileSource) else ()
-        for place in gone:
+        for place in source.gone if source else ():
             if not place.parent.exists():
                 self._unreachable.append(f"{place} is gone, and the folder it was in.")
                 return None

@@ -23,7 +23,7 @@ from deepjoin.checking.vector_contents import VectorContents
 from deepjoin.checking.vector_soundness import vector_problems
 from deepjoin.errors import IndexUnusable
 from deepjoin.lake import Lake
-from deepjoin.read.items import Skipped
+from deepjoin.read.source import Skipped
 from deepjoin.relating.graph_store import graph_problems
 from deepjoin.store.ledger import entries_of, known_items
 from deepjoin.store.manifest import (

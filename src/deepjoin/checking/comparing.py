@@ -18,11 +18,12 @@ from deepjoin.lake import Lake
 from deepjoin.model import Column, Table
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.normalise.private import key as key_of
+from deepjoin.read import reopen
 from deepjoin.read.cells import as_strings
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.read.items import Skipped, digest_of
+from deepjoin.read.source import Skipped, digest_of
 from deepjoin.store.ledger import Key, Known, entries_of, known_items
-from deepjoin.store.origin import TableOrigin, reopen
+from deepjoin.store.origin import TableOrigin
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Traits
 
@@ -95,8 +96,8 @@ class Comparison:
             return self._not_reached(places, str(error))
         known = known_items([segment.ledger for segment in self._lake.segments])
         listed = {one.key: one for one in found}
-        if isinstance(opened, CorpusSource):
-            return self._corpus(opened, places, _state(listed, known, places[0].key))
+        if opened and (corpus := opened.as_corpus):
+            return self._corpus(corpus, places, _state(listed, known, places[0].key))
         return self._listed(places, listed, known)
 
     def _not_reached(self, places: Iterable[Place], reason: str) -> Iterator[Place]:

@@ -5,16 +5,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column, Table
 from deepjoin.read.formats import format_of, suffixes
-from deepjoin.read.items import Item, Skipped
+from deepjoin.read.source import Description, Skipped, Source
 from deepjoin.settings import Settings
 
-__all__ = ["LastingSource", "Skipped", "TableSource", "open_sources", "title_of"]
+__all__ = [
+    "KINDS",
+    "Description",
+    "Skipped",
+    "Source",
+    "TableSource",
+    "open_sources",
+    "reopen",
+    "title_of",
+]
 
 Location = str | os.PathLike[str]
 
@@ -23,14 +33,24 @@ ALLOWED = (
     "list of these; a pandas, polars or Arrow frame, or a dict of name to frame; a list of "
     "deepjoin.Table or deepjoin.Column"
 )
+#: The module of each kind of source; its ``reopen`` makes a source from its description.
+KINDS = {
+    "files": "deepjoin.read.files",
+    "corpus": "deepjoin.read.corpus",
+    "bucket": "deepjoin.read.bucket",
+    "database": "deepjoin.read.database",
+}
+#: Kinds of which nothing is left to open: frames of an earlier process, sources removed since.
+_NOT_REOPENED = ("memory", "gone")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @runtime_checkable
 class TableSource(Protocol):
-    """Anything that can list its tables, always in the same order.
+    """The least a user's own object must do to be indexed: list its tables, in a fixed order.
 
+    Its tables are taken as if they were in memory; `Source` is what deepjoin's own sources do.
     ``skipped`` says what the latest listing passed over; it is complete when the listing is.
     """
 
@@ -40,23 +60,9 @@ class TableSource(Protocol):
         """Yield every table, unread."""
 
 
-@runtime_checkable
-class LastingSource(TableSource, Protocol):
-    """A source that outlives the process: it can be listed again, and its tables reopened."""
-
-    def items(self) -> Iterator[Item]:
-        """Yield everything that may hold tables, unread, in the same order each time."""
-
-    def table(self, name: str) -> Table:
-        """Open one table by its name, without listing the others."""
-
-    def describe(self, index: Path) -> dict[str, Any]:
-        """Say where the source is, for the manifest of an index folder: its kind, no secrets."""
-
-
 def open_sources(
     source: object, settings: Settings, skip_dirs: Iterable[Location] = ()
-) -> list[LastingSource]:
+) -> list[Source]:
     """Find out what came and open it, one source a kind; ``skip_dirs`` are not looked into.
 
     >>> (source,) = open_sources({"cities": {"id": [1, 2]}}, Settings())
@@ -73,7 +79,7 @@ def open_sources(
         return [MemorySource.of_frames(source)]
     if isinstance(source, (list, tuple)):
         return _open_list(source, settings, skip_dirs)
-    if isinstance(source, LastingSource):
+    if isinstance(source, Source):
         return [source]
     if isinstance(source, TableSource):
         return [MemorySource(list(source.tables()))]
@@ -82,7 +88,7 @@ def open_sources(
 
 def _open_list(
     items: Sequence[object], settings: Settings, skip_dirs: Iterable[Location]
-) -> list[LastingSource]:
+) -> list[Source]:
     from deepjoin.read.frames import MemorySource, is_frame
 
     paths = [item for item in items if isinstance(item, (str, os.PathLike))]
@@ -99,7 +105,7 @@ def _open_list(
 
 def _open_locations(
     locations: Sequence[Location], settings: Settings, skip_dirs: Iterable[Location]
-) -> list[LastingSource]:
+) -> list[Source]:
     """Open databases and buckets one by one, and all files together."""
     from deepjoin.read.corpus import CorpusSource, is_corpus
     from deepjoin.read.files import FileSource
@@ -113,7 +119,9 @@ def _open_locations(
     opened = {text: _open_service(text, settings) for text in texts}
     files = [text for text, source in opened.items() if source is None]
     sources = [source for source in opened.values() if source is not None]
-    _set_apart(sources)
+    # Several databases often have tables of the same names.
+    if sum(source.as_database is not None for source in sources) > 1:
+        sources = [source.apart() if source.as_database else source for source in sources]
     if files:
         found = FileSource(
             *(files, settings.include, settings.exclude, skip_dirs),
@@ -124,19 +132,7 @@ def _open_locations(
     return sources
 
 
-def _set_apart(sources: Sequence[LastingSource]) -> None:
-    """Tell the tables of several databases apart, which often have the same names."""
-    if len(sources) < 2:
-        return
-    from deepjoin.read.database import DatabaseSource
-
-    databases = [source for source in sources if isinstance(source, DatabaseSource)]
-    if len(databases) > 1:
-        for database in databases:
-            database.set_apart()
-
-
-def _open_service(location: str, settings: Settings) -> LastingSource | None:
+def _open_service(location: str, settings: Settings) -> Source | None:
     """Open what is not a file or folder of tables: a database, or a bucket."""
     is_url = _URL.match(location)
     if not is_url and not os.path.isfile(_path(location)):
@@ -154,6 +150,20 @@ def _open_service(location: str, settings: Settings) -> LastingSource | None:
         parts=settings.parts,
         one_table=settings.one_table,
     )
+
+
+def reopen(described: Description, index: Path, settings: Settings) -> Source | None:
+    """Open a source again from its description; None where there is nothing to open.
+
+    A source whose place no longer exists raises an error that says so.
+    """
+    kind = described["kind"]
+    if kind in _NOT_REOPENED:
+        return None
+    if kind not in KINDS:
+        raise DeepJoinError(f"{index} has tables of a kind this version does not know: '{kind}'.")
+    source: Source = import_module(KINDS[kind]).reopen(described, index, settings)
+    return source
 
 
 def _path(location: str) -> Path:

@@ -19,10 +19,10 @@ from deepjoin.read import Skipped, title_of, words
 from deepjoin.read.ahead import Downloads, ending
 from deepjoin.read.bucket_url import BucketUrl
 from deepjoin.read.formats import format_of, read_file, suffixes
-from deepjoin.read.items import Item, Listing, left_out, skipped_item, unfold
 from deepjoin.read.members import member_columns
 from deepjoin.read.parts import Entry, checked, grouped, read_parts
 from deepjoin.read.remote_files import INDEX, Download, RemoteFiles, closed_folders
+from deepjoin.read.source import Description, Item, Listing, Source, left_out, skipped_item
 from deepjoin.read.walk import MANIFEST, covers, is_hidden, is_index_manifest, matches
 from deepjoin.settings import Settings
 
@@ -36,11 +36,14 @@ _OPEN = ("_place", "_downloads")
 Infos = dict[str, pa.fs.FileInfo]
 
 
-class BucketSource:
+class BucketSource(Source):
     """The tables below a URL such as ``s3://bucket/folder``, or that fit one with wildcards.
 
     A table's name is its path relative to the URL's folder; a sheet's is ``file.xlsx#Sheet``.
     """
+
+    kind = "bucket"
+    is_portable = True
 
     def __init__(
         self,
@@ -56,11 +59,6 @@ class BucketSource:
         self.skipped: list[Skipped] = []
         #: Whether the manifests looked at so far, by name, are those of indexes.
         self._manifests: dict[str, bool] = {}
-
-    def tables(self) -> Iterator[Table]:
-        """List the tables in the order of their names."""
-        self.skipped = []
-        return unfold(self.items(), self.skipped)
 
     def items(self) -> Iterator[Item]:
         """List objects and folders of part files, tables or not, in the order of their names."""
@@ -87,9 +85,9 @@ class BucketSource:
                 return table
         raise unknown_name("table", name, str(self.url), [table.name for table in found])
 
-    def describe(self, index: Path) -> dict[str, Any]:
+    def describe(self, index: Path) -> Description:
         """Say where the source is; a bucket is the same from everywhere."""
-        return {"kind": "bucket", "url": str(self.url)}
+        return {"kind": self.kind, "url": str(self.url)}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is open: another process reaches the bucket by itself."""
@@ -288,7 +286,7 @@ class BucketSource:
         return Reading(_batches(reading, copy, shown, done), reading.notes)
 
 
-def reopen(described: dict[str, Any], index: Path, settings: Settings) -> BucketSource:
+def reopen(described: Description, index: Path, settings: Settings) -> BucketSource:
     """Make the source again that was described."""
     return BucketSource(
         described["url"], settings.include, settings.exclude, settings.parts, settings.one_table

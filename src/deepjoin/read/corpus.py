@@ -18,7 +18,18 @@ from deepjoin.model import Column, Table
 from deepjoin.read.cells import text_array, unique_names
 from deepjoin.read.formats import unreadable
 from deepjoin.read.frames import table_of_columns
-from deepjoin.read.items import Item, Listing, Skipped, file_digest, file_stamp, relative
+from deepjoin.read.source import (
+    Description,
+    Item,
+    Listing,
+    Skipped,
+    Source,
+    file_digest,
+    file_stamp,
+    relative,
+    tables_gone,
+)
+from deepjoin.settings import Settings
 
 #: Large offsets, because the cells of one block may pass two gibibytes.
 SCHEMA = pa.schema(
@@ -43,14 +54,26 @@ def is_corpus(folder: Path) -> bool:
     return {"column_id", "cells"} <= set(names)
 
 
-class CorpusSource:
+class CorpusSource(Source):
     """The columns, queries and labels of a corpus folder, streamed from disk."""
 
+    kind = "corpus"
+
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = self.root = Path(folder).expanduser().absolute()
+        self.root = Path(folder).expanduser().absolute()
         with self._open("columns.parquet") as file:
             self.count: int = file.metadata.num_rows
         self.skipped: list[Skipped] = []
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the corpus."""
+        return self.root
+
+    @property
+    def as_corpus(self) -> CorpusSource:
+        """The source itself."""
+        return self
 
     def blocks(
         self, file: str = "columns.parquet", names: Sequence[str] = SCHEMA.names
@@ -86,9 +109,9 @@ class CorpusSource:
             partial(file_digest, path),
         )
 
-    def describe(self, index: Path) -> dict[str, Any]:
+    def describe(self, index: Path) -> Description:
         """Say where the corpus is, relative to an index folder."""
-        return {"kind": "corpus", "root": relative(self.folder, index)}
+        return {"kind": self.kind, "root": relative(self.folder, index)}
 
     def tables(self) -> Iterator[Table]:
         """Put the columns back into tables, in file order."""
@@ -103,9 +126,9 @@ class CorpusSource:
         """Put one table together from its columns."""
         return table_of_columns(name, self._columns_of_table(name))
 
-    def column_names(self, name: str) -> dict[str, str]:
-        """Give the names the columns of a table get when it is put together, by their ids."""
-        columns = self._columns_of_table(name)
+    def column_names(self, table: str) -> dict[str, str]:
+        """Map column ids to names in the table; columns may be nameless or share a name."""
+        columns = self._columns_of_table(table)
         names = unique_names([column.name for column in columns])
         return {column.column_id or "": name for column, name in zip(columns, names, strict=True)}
 
@@ -145,6 +168,14 @@ class CorpusSource:
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error, "is not a readable Parquet file") from None
         return _checked(file, path)
+
+
+def reopen(described: Description, index: Path, settings: Settings) -> CorpusSource:
+    """Open the corpus that `CorpusSource.describe` described."""
+    folder = Path(os.path.normpath(index.resolve() / described["root"]))
+    if not folder.exists():
+        raise tables_gone(folder)
+    return CorpusSource(folder)
 
 
 def _checked(file: pq.ParquetFile, path: Path) -> pq.ParquetFile:

@@ -8,29 +8,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
 from deepjoin.model import Reading, Table
 from deepjoin.read import Location, Skipped, title_of, words
 from deepjoin.read.folders import FolderFormat, group_stamp
 from deepjoin.read.formats import format_of, read_file, suffixes
-from deepjoin.read.items import (
+from deepjoin.read.members import group_digest, member_columns, read_group
+from deepjoin.read.parts import Entry, Parts, checked, grouped
+from deepjoin.read.roots import Root
+from deepjoin.read.source import (
+    Description,
     Item,
     Listing,
+    Source,
     file_digest,
     file_stamp,
     relative,
     skipped_item,
-    unfold,
+    tables_gone,
 )
-from deepjoin.read.members import group_digest, member_columns, read_group
-from deepjoin.read.parts import Entry, Parts, checked, grouped
-from deepjoin.read.roots import Root
 from deepjoin.read.walk import NO_PERMISSION, Found, Walk, matches
 from deepjoin.settings import Settings
 
-__all__ = ["FileSource", "Root", "gone", "reopen"]
+__all__ = ["FileSource", "Root", "reopen"]
 
 
 @dataclass
@@ -46,7 +47,7 @@ class _Scan:
         self.skipped[name] = Skipped(name, reason, passing)
 
 
-class FileSource:
+class FileSource(Source):
     """The tables in files and folders.
 
     A table's name is its path relative to ``root``, the folder that holds all locations;
@@ -54,6 +55,9 @@ class FileSource:
     of the pattern in ``one_table`` that fits them; with ``parts="never"`` by the latter alone.
     ``skip_dirs``, which need not exist yet, are not entered.
     """
+
+    kind = "files"
+    is_portable = True
 
     def __init__(
         self,
@@ -73,16 +77,9 @@ class FileSource:
         self.skip_dirs = frozenset(Path(folder).expanduser().resolve() for folder in skip_dirs)
         self.parts, self.one_table = parts, tuple(one_table)
         self.skipped: list[Skipped] = []
-        #: Places that a reopened source had before and that are there no more.
-        self.gone: tuple[Path, ...] = ()
         for root, location in zip(self.roots, roots, strict=True):
             if root.patterns and next(self._found_at(root, _Scan()), None) is None:
                 raise DeepJoinError(f"No file matches '{os.fspath(location)}'.")
-
-    def tables(self) -> Iterator[Table]:
-        """List the tables in the order of their file names."""
-        self.skipped = []
-        return unfold(self.items(), self.skipped)
 
     def items(self) -> Iterator[Item]:
         """List the files, tables or not, in the order of their names."""
@@ -130,21 +127,38 @@ class FileSource:
                 return table
         raise unknown_name("table", name, str(self.root), [table.name for table in found])
 
-    def path(self, name: str) -> Path | None:
-        """Give the file that holds a table, or None where many files do."""
-        path = self._single(name)
+    def path(self, table: str) -> Path | None:
+        """Return the file that holds a table, or None if several files do."""
+        path = self._single(table)
         if path is None:
-            self._whole(name)
+            self._whole(table)
         return path
 
-    def describe(self, index: Path) -> dict[str, Any]:
-        """Say where the source is, relative to an index folder, for its manifest."""
-        paths = [root.given(index) for root in self.roots]
-        return {"kind": "files", "root": relative(self.root, index), "paths": paths}
+    @property
+    def folder(self) -> Path | None:
+        """The folder that holds all locations, unless the first of them is a file."""
+        return None if self.roots[0].file else self.root
 
-    def includes(self, other: FileSource) -> bool:
-        """Tell whether everything another source names belongs to this one too."""
-        return all(self._reaches_all_of(root) for root in other.roots)
+    def describe(self, index: Path) -> Description:
+        """Say where the source is, relative to an index folder."""
+        paths = [root.given(index) for root in self.roots]
+        return {"kind": self.kind, "root": relative(self.root, index), "paths": paths}
+
+    def within(self, owner: Description, index: Path, settings: Settings) -> FileSource | None:
+        """Return the same files named from the root of an indexed source that includes them."""
+        if owner["kind"] != self.kind:
+            return None
+        try:
+            including = reopen(owner, index, settings)
+        except DeepJoinError:  # gone, so it includes nothing
+            return None
+        if all(including._reaches_all_of(root) for root in self.roots):
+            return self._named_from(including.root)
+        return None
+
+    def apart(self) -> FileSource:
+        """Return the same files, their names beginning with that of the root folder."""
+        return self._named_from(self.root.parent)
 
     def _reaches_all_of(self, root: Root) -> bool:
         if root.file is not None:
@@ -153,8 +167,7 @@ class FileSource:
         inside = any(mine.holds(str(root.folder)) for mine in whole)
         return inside and not self._is_excluded(self._name(str(root.folder)))
 
-    def seen_from(self, root: Path) -> FileSource:
-        """Name the same tables by their paths from another folder."""
+    def _named_from(self, root: Path) -> FileSource:
         other = copy.copy(self)
         other.root = root
         return other
@@ -361,7 +374,7 @@ def _sheets(name: str, path: Path) -> Listing:
     )
 
 
-def reopen(described: dict[str, Any], index: Path, settings: Settings) -> FileSource:
+def reopen(described: Description, index: Path, settings: Settings) -> FileSource:
     """Open a source again from what `FileSource.describe` said.
 
     Of several places, those that are left still serve their tables, by the old names.
@@ -371,7 +384,7 @@ def reopen(described: dict[str, Any], index: Path, settings: Settings) -> FileSo
         Path(os.path.normpath(here / path)) for path in (described["root"], *described["paths"])
     )
     if not root.exists():
-        raise gone(root)
+        raise tables_gone(root)
     left = [path for path in paths if _is_there(path)]
     source = FileSource(
         *(left, settings.include, settings.exclude, [index]),
@@ -380,14 +393,6 @@ def reopen(described: dict[str, Any], index: Path, settings: Settings) -> FileSo
     )
     source.root, source.gone = root, tuple(path for path in paths if path not in left)
     return source
-
-
-def gone(root: Path | None) -> DeepJoinError:
-    """Say that the tables are not where they were."""
-    return DeepJoinError(
-        f"The tables of this index were in {root}, which is gone. "
-        "Searches still work; to join, put the folder back or index it again."
-    )
 
 
 def _is_there(path: Path) -> bool:

@@ -17,8 +17,8 @@ from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import Column, Reading, Table
 from deepjoin.read import title_of
 from deepjoin.read.cells import as_strings, cell_text, left_out, text_array, unique_names
-from deepjoin.read.items import Item, Listing, Skipped
 from deepjoin.read.parquet import decoded, no_rows
+from deepjoin.read.source import Description, Item, Listing, Skipped, Source
 
 #: Of pandas, polars or Arrow; the first two are imported only by those who use them.
 Frame: TypeAlias = Any
@@ -131,8 +131,11 @@ def _arrow_array(cells: Series) -> pa.Array | pa.ChunkedArray:
 
 
 @dataclass
-class MemorySource:
+class MemorySource(Source):
     """Tables that are already in memory, in the order they were given."""
+
+    kind = "memory"
+    in_memory = True
 
     given: Sequence[Table]
     skipped: list[Skipped] = field(default_factory=list)
@@ -145,14 +148,14 @@ class MemorySource:
             names.add(table.name)
 
     def items(self) -> Iterator[Item]:
-        """List each table as an item, which no stamp tells from an earlier one of its name."""
+        """List each table as an item without a stamp: a table of the same name may differ."""
         for table in self.given:
             yield Item(table.name, "", partial(Listing, (table,)))
 
-    def describe(self, index: Path) -> dict[str, Any]:
-        """Say that the tables are nowhere but in the index, and which they are."""
+    def describe(self, index: Path) -> Description:
+        """Say which tables these are; nothing is left to reopen."""
         names = "\n".join(table.name for table in self.given)
-        return {"kind": "memory", "tables": xxh3_64_hexdigest(names.encode("utf-8", "replace"))}
+        return {"kind": self.kind, "tables": xxh3_64_hexdigest(names.encode("utf-8", "replace"))}
 
     @classmethod
     def of_frames(cls, source: object) -> MemorySource:

@@ -15,7 +15,7 @@ from deepjoin.errors import MissingExtra, UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.read.folders import ICEBERG_METADATA, METADATA_ENDINGS, FolderFormat, table_batches
 from deepjoin.read.formats import unreadable
-from deepjoin.read.items import file_digest, file_stamp
+from deepjoin.read.source import file_digest, file_stamp
 
 if TYPE_CHECKING:
     from pyiceberg.table import StaticTable

@@ -13,8 +13,8 @@ import xxhash
 from deepjoin.model import Reading
 from deepjoin.read.dialect import sniff
 from deepjoin.read.formats import format_of, read_file, true_format, unreadable
-from deepjoin.read.items import file_digest
 from deepjoin.read.parts import Parts, first_columns, read_parts
+from deepjoin.read.source import file_digest
 
 
 def read_group(root: Path, parts: Parts) -> Reading:

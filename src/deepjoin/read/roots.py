@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from deepjoin.errors import DeepJoinError
 from deepjoin.read import Location
 from deepjoin.read.formats import suffixes
-from deepjoin.read.items import relative
+from deepjoin.read.source import relative
 from deepjoin.read.walk import covers, is_glob, is_index_folder, reaches
 
 #: A URL short of a slash or two, with what may be a password in it.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.read.items import Skipped
+from deepjoin.read.source import Skipped
 
 LEDGER = "ledger.arrow"
 

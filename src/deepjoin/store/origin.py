@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from deepjoin.build.build import FRAMES
 from deepjoin.build.changes import Found
-from deepjoin.errors import DeepJoinError, UnreadableTable
+from deepjoin.errors import UnreadableTable
 from deepjoin.model import Table
 from deepjoin.normalise.private import hidden_text, key
-from deepjoin.read import LastingSource
-from deepjoin.read.corpus import CorpusSource
-from deepjoin.read.files import FileSource, gone
-from deepjoin.read.files import reopen as reopen_files
+from deepjoin.read import reopen
 from deepjoin.read.frames import MemorySource
-from deepjoin.read.items import file_digest, file_stamp
 from deepjoin.read.parquet import read_parquet
-from deepjoin.settings import Settings
+from deepjoin.read.source import file_digest, file_stamp
 from deepjoin.store.ledger import Key, entries_of
 from deepjoin.store.manifest import SEGMENTS, Described, read_manifest
 from deepjoin.store.segment import Segment
@@ -28,38 +24,11 @@ if TYPE_CHECKING:
     from deepjoin.store.opened import LakeView
 
 
-def reopen(described: Described, index: Path, settings: Settings) -> LastingSource | None:
-    """Open a source again as the manifest describes it; None where there is nothing to open."""
-    kind = described["kind"]
-    if kind in ("memory", "gone"):
-        return None
-    if kind == "files":
-        return reopen_files(described, index, settings)
-    if kind == "corpus":
-        return CorpusSource(_folder(described, index))
-    if kind == "bucket":
-        from deepjoin.read import bucket
-
-        return bucket.reopen(described, index, settings)
-    if kind == "database":
-        from deepjoin.read import database
-
-        return database.reopen(described, index, settings)
-    raise DeepJoinError(f"{index} has tables of a kind this version does not know: '{kind}'.")
-
-
 def root_of(described: Described, index: Path) -> Path | None:
     """Return the folder of a source of files, there or not."""
     if "root" not in described:
         return None
     return Path(os.path.normpath(index.resolve() / described["root"]))
-
-
-def _folder(described: Described, index: Path) -> Path:
-    root = root_of(described, index)
-    if root is None or not root.exists():
-        raise gone(root)
-    return root
 
 
 class TableOrigin:
@@ -71,12 +40,7 @@ class TableOrigin:
         row = int(segment.catalog.table_items[number])
         self._entry = entries_of(segment.ledger.slice(row, 1))[0]
         self._described = lake.sources[self._entry.key.source]
-        self._root_is_there()
         self.source = reopen(self._described, lake.path, lake.settings)
-
-    def _root_is_there(self) -> None:
-        if self._described["kind"] in ("files", "corpus"):
-            _folder(self._described, self._lake.path)
 
     def table(self) -> Table:
         """Open the table."""
@@ -109,13 +73,12 @@ class TableOrigin:
 
         The columns of a corpus may be nameless, or of one name; then only the id tells.
         """
-        if not isinstance(self.source, CorpusSource):
-            return column
-        return self.source.column_names(self.name).get(column_id, column)
+        names = self.source.column_names(self.name) if self.source else {}
+        return names.get(column_id, column)
 
     def path(self) -> Path | None:
         """Return the file that holds the table, if one local file does."""
-        return self.source.path(self.name) if isinstance(self.source, FileSource) else None
+        return self.source.path(self.name) if self.source else None
 
     @property
     def has_changed(self) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.read.items import Skipped
+from deepjoin.read.source import Skipped
 from deepjoin.store.ledger import passed_over
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import ColumnProfiles

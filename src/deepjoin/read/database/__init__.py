@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import copy
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from deepjoin.errors import DeepJoinError, UnreadableTable, unknown_name
 from deepjoin.model import Reading, Table
@@ -20,13 +20,21 @@ from deepjoin.read.database.url import (
     from_environment,
     is_database,
 )
-from deepjoin.read.items import Item, Listing, Skipped, left_out, skipped_item, unfold
+from deepjoin.read.source import (
+    Description,
+    Item,
+    Listing,
+    Skipped,
+    Source,
+    left_out,
+    skipped_item,
+)
 from deepjoin.settings import Settings
 
 __all__ = ["DatabaseSource", "is_database", "open_database", "reopen", "shown"]
 
 
-class DatabaseSource:
+class DatabaseSource(Source):
     """The tables and views of one database.
 
     ``include`` and ``exclude`` are patterns for a schema, a table or both (`sales.*`).
@@ -35,6 +43,8 @@ class DatabaseSource:
     ``SELECT max(updated_at) FROM {table}``; where it fails, the database's own stamp serves.
     A ``prefix`` goes before the names of all tables, to tell them from those of another database.
     """
+
+    kind = "database"
 
     def __init__(
         self,
@@ -55,14 +65,16 @@ class DatabaseSource:
     def __repr__(self) -> str:
         return f"DatabaseSource({self.database.place!r})"
 
-    def set_apart(self) -> None:
-        """Put the name of the database before those of its tables."""
-        self.prefix = PurePosixPath(self.database.place.partition("?")[0]).stem or "database"
+    @property
+    def as_database(self) -> DatabaseSource:
+        """The source itself."""
+        return self
 
-    def tables(self) -> Iterator[Table]:
-        """List the tables in the order of their names."""
-        self.skipped = []
-        return unfold(self.items(), self.skipped)
+    def apart(self) -> DatabaseSource:
+        """Return the same tables, their names beginning with that of the database."""
+        other = copy.copy(self)
+        other.prefix = PurePosixPath(self.database.place.partition("?")[0]).stem or "database"
+        return other
 
     def items(self) -> Iterator[Item]:
         """List the tables and views, unread, in the order of their names."""
@@ -157,9 +169,9 @@ class DatabaseSource:
             raise unknown_name("table", name, self.database.place, relations)
         return relations[name]
 
-    def describe(self, index: Path) -> dict[str, Any]:
+    def describe(self, index: Path) -> Description:
         """Say where the database is, without its password."""
-        described = {"kind": "database", "url": self.database.describe(index)}
+        described = {"kind": self.kind, "url": self.database.describe(index)}
         return described | ({"prefix": self.prefix} if self.prefix else {})
 
 
@@ -202,7 +214,7 @@ def open_database(location: str, settings: Settings, prefix: str = "") -> Databa
     )
 
 
-def reopen(described: Mapping[str, Any], index: Path, settings: Settings) -> DatabaseSource:
+def reopen(described: Description, index: Path, settings: Settings) -> DatabaseSource:
     """Open the database that `DatabaseSource.describe` wrote down.
 
     A password comes from where libpq looks for it (PGPASSWORD, ~/.pgpass, a service file), or

@@ -24,9 +24,9 @@ from deepjoin.read.database.relation import (
     relation_title,
 )
 from deepjoin.read.database.url import file_dialect, one_line
-from deepjoin.read.items import relative
 from deepjoin.read.parquet import decoded, no_rows
 from deepjoin.read.quote import identifier
+from deepjoin.read.source import relative
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from deepjoin.model import Reading
 from deepjoin.read import title_of, words
-from deepjoin.read.items import file_stamp
 from deepjoin.read.quote import identifier
+from deepjoin.read.source import file_stamp
 
 #: Rows of a batch, and bytes after which a batch is closed early.
 BATCH_ROWS = 32_768

@@ -23,7 +23,7 @@ from deepjoin.read.database.relation import (
 )
 from deepjoin.read.database.rows import Batcher
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address, file_secrets, file_shown, one_line
-from deepjoin.read.items import relative
+from deepjoin.read.source import relative
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Inspector

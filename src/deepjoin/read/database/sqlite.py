@@ -18,8 +18,8 @@ from deepjoin.read.cells import MENDED_NOTE
 from deepjoin.read.database.relation import BATCH_ROWS, Ask, Relation, files_stamp
 from deepjoin.read.database.rows import Batcher
 from deepjoin.read.database.url import one_line
-from deepjoin.read.items import relative
 from deepjoin.read.quote import identifier
+from deepjoin.read.source import relative
 
 #: Seconds to wait for another program to finish writing.
 BUSY_SECONDS = 5.0

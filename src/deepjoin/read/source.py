@@ -1,0 +1,207 @@
+"""What a source of tables is: the items it lists, and what it can do."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import xxhash
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.model import Table
+
+if TYPE_CHECKING:
+    from deepjoin.read.corpus import CorpusSource
+    from deepjoin.read.database import DatabaseSource
+    from deepjoin.settings import Settings
+
+_BLOCK = 1 << 22
+#: Nanoseconds; some file systems tell times to the second or two only, and clocks differ.
+_LATELY = 2_000_000_000
+_SOON = 1_000_000_000
+
+#: Where a source is, as the manifest of an index keeps it: its kind, what reopens it, no secrets.
+Description = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something a source passed over, and why.
+
+    ``passing`` says that the reason may go away although the thing itself does not change: a
+    missing package or permission, a failing disk.
+    """
+
+    name: str
+    reason: str
+    passing: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The tables inside an item, unread, and what was passed over."""
+
+    tables: tuple[Table, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of a source that changes as a whole: a file, a folder of parts, a database table.
+
+    ``stamp`` changes whenever the content may have changed, and is '' when only reading can
+    show that. When it has changed, ``digest`` hashes the content to see whether that did too;
+    None where reading the tables again is as cheap.
+    """
+
+    name: str
+    stamp: str
+    listing: Callable[[], Listing]
+    digest: Callable[[], str] | None = None
+    #: Whether it was passed over without looking into it.
+    is_passed_over: bool = False
+    #: Bytes to read; None where nobody knows.
+    size: int | None = None
+
+
+class Source(ABC):
+    """Where tables come from. A source says what it can do; nobody asks for its class.
+
+    To add a kind of source, derive from this class, implement the abstract methods, override
+    what else the source can do, and enter its module, which has a function ``reopen``, in
+    `deepjoin.read.KINDS`. Every source keeps these rules:
+
+    - Listing reads no tables and yields the same items in the same order until something
+      changes. Nothing is left out silently: what is passed over is listed with its reason.
+    - The stamp of an item changes whenever its content may have changed.
+    - A table can be opened many times and gives the same cells until its stamp changes.
+    - A description holds no secrets, and ``reopen`` makes the same source from it.
+    """
+
+    #: The key of the source in `deepjoin.read.KINDS` and in descriptions.
+    kind: ClassVar[str]
+    #: Whether the tables exist only in this process, so that an index has to keep copies.
+    in_memory: ClassVar[bool] = False
+    #: Whether other processes and machines can read a pickled copy of the source.
+    is_portable: ClassVar[bool] = False
+    #: Places that a reopened source had before and that no longer exist.
+    gone: tuple[Path, ...] = ()
+    #: What the latest call of `tables` passed over; complete when that iterator is exhausted.
+    skipped: list[Skipped]
+
+    @abstractmethod
+    def items(self) -> Iterator[Item]:
+        """List everything that may hold tables, unread, in the same order each time."""
+
+    @abstractmethod
+    def table(self, name: str) -> Table:
+        """Open one table by its name, without listing the others."""
+
+    @abstractmethod
+    def describe(self, index: Path) -> Description:
+        """Say where the source is, relative to an index folder if it is local."""
+
+    def tables(self) -> Iterator[Table]:
+        """List the tables, unread, in the order of the items."""
+        self.skipped = []
+        return unfold(self.items(), self.skipped)
+
+    @property
+    def folder(self) -> Path | None:
+        """The local folder the user named, where the index goes by default."""
+        return None
+
+    @property
+    def as_corpus(self) -> CorpusSource | None:
+        """The source as a stream of columns, if it stores columns instead of tables."""
+        return None
+
+    @property
+    def as_database(self) -> DatabaseSource | None:
+        """The source as a database, if SQL can be run where the tables are."""
+        return None
+
+    def path(self, table: str) -> Path | None:
+        """Return the local file that holds a table, or None if no single file does."""
+        return None
+
+    def column_names(self, table: str) -> Mapping[str, str]:
+        """Map column ids to the names that `table` gives the columns, where these differ."""
+        return {}
+
+    def within(self, owner: Description, index: Path, settings: Settings) -> Source | None:
+        """Return the same tables under the names of an indexed source that includes them all.
+
+        None if the owner, given by its description, does not include them.
+        """
+        return None
+
+    def apart(self) -> Source:
+        """Return the same tables under longer names, which tell them from other sources'."""
+        return self
+
+
+def skipped_item(name: str, reason: str, passing: bool = False) -> Item:
+    """List something that is passed over without looking into it."""
+    listing = Listing(skipped=(Skipped(name, reason, passing),))
+    return Item(name, f"skipped: {reason}", lambda: listing, is_passed_over=True, size=0)
+
+
+def left_out(tables: int) -> str:
+    """Say that nothing of a source is left to read."""
+    all_of_them = f"all {tables:,} tables" if tables > 1 else "its one table"
+    return f"the patterns to include and exclude leave out {all_of_them}"
+
+
+def digest_of(item: Item) -> str:
+    """Sum up the content of an item; '' where that cannot be done."""
+    try:
+        return item.digest() if item.digest else ""
+    except OSError:  # reading its tables will say why
+        return ""
+
+
+def file_stamp(status: os.stat_result) -> str:
+    """Give the stamp of a file: its size and the time of its last change.
+
+    A file changed a moment ago has none: it may change again within the same tick of its clock.
+    One with a time far in the future has, or it would be read again until then.
+    """
+    if -_SOON <= time.time_ns() - status.st_mtime_ns < _LATELY:
+        return ""
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def file_digest(path: Path) -> str:
+    """Sum up the bytes of a file."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def relative(path: Path, index: Path) -> str:
+    """Write a path down as an index folder stores it, so that both can move together."""
+    return Path(os.path.relpath(path.resolve(), index.resolve())).as_posix()
+
+
+def tables_gone(folder: Path) -> DeepJoinError:
+    """Make the error that says that the tables of an index are no longer where they were."""
+    return DeepJoinError(
+        f"The tables of this index were in {folder}, which is gone. "
+        "Searches still work; to join, put the folder back or index it again."
+    )
+
+
+def unfold(items: Iterable[Item], skipped: list[Skipped]) -> Iterator[Table]:
+    """Yield the tables of all items; what they pass over goes to the list ``skipped``."""
+    for item in items:
+        listing = item.listing()
+        skipped.extend(listing.skipped)
+        yield from listing.tables
