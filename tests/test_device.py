@@ -18,7 +18,7 @@ from deepjoin.cli import main
 from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import MissingExtra
-from deepjoin.search import METHODS
+from deepjoin.search.methods import all_methods
 from deepjoin.store import models
 from deepjoin.store.column_vectors import encode, finish_columns
 from deepjoin.store.manifest import MANIFEST
@@ -36,7 +36,9 @@ from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
 WORDS = ("Berlin", "Paris", "Rome", "Oslo", "Lima", "Bonn", "Nice", "Bern", "Cork", "Graz")
 #: Those with an encoder of their own are the same search.
 BY_VECTOR = [
-    name for name, method in METHODS.items() if "values" not in method.needs and not method.kind
+    name
+    for name, method in all_methods().items()
+    if "values" not in method.needs and not method.kind
 ]
 QUERIES: list[Any] = [["Berlin", "Rome", "Bonn"], ["Oslo 3", "Lima 4"], ["nothing like it"]]
 

@@ -13,7 +13,7 @@ import pytest
 
 import deepjoin
 from deepjoin.cli.parser import make_parser
-from deepjoin.search import METHODS
+from deepjoin.search.methods import all_methods
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -113,7 +113,7 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def test_every_method_has_a_summary() -> None:
-    assert all(method.summary and method.joins for method in METHODS.values())
+    assert all(method.summary and method.joins for method in all_methods().values())
 
 
 def test_the_version_is_that_of_the_project() -> None:

@@ -24,7 +24,7 @@ from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra, UnknownName
 from deepjoin.lab.encoders import averages
 from deepjoin.read.corpus import write_corpus
-from deepjoin.search import METHODS
+from deepjoin.search.methods import all_methods
 from deepjoin.store import models
 from deepjoin.store.models import located, shown, stored
 from tests.support.encoder_models import Folders, model_folders
@@ -299,8 +299,8 @@ def test_deepjoin_vectors_are_not_those_of_an_average(tmp_path: Path) -> None:
 
 
 def test_every_kind_is_a_method() -> None:
-    assert {method.kind for method in METHODS.values()} == {"", *KINDS}
-    assert all(METHODS[kind].kind == kind for kind in KINDS)
+    assert {method.kind for method in all_methods().values()} == {"", *KINDS}
+    assert all(all_methods()[kind].kind == kind for kind in KINDS)
     assert all(split_kind(f"{kind}:x") == (kind, "x") for kind in KINDS)
 
 

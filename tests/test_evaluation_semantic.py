@@ -24,8 +24,8 @@ from deepjoin.lab.evaluation.semantic_truth import semantic_truth, with_found
 from deepjoin.lab.evaluation.truth import Truth
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.read.corpus import CorpusSource, write_corpus
-from deepjoin.search import METHODS, Method
 from deepjoin.search.exact_equi import exact_equi
+from deepjoin.search.methods import METHODS, Method, all_methods
 
 from .test_cli import Run, call
 
@@ -144,7 +144,7 @@ def test_semantic_methods_are_compared_with_the_exact_answer(
 @pytest.mark.parametrize(
     ("method", "join"),
     # Those with an encoder of their own are measured where encoders are tested.
-    [(name, join) for name, one in METHODS.items() for join in one.joins if not one.kind],
+    [(name, join) for name, one in all_methods().items() for join in one.joins if not one.kind],
 )
 def test_every_method_is_measured(
     run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, join: str
@@ -154,9 +154,9 @@ def test_every_method_is_measured(
     assert answer.status == 0, answer.err
     (row,) = rows_of(answer.out)
     assert join == "any" or 0 < row["ndcg"] <= 1
-    encodes = "column vectors" in METHODS[method].needs
+    encodes = "column vectors" in all_methods()[method].needs
     assert ("columns encoded before" in answer.err) == encodes
-    assert (row["encoder"] is None) == (set(METHODS[method].needs) <= {"values", "sketches"})
+    assert (row["encoder"] is None) == (set(all_methods()[method].needs) <= {"values", "sketches"})
 
 
 def test_an_index_has_what_its_method_needs(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

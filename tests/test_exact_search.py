@@ -16,7 +16,8 @@ from deepjoin.matching.joinability import (
     multiset_joinability,
 )
 from deepjoin.normalise.distinct import distinct_cells
-from deepjoin.search import METHODS, overlap
+from deepjoin.search import overlap
+from deepjoin.search.methods import all_methods
 from deepjoin.search.results import Hit
 
 from .conftest import MakeLake
@@ -155,7 +156,7 @@ def test_a_generic_query_asks_for_generic_keys(generic_lake: Lake) -> None:
     assert [hit.table for hit in hits] == ["calendar", "notes"]
 
 
-@pytest.mark.parametrize("method", [name for name, one in METHODS.items() if not one.kind])
+@pytest.mark.parametrize("method", [name for name, one in all_methods().items() if not one.kind])
 def test_every_method_leaves_the_own_table_out(generic_lake: Lake, method: str) -> None:
     generic_lake = deepjoin.index(generic_lake.path, encoder="default", sketch=64)
     column = generic_lake.column("log", "row")

@@ -32,7 +32,7 @@ from deepjoin.lab.evaluation.labels import Labels
 from deepjoin.lab.evaluation.row import Pool
 from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.read.corpus import CorpusSource, write_corpus
-from deepjoin.search import METHODS
+from deepjoin.search.methods import all_methods
 
 LISTS = ["rome oslo bern kyiv lima", "iron gold zinc lead tin", "red blue green pink grey"]
 
@@ -135,7 +135,7 @@ def test_accuracy_stands_beside_the_papers_figure(places: Places, tmp_path: Path
     assert "Size reduced; 4 queries;" in page
 
 
-@pytest.mark.parametrize("method", [name for name, one in METHODS.items() if not one.kind])
+@pytest.mark.parametrize("method", [name for name, one in all_methods().items() if not one.kind])
 def test_indexes_have_what_an_evaluation_gives_a_method(method: str) -> None:
     wanted = Chosen.of(None, None, None).of_method(method)
     chosen = lakes.index_options({"method": method})

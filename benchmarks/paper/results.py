@@ -18,7 +18,7 @@ from deepjoin import __version__
 from deepjoin.embed.cells import DEFAULT_TABLE
 from deepjoin.embed.columns import DEFAULT
 from deepjoin.errors import DeepJoinError
-from deepjoin.search import METHODS
+from deepjoin.search.methods import all_methods
 
 FOLDER = Path(__file__).parents[1] / "results"
 SEED = 0
@@ -114,7 +114,7 @@ def relies_on_shipped(setting: Options) -> bool:
     """
     if setting.get("labels"):
         return True  # what is relevant is pooled from the hits of all methods
-    method = METHODS.get(setting.get("method", ""))
+    method = all_methods().get(setting.get("method", ""))
     needs = {*method.needs, *method.also} if method else set()
     if setting.get("join") == "semantic":
         needs.add("cell vectors")  # the truth compares cells, whatever the method does

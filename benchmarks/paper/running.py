@@ -13,7 +13,7 @@ from benchmarks.paper.statistics import statistics
 from benchmarks.paper.times import times
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.search import METHODS
+from deepjoin.search.methods import all_methods
 
 
 def run(
@@ -69,7 +69,7 @@ def reason_not_to_run(setting: Options, row: Options, places: Places) -> str:
     """Tell what is missing for a setting, or nothing."""
     if missing := places.missing(setting):
         return f"{row.get('needs', 'model')}: no {missing[0]}"
-    if "method" in setting and setting["method"] not in METHODS:
+    if "method" in setting and setting["method"] not in all_methods():
         return f"this version has no method {setting['method']}"
     if setting.get("device", "cpu") != "cpu" and not _has_gpu():
         return "no GPU"

@@ -10,9 +10,9 @@ import numpy as np
 from deepjoin.build.build import Means, Progress, usual_means
 from deepjoin.errors import DeepJoinError, UnknownName, unknown_name
 from deepjoin.read.frames import as_column
-from deepjoin.search import method_named
 from deepjoin.search.base import SHOWN, Searching
 from deepjoin.search.lake_ground import LakeGround
+from deepjoin.search.methods import method_named
 from deepjoin.search.results import Hit, Results
 from deepjoin.search.stores import EmbeddedStore
 from deepjoin.store.opened import LakeView

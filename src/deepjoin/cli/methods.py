@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from deepjoin.embed.columns.kinds import option_of
-from deepjoin.search import METHODS, Method
+from deepjoin.search.methods import Method, all_methods
 from deepjoin.show.render import aligned
 
 #: Letters of a line; longer summaries go on below.
@@ -19,10 +19,10 @@ _HEAD = ("method", "joins", "needs", "what it is")
 def run(options: argparse.Namespace) -> None:
     """Print the table of methods."""
     if options.format == "json":
-        for name, method in METHODS.items():
+        for name, method in all_methods().items():
             print(json.dumps(_fields(name, method), ensure_ascii=False))
         return
-    rows = [(name, ", ".join(m.joins), _needs(m), m.summary) for name, m in METHODS.items()]
+    rows = [(name, ", ".join(m.joins), _needs(m), m.summary) for name, m in all_methods().items()]
     print(aligned([_HEAD, *_wrapped(rows)]))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -24,13 +22,9 @@ def deepjoin(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
     return _by_columns(ground, join, "deepjoin", "")
 
 
-def encoded_by(kind: str) -> Callable[[Ground, str, float | None], VectorSearcher]:
-    """Give the method that is the same with an encoder of another kind."""
-
-    def make(ground: Ground, join: str, tau: float | None) -> VectorSearcher:
-        return _by_columns(ground, join, kind, kind)
-
-    return make
+def encoded_by(ground: Ground, join: str, tau: float | None, kind: str) -> VectorSearcher:
+    """Search by the column vectors of an encoder of another kind."""
+    return _by_columns(ground, join, kind, kind)
 
 
 def _by_columns(ground: Ground, join: str, method: str, kind: str) -> VectorSearcher:

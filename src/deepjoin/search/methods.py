@@ -1,54 +1,149 @@
-"""Which joins an index can answer, and which methods it can be searched with when served."""
+"""The search methods: one row each, in the order of the paper's list.
+
+The product has the rows below. Other packages add theirs, and so does `deepjoin.lab`, through
+the entry point group ``deepjoin.methods``: each entry point is a dictionary like `METHODS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 from deepjoin.embed.columns.kinds import split_kind
 from deepjoin.errors import unknown_name
-from deepjoin.lake import Lake
-from deepjoin.search import METHODS, Method
 
-#: Peers to compare with, which load the whole lake into the memory of every worker.
-_PEERS = ("josie", "lsh-ensemble", "pexeso")
+if TYPE_CHECKING:
+    from deepjoin.search.base import Searching
+    from deepjoin.search.lake_ground import LakeGround
+
+    #: Makes a searcher of a lake, a join kind and a tau (None: the cell encoder's own).
+    MakeSearcher = Callable[[LakeGround, str, float | None], Searching]
+
+ENTRY_POINTS = "deepjoin.methods"
 
 
-def has_meaning(lake: Lake) -> bool:
-    """Tell whether values can be compared by what they mean."""
-    return lake.ground().has_cells
+@dataclass(frozen=True)
+class Method:
+    """A row of the table of methods."""
+
+    make: MakeSearcher
+    joins: tuple[str, ...]
+    #: Parts of the index it needs: "values", "cell vectors", "column vectors", "sketches".
+    needs: tuple[str, ...]
+    summary: str
+    #: Kind of encoder that its column vectors come from; empty for the models of `deepjoin`.
+    kind: str = ""
+    #: Parts of the index it uses if they exist.
+    also: tuple[str, ...] = ()
+    #: Whether it is fit for a service; a peer that copies the lake into memory is not.
+    served: bool = True
 
 
-def joins_of(lake: Lake) -> list[str]:
+def on_use(reference: str, *more: str) -> MakeSearcher:
+    """Refer to a function as ``module:name``: the modules of a method load when it is used."""
+
+    def make(context: LakeGround, join: str, tau: float | None) -> Searching:
+        searcher: Searching = pkgutil.resolve_name(reference)(context, join, tau, *more)
+        return searcher
+
+    return make
+
+
+METHODS: dict[str, Method] = {
+    "hybrid": Method(
+        on_use("deepjoin.search.hybrid:hybrid"),
+        ("any", "equi", "semantic"),
+        ("values", "cell vectors"),
+        "the default: all candidates, every hit verified, row numbers, years and flags last",
+    ),
+    "deepjoin": Method(
+        on_use("deepjoin.search.by_column:deepjoin"),
+        ("equi", "semantic"),
+        ("column vectors",),
+        "the paper's system: nearest vectors of column texts, never verified",
+    ),
+    "sketch": Method(
+        on_use("deepjoin.search.by_column:sketch"),
+        ("equi",),
+        ("sketches",),
+        "cells summed up in one vector a column, no model, never verified",
+    ),
+    "deepjoin-sketch": Method(
+        on_use("deepjoin.search.by_column:deepjoin_sketch"),
+        ("equi", "semantic"),
+        ("column vectors", "sketches"),
+        "column vector, sketch and what cells mean, if they have vectors, as one, never verified",
+        also=("cell vectors",),
+    ),
+    "exact-equi": Method(
+        on_use("deepjoin.search.exact_equi:exact_equi"),
+        ("equi",),
+        ("values",),
+        "exact |Q ∩ X| / |Q| from the postings, nothing else",
+    ),
+    "exact-semantic": Method(
+        on_use("deepjoin.search.exact_semantic:exact_semantic"),
+        ("semantic",),
+        ("values", "cell vectors"),
+        "exact share of cells with a match of cosine tau or more, nothing else",
+    ),
+}
+
+
+@cache
+def _further_methods() -> Mapping[str, Method]:
+    """Read the methods of the lab and of other packages; the product's names stay its own."""
+    found: dict[str, Method] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        found |= point.load()
+    return {name: method for name, method in found.items() if name not in METHODS}
+
+
+def all_methods() -> dict[str, Method]:
+    """Return every method by name, the product's first; `deepjoin methods` prints them."""
+    return {**METHODS, **_further_methods()}
+
+
+def method_named(name: str) -> Method:
+    """Return a method, or raise with the nearest name."""
+    # Entry points are read only for a name that is not the product's: they import other packages.
+    method = METHODS.get(name) or _further_methods().get(name)
+    if method is None:
+        raise unknown_name("method", name, "deepjoin", all_methods())
+    return method
+
+
+def joins_of(context: LakeGround) -> list[str]:
     """List the kinds of join an index can answer, the default first."""
-    return ["any", "equi", "semantic"] if has_meaning(lake) else ["any", "equi"]
+    return ["any", "equi", "semantic"] if context.has_cells else ["any", "equi"]
 
 
-def methods_of(lake: Lake) -> list[dict[str, Any]]:
-    """List the methods an index has all for, each with the joins it can answer there."""
-    can = joins_of(lake)
-    return [
-        {"name": name, "joins": [one for one in can if one in method.joins], "says": method.summary}
-        for name, method in METHODS.items()
-        if name not in _PEERS and _is_possible(lake, name, method)
-    ]
+def served_methods(context: LakeGround) -> list[dict[str, Any]]:
+    """List the methods that a service of this index offers, each with the joins it answers."""
+    encoder = context.vectors.encoder
+    parts = {"values"}
+    if context.has_cells:
+        parts.add("cell vectors")
+    if context.vectors.sketch:
+        parts.add("sketches")
+    joins = joins_of(context)
+    listed = []
+    for name, method in all_methods().items():
+        encoded = encoder != "none" and split_kind(encoder)[0] == method.kind
+        has_all = (parts | {"column vectors"} if encoded else parts).issuperset(method.needs)
+        # Without cell vectors, the default still answers equi-joins.
+        if method.served and (has_all or name == "hybrid"):
+            answered = [join for join in joins if join in method.joins]
+            listed.append({"name": name, "joins": answered, "says": method.summary})
+    return listed
 
 
 def check_method(name: str, methods: Sequence[dict[str, Any]]) -> None:
-    """Refuse a method this index cannot be searched with."""
-    known = [one["name"] for one in methods]
+    """Refuse a method that a service does not offer."""
+    known = [method["name"] for method in methods]
     if name not in known:
         raise unknown_name("method", name, "this service", known)
-
-
-def _is_possible(lake: Lake, name: str, method: Method) -> bool:
-    there = {"values"}
-    if has_meaning(lake):
-        there.add("cell vectors")
-    encoder = lake.vectors.encoder
-    if encoder != "none" and split_kind(encoder)[0] == method.kind:
-        there.add("column vectors")
-    if lake.vectors.sketch:
-        there.add("sketches")
-    # Without cell vectors, the default still answers equi-joins.
-    return name == "hybrid" or there.issuperset(method.needs)

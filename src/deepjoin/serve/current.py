@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, IndexUnusable, StoreUnusable, UnknownName
 from deepjoin.lake import Lake
-from deepjoin.search.methods import methods_of
+from deepjoin.search.methods import served_methods
 from deepjoin.store.directory import Directory
 from deepjoin.store.manifest import MANIFEST
 
@@ -50,7 +50,7 @@ class Opened:
     @cached_property
     def methods(self) -> list[dict[str, Any]]:
         """The methods it can be searched with."""
-        return methods_of(self.lake)
+        return served_methods(self.lake.ground())
 
     @cached_property
     def directory(self) -> Directory:

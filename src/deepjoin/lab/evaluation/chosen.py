@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deepjoin.embed.columns.kinds import option_of, split_kind
 from deepjoin.errors import DeepJoinError
-from deepjoin.search import method_named
+from deepjoin.search.methods import method_named
 from deepjoin.settings import Vectors
 
 #: Numbers in a sketch, for methods that need one, unless told otherwise.

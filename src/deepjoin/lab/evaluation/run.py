@@ -23,7 +23,7 @@ from deepjoin.lab.evaluation.task import Task, Tell
 from deepjoin.lab.evaluation.truth import Truth
 from deepjoin.lake import JOINS
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.search import method_named
+from deepjoin.search.methods import method_named
 from deepjoin.settings import Vectors
 
 

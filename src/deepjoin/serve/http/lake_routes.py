@@ -68,7 +68,7 @@ def lake_info(opened: Opened, settings: ServerSettings) -> dict[str, Any]:
         "version": __version__,
         "generation": lake.generation,
         **{name: info[name] for name in _NUMBERS},
-        "joins": joins_of(lake),
+        "joins": joins_of(lake.ground()),
         "methods": opened.methods,
         "default_method": "hybrid",
         "default_join": "any",

@@ -8,7 +8,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lake import Lake
 from deepjoin.model import Column
 from deepjoin.read.frames import as_column
-from deepjoin.search.methods import has_meaning, joins_of
+from deepjoin.search.methods import joins_of
 from deepjoin.serve.current import CurrentLake
 from deepjoin.serve.mcp.asked import AskQuery
 from deepjoin.store.directory import Directory
@@ -40,12 +40,12 @@ class Desk:
     @property
     def has_meaning(self) -> bool:
         """Whether values can be compared by what they mean."""
-        return has_meaning(self.lake)
+        return self.lake.ground().has_cells
 
     @property
     def joins(self) -> list[str]:
         """The kinds of join this index can answer."""
-        return joins_of(self.lake)
+        return joins_of(self.lake.ground())
 
     def query(self, asked: AskQuery) -> Column:
         """Find the query column: one of the lake by its names, or the values that were sent."""
