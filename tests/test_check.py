@@ -23,10 +23,11 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.checking.check import Check, check_index, file_problems
+from deepjoin.checking.check import Check, check_index
 from deepjoin.embed.scan import SLACK
 from deepjoin.errors import IndexUnusable
 from deepjoin.read.corpus import write_corpus
+from deepjoin.store.checksums import file_problems
 from deepjoin.store.ledger import Entry, Key, entries_of, write_ledger
 from deepjoin.store.segment import Segment
 
@@ -159,7 +160,7 @@ def advice(index: Path, name: str) -> str:
 def test_a_flipped_bit_is_told_with_its_file(index: Path) -> None:
     for name in damages(index):
         problem = only(check_index(index))
-        assert problem.startswith(f"{name} is not what was written: its checksum is another. ")
+        assert problem.startswith(f"{name} is not what was written: its checksum differs. ")
         assert problem.endswith(advice(index, name))
     assert check_index(index)
     assert file_problems(index) == []
@@ -408,10 +409,10 @@ def test_a_commit_in_between_is_no_damage(index: Path, monkeypatch: pytest.Monke
             commit()
         return original_read(path, stop)  # type: ignore[arg-type]
 
-    from deepjoin.checking import check as checking
+    from deepjoin.store import checksums
 
-    original_read = checking._fingerprint
-    monkeypatch.setattr(checking, "_fingerprint", read)
+    original_read = checksums._fingerprint
+    monkeypatch.setattr(checksums, "_fingerprint", read)
     found = check_index(index)
     assert (found.ok, found.segments) == (True, 1)
 

@@ -328,7 +328,7 @@ def test_a_reader_that_meets_a_commit_gets_the_new_lake(
             commit()
         return found
 
-    monkeypatch.setattr("deepjoin.store.opened.read_manifest", read_manifest)
+    monkeypatch.setattr("deepjoin.store.open_index.read_manifest", read_manifest)
     assert len(Lake(built).tables) == 4
 
 
@@ -389,7 +389,7 @@ def test_a_killed_writer_leaves_the_old_index(
 ) -> None:
     expected = answers(built)
     (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
-    answer = stopped_at(f"deepjoin.lake.{step}", lake_folder, signal.SIGKILL)
+    answer = stopped_at(f"deepjoin.store.{step}", lake_folder, signal.SIGKILL)
     assert answer.status == -signal.SIGKILL
     assert answers(built) == expected
     assert run("index", lake_folder).status == 0

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from deepjoin.build.build import Means, Progress, usual_means
-from deepjoin.errors import DeepJoinError, UnknownName, unknown_name
+from deepjoin.embed.devices import device_named
+from deepjoin.errors import DeepJoinError, StoreUnreachable, UnknownName, unknown_name
 from deepjoin.read.frames import as_column
 from deepjoin.search.base import SHOWN, Searching
 from deepjoin.search.lake_ground import LakeGround
 from deepjoin.search.methods import method_named
 from deepjoin.search.results import Hit, Results
+from deepjoin.search.searchers import Searchers
 from deepjoin.search.stores import EmbeddedStore
-from deepjoin.store.opened import LakeView
+from deepjoin.store.manifest import Manifest
+from deepjoin.store.open_index import OpenIndex
+from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:
     from deepjoin.build.refresh import Refreshed
     from deepjoin.checking.check import Check
+    from deepjoin.engines.postgres.postgres import PostgresServers
     from deepjoin.joining import JoinPlan
     from deepjoin.relating.graph import Graph
 
@@ -28,7 +34,7 @@ Done = TypeVar("Done")
 JOINS = ("any", "equi", "semantic")
 
 
-class Lake(LakeView):
+class Lake(OpenIndex):
     """An index of tables, open for searching; opening maps files and reads none.
 
     >>> lake = Lake("no such folder")
@@ -37,6 +43,46 @@ class Lake(LakeView):
     deepjoin.errors.IndexUnusable: no such folder is not a deepjoin index (no manifest.json). \
 Make one with: deepjoin index SOURCE -o no such folder
     """
+
+    def __init__(
+        self,
+        path: str | Path,
+        url: str = "",
+        device: str | None = None,
+        vector_store: str | Sequence[str] | None = None,
+    ) -> None:
+        if device is not None:
+            if vector_store:
+                raise DeepJoinError(
+                    f"Device {device} came with a vector store; column vectors are searched on "
+                    "one or in the other. Leave out --device or --vector-store."
+                )
+            device_named(device)
+        self.device = device
+        self.store: PostgresServers | None = None
+        if vector_store:
+            from deepjoin.engines.postgres.postgres import PostgresServers
+
+            self.store = PostgresServers(vector_store, url or Path(path))
+        #: Why the vector store could not be asked when the lake was opened; "" if it was.
+        self.store_problem = ""
+        super().__init__(path, url)
+
+    def _adopt(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
+        """Refuse a vector store without these segments; one that is down is noted.
+
+        Methods that need it say so then. A lake that is open stays with the state it has.
+        """
+        if self.store is not None:
+            try:
+                self.store.check(segments)
+            except StoreUnreachable as error:
+                if self._opened_manifest:
+                    raise
+                self.store_problem = str(error)
+        super()._adopt(manifest, segments)
+        #: Searchers by what they were made for; a newer state has its own.
+        self._searchers = Searchers()
 
     def search(
         self,
@@ -83,7 +129,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         if k is None:
             k = 10 if min_joinability is None else None
         least = min_joinability or 0.0
-        with self.telling_damage():
+        with self.reporting_damage():
             if group is not None:
                 return searcher.search_tables(column, k, exclude, least, matches)
             if k is None:
@@ -133,7 +179,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         self._searcher("hybrid", join, tau)  # refuses what a search would
         column = as_column(query)
         segment, _ = self.place(target[0])
-        with self.telling_damage():
+        with self.reporting_damage():
             number = segment.catalog.find_column(*target)
             return measure_pair(self.ground(), column, (segment, number), join, tau, matches)
 

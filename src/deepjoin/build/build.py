@@ -22,6 +22,7 @@ from deepjoin.settings import Settings
 from deepjoin.store.catalog import CatalogWriter, ColumnEntry, TableEntry
 from deepjoin.store.ledger import Entry, Key, write_ledger
 from deepjoin.store.report import BuildReport
+from deepjoin.store.segment import FRAMES
 from deepjoin.store.values.builder import Kept, ValueIndexBuilder
 from deepjoin.store.values.profile import ColumnProfiles
 
@@ -31,9 +32,6 @@ Progress = Callable[[int, int, str], None]
 Words = tuple[str | None, str | None]
 Titles = Mapping[str, Words]
 TitleOf = Callable[[str], Words | None]
-
-#: Folder, inside a segment, of the tables that came from memory.
-FRAMES = "frames"
 
 
 def no_progress(done: int, total: int, name: str) -> None:

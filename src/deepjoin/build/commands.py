@@ -20,7 +20,7 @@ from deepjoin.read import Source, open_sources
 from deepjoin.read.walk import is_glob
 from deepjoin.store.ledger import Key, known_items
 from deepjoin.store.manifest import MANIFEST, read_manifest
-from deepjoin.store.opened import LakeView
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.remote import editing
 from deepjoin.store.segment import Segment
 from deepjoin.store.storage import clear_up, writing
@@ -31,7 +31,7 @@ Location = str | Path
 def refresh_lake(location: Location, means: Means) -> Refreshed:
     """Bring a lake up to all of its sources, as its manifest describes them."""
     with editing(location) as folder:
-        before = LakeView(folder)
+        before = OpenIndex(folder)
         job = Refresh(folder, before.settings, before.vectors, [], [], {}, means)
         return job.refresh(before)
 
@@ -72,7 +72,7 @@ def _not_read(update: Update, found: Sequence[Found]) -> list[Found]:
 def remove_tables(location: Location, patterns: Iterable[str], means: Means) -> list[str]:
     """Take tables out of a lake, by name or pattern; a refresh does not bring them back."""
     with editing(location) as folder, _updating(folder, means) as update:
-        lake = LakeView(folder)
+        lake = OpenIndex(folder)
         names = sorted({name for pattern in patterns for name in _matching(lake, pattern)})
         update.drop_tables(names)
         update.plan.excluded |= {name for name in names if lake.source_of(name)["kind"] != "memory"}
@@ -100,7 +100,7 @@ def compact(location: Location, means: Means) -> bool:
     Columns are encoded again where the frequencies of now would show other cells of them.
     """
     with editing(location) as folder:
-        lake = LakeView(folder)
+        lake = OpenIndex(folder)
         only = len(lake.records) == 1 and not lake.records[0].removed
         if only and not is_outdated(lake.segments):
             clear_up(folder)
@@ -168,7 +168,7 @@ def _names_of(segment: Segment, keys: set[Key]) -> Iterator[str]:
     return (segment.catalog.table_names[number] for number in tables_of(segment, keys))
 
 
-def _matching(lake: LakeView, pattern: str) -> list[str]:
+def _matching(lake: OpenIndex, pattern: str) -> list[str]:
     if pattern in lake:
         return [pattern]
     names = [name for name in lake.tables if fnmatchcase(name, pattern)] if is_glob(pattern) else []

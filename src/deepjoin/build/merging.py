@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.arrays import load_strings
-from deepjoin.build.build import FRAMES, Means
+from deepjoin.build.build import Means
 from deepjoin.store.catalog import CatalogWriter
 from deepjoin.store.copies import link_or_copy
 from deepjoin.store.ledger import Entry, Key, entries_of, write_ledger
 from deepjoin.store.report import live_report, sum_of
-from deepjoin.store.segment import Segment
+from deepjoin.store.segment import FRAMES, Segment
 from deepjoin.store.values.merging import Part, merge_values
 
 Int = npt.NDArray[np.int64]

@@ -17,7 +17,6 @@ from deepjoin.model import Table
 from deepjoin.normalise.private import hidden_text
 from deepjoin.read import Skipped
 from deepjoin.read.cells import as_strings, left_out
-from deepjoin.read.reading import read_columns
 from deepjoin.read.source import Item
 from deepjoin.settings import Settings
 from deepjoin.store.values.builder import Kept, ValueIndexBuilder
@@ -186,13 +185,6 @@ def hidden_item(item: Item, key: bytes) -> Item:
         stamp=hidden_text(item.stamp, key),
         digest=None if digest is None else lambda: hidden_text(digest(), key),
     )
-
-
-def read_again(table: Table, column: str, max_cell: int) -> list[str]:
-    """Read from its table what a lake of hashes does not hold: the cells of a column."""
-    (found,) = read_columns(table, column)
-    present = (cell for cell in found.cells if cell is not None and cell.strip())
-    return [cell for cell in present if len(cell) <= max_cell]
 
 
 def _storable(kind: pa.DataType) -> bool:

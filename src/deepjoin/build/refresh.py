@@ -17,11 +17,12 @@ from deepjoin.build.item_reader import ItemReader
 from deepjoin.build.update import Plan, Update
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.read import Source, reopen
+from deepjoin.read.frames import MemorySource
 from deepjoin.settings import Settings, Vectors
-from deepjoin.store.ledger import known_items
+from deepjoin.store.ledger import entries_of, known_items
 from deepjoin.store.manifest import MANIFEST, READS, Described, Manifest
-from deepjoin.store.opened import LakeView
-from deepjoin.store.origin import frames_of
+from deepjoin.store.open_index import OpenIndex
+from deepjoin.store.origin import TableOrigin
 from deepjoin.store.segment import Segment
 from deepjoin.store.storage import clear_up, writing
 
@@ -64,7 +65,7 @@ class Refresh:
         self._sources: dict[int, Source] = dict(enumerate(sources))
         self._unreachable: list[str] = []
 
-    def refresh(self, before: LakeView) -> Refreshed:
+    def refresh(self, before: OpenIndex) -> Refreshed:
         """Read what has changed since an index was made."""
         found = self._found(before)
         changes = self._changes(found, before.segments)
@@ -80,12 +81,12 @@ class Refresh:
             clear_up(self._folder)
         return replace(done, unreachable=tuple(self._unreachable))
 
-    def _lacks_vectors(self, before: LakeView) -> bool:
+    def _lacks_vectors(self, before: OpenIndex) -> bool:
         plan = self._plan
         encoding = Encoding(plan.vectors, plan.settings, self._folder, self._means)
         return any(map(encoding.lacking, before.segments))
 
-    def rebuild(self, before: LakeView | Manifest | None) -> Refreshed:
+    def rebuild(self, before: OpenIndex | Manifest | None) -> Refreshed:
         """Read everything; what was added to an earlier index of the same sources stays.
 
         Of an index that is damaged, the manifest says what that was.
@@ -96,15 +97,15 @@ class Refresh:
                 f"{self._unreachable[0]} Its tables cannot be read again; "
                 "take them out first with: deepjoin remove"
             )
-        whole = before if isinstance(before, LakeView) else None
+        whole = before if isinstance(before, OpenIndex) else None
         return replace(self._write(whole, found, keep=False), whole=True)
 
-    def _found(self, before: LakeView | Manifest) -> list[Found]:
+    def _found(self, before: OpenIndex | Manifest) -> list[Found]:
         """List everything that belongs to an index, its own sources and those added to it."""
         self._take_over(before)
         return self._listed()
 
-    def _take_over(self, before: LakeView | Manifest) -> None:
+    def _take_over(self, before: OpenIndex | Manifest) -> None:
         """Go on with sources that were added, and without tables that were taken out."""
         if list(before.sources[: self._given]) != self._plan.sources[: self._given]:
             raise self._overtaken("has become the index of other tables")
@@ -168,7 +169,7 @@ class Refresh:
         changes.changed += [one for one in found if one.key in wanted]
         changes.touched = [one for one in changes.touched if one[0].key not in wanted]
 
-    def _write(self, before: LakeView | None, found: list[Found], keep: bool) -> Refreshed:
+    def _write(self, before: OpenIndex | None, found: list[Found], keep: bool) -> Refreshed:
         """Do the work under the lock; ``keep`` builds upon the segments that are there."""
         with disk_errors(self._folder), writing(self._folder) as writer:
             if before is not None:
@@ -177,13 +178,13 @@ class Refresh:
                     raise self._overtaken("has other settings")
             records = before.records if before is not None and keep else ()
             if before is not None and not keep:
-                found = [*found, *frames_of(before)]
+                found = [*found, *_frames_of(before)]
             update = Update(writer, self._plan, records, self._means)
             pending = self._pending_key(keep)
             update.resume(pending)
             return self._apply(update, found, pending, before.segments if before else ())
 
-    def _caught_up(self, before: LakeView, found: list[Found]) -> list[Found]:
+    def _caught_up(self, before: OpenIndex, found: list[Found]) -> list[Found]:
         """List again if another writer was faster; what it stores must be what we would."""
         settings = before.settings
         if not before.reopen():
@@ -215,7 +216,7 @@ class Refresh:
         return xxh3_64_hexdigest(manifest + (plan + titles).encode("utf-8", "replace"))
 
 
-def _refuse_emptied(before: LakeView, found: Sequence[Found], changes: Changes) -> None:
+def _refuse_emptied(before: OpenIndex, found: Sequence[Found], changes: Changes) -> None:
     """Take a lake whose tables are all gone at once for a disk that is not mounted."""
     if before.report.tables and changes.gone and not found:
         raise DeepJoinError(
@@ -230,6 +231,23 @@ def _check_titles(titles: Titles, items: set[str]) -> None:
     for name in titles:
         if name not in items and name.partition("#")[0] not in items:
             raise unknown_name("table", name, "the source, though it has a title", sorted(items))
+
+
+def _frames_of(lake: OpenIndex) -> list[Found]:
+    """Find the tables that only the index itself has, to read them into another."""
+    found = []
+    for segment in lake.segments:
+        entries = entries_of(segment.ledger)
+        for number in segment.live_tables:
+            key = entries[segment.catalog.table_items[number]].key
+            if lake.sources[key.source]["kind"] != "memory":
+                continue
+            entry = segment.catalog.table(number)
+            table = TableOrigin(lake, segment, number).table()
+            source = MemorySource([replace(table, title=entry.title, context=entry.context)])
+            (item,) = source.items()
+            found.append(Found(key, item, source))
+    return found
 
 
 @contextmanager

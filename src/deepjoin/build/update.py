@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from deepjoin._version import __version__
-from deepjoin.build.build import FRAMES, Means, SegmentBuilder, Titles
+from deepjoin.build.build import Means, SegmentBuilder, Titles
 from deepjoin.build.build_corpus import build_corpus
 from deepjoin.build.build_elsewhere import PartJob
 from deepjoin.build.encoding import Encoding
@@ -22,8 +22,8 @@ from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.store.ledger import Entry, Key, entries_of, rows_of
 from deepjoin.store.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
 from deepjoin.store.models import located
-from deepjoin.store.opened import opened
-from deepjoin.store.segment import Segment
+from deepjoin.store.open_index import opened
+from deepjoin.store.segment import FRAMES, Segment
 from deepjoin.store.storage import IndexWriter
 
 

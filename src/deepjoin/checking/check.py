@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from deepjoin.arrays import load_strings
-from deepjoin.build.build import Progress, no_progress
 from deepjoin.checking.comparing import Comparison, spread
 from deepjoin.checking.contents import content_problems
 from deepjoin.checking.soundness import array_problems
 from deepjoin.checking.vector_contents import VectorContents
 from deepjoin.checking.vector_soundness import vector_problems
 from deepjoin.errors import IndexUnusable
-from deepjoin.lake import Lake
+from deepjoin.progress import Progress, no_progress
 from deepjoin.read.source import Skipped
 from deepjoin.relating.graph_store import graph_problems
+from deepjoin.store.checksums import FilesRead, compare_files, named_segments
 from deepjoin.store.ledger import entries_of, known_items
 from deepjoin.store.manifest import (
     MANIFEST,
@@ -33,16 +29,14 @@ from deepjoin.store.manifest import (
     Manifest,
     SegmentRecord,
     read_manifest,
-    segment_record,
 )
 from deepjoin.store.models import shown
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
 from deepjoin.store.storage import PENDING
 
 #: How often the files are gone through while other processes commit.
 _ATTEMPTS = 5
-_THREADS = 8
-_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -84,9 +78,11 @@ def check_index(
     """
     job = _Job(folder, progress or no_progress)
     problems = job.problems()
-    found = Check(*(len(job.records), job.files, job.bytes), problems=problems, notes=job.notes())
+    found = Check(
+        *(len(job.records), job.read.files, job.read.bytes), problems=problems, notes=job.notes()
+    )
     if found:
-        found = _compared(found, Lake(folder), tables, job.progress)
+        found = _compared(found, OpenIndex(folder), tables, job.progress)
     return replace(found, problems=list(_advised(found.problems, folder, place or folder)))
 
 
@@ -104,7 +100,7 @@ def _advised(problems: Sequence[str], folder: Path, place: str | Path) -> Iterat
 def _encoding_again(folder: Path) -> dict[str, str]:
     """Give the options that make each kind of vectors anew, if the lake can be opened for it."""
     try:
-        vectors = Lake(folder).vectors
+        vectors = OpenIndex(folder).vectors
     except IndexUnusable:
         return {}
     cells, encoder = shown(vectors.cells, folder), shown(vectors.encoder, folder)
@@ -114,7 +110,7 @@ def _encoding_again(folder: Path) -> dict[str, str]:
     return made | {"cells": f"--cells none, then --cells {cells}"}
 
 
-def _compared(found: Check, lake: Lake, tables: int | None, progress: Progress) -> Check:
+def _compared(found: Check, lake: OpenIndex, tables: int | None, progress: Progress) -> Check:
     """Go on from files to the lake they are."""
     problems = [*_namesakes(lake), *_orphans(lake)]
     if problems or tables == 0:
@@ -133,11 +129,6 @@ def _compared(found: Check, lake: Lake, tables: int | None, progress: Progress) 
     )
 
 
-def file_problems(folder: Path) -> list[str]:
-    """Name the files of an index that are missing or not what was written."""
-    return list(_Job(folder, no_progress).files_read())
-
-
 def _manifest_bytes(folder: Path) -> bytes:
     try:
         return (folder / MANIFEST).read_bytes()
@@ -151,7 +142,7 @@ class _Job:
     def __init__(self, folder: Path, progress: Progress) -> None:
         self.folder, self.progress = folder, progress
         self.records: Sequence[SegmentRecord] = ()
-        self.files = self.bytes = 0
+        self.read = FilesRead()
         self._notes: list[str] = []
 
     def problems(self) -> list[str]:
@@ -169,30 +160,9 @@ class _Job:
 
     def files_read(self) -> Iterator[str]:
         """Read every file that the manifest names, and compare sizes and checksums."""
-        self.records = _records(self.folder)
-        self.files = self.bytes = 0
-        named = [
-            (f"{record.name}/{name}", *wanted)
-            for record in self.records
-            for name, wanted in record.files.items()
-        ]
-        stop = Event()
-        with ThreadPoolExecutor(_THREADS) as pool:
-            try:
-                read = pool.map(lambda one: _fingerprint(self._path(one[0]), stop), named)
-                for (name, size, digest), found in zip(named, read, strict=True):
-                    self.progress(0, 1, name)
-                    if isinstance(found, str):
-                        yield f"{name} {found}"
-                        continue
-                    self.files += 1
-                    self.bytes += found[0]
-                    if found[0] != size:
-                        yield f"{name} has {found[0]} bytes where {size} were written"
-                    elif found[1] != digest:
-                        yield f"{name} is not what was written: its checksum is another"
-            finally:
-                stop.set()
+        self.records = named_segments(self.folder)
+        self.read = FilesRead()
+        return compare_files(self.folder, self.records, self.read, self.progress)
 
     def _path(self, name: str) -> Path:
         return self.folder / SEGMENTS / name
@@ -245,46 +215,7 @@ class _Job:
         return notes
 
 
-def _records(folder: Path) -> Sequence[SegmentRecord]:
-    """Read which files there should be; a manifest is good even where they are not."""
-    try:
-        return read_manifest(folder).segments
-    except IndexUnusable:
-        try:
-            fields = json.loads((folder / MANIFEST).read_text("utf-8"))
-            records = [segment_record(one) for one in fields["segments"]]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            records = []
-        if all(_is_whole(folder / SEGMENTS / record.name, record) for record in records):
-            raise
-        return records
-
-
-def _is_whole(segment: Path, record: SegmentRecord) -> bool:
-    try:
-        return all(
-            (segment / name).stat().st_size == size for name, (size, _) in record.files.items()
-        )
-    except OSError:
-        return False
-
-
-def _fingerprint(path: Path, stop: Event) -> tuple[int, str] | str:
-    """Return size and checksum of a file, or why they cannot be told."""
-    digest, size = xxhash.xxh3_64(), 0
-    try:
-        with path.open("rb") as file:
-            while not stop.is_set() and (block := file.read(_BLOCK)):
-                digest.update(block)
-                size += len(block)
-    except (FileNotFoundError, NotADirectoryError):
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return size, digest.hexdigest()
-
-
-def _namesakes(lake: Lake) -> Iterator[str]:
+def _namesakes(lake: OpenIndex) -> Iterator[str]:
     """Find tables of one name."""
     names = pa.chunked_array(
         [
@@ -297,7 +228,7 @@ def _namesakes(lake: Lake) -> Iterator[str]:
             yield f"{one['counts']} tables are named '{one['values']}'"
 
 
-def _orphans(lake: Lake) -> Iterator[str]:
+def _orphans(lake: OpenIndex) -> Iterator[str]:
     """Find tables of items that the lake holds to be gone."""
     known = known_items([segment.ledger for segment in lake.segments])
     for segment in lake.segments:

@@ -11,20 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.build.build import FRAMES, Progress
 from deepjoin.build.changes import Found, list_items
 from deepjoin.errors import DeepJoinError
-from deepjoin.lake import Lake
 from deepjoin.model import Column, Table
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.normalise.private import key as key_of
+from deepjoin.progress import Progress
 from deepjoin.read import reopen
 from deepjoin.read.cells import as_strings
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.read.source import Skipped, digest_of
+from deepjoin.search.exact_equi import ExactEqui
 from deepjoin.store.ledger import Key, Known, entries_of, known_items
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.origin import TableOrigin
-from deepjoin.store.segment import Segment
+from deepjoin.store.segment import FRAMES, Segment
 from deepjoin.store.values.profile import Traits
 
 #: Each cell of a column that can be indexed and how often it is there, the first one first.
@@ -68,9 +69,10 @@ def _key(segment: Segment, table: int) -> Key:
 class Comparison:
     """Compares tables with what the lake holds of them, and keeps what it finds."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: OpenIndex) -> None:
         self._lake = lake
         self._settings, self._hide = lake.settings, key_of(lake.settings)
+        self._searcher = ExactEqui(lake.segments, lake.settings.profile, self._hide)
         self.compared = 0
         self.changed: list[str] = []
         self.unreachable: list[Skipped] = []
@@ -227,12 +229,14 @@ class Comparison:
         catalog = place.segment.catalog
         query = Column(distinct.spellings, catalog.column_names[column])
         own = (place.name, catalog.column_ids[column], 1.0)
-        for k, least in ((_HITS, None), (None, 1.0)):
-            hits = self._lake.search(
-                query, k, method="exact-equi", min_joinability=least, matches=0
-            )
-            if own in [(hit.table, hit.column_id, hit.equi.joinability) for hit in hits]:
-                return ""
+        with self._lake.reporting_damage():
+            for k in (_HITS, None):
+                if k is None:
+                    hits = self._searcher.search_above(query, 1.0, show=0)
+                else:
+                    hits = self._searcher.search(query, k, show=0)
+                if own in [(hit.table, hit.column_id, hit.equi.joinability) for hit in hits]:
+                    return ""
         return "a search with its cells does not find it"
 
 

@@ -54,8 +54,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _damage(index: str | None) -> list[str]:
-    from deepjoin.checking.check import file_problems
     from deepjoin.indexing import DEFAULT
+    from deepjoin.store.checksums import file_problems
     from deepjoin.store.manifest import MANIFEST
 
     places = [Path(index), Path(index) / DEFAULT] if index else []

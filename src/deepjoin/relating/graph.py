@@ -31,7 +31,7 @@ from deepjoin.relating.graph_store import (
 from deepjoin.relating.join_all import Earlier, Work, join_all
 from deepjoin.relating.output import SCHEMA, Counted, EdgeRows
 from deepjoin.store.manifest import GRAPH
-from deepjoin.store.opened import LakeView
+from deepjoin.store.open_index import OpenIndex
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Graph:
 
 
 def make_graph(
-    lake: LakeView,
+    lake: OpenIndex,
     min_joinability: float = 0.7,
     *,
     most: int | None = None,
@@ -103,7 +103,7 @@ def make_graph(
     if most is not None and most < 1:
         raise DeepJoinError(f"most is {most}; keep at least 1 edge a column, or leave it out.")
     job = _Job(lake, min_joinability, most, progress or no_progress)
-    with lake.telling_damage():
+    with lake.reporting_damage():
         if save and most is None:
             return job.saved(rebuild)
         return job.apart(rebuild)
@@ -112,7 +112,7 @@ def make_graph(
 class _Job:
     """The graph of one lake, to be found or brought up to date."""
 
-    def __init__(self, lake: LakeView, share: float, most: int | None, progress: Progress) -> None:
+    def __init__(self, lake: OpenIndex, share: float, most: int | None, progress: Progress) -> None:
         self._lake, self._share, self._most, self._progress = lake, share, most, progress
         self._numbering, self._described = lake.numbering, described(lake)
         self._began = time.perf_counter()

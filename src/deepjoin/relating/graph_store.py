@@ -26,7 +26,7 @@ from deepjoin.relating.edge_list import EdgeList
 from deepjoin.relating.join_all import Earlier
 from deepjoin.store.copies import replace_file
 from deepjoin.store.manifest import GRAPH, MANIFEST, Files, SegmentRecord
-from deepjoin.store.opened import LakeView
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.storage import fingerprints
 
 _PRODUCT = "deepjoin graph"
@@ -58,7 +58,7 @@ class GraphManifest:
         return json.dumps({"product": _PRODUCT} | asdict(self), indent=1)
 
 
-def described(lake: LakeView) -> tuple[Described, ...]:
+def described(lake: OpenIndex) -> tuple[Described, ...]:
     """Say which lake a graph is of."""
     pairs = zip(lake.records, lake.segments, strict=True)
     return tuple((one.name, segment.values.columns, _removed(one)) for one, segment in pairs)
@@ -109,7 +109,7 @@ def earlier_graph(folder: Path, manifest: GraphManifest) -> Earlier:
     return Earlier.open(folder / GRAPH / manifest.folder, segments)
 
 
-def current_edges(lake: LakeView, share: float) -> EdgeList | None:
+def current_edges(lake: OpenIndex, share: float) -> EdgeList | None:
     """Map the saved graph of a lake if it is that of the lake as it is, and has all edges asked."""
     manifest = read_graph(lake.path)
     if manifest is None or manifest.min_joinability > share:

@@ -30,7 +30,7 @@ from deepjoin.relating.partners import (
     SavedPartners,
     joined_links,
 )
-from deepjoin.store.opened import LakeView
+from deepjoin.store.open_index import OpenIndex
 
 #: Columns searched, and postings read, for one answer: a second or two in the largest lakes.
 COLUMNS = 256
@@ -90,7 +90,7 @@ class Paths:
 
 
 def neighbourhood(
-    lake: LakeView, table: str, depth: int = 1, min_joinability: float = 0.5, limit: int = 60
+    lake: OpenIndex, table: str, depth: int = 1, min_joinability: float = 0.5, limit: int = 60
 ) -> Neighbourhood:
     """Find the tables within so many joins of a table, the best joins first.
 
@@ -110,7 +110,7 @@ def neighbourhood(
     check_share(min_joinability)
     _check_whole("depth", depth, 0)
     _check_whole("limit", limit, 1)
-    with lake.telling_damage():
+    with lake.reporting_damage():
         walk = _Walk(lake, min_joinability)
         distances = {walk.number(table): 0}
         cut = False
@@ -127,7 +127,7 @@ def neighbourhood(
 
 
 def paths(
-    lake: LakeView, start: str, end: str, min_joinability: float = 0.5, longest: int = 4
+    lake: OpenIndex, start: str, end: str, min_joinability: float = 0.5, longest: int = 4
 ) -> Paths:
     """Find how one table leads to another by joins: at most 5 ways, the shortest first.
 
@@ -136,7 +136,7 @@ def paths(
     """
     check_share(min_joinability)
     _check_whole("longest", longest, 1)
-    with lake.telling_damage():
+    with lake.reporting_damage():
         walk = _Walk(lake, min_joinability)
         ends = walk.number(start), walk.number(end)
         if ends[0] == ends[1]:
@@ -149,7 +149,7 @@ def paths(
 class _Walk:
     """Tables of a lake and their neighbours, found when they are asked for."""
 
-    def __init__(self, lake: LakeView, least: float) -> None:
+    def __init__(self, lake: OpenIndex, least: float) -> None:
         self._view = lake
         self._lake = lake.numbering
         edges = current_edges(lake, least)

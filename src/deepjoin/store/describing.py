@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deepjoin.lake import Lake
 from deepjoin.store.catalog import ColumnEntry, TableEntry
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
 
 SAMPLES = 5
@@ -47,7 +47,7 @@ def best_keys(facts: Sequence[ColumnFacts]) -> list[ColumnFacts]:
     return sorted((one for one in facts if one.indexed), key=lambda one: -one.key)
 
 
-def column_facts(lake: Lake, table: str) -> Iterator[ColumnFacts]:
+def column_facts(lake: OpenIndex, table: str) -> Iterator[ColumnFacts]:
     """Describe the columns of a table from what the index holds, each when it is asked for."""
     segment, number = lake.place(table)
     entry = segment.catalog.table(number)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.private import hidden_text, key
-from deepjoin.store.opened import LakeView
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
 
 Int = npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ class _Names(NamedTuple):
 class Directory:
     """What can be looked up in a lake by name; the names are put in order when first asked for."""
 
-    def __init__(self, lake: LakeView, shown: int = 8) -> None:
+    def __init__(self, lake: OpenIndex, shown: int = 8) -> None:
         self._lake, self._shown = lake, shown
 
     def tables(self, text: str, offset: int, limit: int) -> tuple[int, list[TableRow]]:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepjoin.build.build import FRAMES
-from deepjoin.build.changes import Found
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Table
 from deepjoin.normalise.private import hidden_text, key
 from deepjoin.read import reopen
-from deepjoin.read.frames import MemorySource
 from deepjoin.read.parquet import read_parquet
+from deepjoin.read.reading import read_columns
 from deepjoin.read.source import file_digest, file_stamp
-from deepjoin.store.ledger import Key, entries_of
+from deepjoin.store.ledger import entries_of
 from deepjoin.store.manifest import SEGMENTS, Described, read_manifest
-from deepjoin.store.segment import Segment
+from deepjoin.store.segment import FRAMES, Segment
 
 if TYPE_CHECKING:
-    from deepjoin.store.opened import LakeView
+    from deepjoin.store.open_index import OpenIndex
 
 
 def root_of(described: Described, index: Path) -> Path | None:
@@ -34,7 +31,7 @@ def root_of(described: Described, index: Path) -> Path | None:
 class TableOrigin:
     """One table of the lake, where it came from."""
 
-    def __init__(self, lake: LakeView, segment: Segment, number: int) -> None:
+    def __init__(self, lake: OpenIndex, segment: Segment, number: int) -> None:
         self._lake, self._segment, self._number = lake, segment, number
         self.name = segment.catalog.table_names[number]
         row = int(segment.catalog.table_items[number])
@@ -53,6 +50,12 @@ class TableOrigin:
                 "(any more). Search finds it; to join, index its file, or open the lake again."
             )
         return Table(self.name, lambda: read_parquet(path))
+
+    def cells(self, column: str) -> list[str]:
+        """Read the cells of a column as they would be indexed: no empty ones, none too long."""
+        (found,) = read_columns(self.table(), column)
+        present = (cell for cell in found.cells if cell is not None and cell.strip())
+        return [cell for cell in present if len(cell) <= self._lake.settings.max_cell]
 
     def _frame(self) -> Path | None:
         """Find the copy of a table from memory, which a merge may have moved meanwhile."""
@@ -108,25 +111,3 @@ def name_of(path: Path, described: Described, index: Path) -> str | None:
         if there.is_relative_to(root):
             return there.relative_to(root).as_posix()
     return None
-
-
-def frames_of(lake: LakeView) -> list[Found]:
-    """Find the tables that only the index itself has, to read them into another."""
-    found = []
-    for segment in lake.segments:
-        entries = entries_of(segment.ledger)
-        for number in segment.live_tables:
-            key = entries[segment.catalog.table_items[number]].key
-            if lake.sources[key.source]["kind"] == "memory":
-                found.append(_kept_frame(lake, segment, number, key))
-    return found
-
-
-def _kept_frame(lake: LakeView, segment: Segment, number: int, key: Key) -> Found:
-    entry = segment.catalog.table(number)
-    table = replace(
-        TableOrigin(lake, segment, number).table(), title=entry.title, context=entry.context
-    )
-    source = MemorySource([table])
-    (item,) = source.items()
-    return Found(key, item, source)

@@ -1,4 +1,4 @@
-"""A segment: a part of the lake that is never changed, only outlived."""
+"""A segment: an immutable part of an index; merges replace it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from deepjoin.store.ledger import read_ledger
 from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
+
+#: Folder, inside a segment, of the tables that came from memory.
+FRAMES = "frames"
 
 
 class Segment:

@@ -6,19 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import xxhash
 from pyarrow import ArrowException
 
-from deepjoin.build.reader import read_again
-from deepjoin.embed.devices import device_named
-from deepjoin.errors import DeepJoinError, IndexUnusable, StoreUnreachable, unknown_name
+from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.model import Column
-from deepjoin.search.searchers import Searchers
 from deepjoin.settings import Vectors
 from deepjoin.store.catalog import TableEntry
+from deepjoin.store.checksums import file_problems
 from deepjoin.store.manifest import (
     MANIFEST,
     SEGMENTS,
@@ -33,57 +31,26 @@ from deepjoin.store.origin import TableOrigin, name_of, root_of
 from deepjoin.store.report import BuildReport, lake_report
 from deepjoin.store.segment import Segment
 
-if TYPE_CHECKING:
-    from deepjoin.engines.postgres.postgres import PostgresServers
-
-#: How often opening is tried while other processes commit.
+#: How often to try opening an index while other processes commit.
 _ATTEMPTS = 50
 
 
-class LakeView:
-    """Opening maps files and reads few; what is open stays as it is until `reopen`.
+class OpenIndex:
+    """An index as it was when opened, until `reopen`; opening maps files and reads few.
 
     ``url`` is where the index is if that is in a bucket; ``path`` is its copy on this machine.
-    ``device`` is where column vectors are searched, and made by encoders that run on torch;
-    with ``vector_store``, the addresses of PostgreSQL servers, they are searched there.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        url: str = "",
-        device: str | None = None,
-        vector_store: str | Sequence[str] | None = None,
-    ) -> None:
+    def __init__(self, path: str | Path, url: str = "") -> None:
         self.path = Path(path)
         self.url = url
-        self.device = device
-        if device is not None:
-            if vector_store:
-                raise DeepJoinError(
-                    f"Device {device} came with a vector store; column vectors are searched on "
-                    "one or in the other. Leave out --device or --vector-store."
-                )
-            device_named(device)
-        self.store = self._opened_store(vector_store)
-        #: Why the vector store could not be asked when the lake was opened; "" if it was.
-        self.store_problem = ""
-        self._read = b""
+        #: The manifest of the state that is open, byte for byte; empty while none is.
+        self._opened_manifest = b""
         self.segments: Sequence[Segment] = ()
         self._map()
 
-    def _opened_store(self, urls: str | Sequence[str] | None) -> PostgresServers | None:
-        if not urls:
-            return None
-        from deepjoin.engines.postgres.postgres import PostgresServers
-
-        return PostgresServers(urls, self.location)
-
     def reopen(self) -> bool:
-        """Move to the lake as it is now; until then an open lake answers as it did when opened.
-
-        Returns whether there was anything newer.
-        """
+        """Move to the index as it is now; return whether it has changed."""
         if self.url:
             from deepjoin.store.remote import pull
 
@@ -91,33 +58,29 @@ class LakeView:
         return self._map()
 
     def renewed(self) -> Self:
-        """Open the lake as it is now beside this one, which stays as it is.
-
-        What both have in common is shared; where there is nothing newer, it is this one.
-        """
+        """Return the index as it is now, sharing what has not changed; itself if nothing has."""
         other = copy(self)
         return other if other.reopen() else self
 
     @property
     def generation(self) -> str:
-        """Tells one state of the index from all others."""
-        return xxhash.xxh3_64_hexdigest(self._read)
+        """Identifies this state of the index among all others."""
+        return xxhash.xxh3_64_hexdigest(self._opened_manifest)
 
     @contextmanager
-    def telling_damage(self) -> Iterator[None]:
-        """Look for damage in the files when something fails that cannot fail in a sound index."""
+    def reporting_damage(self) -> Iterator[None]:
+        """Report damaged files as the cause when something fails that cannot in a sound index."""
         try:
             yield
         except DeepJoinError:
             raise
         except Exception as error:
-            if isinstance(error, FileNotFoundError) and self._manifest_bytes() != self._read:
+            has_changed = self._manifest_bytes() != self._opened_manifest
+            if isinstance(error, FileNotFoundError) and has_changed:
                 raise IndexUnusable(
                     f"{self.location} has changed since it was opened, and what this needs is "
                     "gone; open it again, or call reopen()."
                 ) from None
-            from deepjoin.checking.check import file_problems
-
             problems = file_problems(self.path)
             if problems:
                 raise IndexUnusable(problems[0]) from None
@@ -132,11 +95,11 @@ class LakeView:
         """Map the files of the index as it is now, unless that is done."""
         for attempt in range(_ATTEMPTS):
             before = self._manifest_bytes()
-            if before and before == self._read:
+            if before and before == self._opened_manifest:
                 return False
             try:
                 self._open(read_manifest(self.path))
-                self._read = before
+                self._opened_manifest = before
                 return True
             except (
                 OSError,
@@ -155,31 +118,17 @@ class LakeView:
         raise AssertionError("the last attempt returns or raises")
 
     def _open(self, manifest: Manifest) -> None:
-        segments = opened(self.path / SEGMENTS, manifest.segments, self.segments)
-        self._check_store(segments)
+        self._adopt(manifest, opened(self.path / SEGMENTS, manifest.segments, self.segments))
+
+    def _adopt(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
+        """Make these segments the open state."""
         #: What was indexed, what was left out, and why.
         self.report: BuildReport = lake_report(segments)
         self.segments = segments
         #: All columns under one number each, for what goes through the whole lake.
         self.numbering = Numbering(segments)
-        #: Searchers by what they were made for.
-        self._searchers = Searchers()
         self.settings = manifest.settings
         self._manifest = manifest
-
-    def _check_store(self, segments: Sequence[Segment]) -> None:
-        """Refuse a store without these segments; one that is down keeps no lake from opening.
-
-        Methods that need it say so then. A lake that is open stays with the state it has.
-        """
-        if self.store is None:
-            return
-        try:
-            self.store.check(segments)
-        except StoreUnreachable as error:
-            if self._read:
-                raise
-            self.store_problem = str(error)
 
     @property
     def sources(self) -> Sequence[Described]:
@@ -251,7 +200,7 @@ class LakeView:
         catalog, origin = segment.catalog, TableOrigin(self, segment, table)
         entry, name = catalog.table(table), catalog.column_names[number]
         column_id = catalog.column_ids[number]
-        cells = read_again(origin.table(), origin.key(name, column_id), self.settings.max_cell)
+        cells = origin.cells(origin.key(name, column_id))
         return Column(cells, name, entry.name, entry.title, entry.context, column_id)
 
     def table(self, name: str) -> TableEntry:
