@@ -29,6 +29,8 @@ settings.register_profile(
 )
 settings.load_profile("deepjoin")
 
+pytest_plugins = ["tests.support.postgres", "tests.support.shops", "tests.support.training"]
+
 MakeLake = Callable[..., Lake]
 
 

@@ -21,8 +21,7 @@ import pytest
 import deepjoin
 from deepjoin import Lake
 from deepjoin.read import delimited
-
-from .test_cli import Run, call
+from tests.support.command_line import Run, call
 
 CITIES = ["Zürich", "Málaga", "Orléans", "Västerås", "Göteborg", "Tromsø"]
 PLAIN = "city,n\n" + "".join(f"{city},{i}7\n" for i, city in enumerate(CITIES))

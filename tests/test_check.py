@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,22 +16,38 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.checking.check import Check, check_index
-from deepjoin.embed.scan import SLACK
+from deepjoin.checking.check import check_index
 from deepjoin.errors import IndexUnusable
 from deepjoin.read.corpus import write_corpus
 from deepjoin.store.checksums import file_problems
 from deepjoin.store.ledger import Entry, Key, entries_of, write_ledger
 from deepjoin.store.segment import Segment
-
-from .test_cli import Run, call
-from .test_history import FRAMES, MOVES, NAMES, STEPS, Frame, even, merging, replayed, write
+from tests.support.command_line import Run, call
+from tests.support.histories import (
+    FRAMES,
+    MOVES,
+    NAMES,
+    STEPS,
+    Frame,
+    even,
+    merging,
+    replayed,
+    write,
+)
+from tests.support.index_files import (
+    changed_manifest,
+    damages,
+    files_of,
+    flipped,
+    is_slight,
+    only,
+    sign,
+)
 
 #: Where flips may be that nothing but a checksum tells, and that no search or join is wrong by:
 #: stamps (read again at worst), titles and first rows, statistics inside Parquet, numbers of
@@ -73,64 +88,6 @@ def index(original: Path, tmp_path: Path) -> Path:
     """Return an index of one's own, beside its tables."""
     shutil.copytree(original.parent, tmp_path / "copy")
     return tmp_path / "copy" / "ix"
-
-
-def files_of(index: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(index).as_posix(): path.read_bytes()
-        for path in sorted(index.rglob("*"))
-        if path.is_file()
-    }
-
-
-def sign(index: Path) -> None:
-    """Make the manifest name the files as they are now, so that no checksum tells damage."""
-    fields = json.loads((index / "manifest.json").read_text())
-    for segment in fields["segments"]:
-        for name in segment["files"]:
-            content = (index / "segments" / segment["name"] / name).read_bytes()
-            segment["files"][name] = [len(content), xxhash.xxh3_64_hexdigest(content)]
-    (index / "manifest.json").write_text(json.dumps(fields))
-
-
-def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
-    """Flip a bit anywhere, but at the start."""
-    at = chance.randrange(min(start, len(content) - 1), len(content))
-    return content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :]
-
-
-def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
-    """Tell whether numbers of vectors have changed by less than searches allow for.
-
-    Distances of columns are not proven: a hundredth of its length turns a vector by a cosine of
-    0.9999. Those of columns that have left are never asked for.
-    """
-    path = index / "segments" / name
-    old = np.load(io.BytesIO(before[f"segments/{name}"])) if path.suffix == ".npy" else np.array(0)
-    if old.dtype not in (np.float32, np.float16):
-        return False
-    off = np.abs(np.load(path).astype(np.float64) - old)
-    if old.dtype == np.float32:
-        return bool((off <= SLACK).all())
-    limits = 0.01 * np.linalg.norm(old.astype(np.float64), axis=1, keepdims=True) + SLACK
-    segment = next(one for one in Lake(index).segments if name.startswith(one.folder.name))
-    if segment.dead is not None:
-        limits[segment.dead] = np.inf
-    return bool((off <= limits).all())
-
-
-def damages(index: Path, start: int = 0) -> Iterator[str]:
-    """Flip a bit in each file of the segments, one at a time, and mend it again."""
-    for name, content in files_of(index / "segments").items():
-        chance = random.Random(name.partition("/")[2])
-        (index / "segments" / name).write_bytes(flipped(content, chance, start))
-        yield name
-        (index / "segments" / name).write_bytes(content)
-
-
-def only(check: Check) -> str:
-    (problem,) = check.problems
-    return problem
 
 
 def test_a_sound_index_has_no_problems(run: Run, index: Path) -> None:
@@ -332,12 +289,6 @@ def test_planted_damage_is_named(index: Path, plant: Callable[[Segment], None], 
     sign(index)
     found = check_index(index)
     assert any(text in problem for problem in found.problems), found
-
-
-def changed_manifest(index: Path, change: Callable[[Any], object]) -> None:
-    fields = json.loads((index / "manifest.json").read_text())
-    change(fields)
-    (index / "manifest.json").write_text(json.dumps(fields))
 
 
 def test_a_manifest_that_does_not_fit_is_noticed(index: Path) -> None:

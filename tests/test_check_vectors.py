@@ -32,9 +32,8 @@ from deepjoin.embed.vector_index.build import (
     build_vectors,
     save_rows,
 )
-
-from .test_check import changed_manifest, damages, files_of, is_slight, only, sign
-from .test_history import merging
+from tests.support.histories import merging
+from tests.support.index_files import changed_manifest, damages, files_of, is_slight, only, sign
 
 #: How often values once were in other columns: what is encoded from now on weighs them by it.
 COUNTED = ("frequency_hashes.npy", "frequency_counts.npy", "frequency_columns.npy")

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import deepjoin
-from deepjoin.cli import main
 from deepjoin.search.methods import all_methods
 from deepjoin.show.render import one_line
+from tests.support.command_line import Answer, Run, call
 
 SEARCH_KEYS = {"query", "hits", "seconds"}
 HIT_KEYS = {
@@ -32,50 +31,6 @@ HIT_KEYS = {
 }
 EXTRA_HIT_KEYS = {"generic", "brings"}
 COUNTRIES = "geo/countries.csv"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command left behind."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """What it printed, read back."""
-        return json.loads(self.out)
-
-    @property
-    def hits(self) -> list[tuple[str, str]]:
-        """Table and column of each hit that it printed as JSON."""
-        return [(hit["table"], hit["column"]) for hit in self.json["hits"]]
-
-    def refused(self, *texts: str, status: int = 1) -> None:
-        """Check for one line on stderr that has these texts, and nothing on stdout."""
-        assert self.status == status, self
-        assert self.out == ""
-        lines = self.err.strip().splitlines()
-        line = lines[-1]
-        assert "Traceback" not in self.err
-        assert line.startswith("deepjoin")
-        assert status == 2 or len(lines) == 1, "a refusal is one line"
-        for text in texts:
-            assert text in line
-
-
-Run = Callable[..., Answer]
-
-
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> Answer:
-    """Call the command line in this process."""
-    capsys.readouterr()
-    try:
-        status = main([str(argument) for argument in arguments])
-    except SystemExit as usage:
-        status = int(usage.code or 0)
-    return Answer(status, *capsys.readouterr())
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 import deepjoin
-
-from .test_cli import call
-from .test_docs import commands
+from tests.support.command_line import call, commands
 
 #: Commands that open an index or index a folder, with what else they need.
 OPENING = {"graph": [], "info": [], "mcp": [], "search": ["--values", "x"], "serve": []}

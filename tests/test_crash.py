@@ -21,9 +21,8 @@ from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.store.storage import writing
 from tests.support import rivals
 from tests.support.crash import INDEX, OPERATIONS, Trial, moments, strays
+from tests.support.histories import answers, write
 from tests.support.power import LOSSES, Disk
-
-from .test_history import answers, write
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 

@@ -144,7 +144,9 @@ def test_only_its_own_files_are_written_over(tmp_path: Path) -> None:
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     path = tmp_path / "taken"
     path.write_text("")
-    with pytest.raises(DeepJoinError, match=r"Cannot write the demo to .*taken: .* Choose a folder"):
+    with pytest.raises(
+        DeepJoinError, match=r"Cannot write the demo to .*taken: .* Choose a folder"
+    ):
         write_demo_lake(path)
     assert path.is_file()
 

@@ -12,19 +12,10 @@ from pathlib import Path
 import pytest
 
 import deepjoin
-from deepjoin.cli.parser import make_parser
 from deepjoin.search.methods import all_methods
+from tests.support.command_line import commands
 
 DOCS = Path(__file__).parents[1] / "docs"
-
-
-def commands() -> dict[str, argparse.ArgumentParser]:
-    (choices,) = (
-        action.choices
-        for action in make_parser()._actions
-        if isinstance(action, argparse._SubParsersAction)
-    )
-    return dict(choices)
 
 
 def arguments() -> list[tuple[str, argparse.Action]]:

@@ -27,8 +27,8 @@ from deepjoin.read.corpus import write_corpus
 from deepjoin.search.methods import all_methods
 from deepjoin.store import models
 from deepjoin.store.models import located, shown, stored
+from tests.support.command_line import Run, call
 from tests.support.encoder_models import Folders, model_folders
-from tests.test_cli import Run, call
 
 WORDS = {
     "rome": (3, 0, 0), "paris": (2, 1, 0), "lyon": (2, 1, 1), "oslo": (1, 0, 1),

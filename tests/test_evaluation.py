@@ -27,8 +27,7 @@ from deepjoin.lab.evaluation.metrics import (
 )
 from deepjoin.lab.evaluation.truth import Truth, brute_force
 from deepjoin.read.corpus import write_corpus
-
-from .test_cli import Run, call
+from tests.support.command_line import Run, call
 
 REQUIRED = {
     *("corpus", "method", "join", "k", "queries", "precision", "precision_ties", "queries_ties"),

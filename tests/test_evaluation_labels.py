@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,8 +16,8 @@ from deepjoin import Column
 from deepjoin.lab.evaluation.labels import Labels, read_labels
 from deepjoin.lab.evaluation.metrics import hard_recall_labels, ndcg_labels, precision_labels
 from deepjoin.read.corpus import CorpusSource, write_corpus
-
-from .test_cli import Run, call
+from tests.support.command_line import Run, call
+from tests.support.corpora import write_labels
 
 #: Four relevant columns, two of them spelled in other words, and one that is not enough.
 LABELS = Labels(
@@ -31,14 +30,6 @@ NONE = Labels({}, {})
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return partial(call, capsys)
-
-
-def write_labels(folder: Path, rows: list[tuple[str, str, float, float]]) -> None:
-    names = ("query_id", "column_id", "entity_jn", "surface_equi_jn")
-    columns = [list(values) for values in zip(*rows, strict=True)]
-    arrays = [pa.array(columns[0]), pa.array(columns[1])]
-    arrays += [pa.array(np.array(columns[n], np.float32)) for n in (2, 3)]
-    pq.write_table(pa.table(dict(zip(names, arrays, strict=True))), folder / "labels.parquet")
 
 
 @pytest.fixture

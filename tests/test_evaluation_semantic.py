@@ -26,8 +26,7 @@ from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search.exact_equi import exact_equi
 from deepjoin.search.methods import METHODS, Method, all_methods
-
-from .test_cli import Run, call
+from tests.support.command_line import Run, call
 
 ENCODER = load_cell_encoder()
 WORDS = (

@@ -11,8 +11,7 @@ import pytest
 
 import deepjoin
 from deepjoin.cli import main
-
-from .test_history import write
+from tests.support.histories import write
 
 CITIES = ["Oslo", "Lima", "Rome", "Bern", "Kiev"]
 

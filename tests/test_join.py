@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from deepjoin.joining import JoinPlan, Side, plan_join
 from deepjoin.normalise.canonical import canonical
-from deepjoin.read.quote import identifier, literal
-from tests.support.join_tables import Cell, Columns, both, table, text_batch
+from deepjoin.read.quote import literal
+from tests.support.join_tables import Cell, Columns, as_text, both, scan_of, table, text_batch
 
 UGLY: list[Cell] = [
     *(
@@ -55,18 +55,6 @@ UGLY: list[Cell] = [
     *("", " ", "\u00a0", "\t", None, None),
 ]
 CELLS = st.one_of(st.sampled_from(UGLY), st.text(max_size=4), st.none())
-
-
-def scan_of(batch: pa.RecordBatch) -> str:
-    """Return a DuckDB table expression with the rows of a batch of text."""
-    names = ", ".join(identifier(name) for name in batch.schema.names)
-    rows = [
-        ", ".join("NULL" if c is None else f"CAST({literal(c)} AS VARCHAR)" for c in row.values())
-        for row in batch.to_pylist()
-    ]
-    empty = ", ".join(["CAST(NULL AS VARCHAR)"] * batch.num_columns)
-    listed = ", ".join(f"({row})" for row in [empty, *rows])
-    return f"(SELECT * FROM (VALUES {listed}) AS t({names}) OFFSET 1)"
 
 
 def brute_join(left: list[Cell], right: list[Cell], how: str, many: str, profile: str) -> list[Any]:
@@ -348,11 +336,6 @@ def test_empty_tables_join() -> None:
     )
     plan = both({"k": ["a"]}, {"k": pa.array([], pa.string())}, many="aggregate")
     assert plan.to_arrow().to_pylist() == [{"k": "a", "matched_rows": 0, "k_values": None}]
-
-
-def as_text(rows: list[dict[str, Any]]) -> list[list[str]]:
-    """Write every cell as text, since pandas and Arrow differ in their words for nothing."""
-    return [["" if pd.isna(cell) else str(cell) for cell in row.values()] for row in rows]
 
 
 @pytest.mark.parametrize("how", ["left", "inner"])

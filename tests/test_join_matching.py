@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching import matching, nearest
-from deepjoin.matching.joinability import ONE, least, similarities
+from deepjoin.matching.joinability import least, similarities
 from deepjoin.matching.matching import Semantic, match_values, nearest_values
-
-Floats = npt.NDArray[np.float32]
-
-
-class Dial:
-    """An encoder for tests: a value is a place on a dial of 60 minutes, if it begins with one.
-
-    Values of one minute share a vector; others are similar by the angle between them.
-    """
-
-    name, digest, dimension, floor, tau = "dial", "dial", 2, 0.9, 0.99
-
-    def encode(self, values: Sequence[str | None] | pa.Array) -> Floats:
-        """Encode values."""
-        texts = values.to_pylist() if isinstance(values, pa.Array) else list(values)
-        rows = [self._vector(text or "") for text in texts]
-        return np.array(rows, np.float32).reshape(len(rows), 2)
-
-    def _vector(self, text: str) -> tuple[float, float]:
-        if not text[:2].isdecimal():
-            return 0.0, 0.0
-        angle = int(text[:2]) * np.pi / 30
-        return float(np.cos(angle)), float(np.sin(angle))
-
-
-def brute_matches(
-    mine: list[str], theirs: list[str], tau: float, way: str
-) -> set[tuple[int, int, int]]:
-    """Match by looking at every pair."""
-    dial = Dial()
-    vectors, others = dial.encode(mine), dial.encode(theirs)
-    pairs = [
-        (mine[i] != theirs[j], -(ONE if mine[i] == theirs[j] else int(similarity)), i, j)
-        for i in range(len(mine))
-        for j, similarity in enumerate(similarities(vectors[i], others))
-    ]
-    pairs = sorted(pair for pair in pairs if -pair[1] >= least(tau))
-    found: set[tuple[int, int, int]] = set()
-    taken: set[tuple[str, int]] = set()
-    for _, similarity, i, j in pairs:
-        needs = {"best": {("i", i)}, "one-to-one": {("i", i), ("j", j)}, "all": set()}[way]
-        if not needs & taken:
-            taken |= needs
-            found.add((i, j, -similarity))
-    return found
-
+from tests.support.join_tables import Dial, brute_matches
 
 VALUES = st.lists(
     st.builds("{:02d}{}".format, st.integers(0, 59), st.sampled_from(["", "a", "b", "c"]))

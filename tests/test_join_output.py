@@ -18,7 +18,7 @@ import pytest
 from deepjoin.errors import DeepJoinError, UnknownName, UnreadableTable
 from deepjoin.joining import JoinPlan, Side, plan_join
 from deepjoin.model import Reading, Table
-from tests.support.join_tables import Cell, both, table, text_batch
+from tests.support.join_tables import HOSTILE, Cell, both, table, text_batch
 
 
 @pytest.mark.parametrize(
@@ -59,35 +59,6 @@ def test_clashing_names_get_the_name_of_the_right_table() -> None:
     assert plan.facts.renamed == {"K": "K_cities", "name": "name_cities_2", "id": "id_cities_2"}
     expected = [*left, "K_cities", "name_cities_2", "name_cities", "id_cities_2"]
     assert plan.to_arrow().column_names == expected
-
-
-HOSTILE = [
-    '"; DROP TABLE left_rows; --',
-    "it's",
-    "new\nline",
-    "",
-    " ",
-    "nul\0byte",
-    "k",
-    "K",
-    "_row",
-    "_key",
-    "key",
-    "cell",
-    "side",
-    "spelling",
-    "yours",
-    "theirs",
-    "matched_rows",
-    "{cell}",
-    "{value}",
-    "%s",
-    "select",
-    "é",
-    "É",
-    "*",
-    "a.b",
-]
 
 
 MANY = ("expand", "first", "aggregate")

@@ -18,10 +18,10 @@ from deepjoin import Column, Lake, Settings
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.joining.sides import JoinWarning
 from deepjoin.read.corpus import write_corpus
+from tests.support.command_line import Run, call
+from tests.support.index_files import files_of, search_answers
 
 from .conftest import MakeLake
-from .test_cli import Run, call
-from .test_storage import answers, files
 
 COUNTRIES = "geo/countries.csv"
 
@@ -137,7 +137,7 @@ def test_denied_columns_leave_no_trace(run: Run, lake_folder: Path) -> None:
     reasons = {column.name: column.left_out for column in lake.table("staff.csv").columns}
     assert reasons == {"name": "", "Salary_EUR": "denied by name", "password": "denied by name"}
     assert lake.report.left_out["denied by name"] == 2
-    everything = b"".join(files(lake_folder / ".deepjoin").values())
+    everything = b"".join(files_of(lake_folder / ".deepjoin").values())
     assert b"secret" not in everything
     assert b"hush" not in everything
 
@@ -161,7 +161,7 @@ def test_memory_changes_no_byte(run: Run, lake_folder: Path, tmp_path: Path, siz
     plain, small = tmp_path / "plain", tmp_path / "small"
     assert run("index", lake_folder, "-o", plain).status == 0
     assert run("index", lake_folder, "-o", small, "--memory", size).status == 0
-    assert files(plain) == files(small)
+    assert files_of(plain) == files_of(small)
 
 
 @pytest.mark.parametrize("size", ["lots", "", "-1G", "1X", "G", "1 2"])
@@ -173,11 +173,11 @@ def test_memory_that_is_no_size(run: Run, lake_folder: Path, size: str) -> None:
 def test_an_index_never_lands_among_other_things(
     run: Run, lake_folder: Path, tmp_path: Path
 ) -> None:
-    before = files(tmp_path)
+    before = files_of(tmp_path)
     run("index", lake_folder, "-o", tmp_path).refused(str(tmp_path), "empty folder")
     run("index", lake_folder, "-o", lake_folder / "numbers.csv").refused("is a file", "-o")
     run("index", lake_folder, "-o", tmp_path / "orders.csv" / "ix").refused("orders.csv", "-o")
-    assert files(tmp_path) == before
+    assert files_of(tmp_path) == before
     (tmp_path / "empty").mkdir()
     assert run("index", lake_folder, "-o", tmp_path / "empty").status == 0
     assert run("index", lake_folder, "-o", tmp_path / "new" / "deep").status == 0
@@ -271,11 +271,11 @@ def test_the_same_tables_give_the_same_bytes(lake_folder: Path, tmp_path: Path) 
     one, two = tmp_path / "one", tmp_path / "two"
     deepjoin.index(lake_folder, one)
     deepjoin.index(lake_folder, two)
-    assert files(one) == files(two)
-    before, expected = files(one), answers(one)
+    assert files_of(one) == files_of(two)
+    before, expected = files_of(one), search_answers(one)
     deepjoin.index(lake_folder, one)
-    assert files(one) == before
-    assert answers(one) == expected
+    assert files_of(one) == before
+    assert search_answers(one) == expected
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "beside"])
@@ -285,14 +285,14 @@ def test_an_index_travels_with_its_tables(
     home = tmp_path / "home"
     shutil.copytree(lake_folder, home / "data")
     index = home / "data" / ".deepjoin" if inside else home / "ix"
-    expected = answers(Path(deepjoin.index(home / "data", index).path))
+    expected = search_answers(Path(deepjoin.index(home / "data", index).path))
     away = tmp_path / "away" / "far"
     away.parent.mkdir()
     shutil.copytree(home, away)
     shutil.rmtree(home)
     moved = away / index.relative_to(home)
-    assert answers(moved) == expected
-    assert str(home).encode() not in b"".join(files(moved).values()), "no absolute path inside"
+    assert search_answers(moved) == expected
+    assert str(home).encode() not in b"".join(files_of(moved).values()), "no absolute path inside"
     target = ("-c", "customer_country", "--with", f"{COUNTRIES}:country", "--format", "json")
     records = run("join", moved, tmp_path / "orders.csv", *target).json
     assert records[0]["capital"] == "Paris"

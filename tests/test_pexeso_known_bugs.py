@@ -20,8 +20,7 @@ from deepjoin.lab.pexeso.grid import Grid, Radii, block
 from deepjoin.lab.pexeso.pexeso import Pexeso
 from deepjoin.lab.pexeso.pivots import choose_pivots, farthest_first
 from deepjoin.matching.joinability import least, similarities
-
-from .test_pexeso import columns_of, counted, drawn_lake, unit
+from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
 
 Float = npt.NDArray[np.float32]
 

@@ -17,8 +17,7 @@ from deepjoin.lab.evaluation.labels import Labels
 from deepjoin.lab.evaluation.metrics import harmonic, pooled_precision, pooled_recall
 from deepjoin.lab.evaluation.row import Pool
 from deepjoin.read.corpus import write_corpus
-
-from .test_evaluation_labels import write_labels
+from tests.support.corpora import write_labels
 
 IDS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 BOTH = ("exact-equi", "sketch")

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,57 +17,7 @@ from deepjoin.read.cells import MENDED_NOTE, as_strings
 from deepjoin.read.database import DatabaseSource, reopen
 from deepjoin.read.database.copied import CopiedColumn, copied_batches
 from deepjoin.settings import Settings
-
-ROLE, PASSWORD = "locked", "open sesame/1"
-
-
-@pytest.fixture(scope="module")
-def server(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Start a server of our own; where none can be started, say so loudly and skip."""
-    folder = tempfile.mkdtemp(prefix="deepjoin-pg-")
-    try:
-        # As a matter of course it warns of folders that a desktop would have.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import pgserver
-            import psycopg  # noqa: F401
-
-            started = pgserver.get_server(folder)
-    except Exception as error:
-        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-        reason = f"NO POSTGRESQL WAS TESTED: {type(error).__name__}: {error}"
-        if reporter is not None:
-            reporter.write_line(reason, red=True)
-        pytest.skip(reason)
-    _require_password(Path(folder), started.get_uri())
-    yield started.get_uri()
-    started.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _require_password(folder: Path, uri: str) -> None:
-    access = folder / "pg_hba.conf"
-    access.write_text(f"local all {ROLE} scram-sha-256\n{access.read_text()}")
-    execute(
-        uri,
-        f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'",
-        "SELECT pg_reload_conf()",
-    )
-
-
-@pytest.fixture
-def uri(server: str) -> Iterator[str]:
-    """Give every test a database without tables of others."""
-    execute(server, "DROP DATABASE IF EXISTS fresh WITH (FORCE)", "CREATE DATABASE fresh")
-    yield server.replace("/postgres?", "/fresh?")
-
-
-def execute(uri: str, *statements: str) -> None:
-    import psycopg
-
-    with psycopg.connect(uri, autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement)
+from tests.support.postgres import PASSWORD, ROLE, execute
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
@@ -125,16 +71,16 @@ TYPED = {
 }
 
 
-def test_every_type_keeps_its_value(uri: str) -> None:
+def test_every_type_keeps_its_value(postgres_uri: str) -> None:
     cells = ", ".join(f'{sql} AS "{name}"' for name, (sql, _, _) in TYPED.items())
     execute(
-        uri,
+        postgres_uri,
         "CREATE TYPE mood AS ENUM ('sad')",
         "CREATE DOMAIN amount AS numeric(10, 2)",
         f"CREATE TABLE t AS SELECT {cells}, '\\x01'::bytea AS raw",
         "INSERT INTO t (small) VALUES (null)",
     )
-    reading = DatabaseSource(uri).table("public.t").open()
+    reading = DatabaseSource(postgres_uri).table("public.t").open()
     (batch,) = reading
     assert dict(zip(batch.schema.names, batch.schema.types, strict=True)) == {
         name: kind for name, (_, _, kind) in TYPED.items()
@@ -144,15 +90,17 @@ def test_every_type_keeps_its_value(uri: str) -> None:
     assert reading.notes == ["Column 'raw' is left out: it holds bytes."]
 
 
-def test_rows_of_one_text_column_are_all_there(uri: str) -> None:
-    execute(uri, "CREATE TABLE t (x text)", r"INSERT INTO t VALUES (null), (''), ('a'), ('\.')")
-    source = DatabaseSource(uri)
+def test_rows_of_one_text_column_are_all_there(postgres_uri: str) -> None:
+    execute(
+        postgres_uri, "CREATE TABLE t (x text)", r"INSERT INTO t VALUES (null), (''), ('a'), ('\.')"
+    )
+    source = DatabaseSource(postgres_uri)
     assert [row["x"] for row in rows(source.table("public.t"))] == [None, "", "a", "\\."]
 
 
-def test_tables_views_and_comments_are_listed_and_partitions_are_not(uri: str) -> None:
+def test_tables_views_and_comments_are_listed_and_partitions_are_not(postgres_uri: str) -> None:
     execute(
-        uri,
+        postgres_uri,
         'CREATE SCHEMA "Geo data"',
         'CREATE TABLE "Geo data".cities (name text)',
         "COMMENT ON TABLE \"Geo data\".cities IS 'Cities of  the world'",
@@ -164,7 +112,7 @@ def test_tables_views_and_comments_are_listed_and_partitions_are_not(uri: str) -
         "INSERT INTO parted VALUES (1), (2)",
         "CREATE TABLE no_columns ()",
     )
-    source = DatabaseSource(uri)
+    source = DatabaseSource(postgres_uri)
     assert isinstance(source, Source)
     names = ["Geo data.cities", "public.m", "public.no_columns", "public.parted", "public.v"]
     assert [table.name for table in source.tables()] == names
@@ -175,35 +123,35 @@ def test_tables_views_and_comments_are_listed_and_partitions_are_not(uri: str) -
     assert rows(source.table("public.v")) == [{"x": 7}]
     with pytest.raises(UnreadableTable, match="public.no_columns has no column that can be read"):
         rows(source.table("public.no_columns"))
-    only = DatabaseSource(uri, include=["Geo data"])
+    only = DatabaseSource(postgres_uri, include=["Geo data"])
     assert list(only.relations()) == ["Geo data.cities"]
 
 
 @pytest.mark.parametrize("name", ['say "hi"', "a.b", "a'; DROP TABLE x", "Größe %s {x}", "😀"])
-def test_odd_names_survive(uri: str, name: str) -> None:
+def test_odd_names_survive(postgres_uri: str, name: str) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
     execute(
-        uri,
+        postgres_uri,
         f"CREATE SCHEMA {quoted}",
         f"CREATE TABLE {quoted}.{quoted} ({quoted} int)",
         f"INSERT INTO {quoted}.{quoted} VALUES (7)",
     )
-    source = DatabaseSource(uri, version_query="SELECT count(*) FROM {table}")
+    source = DatabaseSource(postgres_uri, version_query="SELECT count(*) FROM {table}")
     (item,) = source.items()
     assert "[(1,)]" in item.stamp
     assert rows(source.table(item.name)) == [{name: 7}]
 
 
-def test_stamps_and_digests_notice_every_change(uri: str) -> None:
+def test_stamps_and_digests_notice_every_change(postgres_uri: str) -> None:
     execute(
-        uri,
+        postgres_uri,
         "CREATE TYPE mood AS ENUM ('sad', 'glad')",
         "CREATE TABLE a AS SELECT 1 AS x, 'sad'::mood AS m",
         "CREATE TABLE b AS SELECT 1 AS x",
         "CREATE TABLE parted (x int) PARTITION BY RANGE (x)",
         "CREATE TABLE part1 PARTITION OF parted FOR VALUES FROM (0) TO (10)",
     )
-    source = DatabaseSource(uri)
+    source = DatabaseSource(postgres_uri)
     known, sums = stamps(source), digests(source)
     assert (known, sums) == (stamps(source), digests(source))
     assert set(sums) == {"public.a", "public.b", "public.parted"}
@@ -215,26 +163,28 @@ def test_stamps_and_digests_notice_every_change(uri: str) -> None:
         ("TRUNCATE b", "public.b"),
         ("INSERT INTO parted VALUES (1)", "public.parted"),
     ]:
-        execute(uri, change)
+        execute(postgres_uri, change)
         now, new = stamps(source), digests(source)
         assert known != now, change
         assert [table for table in sums if sums[table] != new[table]] == [name], change
         known, sums = now, new
 
 
-def test_what_changes_without_a_trace_has_no_stamp(uri: str) -> None:
-    execute(uri, "CREATE VIEW v AS SELECT random() AS x", "CREATE UNLOGGED TABLE u (x int)")
-    assert stamps(DatabaseSource(uri)) == {"public.u": "", "public.v": ""}
-    assert digests(DatabaseSource(uri)) == {}
-
-
-def test_a_version_query_that_fails_for_one_table_serves_the_others(uri: str) -> None:
+def test_what_changes_without_a_trace_has_no_stamp(postgres_uri: str) -> None:
     execute(
-        uri,
+        postgres_uri, "CREATE VIEW v AS SELECT random() AS x", "CREATE UNLOGGED TABLE u (x int)"
+    )
+    assert stamps(DatabaseSource(postgres_uri)) == {"public.u": "", "public.v": ""}
+    assert digests(DatabaseSource(postgres_uri)) == {}
+
+
+def test_a_version_query_that_fails_for_one_table_serves_the_others(postgres_uri: str) -> None:
+    execute(
+        postgres_uri,
         "CREATE TABLE a AS SELECT 1 AS x",
         "CREATE TABLE b AS SELECT timestamp '2020-01-05' AS updated_at",
     )
-    source = DatabaseSource(uri, version_query="SELECT max(updated_at) FROM {table}")
+    source = DatabaseSource(postgres_uri, version_query="SELECT max(updated_at) FROM {table}")
     items = {item.name: item for item in source.items()}
     assert "2020, 1, 5" in items["public.b"].stamp
     assert items["public.a"].digest is not None
@@ -245,18 +195,22 @@ def test_a_version_query_that_fails_for_one_table_serves_the_others(uri: str) ->
     )
 
 
-def test_nothing_is_ever_written(uri: str) -> None:
-    execute(uri, "CREATE TABLE a AS SELECT 1 AS x")
-    source = DatabaseSource(uri, version_query="WITH d AS (DELETE FROM a RETURNING x) TABLE d")
+def test_nothing_is_ever_written(postgres_uri: str) -> None:
+    execute(postgres_uri, "CREATE TABLE a AS SELECT 1 AS x")
+    source = DatabaseSource(
+        postgres_uri, version_query="WITH d AS (DELETE FROM a RETURNING x) TABLE d"
+    )
     (item,) = source.items()
     (note,) = item.listing().tables[0].open().notes
     assert "read-only transaction" in note
     assert rows(source.table("public.a")) == [{"x": 1}]
 
 
-def test_samples_are_the_same_rows_twice(uri: str) -> None:
-    execute(uri, "CREATE TABLE big AS SELECT generate_series(1, 50000) AS x", "ANALYZE big")
-    source = DatabaseSource(uri, sample_rows=1000)
+def test_samples_are_the_same_rows_twice(postgres_uri: str) -> None:
+    execute(
+        postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 50000) AS x", "ANALYZE big"
+    )
+    source = DatabaseSource(postgres_uri, sample_rows=1000)
     readings = [next(source.tables()).open() for _ in range(2)]
     first, second = (
         [row for batch in reading for row in batch.to_pylist()] for reading in readings
@@ -267,29 +221,32 @@ def test_samples_are_the_same_rows_twice(uri: str) -> None:
     assert sums.startswith("((1000,")
 
 
-def test_long_tables_come_in_batches_of_one_snapshot(uri: str) -> None:
-    execute(uri, "CREATE TABLE big AS SELECT generate_series(1, 100000) AS x, 'a b' AS y")
-    batches = iter(DatabaseSource(uri).table("public.big").open())
+def test_long_tables_come_in_batches_of_one_snapshot(postgres_uri: str) -> None:
+    execute(postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 100000) AS x, 'a b' AS y")
+    batches = iter(DatabaseSource(postgres_uri).table("public.big").open())
     first = next(batches)
-    execute(uri, "DELETE FROM big")
+    execute(postgres_uri, "DELETE FROM big")
     assert first.num_rows + sum(batch.num_rows for batch in batches) == 100_000
 
 
-def test_a_reading_that_is_given_up_frees_its_connection(uri: str) -> None:
-    execute(uri, "CREATE TABLE big AS SELECT generate_series(1, 100000) AS x")
-    reading = DatabaseSource(uri).table("public.big").open()
+def test_a_reading_that_is_given_up_frees_its_connection(postgres_uri: str) -> None:
+    execute(postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 100000) AS x")
+    reading = DatabaseSource(postgres_uri).table("public.big").open()
     next(reading.batches)
     reading.batches.close()  # type: ignore[attr-defined]
-    execute(uri, "DROP TABLE big")
+    execute(postgres_uri, "DROP TABLE big")
 
 
-def test_a_table_dropped_or_altered_after_the_listing(uri: str) -> None:
+def test_a_table_dropped_or_altered_after_the_listing(postgres_uri: str) -> None:
     execute(
-        uri, "CREATE TABLE a (x int)", "CREATE TABLE b (x int)", "CREATE VIEW v AS SELECT 1/0 z"
+        postgres_uri,
+        "CREATE TABLE a (x int)",
+        "CREATE TABLE b (x int)",
+        "CREATE VIEW v AS SELECT 1/0 z",
     )
-    source = DatabaseSource(uri)
+    source = DatabaseSource(postgres_uri)
     items = {item.name: item for item in source.items()}
-    execute(uri, "DROP TABLE a", "ALTER TABLE b RENAME x TO y")
+    execute(postgres_uri, "DROP TABLE a", "ALTER TABLE b RENAME x TO y")
     gone = items["public.a"]
     with pytest.raises(UnreadableTable, match=r"^public\.a is no longer in the database\.$"):
         rows(gone.listing().tables[0])
@@ -305,33 +262,33 @@ def test_a_table_dropped_or_altered_after_the_listing(uri: str) -> None:
     ("cell", "says"), [("1 / (40000 - x)", "division by zero"), ("fail(x)", "no more")]
 )
 def test_a_view_that_fails_half_way_is_told_and_harms_nothing(
-    uri: str, cell: str, says: str
+    postgres_uri: str, cell: str, says: str
 ) -> None:
     execute(
-        uri,
+        postgres_uri,
         "CREATE FUNCTION fail(x int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN IF x > 40000 THEN "
         "RAISE 'no more' USING ERRCODE = 'ABCDE'; END IF; RETURN x; END $$",
         f"CREATE VIEW v AS SELECT {cell} AS z FROM generate_series(1, 90000) AS x",
     )
-    batches = iter(DatabaseSource(uri).table("public.v").open())
+    batches = iter(DatabaseSource(postgres_uri).table("public.v").open())
     assert next(batches).num_rows > 0
     with pytest.raises(UnreadableTable, match=rf"^public\.v cannot be read: {says}\.$"):
         list(batches)
 
 
-def locked(uri: str, password: str = PASSWORD) -> str:
+def locked(postgres_uri: str, password: str = PASSWORD) -> str:
     credentials = f"{ROLE}:{quote(password, safe='')}" if password else ROLE
-    return uri.replace("postgres:@", f"{credentials}@")
+    return postgres_uri.replace("postgres:@", f"{credentials}@")
 
 
-def test_what_may_not_be_read_is_left_out(uri: str) -> None:
+def test_what_may_not_be_read_is_left_out(postgres_uri: str) -> None:
     execute(
-        uri,
+        postgres_uri,
         "CREATE TABLE closed AS SELECT 1 AS x",
         "CREATE TABLE half AS SELECT 1 AS x, 2 AS hidden",
         f"GRANT SELECT (x) ON half TO {ROLE}",
     )
-    source = DatabaseSource(locked(uri))
+    source = DatabaseSource(locked(postgres_uri))
     assert [table.name for table in source.tables()] == ["public.half"]
     assert [(one.name, one.reason) for one in source.skipped] == [
         ("public.closed", "no permission to read it")
@@ -349,10 +306,10 @@ def test_what_may_not_be_read_is_left_out(uri: str) -> None:
     ],
 )
 def test_refused_connections_are_one_line_without_secrets(
-    uri: str, change: tuple[str, str], says: str
+    postgres_uri: str, change: tuple[str, str], says: str
 ) -> None:
     old, new = (quote(text, safe="/" if "/" in text[:1] else "") for text in change)
-    url = locked(uri).replace(old, new)
+    url = locked(postgres_uri).replace(old, new)
     with pytest.raises(DeepJoinError, match=f"Cannot connect to postgresql://.*{says}") as caught:
         list(DatabaseSource(url).items())
     assert_clean(caught.value)
@@ -380,10 +337,10 @@ def assert_clean(value: object) -> None:
 
 
 def test_an_index_knows_no_password_and_asks_the_environment(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execute(uri, "CREATE TABLE a AS SELECT 1 AS x", f"GRANT SELECT ON a TO {ROLE}")
-    described = DatabaseSource(locked(uri)).describe(tmp_path)
+    execute(postgres_uri, "CREATE TABLE a AS SELECT 1 AS x", f"GRANT SELECT ON a TO {ROLE}")
+    described = DatabaseSource(locked(postgres_uri)).describe(tmp_path)
     assert set(described) == {"kind", "url"}
     assert_clean(described)
     assert f"{ROLE}@" in described["url"]
@@ -392,7 +349,10 @@ def test_an_index_knows_no_password_and_asks_the_environment(
     without = reopen(described, tmp_path, Settings())
     with pytest.raises(DeepJoinError, match=r"no password.*PGPASSWORD, ~/\.pgpass or a whole URL"):
         list(without.items())
-    for variable, value in (("DEEPJOIN_DATABASE_URL", locked(uri)), ("PGPASSWORD", PASSWORD)):
+    for variable, value in (
+        ("DEEPJOIN_DATABASE_URL", locked(postgres_uri)),
+        ("PGPASSWORD", PASSWORD),
+    ):
         with monkeypatch.context() as patch:
             patch.setenv(variable, value)
             assert rows(reopen(described, tmp_path, Settings()).table("public.a")) == [{"x": 1}]
@@ -412,12 +372,12 @@ def test_text_of_a_database_without_an_encoding_is_mended() -> None:
     assert notes == [MENDED_NOTE]
 
 
-def test_a_lost_connection_is_told(uri: str) -> None:
-    execute(uri, "CREATE TABLE big AS SELECT generate_series(1, 1000000) AS x")
-    batches = iter(DatabaseSource(uri).table("public.big").open())
+def test_a_lost_connection_is_told(postgres_uri: str) -> None:
+    execute(postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 1000000) AS x")
+    batches = iter(DatabaseSource(postgres_uri).table("public.big").open())
     next(batches)
     execute(
-        uri,
+        postgres_uri,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE application_name = 'deepjoin' AND pid <> pg_backend_pid()",
     )

@@ -21,12 +21,19 @@ from deepjoin.joining.linking import NearMiss
 from deepjoin.matching.joinability import ONE
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.distinct import distinct_cells
-from tests.support.join_tables import Cell, Columns, both, table, text_batch
-from tests.test_database_sql import Shop, check, shop  # noqa: F401
-from tests.test_join import as_text, scan_of
-from tests.test_join_matching import Dial, brute_matches
-from tests.test_join_output import HOSTILE
-from tests.test_postgres import server, uri  # noqa: F401
+from tests.support.join_tables import (
+    HOSTILE,
+    Cell,
+    Columns,
+    Dial,
+    as_text,
+    both,
+    brute_matches,
+    scan_of,
+    table,
+    text_batch,
+)
+from tests.support.shops import Shop, check
 
 CELLS = st.none() | st.sampled_from(
     ["10", "10 ", "10A", "10a", "11", "11b", "12", "12 B", "40", "?", "", " ", "😀", "a\0b", "7.0"]
@@ -336,7 +343,7 @@ def make_shop(place: Shop) -> tuple[Side, Side]:
     return place.side("yours", "k"), place.side("theirs", "k")
 
 
-def test_sql_of_a_database(shop: Shop) -> None:  # noqa: F811
+def test_sql_of_a_database(shop: Shop) -> None:
     sides = make_shop(shop)
     for many, way in (("expand", "best"), ("expand", "all"), ("first", "all")):
         check(shop, *sides, many=many, semantic=Semantic(Dial(), matching=way))  # type: ignore[arg-type]
@@ -346,7 +353,7 @@ def test_sql_of_a_database(shop: Shop) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("shop", ["sqlite", "duckdb"], indirect=True)
 def test_sql_of_a_database_lists_only_so_many_pairs(
-    shop: Shop,  # noqa: F811
+    shop: Shop,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(database_sql, "MOST_SPELLINGS", 2)

@@ -25,8 +25,8 @@ from deepjoin.build.merging import worth_merging
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.store import manifest
 from deepjoin.store.values.writer import FORWARD, ValueIndexWriter
-
-from .test_cli import Answer, Run, call
+from tests.support.command_line import Answer, Run, call
+from tests.support.index_files import files_of, search_answers
 
 Damage = Callable[[Path], object]
 
@@ -40,21 +40,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def built(lake_folder: Path) -> Path:
     """Return the folder of an index."""
     return Path(deepjoin.index(lake_folder).path)
-
-
-def answers(index: Path) -> list[Any]:
-    """Say what an index knows, without times."""
-    lake = deepjoin.open(index)
-    queries = (["France", "Italy", "Peru"], ["Lyon", "Bonn"], ["1", "2", "2005"])
-    return [[(hit.table, hit.column, hit.equi) for hit in lake.search(query)] for query in queries]
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def rewritten(change: Callable[[dict[str, Any]], object]) -> Damage:
@@ -149,7 +134,7 @@ def test_a_damaged_index_is_refused_by_every_command(
     run: Run, built: Path, lake_folder: Path, damage: Damage
 ) -> None:
     damage(built)
-    before = files(built)
+    before = files_of(built)
     with pytest.raises(IndexUnusable) as caught:
         deepjoin.open(built).info()
     assert str(built) in str(caught.value)
@@ -162,18 +147,18 @@ def test_a_damaged_index_is_refused_by_every_command(
     ):
         answer.refused(str(built))
         assert "deepjoin index" in answer.err, "says what to do"
-    assert files(built) == before, "looking changes nothing"
+    assert files_of(built) == before, "looking changes nothing"
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_index_can_be_built_again_in_place(
     run: Run, built: Path, lake_folder: Path, damage: Damage
 ) -> None:
-    expected = answers(built)
+    expected = search_answers(built)
     damage(built)
     answer = run("index", lake_folder, "-o", built, "--rebuild")
     assert answer.status == 0, answer.err
-    assert answers(built) == expected
+    assert search_answers(built) == expected
 
 
 @pytest.mark.parametrize("damage", FOREIGN.values(), ids=FOREIGN)
@@ -181,9 +166,9 @@ def test_what_belongs_to_another_program_is_not_overwritten(
     run: Run, built: Path, lake_folder: Path, damage: Damage
 ) -> None:
     damage(built)
-    before = files(built)
+    before = files_of(built)
     run("index", lake_folder, "-o", built).refused(str(built))
-    assert files(built) == before
+    assert files_of(built) == before
 
 
 def test_a_newer_format_names_the_version_to_install(run: Run, built: Path) -> None:
@@ -211,13 +196,13 @@ def test_an_unreadable_manifest_says_why(built: Path, monkeypatch: pytest.Monkey
 
 
 def test_one_writer_at_a_time(run: Run, built: Path, lake_folder: Path) -> None:
-    expected = answers(built)
+    expected = search_answers(built)
     with (built / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         run("index", lake_folder, "--rebuild").refused(
             str(built), "being written by another process"
         )
-        assert answers(built) == expected, "readers never wait"
+        assert search_answers(built) == expected, "readers never wait"
     assert run("index", lake_folder).status == 0
 
 
@@ -262,29 +247,29 @@ def test_a_full_disk_leaves_the_old_index(
     step: str,
     grown: bool,
 ) -> None:
-    expected = answers(built)
+    expected = search_answers(built)
     if grown:
         (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
     with monkeypatch.context() as patch:
         patch.setattr(step, full)
         run("index", lake_folder, "--rebuild").refused("No space left", str(built), "-o")
     gc.collect()  # a file that was left open becomes a warning here, and so an error
-    assert answers(built) == expected
+    assert search_answers(built) == expected
     assert not list(built.glob("segments/writing-*"))
     assert run("index", lake_folder).status == 0
     assert len(list((built / "segments").iterdir())) == 1
-    assert (answers(built) != expected) == grown
+    assert (search_answers(built) != expected) == grown
 
 
 def test_a_short_write_is_a_full_disk(
     run: Run, built: Path, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = answers(built)
+    expected = search_answers(built)
     with monkeypatch.context() as patch:
         patch.setattr("numpy.save", short_write)
         run("index", lake_folder, "--rebuild").refused("space", str(built))
     gc.collect()
-    assert answers(built) == expected
+    assert search_answers(built) == expected
 
 
 def test_room_for_mapped_files_is_taken_before_they_are_filled(tmp_path: Path) -> None:
@@ -371,14 +356,14 @@ def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool
     if exists:
         deepjoin.index(lake_folder)
     index = lake_folder / ".deepjoin"
-    expected = answers(index) if exists else None
+    expected = search_answers(index) if exists else None
     (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
     answer = stopped_at("deepjoin.store.report.BuildReport.saved", lake_folder, signal.SIGINT)
     assert answer.status == 130
     assert answer.err.startswith("deepjoin: Interrupted; what was done is whole;")
     assert not list(index.glob("segments/writing-*"))
     if exists:
-        assert answers(index) == expected
+        assert search_answers(index) == expected
     else:
         assert "indexing it" in run("search", lake_folder, "--values", "Peru,Chad").err
 
@@ -387,14 +372,14 @@ def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool
 def test_a_killed_writer_leaves_the_old_index(
     run: Run, built: Path, lake_folder: Path, step: str
 ) -> None:
-    expected = answers(built)
+    expected = search_answers(built)
     (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
     answer = stopped_at(f"deepjoin.store.{step}", lake_folder, signal.SIGKILL)
     assert answer.status == -signal.SIGKILL
-    assert answers(built) == expected
+    assert search_answers(built) == expected
     assert run("index", lake_folder).status == 0
     assert len(list((built / "segments").iterdir())) == 1, "the next writer clears up"
-    assert answers(built) != expected
+    assert search_answers(built) != expected
 
 
 def test_large_segments_stay_apart() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -22,9 +21,8 @@ from deepjoin.cli.train import _Lines
 from deepjoin.embed.columns import load_encoder
 from deepjoin.errors import DeepJoinError, MissingExtra
 from tests.support import rivals
+from tests.support.histories import write
 from tests.support.tiny_models import save_model
-
-from .test_history import write
 
 torch = pytest.importorskip("torch")
 
@@ -35,7 +33,6 @@ SHORT = {
     "threshold": 0.3, "batch": 16, "steps": 12, "validate": 4, "tokens": 40, "device": "cpu",
     "pattern": "colname-col",
 }  # fmt: skip
-SYLLABLES = ("al", "be", "co", "da", "em", "fi", "go", "hu")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,26 +44,8 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(usual)
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write 80 tables about ten topics."""
-    folder = tmp_path_factory.mktemp("tables")
-    chance = random.Random(3)
-    words = [f"{one}{two}{end}" for one in SYLLABLES for two in SYLLABLES for end in "nsx"]
-    topics = [chance.sample(words, 30) for _ in range(10)]
-    for number in range(80):
-        cells = chance.sample(topics[number % 10], 12)
-        write(folder / f"{number}.csv", {"name": cells, "amount": [str(chance.random())] * 12})
-    return folder
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_model(tmp_path_factory.mktemp("tiny") / "bert", "bert"))
-
-
-def trained(tables: Path, out: Path, tiny: str, **options: Any) -> Any:
-    return deepjoin.train(tables, out, base=tiny, **(SHORT | options))
+def trained(training_tables: Path, out: Path, tiny_bert: str, **options: Any) -> Any:
+    return deepjoin.train(training_tables, out, base=tiny_bert, **(SHORT | options))
 
 
 def vectors(folder: Path) -> Any:
@@ -75,8 +54,10 @@ def vectors(folder: Path) -> Any:
     return encoder.encode_texts(["name: alben, cogos, dafix.", "name: huhux."])
 
 
-def test_a_model_in_both_forms(tables: Path, tmp_path: Path, tiny: str) -> None:
-    found = trained(tables, tmp_path / "mine", tiny, steps=60, validate=20, learning_rate=1e-3)
+def test_a_model_in_both_forms(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
+    found = trained(
+        training_tables, tmp_path / "mine", tiny_bert, steps=60, validate=20, learning_rate=1e-3
+    )
     assert found.agreement.top_10 >= 0.95
     np.testing.assert_allclose(
         vectors(tmp_path / "mine"), vectors(tmp_path / "mine" / "shipped"), atol=0.05
@@ -90,16 +71,28 @@ def test_a_model_in_both_forms(tables: Path, tmp_path: Path, tiny: str) -> None:
     card = (tmp_path / "mine" / "README.md").read_text()
     assert "before training" in card and "mine/shipped" in card
     assert not (tmp_path / "mine" / ".training").exists()
-    lake = deepjoin.index(tables, tmp_path / "index", encoder=str(tmp_path / "mine" / "shipped"))
+    lake = deepjoin.index(
+        training_tables, tmp_path / "index", encoder=str(tmp_path / "mine" / "shipped")
+    )
     assert lake.search(["alben", "albes"], method="deepjoin")
 
 
 def test_the_command(
-    tables: Path, tmp_path: Path, tiny: str, capsys: pytest.CaptureFixture[str]
+    training_tables: Path, tmp_path: Path, tiny_bert: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "mine"
     options = [text for key, one in SHORT.items() for text in (f"--{key}", str(one))]
-    given = ["train", str(tables), "-o", str(out), "--base", tiny, "--preset", "paper", *options]
+    given = [
+        "train",
+        str(training_tables),
+        "-o",
+        str(out),
+        "--base",
+        tiny_bert,
+        "--preset",
+        "paper",
+        *options,
+    ]
     assert main(given) == 0
     said = capsys.readouterr()
     assert said.out == f"{out}\n"
@@ -109,9 +102,9 @@ def test_the_command(
 
 
 def test_one_engine_reads_and_mines(
-    tables: Path,
+    training_tables: Path,
     tmp_path: Path,
-    tiny: str,
+    tiny_bert: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -125,38 +118,45 @@ def test_one_engine_reads_and_mines(
 
     monkeypatch.setattr("deepjoin.lab.training.run.engine_named", lend)
     given = {"engine": "ray", "ray_address": "head:1", "steps": 1, "validate": 1}
-    trained(tables, tmp_path / "mine", tiny, progress=_Lines(), **given)
+    trained(training_tables, tmp_path / "mine", tiny_bert, progress=_Lines(), **given)
     assert lent == [("ray", "head:1")]
     assert capsys.readouterr().err.splitlines()[0] == "Working elsewhere."
 
 
 @pytest.mark.parametrize("negatives", ["batch", "removed", "hard"])
-def test_the_same_twice(tables: Path, tmp_path: Path, tiny: str, negatives: str) -> None:
+def test_the_same_twice(
+    training_tables: Path, tmp_path: Path, tiny_bert: str, negatives: str
+) -> None:
     for name in ("one", "two"):
-        trained(tables, tmp_path / name, tiny, negatives=negatives, metric="euclidean")
+        trained(
+            training_tables, tmp_path / name, tiny_bert, negatives=negatives, metric="euclidean"
+        )
     one, two = (vectors(tmp_path / name) for name in ("one", "two"))
     np.testing.assert_array_equal(one, two)
 
 
-def test_joins_by_meaning(tables: Path, tmp_path: Path, tiny: str) -> None:
+def test_joins_by_meaning(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = pa.table({"surface": ["albea", "ALBEN"], "entity": ["alben", "alben"]})
     pq.write_table(names, tmp_path / "aliases.parquet")
     found = trained(
-        *(tables, tmp_path / "mine", tiny), join="semantic", aliases=tmp_path / "aliases.parquet"
+        *(training_tables, tmp_path / "mine", tiny_bert),
+        join="semantic",
+        aliases=tmp_path / "aliases.parquet",
     )
     assert found.precision > 0
 
 
 def test_nothing_to_validate_with(
-    tables: Path, tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+    training_tables: Path, tmp_path: Path, tiny_bert: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deepjoin.lab.training.validation._QUERIES", 0)
     said: list[str] = []
     found = trained(
-        *(tables, tmp_path / "mine", tiny), progress=lambda done, total, text: said.append(text)
+        *(training_tables, tmp_path / "mine", tiny_bert),
+        progress=lambda done, total, text: said.append(text),
     )
     assert (found.queries, found.precision) == (0, 0)
     assert any("None of 8 held-back columns joins" in text for text in said)
@@ -182,38 +182,40 @@ def killed() -> None:
     raise Killed
 
 
-def test_a_killed_run_goes_on(tables: Path, tmp_path: Path, tiny: str) -> None:
+def test_a_killed_run_goes_on(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
     with pytest.raises(Killed):
-        trained(tables, tmp_path / "mine", tiny, progress=at(9, killed))
+        trained(training_tables, tmp_path / "mine", tiny_bert, progress=at(9, killed))
     assert not (tmp_path / "mine" / "modules.json").exists()
     (tmp_path / "mine" / ".training" / "checkpoints" / "checkpoint-11").mkdir()
     steps: list[int] = []
     again = trained(
-        *(tables, tmp_path / "mine", tiny),
+        *(training_tables, tmp_path / "mine", tiny_bert),
         progress=lambda done, total, text: steps.append(done) if "loss" in text else None,
     )
     assert min(steps) > 8, "it begins behind the last whole checkpoint"
-    whole = trained(tables, tmp_path / "whole", tiny)
+    whole = trained(training_tables, tmp_path / "whole", tiny_bert)
     assert again.precision == whole.precision
     np.testing.assert_allclose(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"), atol=1e-5)
 
 
-def test_ctrl_c_saves_the_step_it_is_at(tables: Path, tmp_path: Path, tiny: str) -> None:
+def test_ctrl_c_saves_the_step_it_is_at(
+    training_tables: Path, tmp_path: Path, tiny_bert: str
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         trained(
-            *(tables, tmp_path / "mine", tiny),
+            *(training_tables, tmp_path / "mine", tiny_bert),
             validate=5,
             progress=at(5, lambda: os.kill(os.getpid(), signal.SIGINT)),
         )
     saved = (tmp_path / "mine" / ".training" / "checkpoints").glob("checkpoint-*")
     assert "checkpoint-6" in {path.name for path in saved}
-    assert trained(tables, tmp_path / "mine", tiny, validate=5).precision > 0
+    assert trained(training_tables, tmp_path / "mine", tiny_bert, validate=5).precision > 0
 
 
 def test_too_little_memory(
-    tables: Path, tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+    training_tables: Path, tmp_path: Path, tiny_bert: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = trained(tables, tmp_path / "whole", tiny)
+    expected = trained(training_tables, tmp_path / "whole", tiny_bert)
     read = JoinModel._read
 
     def limited(model: JoinModel, tokens: Any) -> Any:
@@ -224,7 +226,7 @@ def test_too_little_memory(
     monkeypatch.setattr(JoinModel, "_read", limited)
     said: list[str] = []
     found = trained(
-        *(tables, tmp_path / "mine", tiny),
+        *(training_tables, tmp_path / "mine", tiny_bert),
         progress=lambda done, total, text: said.append(text),
     )
     told = re.compile("out of memory: from now on [0-9]+ columns are read at a time")
@@ -233,7 +235,7 @@ def test_too_little_memory(
     np.testing.assert_allclose(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"), atol=1e-4)
     monkeypatch.setattr(JoinModel, "_read", lambda *given: _nothing_fits(read, *given))
     with pytest.raises(DeepJoinError, match="too little memory to learn from one column"):
-        trained(tables, tmp_path / "none", tiny)
+        trained(training_tables, tmp_path / "none", tiny_bert)
 
 
 def _nothing_fits(read: Any, model: Any, tokens: Any) -> Any:
@@ -242,28 +244,28 @@ def _nothing_fits(read: Any, model: Any, tokens: Any) -> Any:
     return read(model, tokens)
 
 
-def test_a_full_disk(tables: Path, tmp_path: Path, tiny: str) -> None:
+def test_a_full_disk(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
     try:
         with rivals.small_disk(tmp_path / "disk", "2500k") as disk:
             out = disk / "mine"
             with pytest.raises(DeepJoinError, match=r"no space left .* the same command again"):
-                trained(tables, out, tiny)
+                trained(training_tables, out, tiny_bert)
             assert not (out / "modules.json").exists()
             subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
-            assert trained(tables, out, tiny).folder == out
+            assert trained(training_tables, out, tiny_bert).folder == out
     except PermissionError as error:
         pytest.skip(f"NO TEST OF A FULL DISK: {error}")
 
 
-def test_an_index_has_its_own_cell_vectors(tables: Path, tmp_path: Path) -> None:
-    deepjoin.index(tables, tmp_path / "index", encoder="none", cells="none")
+def test_an_index_has_its_own_cell_vectors(training_tables: Path, tmp_path: Path) -> None:
+    deepjoin.index(training_tables, tmp_path / "index", encoder="none", cells="none")
     with pytest.raises(DeepJoinError, match="cells is 'default', and .* is an index, which has"):
         deepjoin.train(tmp_path / "index", tmp_path / "mine", cells="default")
     assert not (tmp_path / "mine").exists()
 
 
 def test_what_cannot_be_trained(
-    tables: Path, tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+    training_tables: Path, tmp_path: Path, tiny_bert: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, cells in {"a": "abcdef", "b": "uvwxyz", "c": "opqrst"}.items():
         write(tmp_path / "apart" / f"{name}.csv", {"x": list(cells)})
@@ -275,56 +277,58 @@ def test_what_cannot_be_trained(
         ("numbers", "has 0 columns of text in 0 tables"),
     ):
         with pytest.raises(DeepJoinError, match=text):
-            trained(tmp_path / source, tmp_path / f"m-{source}", tiny)
-    deepjoin.index(tables, tmp_path / "hashed", hash_only=True, encoder="none", cells="none")
+            trained(tmp_path / source, tmp_path / f"m-{source}", tiny_bert)
+    deepjoin.index(
+        training_tables, tmp_path / "hashed", hash_only=True, encoder="none", cells="none"
+    )
     with pytest.raises(DeepJoinError, match="keeps hashes instead of cells"):
-        trained(tmp_path / "hashed", tmp_path / "m-hashed", tiny)
+        trained(tmp_path / "hashed", tmp_path / "m-hashed", tiny_bert)
     alone = save_model(tmp_path / "alone", "bert")
     for path in alone.glob("tokenizer*"):
         path.unlink()
     with pytest.raises(DeepJoinError, match="has no tokenizer file"):
-        trained(tables, tmp_path / "m-alone", str(alone))
+        trained(training_tables, tmp_path / "m-alone", str(alone))
     monkeypatch.setattr("deepjoin.lab.training.run.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'deepjoin\[train\]'"):
-        trained(tables, tmp_path / "m-torch", tiny)
+        trained(training_tables, tmp_path / "m-torch", tiny_bert)
 
 
 def test_a_run_that_failed_leaves_nothing_to_the_next(
-    tables: Path, tmp_path: Path, tiny: str
+    training_tables: Path, tmp_path: Path, tiny_bert: str
 ) -> None:
     def full(done: int, total: int, text: str) -> None:
         if "compared" in text:
             raise Killed
 
     with pytest.raises(Killed):
-        trained(tables, tmp_path / "mine", tiny, progress=full, layers=1)
-    trained(tables, tmp_path / "mine", tiny, negatives="batch")
-    trained(tables, tmp_path / "whole", tiny, negatives="batch")
+        trained(training_tables, tmp_path / "mine", tiny_bert, progress=full, layers=1)
+    trained(training_tables, tmp_path / "mine", tiny_bert, negatives="batch")
+    trained(training_tables, tmp_path / "whole", tiny_bert, negatives="batch")
     np.testing.assert_array_equal(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"))
 
 
-def test_one_run_at_a_time(tables: Path, tmp_path: Path, tiny: str) -> None:
+def test_one_run_at_a_time(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
     def again() -> None:
         with pytest.raises(DeepJoinError, match="Another run is at work in .*mine"):
-            trained(tables, tmp_path / "mine", tiny)
+            trained(training_tables, tmp_path / "mine", tiny_bert)
 
-    trained(tables, tmp_path / "mine", tiny, progress=at(1, again))
+    trained(training_tables, tmp_path / "mine", tiny_bert, progress=at(1, again))
 
 
-def test_where_a_model_may_go(tables: Path, tmp_path: Path, tiny: str) -> None:
+def test_where_a_model_may_go(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
     with pytest.raises(Killed):
-        trained(tables, tmp_path / "mine", tiny, progress=at(1, killed))
+        trained(training_tables, tmp_path / "mine", tiny_bert, progress=at(1, killed))
     with pytest.raises(DeepJoinError, match="holds an unfinished run with other settings"):
-        trained(tables, tmp_path / "mine", tiny, seed=4)
-    trained(tables, tmp_path / "mine", tiny)
+        trained(training_tables, tmp_path / "mine", tiny_bert, seed=4)
+    trained(training_tables, tmp_path / "mine", tiny_bert)
     with pytest.raises(DeepJoinError, match="already holds a model"):
-        trained(tables, tmp_path / "mine", tiny)
+        trained(training_tables, tmp_path / "mine", tiny_bert)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("all of it")
     with pytest.raises(DeepJoinError, match="holds other files"):
-        trained(tables, tmp_path / "other", tiny)
+        trained(training_tables, tmp_path / "other", tiny_bert)
     with pytest.raises(DeepJoinError, match="Cannot write to"):
-        trained(tables, tmp_path / "other" / "thesis.tex" / "mine", tiny)
+        trained(training_tables, tmp_path / "other" / "thesis.tex" / "mine", tiny_bert)
 
 
 @pytest.mark.parametrize(
@@ -343,9 +347,9 @@ def test_where_a_model_may_go(tables: Path, tmp_path: Path, tiny: str) -> None:
     ],
 )
 def test_options_that_are_wrong(
-    tables: Path, tmp_path: Path, tiny: str, options: Any, text: str
+    training_tables: Path, tmp_path: Path, tiny_bert: str, options: Any, text: str
 ) -> None:
     if options.get("device") == "cuda" and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(DeepJoinError, match=text):
-        trained(tables, tmp_path / "mine", tiny, **options)
+        trained(training_tables, tmp_path / "mine", tiny_bert, **options)

@@ -18,17 +18,17 @@ torch = pytest.importorskip("torch")
 
 from deepjoin.lab.training.loop import Loop  # noqa: E402  needs torch
 
-from .test_train import tables, tiny  # noqa: E402, F401  fixtures
-
 _OPTIONS = (
     "--threshold .3 --batch 8 --tokens 40 --pattern colname-col --device cpu --learning-rate 1e-3"
 )
 
 
-def launched(out: Path, tables: Path, tiny: str, *options: str) -> subprocess.Popen[str]:  # noqa: F811
+def launched(
+    out: Path, training_tables: Path, tiny_bert: str, *options: str
+) -> subprocess.Popen[str]:
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-        *("-m", "deepjoin", "train", str(tables), "-o", str(out), "--base", tiny),
+        *("-m", "deepjoin", "train", str(training_tables), "-o", str(out), "--base", tiny_bert),
         *(*_OPTIONS.split(), *options),
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
@@ -37,8 +37,12 @@ def launched(out: Path, tables: Path, tiny: str, *options: str) -> subprocess.Po
     )
 
 
-def test_two_processes_train_one_model(tables: Path, tmp_path: Path, tiny: str) -> None:  # noqa: F811
-    run = launched(tmp_path / "mine", tables, tiny, "--steps", "40", "--validate", "10")
+def test_two_processes_train_one_model(
+    training_tables: Path, tmp_path: Path, tiny_bert: str
+) -> None:
+    run = launched(
+        tmp_path / "mine", training_tables, tiny_bert, "--steps", "40", "--validate", "10"
+    )
     out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
     assert out.split() == [str(tmp_path / "mine")], "one of them speaks"
@@ -48,10 +52,10 @@ def test_two_processes_train_one_model(tables: Path, tmp_path: Path, tiny: str) 
     assert (tmp_path / "mine" / "shipped").is_dir()
 
 
-def test_what_is_wrong_is_said_once(tables: Path, tmp_path: Path, tiny: str) -> None:  # noqa: F811
+def test_what_is_wrong_is_said_once(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("")
-    run = launched(tmp_path / "mine", tables, tiny)
+    run = launched(tmp_path / "mine", training_tables, tiny_bert)
     out, err = run.communicate(timeout=300)
     assert run.returncode != 0 and "holds other files. Give a new folder" in err and not out
 

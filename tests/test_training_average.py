@@ -13,9 +13,8 @@ import deepjoin
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE, load_model
 from deepjoin.errors import DeepJoinError
+from tests.support.histories import write
 from tests.support.tiny_models import save_model
-
-from .test_history import write
 
 torch = pytest.importorskip("torch")
 from deepjoin.lab.training.average import average, main  # noqa: E402  needs torch

@@ -28,8 +28,8 @@ from deepjoin import Lake
 from deepjoin.build import item_reader, update
 from deepjoin.errors import UnknownName
 from deepjoin.store.ledger import LEDGER, read_ledger
+from tests.support.histories import answers, write
 from tests.support.power import Disk
-from tests.test_history import answers, write
 
 #: Children are forked from a process that has imported everything and started no thread.
 CHILDREN = multiprocessing.get_context("forkserver")

@@ -20,7 +20,7 @@ from deepjoin.build import update
 from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError
 from tests.support.crash import CHILDREN, child, received
-from tests.test_history import write
+from tests.support.histories import write
 
 VERSIONS = [f"version {number}" for number in range(7)]
 #: The tables of a lake, and which of the versions each of them has.

@@ -12,7 +12,7 @@ from deepjoin.joining.sql import JoinSql
 
 _KEY = """\
 import pandas as pd
-from deepjoin.canonical import canonical
+from deepjoin.normalise.canonical import canonical
 
 # yours is {left}, theirs is {right}, both read as text
 def key(cell):

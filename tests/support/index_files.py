@@ -1,0 +1,92 @@
+"""The files of an index, and damage to them."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+import deepjoin
+from deepjoin import Lake
+from deepjoin.checking.check import Check
+from deepjoin.embed.scan import SLACK
+
+
+def files_of(index: Path) -> dict[str, bytes]:
+    """Read every file below a folder, by relative path."""
+    return {
+        path.relative_to(index).as_posix(): path.read_bytes()
+        for path in sorted(index.rglob("*"))
+        if path.is_file()
+    }
+
+
+def sign(index: Path) -> None:
+    """Make the manifest name the files as they are now, so that no checksum tells damage."""
+    fields = json.loads((index / "manifest.json").read_text())
+    for segment in fields["segments"]:
+        for name in segment["files"]:
+            content = (index / "segments" / segment["name"] / name).read_bytes()
+            segment["files"][name] = [len(content), xxhash.xxh3_64_hexdigest(content)]
+    (index / "manifest.json").write_text(json.dumps(fields))
+
+
+def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
+    """Flip a bit anywhere, but at the start."""
+    at = chance.randrange(min(start, len(content) - 1), len(content))
+    return content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :]
+
+
+def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
+    """Tell whether numbers of vectors have changed by less than searches allow for.
+
+    Distances of columns are not proven: a hundredth of its length turns a vector by a cosine of
+    0.9999. Those of columns that have left are never asked for.
+    """
+    path = index / "segments" / name
+    old = np.load(io.BytesIO(before[f"segments/{name}"])) if path.suffix == ".npy" else np.array(0)
+    if old.dtype not in (np.float32, np.float16):
+        return False
+    off = np.abs(np.load(path).astype(np.float64) - old)
+    if old.dtype == np.float32:
+        return bool((off <= SLACK).all())
+    limits = 0.01 * np.linalg.norm(old.astype(np.float64), axis=1, keepdims=True) + SLACK
+    segment = next(one for one in Lake(index).segments if name.startswith(one.folder.name))
+    if segment.dead is not None:
+        limits[segment.dead] = np.inf
+    return bool((off <= limits).all())
+
+
+def damages(index: Path, start: int = 0) -> Iterator[str]:
+    """Flip a bit in each file of the segments, one at a time, and mend it again."""
+    for name, content in files_of(index / "segments").items():
+        chance = random.Random(name.partition("/")[2])
+        (index / "segments" / name).write_bytes(flipped(content, chance, start))
+        yield name
+        (index / "segments" / name).write_bytes(content)
+
+
+def only(check: Check) -> str:
+    """Return the one problem of a check."""
+    (problem,) = check.problems
+    return problem
+
+
+def changed_manifest(index: Path, change: Callable[[Any], object]) -> None:
+    """Edit the manifest of an index."""
+    fields = json.loads((index / "manifest.json").read_text())
+    change(fields)
+    (index / "manifest.json").write_text(json.dumps(fields))
+
+
+def search_answers(index: Path) -> list[Any]:
+    """Search an index for a few values; hits without times."""
+    lake = deepjoin.open(index)
+    queries = (["France", "Italy", "Peru"], ["Lyon", "Bonn"], ["1", "2", "2005"])
+    return [[(hit.table, hit.column, hit.equi) for hit in lake.search(query)] for query in queries]
