@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pandas
@@ -116,7 +117,10 @@ def test_checkpoints_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     tables = tmp_path / "tables"
     for number, size in enumerate((5000, 9, 7, 800, 30, 4)):
         cells = [f"{number} cell {row % 900}" for row in range(size)]
-        write(tables / f"{number}.csv", {"key": cells, "other": [cell[::-1] for cell in cells]})
+        path = tables / f"{number}.csv"
+        write(path, {"key": cells, "other": [cell[::-1] for cell in cells]})
+        # A file changed just now has no stamp: a slow machine would give the builds different ones.
+        os.utime(path, ns=(1, 1))
     usual = deepjoin.index(tables, tmp_path / "usual", encoder="default")
     never = "deepjoin.build.update.worth_merging", lambda sizes, removed: len(sizes)
     monkeypatch.setattr(*never)
