@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.columns.on_device import TOKENS, DeviceQuery, TokenModel
+from deepjoin.embed.columns.on_device import TOKENS, TokenModel
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
-from deepjoin.embed.on_device import DeviceSearch
 from deepjoin.embed.vector_index import VectorIndex, build_vectors
+from deepjoin.engines.gpu import DeviceIndex, DeviceQuery, DeviceSearch
 
 Figures = dict[str, Any]
 K = 10
@@ -167,7 +167,7 @@ def index_times(rows: npt.NDArray[np.float16], vectors: Sequence[Any], device: s
     """Time an index on the device, distances measured again, and compare with one that is not."""
     with tempfile.TemporaryDirectory() as folder:
         build_vectors(rows, Path(folder), "flat")
-        there, here = VectorIndex(Path(folder), device), VectorIndex(Path(folder))
+        there, here = DeviceIndex(VectorIndex(Path(folder)), device), VectorIndex(Path(folder))
         found: Figures = {"index": times(lambda vector: there.search(vector, K), vectors)}
         same = [
             there.search(vector, K).ids.tolist() == here.search(vector, K).ids.tolist()

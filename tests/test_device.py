@@ -30,7 +30,7 @@ pytest.importorskip("sentence_transformers")
 
 from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
 from deepjoin.embed.devices import device_named  # noqa: E402
-from deepjoin.embed.on_device import DeviceSearch  # noqa: E402
+from deepjoin.engines.gpu import DeviceSearch  # noqa: E402
 from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
 
 WORDS = ("Berlin", "Paris", "Rome", "Oslo", "Lima", "Bonn", "Nice", "Bern", "Cork", "Graz")

@@ -19,10 +19,10 @@ from deepjoin.cli.config import NAME, parse
 from deepjoin.cli.parser import make_parser
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.base import ColumnEncoder
-from deepjoin.embed.columns.kinds import KINDS, option_of, split_kind
+from deepjoin.embed.columns.kinds import option_of, split_kind
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra, UnknownName
-from deepjoin.lab.encoders import averages
+from deepjoin.lab.encoders import KINDS, averages
 from deepjoin.read.corpus import write_corpus
 from deepjoin.search.methods import all_methods
 from deepjoin.store import models
@@ -182,8 +182,11 @@ def test_a_long_cell_is_cut(folders: Folders) -> None:
     ("spec", "message"),
     [
         ("fastext:a.vec", "No encoder kind 'fastext' in deepjoin. .*Did you mean 'fasttext'?"),
-        ("fasttext", "'fasttext' is a kind .* does not say which. Give --encoder fasttext:FILE"),
-        ("bert:", "Nothing stands behind 'bert:'. Give --encoder bert:FOLDER"),
+        (
+            "fasttext",
+            "'fasttext' is an encoder kind and needs a place. Give --encoder fasttext:",
+        ),
+        ("bert:", "Nothing follows 'bert:'. Give --encoder bert:FOLDER"),
         ("fasttext:train", "There is no fastText file 'train'. .*train_fasttext INDEX -o lake.bin"),
         ("fasttext:a/gone.bin", "There is no fastText file 'a/gone.bin'. Give a .vec or .bin"),
         ("mpnet:./gone", "There is no encoder folder './gone'. Give"),

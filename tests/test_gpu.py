@@ -25,11 +25,12 @@ from tests.support.tiny_models import KINDS
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
-from deepjoin.embed import on_device as searching  # noqa: E402
 from deepjoin.embed.columns import on_device as encoding  # noqa: E402
-from deepjoin.embed.columns.on_device import DeviceQuery, TokenModel, padded, runs  # noqa: E402
+from deepjoin.embed.columns.on_device import TokenModel, padded, runs  # noqa: E402
 from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
-from deepjoin.embed.on_device import DeviceSearch, Recorder  # noqa: E402
+from deepjoin.embed.recorder import Recorder  # noqa: E402
+from deepjoin.engines import gpu as searching  # noqa: E402
+from deepjoin.engines.gpu import DeviceIndex, DeviceQuery, DeviceSearch  # noqa: E402
 from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "gpu.py"
@@ -146,7 +147,7 @@ def test_an_index_on_a_device_finds_the_same(
     excluded = data.draw(st.none() | arrays.arrays(bool, len(rows)))
     order = np.array(data.draw(st.permutations(range(len(rows)))), np.int64)
     here = VectorIndex(tmp_path).search(query, k, excluded, order)
-    there = VectorIndex(tmp_path, "cpu").search(query, k, excluded, order)
+    there = DeviceIndex(VectorIndex(tmp_path), "cpu").search(query, k, excluded, order)
     assert here.ids.tolist() == there.ids.tolist()
     assert here.distances.tolist() == there.distances.tolist()
 
@@ -155,7 +156,9 @@ def test_any_kind_of_index_is_compared_whole_on_a_device(tmp_path: Path) -> None
     rows = np.random.default_rng(0).standard_normal((2000, 16)).astype(np.float32)
     build_vectors(rows, tmp_path, "flat8")
     exact = np.argsort(-_truth(rows, rows[3], "cosine"))[:10]
-    assert VectorIndex(tmp_path, "cpu").search(rows[3], 10).ids.tolist() == exact.tolist()
+    assert (
+        DeviceIndex(VectorIndex(tmp_path), "cpu").search(rows[3], 10).ids.tolist() == exact.tolist()
+    )
 
 
 def test_token_numbers_give_the_vectors_of_their_texts(encoder: TorchEncoder) -> None:
@@ -219,7 +222,7 @@ def test_single_texts_are_replayed(encoder: TorchEncoder, recording: None) -> No
 def test_long_texts_are_not_recorded(
     encoder: TorchEncoder, recording: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_RECORDED", 3)
+    monkeypatch.setattr(encoding, "RECORDED", 3)
     model = _model(encoder)
     model.encode_one(encoder.numbers(["company values a b"])[0])
     assert not model.recorder._recordings
@@ -278,7 +281,7 @@ def test_a_real_gpu_gives_the_same(folders: Folders, tmp_path: Path, kind: str) 
     for text, vector in zip(TEXTS[:2], here.encode_texts(TEXTS[:2]), strict=True):
         scores, found = query.nearest(there.numbers([text])[0])
         np.testing.assert_allclose(scores, _truth(rows, vector, "cosine")[found], atol=2e-3)
-        near = VectorIndex(tmp_path, "cuda").search(vector, 20)
+        near = DeviceIndex(VectorIndex(tmp_path), "cuda").search(vector, 20)
         assert near.ids.tolist() == VectorIndex(tmp_path).search(vector, 20).ids.tolist()
 
 

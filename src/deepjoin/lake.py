@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ from deepjoin.search.lake_ground import LakeGround
 from deepjoin.search.methods import method_named
 from deepjoin.search.results import Hit, Results
 from deepjoin.search.searchers import Searchers
-from deepjoin.search.stores import EmbeddedStore
+from deepjoin.search.stores import EmbeddedStore, OpenStore
 from deepjoin.store.manifest import Manifest
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
@@ -186,8 +187,17 @@ Make one with: deepjoin index SOURCE -o no such folder
     def ground(self) -> LakeGround:
         """Give what search methods and training stand on."""
         opened = self.segments, self.settings, self.vectors
-        store = EmbeddedStore if self.store is None else self.store.open
-        return LakeGround(*opened, self.location, self.path, self.device, store)
+        return LakeGround(*opened, self.location, self.path, self.device, self._open_store())
+
+    def _open_store(self) -> OpenStore:
+        """Choose where column vectors are searched: PostgreSQL, a device, or the index itself."""
+        if self.store is not None:
+            return self.store.open
+        if self.device is not None:
+            from deepjoin.engines.gpu import GpuStore
+
+            return partial(GpuStore, device=self.device)
+        return EmbeddedStore
 
     def plan_join(
         self,

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from deepjoin.embed import on_device
-from deepjoin.embed.on_device import Recorder
+from deepjoin.embed import recorder
+from deepjoin.embed.recorder import Recorder
+from deepjoin.engines import gpu
 
 #: Steps that look at a number, or send one to the device.
 _WAITING = {
@@ -94,7 +95,7 @@ def play_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "graph_pool_handle": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, played)
-    monkeypatch.setattr(on_device, "_pinned", torch.clone)
+    monkeypatch.setattr(recorder, "_pinned", torch.clone)
     made = Recorder.__init__
 
     def records(self: Recorder, device: Any) -> None:
@@ -106,5 +107,5 @@ def play_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def play_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold rows as a GPU does, with its product played."""
-    monkeypatch.setattr(on_device, "_format", lambda device: torch.float16)
-    monkeypatch.setattr(on_device, "_wide_product", lambda one, two: one.float() @ two.float())
+    monkeypatch.setattr(gpu, "_format", lambda device: torch.float16)
+    monkeypatch.setattr(gpu, "_wide_product", lambda one, two: one.float() @ two.float())

@@ -88,6 +88,5 @@ def _searcher(
         remedy=ground.remedy(space),
         # Without cell vectors, the evidence of a semantic join is that of equal cells.
         encoder=ground.cell_encoder() if join == "semantic" and ground.has_cells else None,
-        device=ground.device,
         store=ground.store,
     )

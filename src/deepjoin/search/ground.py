@@ -36,10 +36,6 @@ class Ground(Protocol):
         """Where the lake is, for messages."""
 
     @property
-    def device(self) -> str | None:
-        """Where column vectors are searched; None for the processor."""
-
-    @property
     def store(self) -> OpenStore:
         """Opens column vectors where they are searched."""
 

@@ -27,9 +27,9 @@ class LakeGround:
     vectors: Vectors
     location: str | Path
     folder: Path
-    #: Where column vectors are searched; None for the processor.
+    #: Where encoders that need torch run; None for the library's default.
     device: str | None = None
-    #: Opens column vectors where they are searched: unless told otherwise, in the index itself.
+    #: Opens column vectors where they are searched; by default in the index itself.
     store: OpenStore = EmbeddedStore
 
     @property

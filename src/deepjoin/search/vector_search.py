@@ -72,11 +72,10 @@ class VectorSearcher(Searching):
         location: object = "The index",
         remedy: str = "",
         encoder: CellEncoder | None = None,
-        device: str | None = None,
         store: OpenStore = EmbeddedStore,
     ) -> None:
         self._segments = [segment for segment in segments if segment.values.columns]
-        vectors = opened_vectors(self._segments, space, about, location, remedy, device)
+        vectors = opened_vectors(self._segments, space, about, location, remedy)
         self._store = store(self._segments, vectors, space)
         self.vector, self._profile, self._key = vector, profile, key
         self._method, self._join, self._encoder = method, join, encoder
@@ -264,10 +263,9 @@ def opened_vectors(
     about: tuple[str, str] | None = None,
     location: object = "The index",
     remedy: str = "",
-    device: str | None = None,
 ) -> list[ColumnVectors]:
     """Open the vectors of all segments; ``about`` is name and digest of who made the query's."""
-    found = [ColumnVectors.open(segment.folder, space, device) for segment in segments]
+    found = [ColumnVectors.open(segment.folder, space) for segment in segments]
     complete = [one for one in found if one is not None and one.complete]
     called, option = _CALLED[space]
     if len(complete) < len(found):

@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from deepjoin.embed.columns.base import FloatMatrix
 from deepjoin.embed.columns.text_encoder import checked
-from deepjoin.embed.on_device import DeviceSearch, Recorder
+from deepjoin.embed.recorder import Recorder
 from deepjoin.errors import DeepJoinError
 
 Int = npt.NDArray[np.int64]
@@ -34,7 +34,7 @@ TOKENS = 1 << 16
 #: Texts sent and fetched at a time.
 _TEXTS = 1 << 16
 #: Texts up to so many tokens have their work recorded, each length for itself.
-_RECORDED = 128
+RECORDED = 128
 #: Ways to compute attention; the one left out plans anew for every size of a batch.
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
@@ -72,7 +72,7 @@ class TokenModel:
         if not given.size:
             return np.zeros(self.dimension, np.float32)
         self.check(given, np.array([given.size]))
-        key = given.size if given.size <= _RECORDED else None
+        key = given.size if given.size <= RECORDED else None
         return checked(self.recorder.run(key, self._first, given), self.name)
 
     def encode(self, tokens: TokenRows, lengths: Int, at_a_time: int = TOKENS) -> FloatMatrix:
@@ -121,27 +121,6 @@ class TokenModel:
                 f"The token number {rows[outside][0]} came; the encoder '{self.name}' has "
                 f"numbers from 0 to {self._words - 1}. Use the tokenizer of the model."
             )
-
-
-class DeviceQuery:
-    """Finds the rows nearest to a text: read and compared on the device in one go."""
-
-    def __init__(self, model: TokenModel, search: DeviceSearch, k: int) -> None:
-        self._model, self._search, self._k = model, search, min(k, len(search))
-        self._recorder = Recorder(model.device)
-        self._recorder.records = model.recorder.records
-
-    def nearest(self, numbers: Sequence[int]) -> tuple[npt.NDArray[np.float32], Int]:
-        """Return scores and rows for the token numbers of a text, as `DeviceSearch.search` does."""
-        if not numbers or not self._k:
-            return np.zeros(0, np.float32), np.zeros(0, np.int64)
-        given = np.array([numbers], np.int64)
-        self._model.check(given, np.array([len(numbers)]))
-        key = len(numbers) if len(numbers) <= _RECORDED else None
-        return self._search.ranked(self._recorder.run(key, self._found, given))
-
-    def _found(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self._search.nearest(self._model.vectors(tokens)[0], self._k)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.devices import device_named
 from deepjoin.embed.vector_index.build import (
     ABOUT,
     FORMAT,
@@ -24,9 +23,6 @@ from deepjoin.embed.vector_index.build import (
 )
 from deepjoin.embed.vector_index.kinds import KINDS, faiss_threads
 from deepjoin.errors import DeepJoinError, IndexUnusable
-
-if TYPE_CHECKING:
-    from deepjoin.embed.on_device import DeviceSearch
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
@@ -51,15 +47,17 @@ class Nearest(NamedTuple):
     distances: Double
 
 
+def nearest_first(ids: Int, distances: Double, k: int | None, order: Order | None) -> Nearest:
+    """Return the nearest k; ``order`` ranks equal distances, without it the lower id is first."""
+    best = np.lexsort((ids if order is None else order[ids], distances))[:k]
+    return Nearest(ids[best], distances[best])
+
+
 class VectorIndex:
-    """The vectors of one segment, mapped from their folder when first searched.
+    """The vectors of one segment, mapped from their folder when first searched."""
 
-    With a ``device``, such as "cuda", the rows are held there and every one is compared, whatever
-    kind of index was built.
-    """
-
-    def __init__(self, folder: Path, device: str | None = None) -> None:
-        self._folder, self._device = folder, device
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         try:
             about = json.loads((folder / ABOUT).read_text())
         except (OSError, ValueError) as error:
@@ -89,16 +87,9 @@ class VectorIndex:
             return faiss.read_index(str(self._folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
 
     @cached_property
-    def _rows(self) -> npt.NDArray[np.float16]:
+    def rows(self) -> npt.NDArray[np.float16]:
+        """The stored rows, mapped."""
         return load_rows(self._folder)
-
-    @cached_property
-    def _held(self) -> DeviceSearch:
-        """The rows on the device."""
-        device_named(str(self._device))  # says what to install if there is no torch
-        from deepjoin.embed.on_device import DeviceSearch
-
-        return DeviceSearch(self._rows, self.metric, str(self._device))
 
     @cached_property
     def _offsets(self) -> Int:
@@ -111,7 +102,7 @@ class VectorIndex:
     @cached_property
     def _whole(self) -> tuple[Float, Float]:
         """All rows of an index that is scanned, held in memory, and their squared lengths."""
-        rows = widened(self._rows)
+        rows = widened(self.rows)
         return rows, np.einsum("ij,ij->i", rows, rows)
 
     def search(
@@ -134,15 +125,10 @@ class VectorIndex:
         row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
         if k == 0 or self._count == 0:
             return Nearest(np.zeros(0, np.int64), np.zeros(0))
-        ids, distances = self._candidates(row, k, excluded)
-        best = np.lexsort((ids if order is None else order[ids], distances))[:k]
-        return Nearest(ids[best], distances[best])
+        return nearest_first(*self._candidates(row, k, excluded), k, order)
 
     def _candidates(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
         """Return the nearest and those as near as the last of them, in any order."""
-        if self._device is not None:
-            ids = self._held.near(row[0], k, excluded)
-            return ids, self.measured(row, ids)
         if not self._how.factory:
             return self._scanned(row, k, excluded)
         live = self._live(excluded)
@@ -228,7 +214,7 @@ class VectorIndex:
     def measured(self, query: npt.ArrayLike, ids: Int) -> Double:
         """Compare a query with stored rows, each as if it were alone."""
         row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
-        rows, asked = self._rows[ids].astype(np.float64), row[0].astype(np.float64)
+        rows, asked = self.rows[ids].astype(np.float64), row[0].astype(np.float64)
         if self.metric == "euclidean":
             rows -= asked
             return np.asarray(np.round(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _DIGITS))
@@ -249,7 +235,7 @@ class VectorIndex:
     def _rough(self, row: Float, ids: Int) -> Float:
         """Compare with some rows in single precision: 1 less the cosine, or squared distances."""
         parts = [ids[start : start + _BLOCK] for start in range(0, len(ids), _BLOCK)]
-        blocks = (widened(self._rows[part]) for part in parts)
+        blocks = (widened(self.rows[part]) for part in parts)
         found = [self._compared(b, np.einsum("ij,ij->i", b, b), row[0]) for b in blocks]
         return np.concatenate([np.zeros(0, np.float32), *found])
 

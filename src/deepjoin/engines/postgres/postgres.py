@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.embed.vector_index.build import checked
-from deepjoin.embed.vector_index.index import Nearest
+from deepjoin.embed.vector_index.index import Nearest, nearest_first
 from deepjoin.engines.postgres.asking import Found, Shard
 from deepjoin.engines.postgres.connections import Server, addresses, limited
 from deepjoin.engines.postgres.extension import NO_EXTENSION, Extension, extension_of
@@ -273,8 +273,7 @@ class PostgresStore:
 
     def _best(self, number: int, ids: Int, distances: Double, k: int | None) -> Nearest:
         order = np.asarray(self._segments[number].catalog.column_order)
-        best = np.lexsort((order[ids], distances))[:k]
-        return Nearest(ids[best], distances[best])
+        return nearest_first(ids, distances, k, order)
 
     def _measured(self, number: int, query: Float, ids: Int) -> Double:
         index = self._indexes[number]

@@ -47,11 +47,9 @@ class ColumnVectors:
     complete: bool
     #: The kind of index and the metric that were asked for.
     asked: tuple[str, str] = ("auto", "cosine")
-    #: Where they are searched; None for the processor.
-    device: str | None = None
 
     @classmethod
-    def open(cls, segment: Path, space: str, device: str | None = None) -> ColumnVectors | None:
+    def open(cls, segment: Path, space: str) -> ColumnVectors | None:
         """Open those of a segment's folder; None if it has none."""
         folder = segment / FOLDER / space
         try:
@@ -60,12 +58,12 @@ class ColumnVectors:
             return None
         about = About(fields["name"], fields["digest"], fields["dimension"])
         asked = fields["kind"], fields["metric"]
-        return cls(folder, about, bool(fields["complete"]), asked, device)
+        return cls(folder, about, bool(fields["complete"]), asked)
 
     @cached_property
     def index(self) -> VectorIndex:
         """The index of complete vectors."""
-        return VectorIndex(self.folder, self.device)
+        return VectorIndex(self.folder)
 
     @cached_property
     def rows(self) -> Half:

@@ -1,127 +1,105 @@
-"""Exact search on a GPU: a query is compared with every row at once, in one recorded call.
+"""Exact search on a GPU: compare a query with every row in one recorded call.
 
-Needs torch, the extra ``train``. Everything runs on the CPU too, unrecorded, which is slower.
+`GpuStore` is the vector store of a lake opened with a device. Needs torch, the extra ``train``.
+Everything runs on the CPU too, unrecorded, which is slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Sequence
 from functools import partial
-from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from deepjoin.embed.columns.on_device import RECORDED, TokenModel
 from deepjoin.embed.devices import device_named
+from deepjoin.embed.recorder import Array, Recorder
+from deepjoin.embed.vector_index import Nearest, VectorIndex
 from deepjoin.embed.vector_index.build import Rows, checked
+from deepjoin.embed.vector_index.index import nearest_first
 from deepjoin.embed.vector_index.kinds import check_metric
 from deepjoin.errors import DeepJoinError
+
+if TYPE_CHECKING:
+    from deepjoin.store.column_vectors.columns import ColumnVectors
+    from deepjoin.store.segment import Segment
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
 Marks = npt.NDArray[np.bool_]
-Array = npt.NDArray[Any]
-Function = Callable[[torch.Tensor], torch.Tensor]
 
-#: Parts of torch's own are without types.
-_cuda: Any = torch.cuda
-#: Runs before a recording: libraries look for their fastest kernels the first time.
-_WARM_UPS = 3
-#: A process may record one graph at a time.
-_RECORDING = Lock()
 #: Rows sent to the device at a time.
 _BLOCK = 1 << 16
-#: Results are recorded for so many hits at most, and looked for at so many at least.
-_RECORDED, _LEAST = 1024, 64
-#: How far a product of single precision may be from the number itself, lengths being 1.
+#: Searches for more hits than the first are not recorded; the second is the least searched for.
+_RECORDED_HITS, _LEAST = 1024, 64
+#: Bound on the rounding error of a product in single precision, for vectors of length 1.
 _SLACK = 3e-5
-#: The second half of a query is scaled by this: unscaled it would be too small for its format.
+#: The second half of a query is scaled by this: unscaled it would underflow half precision.
 _LIFT = 2048.0
-#: What a query of zeros is divided by.
+#: Divisor for a query of zeros.
 _TINY = 1e-30
-#: Tensor cores multiply by so many columns at least, and rows are padded to as many numbers.
+#: Tensor cores multiply by at least this many columns; rows are padded to a multiple of it.
 _TILE = 8
 
 
-class Recorder:
-    """Runs functions of one small array on a device; each gives one array back.
+class GpuStore:
+    """The column vectors of a lake in one space, held on a device; threads share it.
 
-    On a GPU the work of a function is recorded, once for each key, and then replayed: telling a
-    GPU a hundred small steps one by one takes longer than the steps. Threads may share it.
+    Every vector is compared, whatever kind of index was built; distances are then measured
+    exactly on the rows of the index, so hits are those of an exact search on the processor.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        #: Whether work is recorded, and if it could not be, why: a step waited for its result.
-        self.records, self.refusal = device.type == "cuda", ""
-        self._lock = Lock()
-        self._recordings: dict[Hashable, _Recording] = {}
-        self._stream: Any = _cuda.Stream(device, priority=-1) if self.records else None
-        self._pool: Any = torch.cuda.graph_pool_handle() if self.records else None
-
-    def run(self, key: Hashable, function: Function, given: Array) -> Array:
-        """Call a function, which is the same for the same key; None for one not to be recorded."""
-        given = np.require(given, requirements=("C", "W"))
-        with self._lock, torch.inference_mode():
-            recording = self._recording(key, function, given) if key is not None else None
-            if recording is not None:
-                return recording(given)
-            found: Array = function(torch.from_numpy(given).to(self.device)).cpu().numpy()
-            return found
-
-    def _recording(self, key: Hashable, function: Function, given: Array) -> _Recording | None:
-        if self.records and key not in self._recordings:
-            try:
-                made = _Recording(function, given, self.device, self._stream, self._pool)
-                self._recordings[key] = made
-            # Torch has no narrower error for what a graph cannot hold; it is then run unrecorded.
-            except RuntimeError as error:
-                self.records, self.refusal = False, str(error)
-        return self._recordings.get(key)
-
-
-class _Recording:
-    """A function as a CUDA graph, with the memory it reads from and writes to."""
-
     def __init__(
-        self, function: Function, given: Array, device: torch.device, stream: Any, pool: Any
+        self,
+        segments: Sequence[Segment],
+        vectors: Sequence[ColumnVectors],
+        space: str,
+        *,
+        device: str,
     ) -> None:
-        # Kept: the graph reads the memory that the function refers to.
-        self._function, self._stream = function, stream
-        self._sent = _pinned(torch.from_numpy(given))
-        torch.cuda.synchronize(device)
-        with torch.cuda.stream(stream):
-            self._input = self._sent.to(device)
-            for _ in range(_WARM_UPS):
-                function(self._input)
-            stream.synchronize()
-            self._graph = torch.cuda.CUDAGraph()
-            # Other threads may go on using the device.
-            with (
-                _RECORDING,
-                torch.cuda.graph(
-                    self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"
-                ),
-            ):
-                self._output = function(self._input)
-            self._received = _pinned(torch.empty_like(self._output, device="cpu"))
+        self._orders = [np.asarray(segment.catalog.column_order) for segment in segments]
+        self._indexes = [DeviceIndex(one.index, device) for one in vectors]
 
-    def __call__(self, given: Array) -> Array:
-        self._sent.copy_(torch.from_numpy(given))
-        with torch.cuda.stream(self._stream):
-            self._input.copy_(self._sent, non_blocking=True)
-            self._graph.replay()
-            self._received.copy_(self._output, non_blocking=True)
-        self._stream.synchronize()
-        found: Array = self._received.numpy().copy()
-        return found
+    @property
+    def metric(self) -> str:
+        """The metric of the vectors: "cosine" or "euclidean"."""
+        return self._indexes[0].metric if self._indexes else "cosine"
+
+    def nearest(
+        self, vector: Float, k: int | None, excluded: Sequence[Marks | None]
+    ) -> list[Nearest]:
+        """Search the segments one after the other."""
+        return [
+            index.search(vector, len(index) if k is None else k, marks, order)
+            for index, marks, order in zip(self._indexes, excluded, self._orders, strict=True)
+        ]
 
 
-def _pinned(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy to memory that the device reads and writes without waiting."""
-    return tensor.pin_memory()
+class DeviceIndex:
+    """A vector index whose rows are searched on a device."""
+
+    def __init__(self, index: VectorIndex, device: str) -> None:
+        self._index, self.metric = index, index.metric
+        self._search = DeviceSearch(index.rows, index.metric, device)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def search(
+        self,
+        query: npt.ArrayLike,
+        k: int,
+        excluded: Marks | None = None,
+        order: npt.NDArray[np.integer[Any]] | None = None,
+    ) -> Nearest:
+        """Return the nearest k ids, as `VectorIndex.search` does."""
+        if k < 1:
+            return Nearest(np.zeros(0, np.int64), np.zeros(0))
+        ids = self._search.near(query, k, excluded)
+        return nearest_first(ids, self._index.measured(query, ids), k, order)
 
 
 class DeviceSearch:
@@ -206,12 +184,33 @@ class DeviceSearch:
     def _packed(self, query: Float, count: int) -> Array:
         if count == 0:
             return np.zeros(0, np.int32)
-        key = count if count <= _RECORDED else None
+        key = count if count <= _RECORDED_HITS else None
         return self._recorder.run(key, partial(self.nearest, count=count), query)
 
     def _checked(self, vector: npt.ArrayLike) -> Float:
         row: Float = checked(np.asarray(vector, np.float32).reshape(1, -1), self.dimension)[0]
         return row
+
+
+class DeviceQuery:
+    """Finds the rows nearest to a text: encoded and compared in one recorded call."""
+
+    def __init__(self, model: TokenModel, search: DeviceSearch, k: int) -> None:
+        self._model, self._search, self._k = model, search, min(k, len(search))
+        self._recorder = Recorder(model.device)
+        self._recorder.records = model.recorder.records
+
+    def nearest(self, numbers: Sequence[int]) -> tuple[npt.NDArray[np.float32], Int]:
+        """Return scores and rows for the token numbers of a text, as `DeviceSearch.search` does."""
+        if not numbers or not self._k:
+            return np.zeros(0, np.float32), np.zeros(0, np.int64)
+        given = np.array([numbers], np.int64)
+        self._model.check(given, np.array([len(numbers)]))
+        key = len(numbers) if len(numbers) <= RECORDED else None
+        return self._search.ranked(self._recorder.run(key, self._found, given))
+
+    def _found(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self._search.nearest(self._model.vectors(tokens)[0], self._k)
 
 
 def _format(device: torch.device) -> torch.dtype:
