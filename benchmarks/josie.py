@@ -26,11 +26,11 @@ from common import K, QuerySets, Row, emit, in_child, machine, memory, percentil
 from deepjoin import Column, Lake
 from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.lab.josie.method import JosieSearch, josie
+from deepjoin.model import Hit, Results
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.base import Searching
 from deepjoin.search.exact_equi import exact_equi
-from deepjoin.search.results import Hit, Results
 from deepjoin.search.verify import QueryValues
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import Column
-from deepjoin.search.results import Brings, EquiEvidence, Hit, Match, Results, SemanticEvidence
+from deepjoin.model import Brings, EquiEvidence, Hit, Match, Results, SemanticEvidence
 from deepjoin.show.card_style import SCOPE, STYLE
 from deepjoin.show.words import CARDINALITIES
 

@@ -15,10 +15,10 @@ from deepjoin.matching.joinability import (
     join_size,
     multiset_joinability,
 )
+from deepjoin.model import Hit
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search import overlap
 from deepjoin.search.methods import all_methods
-from deepjoin.search.results import Hit
 
 from .conftest import MakeLake
 

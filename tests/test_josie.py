@@ -22,9 +22,9 @@ from deepjoin.lab.josie.index import SetIndex
 from deepjoin.lab.josie.method import JosieSearch, josie
 from deepjoin.lab.josie.search import Josie, score_from
 from deepjoin.matching.joinability import equi_joinability
+from deepjoin.model import Hit, Results
 from deepjoin.search.base import Searching
 from deepjoin.search.exact_equi import ExactEqui, exact_equi
-from deepjoin.search.results import Hit, Results
 from tests.support.column_lakes import segment_of
 
 from .conftest import MakeLake

@@ -14,7 +14,7 @@ from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.embed.cells.score import soft_joinability
 from deepjoin.matching.joinability import semantic_joinability
-from deepjoin.search.results import Results
+from deepjoin.model import Results
 
 from .conftest import MakeLake
 

@@ -18,9 +18,9 @@ from deepjoin import Column, Lake
 from deepjoin.lab.encoders.train_fasttext import train_fasttext
 from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.lab.evaluation.chosen import SKETCH
+from deepjoin.model import Results
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.methods import method_named
-from deepjoin.search.results import Results
 
 #: The fastText model of the semantic truth, and what it is trained on: as many columns as the
 #: paper's models are.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deepjoin.lab.evaluation import evaluate
     from deepjoin.lab.training import train
     from deepjoin.lake import Lake
-    from deepjoin.search.results import Hit, Match, Results
+    from deepjoin.model import Hit, Match, Results
     from deepjoin.settings import Settings
 
 #: Names loaded when first used, so that importing the package stays light.
@@ -29,9 +29,9 @@ _LAZY = {
     "index": ("deepjoin.indexing", "index"),
     "open": ("deepjoin.indexing", "open_lake"),
     "Lake": ("deepjoin.lake", "Lake"),
-    "Hit": ("deepjoin.search.results", "Hit"),
-    "Match": ("deepjoin.search.results", "Match"),
-    "Results": ("deepjoin.search.results", "Results"),
+    "Hit": ("deepjoin.model", "Hit"),
+    "Match": ("deepjoin.model", "Match"),
+    "Results": ("deepjoin.model", "Results"),
     "Settings": ("deepjoin.settings", "Settings"),
     "evaluate": ("deepjoin.lab.evaluation", "evaluate"),
     "train": ("deepjoin.lab.training", "train"),

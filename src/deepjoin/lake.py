@@ -12,11 +12,11 @@ import numpy as np
 from deepjoin.build.build import Means, Progress, usual_means
 from deepjoin.embed.devices import device_named
 from deepjoin.errors import DeepJoinError, StoreUnreachable, UnknownName, unknown_name
+from deepjoin.model import Hit, Results
 from deepjoin.read.frames import as_column
 from deepjoin.search.base import SHOWN, Searching
 from deepjoin.search.lake_ground import LakeGround
 from deepjoin.search.methods import method_named
-from deepjoin.search.results import Hit, Results
 from deepjoin.search.searchers import Searchers
 from deepjoin.search.stores import EmbeddedStore, OpenStore
 from deepjoin.store.manifest import Manifest

@@ -1,10 +1,34 @@
-"""Tables and columns: what every source yields and every search takes (paper, section 2.1)."""
+"""What users see: tables, columns, hits, joins and the join graph, each declared once.
+
+JSON (`to_json`) and its schema (`json_schema`) follow from the declarations below, so the command
+line, the HTTP service, the MCP tools and the web page cannot disagree about a field. The string
+under a field is its description in the schema.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+    overload,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,10 +54,10 @@ class Column:
 
 @dataclass
 class Reading:
-    """One pass over a table: batches in row order, and what had to be mended on the way.
+    """One pass over a table: batches in row order, and notes on what was repaired on the way.
 
-    A batch may bring columns that earlier ones did not have (JSON lines do); within a batch
-    every column has one cell a row. ``notes`` is complete once the batches are used up.
+    A batch may have columns that earlier ones did not have (JSON lines do); within a batch
+    every column has one cell per row. ``notes`` is complete once the batches are exhausted.
     """
 
     batches: Iterator[pa.RecordBatch]
@@ -55,3 +79,483 @@ class Table:
     open: Callable[[], Reading]
     title: str = ""
     context: str = ""
+
+
+@dataclass(frozen=True)
+class AsJson:
+    """How a field appears in JSON where its name, value or type differ from Python's."""
+
+    key: str = ""
+    #: The attribute that has the value, if it is not the field itself.
+    value: str = ""
+    type: Any = None
+    #: What becomes of an empty value: it is kept, becomes null, or the key is left out.
+    empty: Literal["kept", "null", "left out"] = "kept"
+
+
+# Narrower in the schema than in Python, where these are plain strings.
+JoinKind = Annotated[str, AsJson(type=Literal["any", "equi", "semantic"])]
+ColumnType = Annotated[str, AsJson(type=Literal["text", "integer", "decimal", "date"])]
+GenericKey = Literal["run", "year", "flag"]
+Row = dict[str, str | None]
+
+
+class Answer:
+    """Base of the declarations that know their JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON of the command line and the service."""
+        found: dict[str, Any] = to_json(self)
+        return found
+
+
+class Match(NamedTuple):
+    """A cell of the query and the cell of the target it matches, as their tables spell them."""
+
+    query: str
+    target: str
+    similarity: float = 1.0
+
+
+class EquiEvidence(NamedTuple):
+    """Evidence for the equi-join of two columns."""
+
+    joinability: float
+    """Share of the query's distinct values found in the target."""
+    reverse: float
+    """Share of the target's distinct values found in the query."""
+    matched: int
+    join_size: int
+    """Rows of the inner join."""
+    multiset: float
+    """Rows of the inner join over |Q| times |X|, duplicates counted."""
+
+
+class SemanticEvidence(NamedTuple):
+    """Evidence for the semantic join of two columns; equal cells match as well."""
+
+    joinability: float
+    """Share of the query's distinct values with a match in the target."""
+    reverse: float
+    """Share of the target's distinct values with a match in the query."""
+    matched: int
+    tau: float
+    """The cosine from which two cells match."""
+
+
+@dataclass(frozen=True)
+class Brings:
+    """What joining a hit would add: the target's other columns and its first rows."""
+
+    columns: tuple[str, ...]
+    sample: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Hit(Answer):
+    """A column of the lake that joins with the query, and the evidence for it."""
+
+    rank: int
+    table: str
+    column: str
+    column_id: str
+    type: ColumnType
+    generic: Annotated[str, AsJson(type=GenericKey | None, empty="null")]
+    """Why the key says little: a run (1..n), a year or a flag; empty for an ordinary key."""
+    join: JoinKind
+    score: float
+    """What the method ranks by; for most methods the joinability."""
+    joinability: float
+    """The joinability for the kind of join that was requested."""
+    equi: EquiEvidence
+    semantic: SemanticEvidence | None
+    """None where cells are only compared as strings."""
+    query_size: int
+    target_size: int
+    cardinality: str
+    matches: tuple[Match, ...]
+    unmatched: tuple[str, ...]
+    found_by: tuple[str, ...]
+    # A callable, because a wide table has much to bring and most callers never look at it.
+    bring: Annotated[Callable[[], Brings], AsJson("brings", "brings", Brings)] = field(
+        repr=False, compare=False
+    )
+    also: Annotated[tuple[Hit, ...], AsJson(empty="left out")] = ()
+    """Other columns of the same table that match too, when hits are grouped by table."""
+
+    @property
+    def matched(self) -> int:
+        """How many of the query's distinct values have a match, equal or similar."""
+        return self.equi.matched if self.semantic is None else self.semantic.matched
+
+    @property
+    def reverse(self) -> float:
+        """Share of the target's distinct values that have a match in the query."""
+        return self.equi.reverse if self.semantic is None else self.semantic.reverse
+
+    @cached_property
+    def brings(self) -> Brings:
+        """What the join would add; read from the index on first use."""
+        return self.bring()
+
+    def _repr_html_(self) -> str:
+        from deepjoin.show.cards import hit_html
+
+        return hit_html(self)
+
+
+class QuerySummary(TypedDict):
+    """The query as it was understood: its names, its cells and its distinct values."""
+
+    table: str | None
+    column: str
+    cells: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Results(Answer, Sequence[Hit]):
+    """The hits of one query, best first."""
+
+    query: Annotated[dict[str, Any], AsJson(type=QuerySummary)]
+    hits: tuple[Hit, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    @overload
+    def __getitem__(self, i: int) -> Hit: ...
+    @overload
+    def __getitem__(self, i: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, i: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.hits[i]
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the hits as an Arrow table, one row per hit, evidence in its own columns."""
+        import pyarrow as pa
+
+        kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+        schema = pa.schema([(name, kinds[kind]) for name, kind in FLAT.items()])
+        return pa.Table.from_pylist([flat_row(hit) for hit in self.hits], schema)
+
+    def to_pandas(self) -> Any:
+        """Return the hits as a pandas data frame."""
+        return self.to_arrow().to_pandas()
+
+    def __repr__(self) -> str:
+        from deepjoin.show.render import render_table
+
+        return render_table(self)
+
+    def _repr_html_(self) -> str:
+        from deepjoin.show.cards import results_html
+
+        return results_html(self)
+
+
+#: The fields of a flat row and their types, in order.
+FLAT: dict[str, type] = {
+    **{"rank": int, "table": str, "column": str, "column_id": str, "type": str, "generic": str},
+    **{"join": str, "score": float, "joinability": float, "query_size": int, "target_size": int},
+    **{"cardinality": str, "reverse": float, "matched": int, "join_size": int, "multiset": float},
+    **{"equi_joinability": float, "semantic_joinability": float, "found_by": str},
+}
+
+
+def flat_row(hit: Hit) -> dict[str, Any]:
+    """Flatten a hit to one level, for CSV and Arrow."""
+    return {name: getattr(hit, name, None) for name in FLAT} | {
+        "generic": hit.generic or None,
+        "join_size": hit.equi.join_size,
+        "multiset": hit.equi.multiset,
+        "equi_joinability": hit.equi.joinability,
+        "semantic_joinability": None if hit.semantic is None else hit.semantic.joinability,
+        "found_by": ",".join(hit.found_by),
+    }
+
+
+@dataclass(frozen=True)
+class SearchMethod:
+    """A search method that an index can answer with."""
+
+    name: str
+    joins: list[JoinKind]
+    says: str
+    """What it does, in one line."""
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """A table in a list."""
+
+    name: str
+    title: str
+    rows: int
+    columns: int
+    names: tuple[str, ...]
+    """Names of its first columns."""
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """An indexed column in a list."""
+
+    table: str
+    column: str
+    type: ColumnType
+    distinct: int
+
+
+@dataclass(frozen=True)
+class ValueHolder:
+    """A column that holds a value, and in how many rows."""
+
+    table: str
+    column: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class ColumnDescription:
+    """A column of a table: its contents, and how good a join key it is."""
+
+    name: str
+    type: ColumnType
+    distinct: int
+    filled: float
+    """Share of the rows that have a cell."""
+    indexed: bool
+    left_out: str
+    """Why it is not in the index; empty if it is."""
+    generic: Annotated[str, AsJson(type=GenericKey | Literal[""])]
+    """Why the key says little: a run (1..n), a year or a flag; empty for an ordinary key."""
+    samples: Sequence[str]
+    key: float
+    """How good a join key it is, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class TableDescription(Answer):
+    """A table with its columns, best keys and first rows."""
+
+    name: str
+    title: str
+    context: str
+    rows: int
+    source: str
+    notes: Sequence[str]
+    """What was repaired when the table was read."""
+    columns: Sequence[ColumnDescription]
+    best_keys: Sequence[str]
+    """Names of the columns to search with, best first."""
+    sample: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class UploadDescription(TableDescription):
+    """An uploaded table and the token that stands for it in later requests."""
+
+    upload: str
+    expires_in: int
+    """Seconds until the service deletes the upload."""
+
+
+@dataclass(frozen=True)
+class JoinFacts(Answer):
+    """Exact numbers of a join, known before it runs.
+
+    Keys are distinct canonical strings; blank ones do not count.
+    """
+
+    left_rows: int
+    right_rows: int
+    left_keys: int
+    matched_keys: int
+    matched_left_rows: int
+    result_rows: int
+    cardinality: str
+    """1:1, 1:n, n:1 or n:m, over the keys that match."""
+    max_fan_out: int
+    """The most rows that one matched key has on the right."""
+    renamed: Mapping[str, str]
+    """Columns of the right table that were renamed, with their new names."""
+    equal_keys: int = 0
+    """Keys of the left table that have an equal key on the right."""
+    join: Annotated[str, AsJson(type=Literal["equi", "semantic"])] = "equi"
+    tau: float | None = None
+    """The cosine from which keys match; None for an equi-join."""
+    matching: Annotated[str | None, AsJson(type=Literal["best", "one-to-one", "all"] | None)] = None
+    """Which matches of a key count; None for an equi-join."""
+    similarity: str | None = None
+    """The column of the result that has the similarity of the two keys, if any."""
+
+
+@dataclass(frozen=True)
+class ColumnPlace:
+    """One end of a join: a column and its table."""
+
+    table: str
+    column: str
+
+
+@dataclass(frozen=True)
+class JoinEdge(Answer):
+    """A proven equi-join between columns ``a`` and ``b`` of two tables."""
+
+    a: ColumnPlace
+    b: ColumnPlace
+    joinability: float
+    """Share of the distinct values of a found in b."""
+    reverse: float
+    """Share of the distinct values of b found in a."""
+    matched: int
+    cardinality: str
+    """How many rows of a and of b share a value: 1:1, 1:n, n:1 or n:m."""
+
+
+@dataclass(frozen=True)
+class GraphTable:
+    """A table on the map."""
+
+    table: str
+    rows: int
+    columns: int
+    distance: int
+    """How many joins lead to it from the table in the middle."""
+
+
+@dataclass(frozen=True)
+class Neighbourhood(Answer):
+    """A table, the tables that join with it, and the joins between all of them."""
+
+    nodes: tuple[GraphTable, ...]
+    edges: tuple[JoinEdge, ...]
+    truncated: bool
+    """Whether tables or joins were left out."""
+
+
+@dataclass(frozen=True)
+class JoinPaths(Answer):
+    """Chains of joins from one table to another, shortest first."""
+
+    paths: tuple[tuple[JoinEdge, ...], ...]
+    searched: int
+    """Columns whose joins were looked for."""
+    complete: bool
+    """Whether no better path can have been missed."""
+
+
+class _JsonField(NamedTuple):
+    key: str
+    attribute: str
+    type: Any
+    doc: str
+    empty: str
+
+
+@cache
+def _json_fields(kind: type) -> tuple[_JsonField, ...]:
+    """List what a declaration shows in JSON, in order."""
+    hints, docs = get_type_hints(kind, include_extras=True), _field_docs(kind)
+    names = [one.name for one in fields(kind)] if is_dataclass(kind) else list(hints)
+    found = []
+    for name in names:
+        hint, changed = hints[name], AsJson()
+        if get_origin(hint) is Annotated:
+            changed = hint.__metadata__[0]
+            hint = changed.type or hint.__origin__
+        found.append(
+            _JsonField(
+                changed.key or name, changed.value or name, hint, docs.get(name, ""), changed.empty
+            )
+        )
+    return tuple(found)
+
+
+def _field_docs(kind: type) -> dict[str, str]:
+    """Read the strings that stand under the fields of a declaration, and of those it extends."""
+    docs: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError):  # without its source a class still has a schema
+            continue
+        statements = getattr(body, "body", [])
+        for one, below in pairwise(statements):
+            match one, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    docs[name] = " ".join(text.split())
+    return docs
+
+
+def to_json(value: Any) -> Any:
+    """Turn a declared object, or anything made of them, into plain JSON values.
+
+    >>> to_json(Match("Chad", "CHAD", 0.9))
+    {'query': 'Chad', 'target': 'CHAD', 'similarity': 0.9}
+    """
+    if isinstance(value, (str, int, float, NoneType)):
+        return value
+    if isinstance(value, Mapping):
+        return {key: to_json(one) for key, one in value.items()}
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        kind: Any = type(value)
+        found = {}
+        for one in _json_fields(kind):
+            item = getattr(value, one.attribute)
+            if item or one.empty == "kept":
+                found[one.key] = to_json(item)
+            elif one.empty == "null":
+                found[one.key] = None
+        return found
+    return [to_json(one) for one in value]
+
+
+_PLAIN: dict[Any, dict[str, Any]] = {
+    **{str: {"type": "string"}, int: {"type": "integer"}, float: {"type": "number"}},
+    **{bool: {"type": "boolean"}, NoneType: {"type": "null"}, Any: {}},
+}
+
+
+def json_schema(kind: Any, schemas: dict[str, Any], at: str = "#/components/schemas/") -> Any:
+    """Return the JSON schema of a type; declared classes are added to ``schemas`` by name.
+
+    >>> json_schema(list[str | None], {})
+    {'type': 'array', 'items': {'anyOf': [{'type': 'string'}, {'type': 'null'}]}}
+    """
+    if kind in _PLAIN:
+        return dict(_PLAIN[kind])
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return json_schema(kind.__metadata__[0].type or kind.__origin__, schemas, at)
+    if origin is Literal:
+        return {"type": "string", "enum": list(inner)}
+    if origin in (Union, UnionType):
+        return {"anyOf": [json_schema(one, schemas, at) for one in inner]}
+    if is_dataclass(kind) or is_typeddict(kind) or hasattr(kind, "_fields"):
+        name = kind.__name__
+        if name not in schemas:
+            schemas[name] = {}  # a class may refer to itself
+            shown = _json_fields(kind)
+            properties = {one.key: json_schema(one.type, schemas, at) for one in shown}
+            for one in shown:
+                if one.doc:
+                    properties[one.key]["description"] = one.doc
+            schemas[name] = {
+                "type": "object",
+                "title": name,
+                "description": inspect.cleandoc(kind.__doc__ or ""),
+                "properties": properties,
+                "required": [one.key for one in shown if one.empty != "left out"],
+            }
+        return {"$ref": at + name}
+    if issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": json_schema(inner[1], schemas, at)}
+    return {"type": "array", "items": json_schema(inner[0], schemas, at)}

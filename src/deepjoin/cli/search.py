@@ -12,8 +12,7 @@ from typing import Any
 from deepjoin.cli.opening import open_or_index, vector_store
 from deepjoin.cli.query import query_columns
 from deepjoin.lake import Lake
-from deepjoin.model import Column
-from deepjoin.search.results import FLAT, Hit, Results, flat_row
+from deepjoin.model import FLAT, Column, Hit, Results, flat_row
 from deepjoin.show.render import aligned, one_line, render_table
 from deepjoin.show.terminal import printable
 

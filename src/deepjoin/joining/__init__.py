@@ -7,12 +7,12 @@ semantic join (paper, section 2.1) has steps between: `matching` pairs the value
 similar, with the scan of `nearest`, and `linking` stores the pairs for the query to go through.
 """
 
-from deepjoin.joining.facts import JoinFacts
 from deepjoin.joining.linking import NearMiss
 from deepjoin.joining.output import Rows
 from deepjoin.joining.plan import JoinPlan, plan_join
 from deepjoin.joining.side import Side
 from deepjoin.matching.matching import MATCHINGS, Semantic
+from deepjoin.model import JoinFacts
 
 __all__ = [
     "MATCHINGS",

@@ -8,32 +8,7 @@ from dataclasses import dataclass
 from deepjoin.joining.session import Session
 from deepjoin.joining.side import Source
 from deepjoin.matching.joinability import cardinality_of
-
-
-@dataclass(frozen=True)
-class JoinFacts:
-    """Exact numbers of a join; keys are distinct canonical strings, blank ones left out.
-
-    ``cardinality`` and ``max_fan_out`` speak of the keys that match, ``equal_keys`` of those of
-    the left table whose equal is on the right; ``renamed`` gives the right columns that had to
-    change their name. The last three are those of a semantic join.
-    """
-
-    left_rows: int
-    right_rows: int
-    left_keys: int
-    matched_keys: int
-    matched_left_rows: int
-    result_rows: int
-    cardinality: str
-    max_fan_out: int
-    renamed: Mapping[str, str]
-    equal_keys: int = 0
-    join: str = "equi"
-    tau: float | None = None
-    matching: str | None = None
-    #: The column of the result that has the similarity of the two keys.
-    similarity: str | None = None
+from deepjoin.model import JoinFacts
 
 
 @dataclass(frozen=True)

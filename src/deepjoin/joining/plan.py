@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining.facts import JoinFacts, KeyCounts, count_keys, join_facts, short, warn
+from deepjoin.joining.facts import KeyCounts, count_keys, join_facts, short, warn
 from deepjoin.joining.keys import collect_keys, linked_keys, match_keys
 from deepjoin.joining.linking import (
     PAIRS,
@@ -35,6 +35,7 @@ from deepjoin.joining.side import Side, Source
 from deepjoin.joining.sql import HOWS, JoinSql, Part, Show
 from deepjoin.joining.store import bring
 from deepjoin.matching.matching import Semantic
+from deepjoin.model import JoinFacts
 from deepjoin.normalise.canonical import PROFILES
 
 #: Equal keys as pairs, for joins that have no table of them.

@@ -17,8 +17,9 @@ import pyarrow as pa
 from deepjoin.build.build import Progress, no_progress
 from deepjoin.build.refresh import disk_errors
 from deepjoin.errors import DeepJoinError
+from deepjoin.model import ColumnPlace, JoinEdge
 from deepjoin.relating.edge_list import EdgeList
-from deepjoin.relating.edges import Edge, End, check_share
+from deepjoin.relating.edges import check_share
 from deepjoin.relating.graph_store import (
     GraphManifest,
     commit_graph,
@@ -58,12 +59,12 @@ class Graph:
     def __len__(self) -> int:
         return self.counted.edges
 
-    def __iter__(self) -> Iterator[Edge]:
+    def __iter__(self) -> Iterator[JoinEdge]:
         for batch in self.batches():
             for row in batch.to_pylist():
-                a, b = (End(row[f"{of}_table"], row[f"{of}_column"]) for of in ("a", "b"))
+                a, b = (ColumnPlace(row[f"{of}_table"], row[f"{of}_column"]) for of in ("a", "b"))
                 shares = row["joinability"], row["reverse"]
-                yield Edge(a, b, *shares, row["matched"], row["cardinality"])
+                yield JoinEdge(a, b, *shares, row["matched"], row["cardinality"])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the edges as Arrow data, about a million at a time."""

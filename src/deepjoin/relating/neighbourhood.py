@@ -10,15 +10,14 @@ and answers that it has cut say so.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.relating.edges import Edge, check_share, edge
+from deepjoin.model import GraphTable, JoinEdge, JoinPaths, Neighbourhood
+from deepjoin.relating.edges import check_share, edge
 from deepjoin.relating.graph_store import current_edges
 from deepjoin.relating.join_paths import shortest_paths
 from deepjoin.relating.partners import (
@@ -42,51 +41,6 @@ SAVED_EDGES = 1 << 22
 _EDGES = 20
 #: Paths shown.
 _PATHS = 5
-
-
-@dataclass(frozen=True)
-class Node:
-    """A table of a neighbourhood."""
-
-    table: str
-    rows: int
-    columns: int
-    #: How many joins lead to it.
-    distance: int
-
-
-@dataclass(frozen=True)
-class Neighbourhood:
-    """A table, those that join with it, and the joins between all of them."""
-
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-    #: Whether tables or joins were left out.
-    truncated: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give it as the JSON of the service."""
-        return {
-            "nodes": [asdict(node) for node in self.nodes],
-            "edges": [edge.to_dict() for edge in self.edges],
-            "truncated": self.truncated,
-        }
-
-
-@dataclass(frozen=True)
-class Paths:
-    """Joins that lead from one table to another, the shortest way first."""
-
-    paths: tuple[tuple[Edge, ...], ...]
-    #: Columns whose joins were looked for.
-    searched: int
-    #: Whether no better way can have been missed.
-    complete: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give them as the JSON of the service."""
-        shown = [[edge.to_dict() for edge in path] for path in self.paths]
-        return {"paths": shown, "searched": self.searched, "complete": self.complete}
 
 
 def neighbourhood(
@@ -128,7 +82,7 @@ def neighbourhood(
 
 def paths(
     lake: OpenIndex, start: str, end: str, min_joinability: float = 0.5, longest: int = 4
-) -> Paths:
+) -> JoinPaths:
     """Find how one table leads to another by joins: at most 5 ways, the shortest first.
 
     Of ways of one length, that with the best weakest join comes first. Between two tables the
@@ -140,10 +94,10 @@ def paths(
         walk = _Walk(lake, min_joinability)
         ends = walk.number(start), walk.number(end)
         if ends[0] == ends[1]:
-            return Paths((), 0, True)
+            return JoinPaths((), 0, True)
         found, whole = shortest_paths(walk.near, walk.name, *ends, longest, _PATHS)
         shown = tuple(tuple(map(walk.best_edge, path, path[1:])) for path in found)
-        return Paths(shown, walk.budget.searched, whole and not walk.budget.spent)
+        return JoinPaths(shown, walk.budget.searched, whole and not walk.budget.spent)
 
 
 class _Walk:
@@ -181,12 +135,12 @@ class _Walk:
         """Return the name of a table."""
         return self._lake.table_name(table)
 
-    def node(self, table: int, distance: int) -> Node:
+    def node(self, table: int, distance: int) -> GraphTable:
         """Describe a table."""
         segment, number = self._lake.table(table)
         entry = segment.catalog.table(number)
         columns = len(entry.columns) or len(segment.catalog.columns_of(number))
-        return Node(entry.name, entry.rows, columns, distance)
+        return GraphTable(entry.name, entry.rows, columns, distance)
 
     def near(self, table: int) -> dict[int, float]:
         """Return the neighbours of a table, and how strong the best join with each is."""
@@ -213,14 +167,14 @@ class _Walk:
                            strict=True))  # fmt: skip
         return [other for *_, other in pairs[:most]]
 
-    def edges(self, distances: dict[int, int], most: int) -> list[Edge]:
+    def edges(self, distances: dict[int, int], most: int) -> list[JoinEdge]:
         """Return the joins between tables; ``a`` is of the table that comes first.
 
         Those next to the middle come first, then the best.
         """
         rank = {table: place for place, table in enumerate(distances)}
         tables = sorted(distances, key=distances.__getitem__)
-        edges: list[Edge] = []
+        edges: list[JoinEdge] = []
         for _, ring in groupby(tables, distances.__getitem__):
             found = [link for table in ring for link in self._onward(table, rank)]
             edges += map(self._edge, nsmallest(most - len(edges), found, self._order))
@@ -232,7 +186,7 @@ class _Walk:
         behind = [other for other, place in rank.items() if place > rank[table]]
         return links.take(np.isin(self._lake.tables[links.b], behind)).each()
 
-    def best_edge(self, one: int, other: int) -> Edge:
+    def best_edge(self, one: int, other: int) -> JoinEdge:
         """Return the best join of two tables of which at least one has been searched."""
         mine = self._between(one, other)
         theirs = self._between(other, one)
@@ -253,7 +207,7 @@ class _Walk:
         )
         return (-link.strength, -link.matched, *ends)
 
-    def _edge(self, link: Link) -> Edge:
+    def _edge(self, link: Link) -> JoinEdge:
         return edge(self._lake, link.a, link.b, link.matched)
 
 

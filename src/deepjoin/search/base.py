@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.model import Column
+from deepjoin.model import Column, Hit, Results
 from deepjoin.normalise.distinct import DistinctCells
-from deepjoin.search.results import Hit, Results
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.store.segment import Segment
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.matching.joinability import cardinality_of
+from deepjoin.model import Hit, Match, SemanticEvidence
 from deepjoin.normalise.distinct import DistinctCells
 from deepjoin.search.hits import Judged, hit
-from deepjoin.search.results import Hit, Match, SemanticEvidence
 from deepjoin.search.verify import QueryValues, Verified, verify
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.index import ValueIndex

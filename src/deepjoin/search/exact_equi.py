@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from deepjoin.model import Column
+from deepjoin.model import Column, Hit
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.search.base import Ranking, Searching, Wanted
 from deepjoin.search.ground import Ground
 from deepjoin.search.hits import Judged, hit
 from deepjoin.search.overlap import Marks
 from deepjoin.search.probe import Best, Probe, Rarity, merged
-from deepjoin.search.results import Hit
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.verify import QueryValues, Verified, verify
 from deepjoin.store.segment import Segment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from deepjoin.search.results import Brings, Hit, Match, SemanticEvidence
+from deepjoin.model import Brings, Hit, Match, SemanticEvidence
 from deepjoin.search.verify import Verified
 from deepjoin.store.catalog import Catalog
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deepjoin.model import Hit
 from deepjoin.search.base import Ranking, Wanted
 from deepjoin.search.evidence import hits_by_meaning
 from deepjoin.search.measured import Measured
 from deepjoin.search.question import Question
-from deepjoin.search.results import Hit
 from deepjoin.store.segment import Segment
 
 

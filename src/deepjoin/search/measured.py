@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.model import SemanticEvidence
 from deepjoin.search.evidence import Meaning
 from deepjoin.search.ranking import name_similarity
-from deepjoin.search.results import SemanticEvidence
 from deepjoin.search.soft import Count, Meetings, shared_sums
 from deepjoin.store.segment import Segment
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepjoin.embed.columns.kinds import split_kind
 from deepjoin.errors import unknown_name
+from deepjoin.model import SearchMethod
 
 if TYPE_CHECKING:
     from deepjoin.search.base import Searching
@@ -122,7 +123,7 @@ def joins_of(context: LakeGround) -> list[str]:
     return ["any", "equi", "semantic"] if context.has_cells else ["any", "equi"]
 
 
-def served_methods(context: LakeGround) -> list[dict[str, Any]]:
+def served_methods(context: LakeGround) -> list[SearchMethod]:
     """List the methods that a service of this index offers, each with the joins it answers."""
     encoder = context.vectors.encoder
     parts = {"values"}
@@ -138,12 +139,12 @@ def served_methods(context: LakeGround) -> list[dict[str, Any]]:
         # Without cell vectors, the default still answers equi-joins.
         if method.served and (has_all or name == "hybrid"):
             answered = [join for join in joins if join in method.joins]
-            listed.append({"name": name, "joins": answered, "says": method.summary})
+            listed.append(SearchMethod(name, answered, method.summary))
     return listed
 
 
-def check_method(name: str, methods: Sequence[dict[str, Any]]) -> None:
+def check_method(name: str, methods: Sequence[SearchMethod]) -> None:
     """Refuse a method that a service does not offer."""
-    known = [method["name"] for method in methods]
+    known = [method.name for method in methods]
     if name not in known:
         raise unknown_name("method", name, "this service", known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.model import Column
+from deepjoin.model import Column, Hit
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search.by_meaning import NameVectors, name_likeness
 from deepjoin.search.evidence import hits_by_meaning
@@ -14,7 +14,6 @@ from deepjoin.search.ground import Ground
 from deepjoin.search.hits import Judged, hit
 from deepjoin.search.measured import Measured
 from deepjoin.search.question import Question, Side
-from deepjoin.search.results import Hit
 from deepjoin.search.soft import Count
 from deepjoin.search.verify import QueryValues, verify
 from deepjoin.store.segment import Segment

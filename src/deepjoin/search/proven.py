@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from deepjoin.matching.engine import Found
+from deepjoin.model import Hit, SemanticEvidence
 from deepjoin.normalise.distinct import DistinctCells
 from deepjoin.search.base import Ranking
 from deepjoin.search.evidence import Meaning, hits_by_meaning
-from deepjoin.search.results import Hit, SemanticEvidence
 from deepjoin.store.segment import Segment
 
 FOUND_BY = ("exact-semantic",)

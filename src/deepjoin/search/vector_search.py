@@ -15,14 +15,13 @@ import numpy.typing as npt
 
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.model import Column
+from deepjoin.model import Column, Hit, Results
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.search.base import Ranking, Searching, Wanted, excluded_columns
 from deepjoin.search.evidence import Meaning, hits_by_meaning
 from deepjoin.search.hits import Judged, hit
 from deepjoin.search.measured import Measured
 from deepjoin.search.question import Question, Side, vectors_of
-from deepjoin.search.results import Hit, Results
 from deepjoin.search.soft import Count
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.stores import EmbeddedStore, OpenStore

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.matching.joinability import cardinality_of
+from deepjoin.model import EquiEvidence, Match
 from deepjoin.normalise.distinct import DistinctCells
-from deepjoin.search.results import EquiEvidence, Match
 from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, IndexUnusable, StoreUnusable, UnknownName
 from deepjoin.lake import Lake
+from deepjoin.model import SearchMethod
 from deepjoin.search.methods import served_methods
 from deepjoin.store.directory import Directory
 from deepjoin.store.manifest import MANIFEST
@@ -48,7 +49,7 @@ class Opened:
         return self.lake.info()
 
     @cached_property
-    def methods(self) -> list[dict[str, Any]]:
+    def methods(self) -> list[SearchMethod]:
         """The methods it can be searched with."""
         return served_methods(self.lake.ground())
 

@@ -15,7 +15,7 @@ from deepjoin.show.render import one_line
 from deepjoin.show.words import cardinality_words, found_by_words, generic_words
 
 if TYPE_CHECKING:
-    from deepjoin.search.results import Hit, Match, Results
+    from deepjoin.model import Hit, Match, Results
 
 #: So many hits are unfolded, so many have a card, and so many a line of their own.
 _UNFOLDED, _CARDS, _LINES = 3, 10, 200

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deepjoin.search.results import Hit, Match, Results
+    from deepjoin.model import Hit, Match, Results
 
 _EXAMPLES = 3
 _HEAD = ("#", "table", "column", "covers", "matched", "back", "rows", "why")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from deepjoin.model import ColumnDescription
 from deepjoin.store.catalog import ColumnEntry, TableEntry
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
@@ -17,37 +17,18 @@ _WEIGHTS = {"text": 1.0, "date": 0.6, "integer": 0.5, "decimal": 0.3}
 _GENERIC_WEIGHT = 0.1
 
 
-@dataclass(frozen=True)
-class ColumnFacts:
-    """What is known of one column."""
-
-    name: str
-    type: str
-    distinct: int
-    #: Share of the rows that have a cell.
-    filled: float
-    indexed: bool
-    left_out: str
-    generic: str
-    samples: Sequence[str]
-    #: Distinct values over cells.
-    unique: float = 0.0
-
-    @property
-    def key(self) -> float:
-        """How good a join key it is, from 0 to 1."""
-        if not self.indexed:
-            return 0.0
-        weight = _WEIGHTS[self.type] * (_GENERIC_WEIGHT if self.generic else 1.0)
-        return round(weight * self.filled * (1 + self.unique) / 2, 4)
+def key_quality(type_: str, generic: str, filled: float, unique: float) -> float:
+    """Rate a column as a join key, from 0 to 1; ``unique`` is distinct values over cells."""
+    weight = _WEIGHTS[type_] * (_GENERIC_WEIGHT if generic else 1.0)
+    return round(weight * filled * (1 + unique) / 2, 4)
 
 
-def best_keys(facts: Sequence[ColumnFacts]) -> list[ColumnFacts]:
+def best_keys(facts: Sequence[ColumnDescription]) -> list[ColumnDescription]:
     """Put the columns that can be searched with in order, the best key first."""
     return sorted((one for one in facts if one.indexed), key=lambda one: -one.key)
 
 
-def column_facts(lake: OpenIndex, table: str) -> Iterator[ColumnFacts]:
+def column_facts(lake: OpenIndex, table: str) -> Iterator[ColumnDescription]:
     """Describe the columns of a table from what the index holds, each when it is asked for."""
     segment, number = lake.place(table)
     entry = segment.catalog.table(number)
@@ -79,20 +60,22 @@ def _entry(segment: Segment, column: int) -> ColumnEntry:
 
 def _stored_facts(
     segment: Segment, entry: ColumnEntry, column: int | None, rows: int, hidden: bool
-) -> ColumnFacts:
+) -> ColumnDescription:
     if column is None:
-        return ColumnFacts(
-            entry.name, entry.type, entry.distinct, 0.0, False, entry.left_out, "", ()
+        return ColumnDescription(
+            entry.name, entry.type, entry.distinct, 0.0, False, entry.left_out, "", (), 0.0
         )
     cells = int(segment.catalog.column_cells[column])
-    return ColumnFacts(
+    generic = segment.catalog.generic_name(column)
+    filled = min(1.0, cells / rows) if rows else 1.0
+    return ColumnDescription(
         *(entry.name, entry.type, entry.distinct),
-        filled=min(1.0, cells / rows) if rows else 1.0,
+        filled=filled,
         indexed=True,
         left_out="",
-        generic=segment.catalog.generic_name(column),
+        generic=generic,
         samples=() if hidden else _first_cells(segment, column),
-        unique=entry.distinct / max(1, cells),
+        key=key_quality(entry.type, generic, filled, entry.distinct / max(1, cells)),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.model import ColumnSummary, TableSummary, ValueHolder
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.private import hidden_text, key
 from deepjoin.store.open_index import OpenIndex
@@ -20,36 +20,6 @@ from deepjoin.store.segment import Segment
 
 Int = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """A table as a list shows it, with the names of its first columns."""
-
-    name: str
-    title: str
-    rows: int
-    columns: int
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ColumnRow:
-    """An indexed column as a list shows it."""
-
-    table: str
-    column: str
-    type: str
-    distinct: int
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A column that holds a value, and in how many rows."""
-
-    table: str
-    column: str
-    rows: int
 
 
 class _Names(NamedTuple):
@@ -75,7 +45,7 @@ class Directory:
     def __init__(self, lake: OpenIndex, shown: int = 8) -> None:
         self._lake, self._shown = lake, shown
 
-    def tables(self, text: str, offset: int, limit: int) -> tuple[int, list[TableRow]]:
+    def tables(self, text: str, offset: int, limit: int) -> tuple[int, list[TableSummary]]:
         """Count the tables with a text in their name or a column's; list some, by name.
 
         Those whose own name has it come first.
@@ -89,12 +59,12 @@ class Directory:
         rows = [self._table(place) for place in places[offset : offset + limit].tolist()]
         return len(places), rows
 
-    def columns(self, text: str, limit: int) -> list[ColumnRow]:
+    def columns(self, text: str, limit: int) -> list[ColumnSummary]:
         """List indexed columns with a text in their name, by the names of their tables."""
         found = np.flatnonzero(_having(self._columns, text))[:limit] if text else ()
         return [self._column(place) for place in found]
 
-    def holders(self, cell: str, limit: int) -> tuple[int, list[Holder]]:
+    def holders(self, cell: str, limit: int) -> tuple[int, list[ValueHolder]]:
         """Count the columns that hold a cell, however it is spelled, and list some."""
         value = canonical(cell, self._lake.settings.profile)
         if not value:
@@ -146,7 +116,7 @@ class Directory:
         order = np.argsort(np.concatenate(tables), kind="stable")
         return _Names.of(names, segments, numbers, order, np.concatenate(tables)[order])
 
-    def _table(self, place: int) -> TableRow:
+    def _table(self, place: int) -> TableSummary:
         segment = self._lake.segments[int(self._tables.segments[place])]
         number = int(self._tables.numbers[place])
         catalog = segment.catalog
@@ -156,15 +126,17 @@ class Directory:
             catalog.column_names[column] for column in catalog.columns_of(number)
         ]
         shown = tuple(names[: self._shown])
-        return TableRow(entry.name, entry.title, entry.rows, len(names), shown)
+        return TableSummary(entry.name, entry.title, entry.rows, len(names), shown)
 
-    def _column(self, place: int) -> ColumnRow:
+    def _column(self, place: int) -> ColumnSummary:
         segment = self._lake.segments[int(self._columns.segments[place])]
         number = int(self._columns.numbers[place])
         catalog = segment.catalog
         table = catalog.table_names[int(catalog.column_tables[number])]
         distinct = int(segment.values.sizes(np.array([number]))[0])
-        return ColumnRow(table, catalog.column_names[number], catalog.type_name(number), distinct)
+        return ColumnSummary(
+            table, catalog.column_names[number], catalog.type_name(number), distinct
+        )
 
 
 def _having(names: _Names, text: str) -> Marks:
@@ -172,10 +144,10 @@ def _having(names: _Names, text: str) -> Marks:
     return np.asarray(pc.match_substring(names.lowered, text.lower()))
 
 
-def _holder(segment: Segment, value: int, column: int) -> Holder:
+def _holder(segment: Segment, value: int, column: int) -> ValueHolder:
     catalog, index = segment.catalog, segment.values
     start, stop = index.cells_of(column)
     cells = index.cell_values[start:stop]
     place = start + int(np.searchsorted(cells, cells.dtype.type(value)))
     table = catalog.table_names[int(catalog.column_tables[column])]
-    return Holder(table, catalog.column_names[column], int(index.cell_counts[place]))
+    return ValueHolder(table, catalog.column_names[column], int(index.cell_counts[place]))

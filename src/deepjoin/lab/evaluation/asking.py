@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from deepjoin.build.build import Progress
-from deepjoin.model import Column
-from deepjoin.search.results import Results
+from deepjoin.model import Column, Results
 
 #: Searches a query to a depth.
 Search = Callable[[Column, int], Results]

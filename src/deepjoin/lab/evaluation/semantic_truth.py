@@ -10,9 +10,8 @@ from deepjoin.embed.cells import CellEncoder
 from deepjoin.lab.evaluation.truth import Truth
 from deepjoin.lake import Lake
 from deepjoin.matching.joinability import semantic_joinability
-from deepjoin.model import Column
+from deepjoin.model import Column, Results
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.search.results import Results
 
 #: By how much deeper a search goes when all it found ties with the last one wanted.
 _DEEPER = 4

@@ -11,14 +11,13 @@ import numpy as np
 from deepjoin.lab.josie.cost import CostModel, fit
 from deepjoin.lab.josie.index import SetIndex
 from deepjoin.lab.josie.search import BATCH, Josie, Reading, score_from
-from deepjoin.model import Column
+from deepjoin.model import Column, Hit
 from deepjoin.normalise.distinct import DistinctCells
 from deepjoin.search.base import Wanted
 from deepjoin.search.exact_equi import ExactEqui, Overlapping
 from deepjoin.search.ground import Ground
 from deepjoin.search.overlap import Candidates, Marks
 from deepjoin.search.probe import Probe
-from deepjoin.search.results import Hit
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.search.verify import QueryValues
 from deepjoin.store.segment import Segment

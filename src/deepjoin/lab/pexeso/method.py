@@ -11,13 +11,12 @@ import numpy.typing as npt
 from deepjoin.arrays import load_strings
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.lab.pexeso.pexeso import Columns, Pexeso
-from deepjoin.model import Column
+from deepjoin.model import Column, Hit
 from deepjoin.search.base import Searching, Wanted, excluded_columns
 from deepjoin.search.ground import Ground
 from deepjoin.search.meant import Meant
 from deepjoin.search.measured import Measured
 from deepjoin.search.question import Question, Side
-from deepjoin.search.results import Hit
 from deepjoin.search.soft import Count
 from deepjoin.search.stopwatch import Stopwatch
 from deepjoin.store.segment import Segment

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepjoin.lake import Lake
-from deepjoin.store.describing import ColumnFacts, best_keys, column_facts
+from deepjoin.model import ColumnDescription, to_json
+from deepjoin.store.describing import best_keys, column_facts
 from deepjoin.store.origin import root_of
 
 _LONGEST = 80
@@ -28,7 +29,7 @@ def detail_of(
     name: str,
     title: str,
     rows: int,
-    facts: Sequence[ColumnFacts],
+    facts: Sequence[ColumnDescription],
     sample: Sequence[dict[str, str | None]],
     notes: Sequence[str],
 ) -> Described:
@@ -46,10 +47,10 @@ def detail_of(
     }
 
 
-def _column(facts: ColumnFacts) -> Described:
+def _column(facts: ColumnDescription) -> Described:
     """Give a column as JSON has it."""
-    fields = {name: value for name, value in vars(facts).items() if name != "unique"}
-    return fields | {"samples": [shortened(one) for one in facts.samples], "key": facts.key}
+    fields: Described = to_json(facts)
+    return fields | {"samples": [shortened(one) for one in facts.samples]}
 
 
 def _source(lake: Lake, name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 from deepjoin._version import __version__
 from deepjoin.indexing import DEFAULT
 from deepjoin.lake import Lake
+from deepjoin.model import to_json
 from deepjoin.search.methods import joins_of
 from deepjoin.serve.current import Opened
 from deepjoin.serve.http.answers import answer
@@ -42,7 +42,7 @@ def lake_routes(service: Service) -> APIRouter:
 
         def work(opened: Opened) -> dict[str, Any]:
             total, rows = opened.directory.tables(text.strip(), offset, limit)
-            return {"total": total, "tables": [asdict(row) for row in rows]}
+            return {"total": total, "tables": [to_json(row) for row in rows]}
 
         return answer(await service.quickly(work))
 
@@ -69,7 +69,7 @@ def lake_info(opened: Opened, settings: ServerSettings) -> dict[str, Any]:
         "generation": lake.generation,
         **{name: info[name] for name in _NUMBERS},
         "joins": joins_of(lake.ground()),
-        "methods": opened.methods,
+        "methods": to_json(opened.methods),
         "default_method": "hybrid",
         "default_join": "any",
         "hash_only": lake.settings.hash_only,
@@ -100,9 +100,9 @@ def _found(opened: Opened, text: str, limit: int) -> dict[str, Any]:
     directory = opened.directory
     tables = directory.tables(text, 0, limit)[1] if text else []
     total, holders = directory.holders(text, limit)
-    held = {"value": text, "columns": [asdict(one) for one in holders], "total": total}
+    held = {"value": text, "columns": [to_json(one) for one in holders], "total": total}
     return {
-        "tables": [asdict(one) for one in tables],
-        "columns": [asdict(one) for one in directory.columns(text, limit)],
+        "tables": [to_json(one) for one in tables],
+        "columns": [to_json(one) for one in directory.columns(text, limit)],
         "values": [held] if total else [],
     }

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.model import Table
+from deepjoin.model import ColumnDescription, Table
 from deepjoin.normalise.canonical import canonical_array
 from deepjoin.read.cells import as_strings, left_out
 from deepjoin.serve.http.describing import Described, detail_of, shortened
 from deepjoin.serve.http.problems import TooLarge
 from deepjoin.serve.http.trial import UNPACKED, unpacks_to_too_much
-from deepjoin.store.describing import SAMPLES, ColumnFacts
+from deepjoin.store.describing import SAMPLES, key_quality
 from deepjoin.store.values.profile import Generic, Traits
 
 _ROWS = 8
@@ -52,7 +52,7 @@ class ColumnReader:
         self._distinct, self._known = pa.chunked_array([merged]), len(merged)
         return merged
 
-    def facts(self, name: str, rows: int) -> ColumnFacts:
+    def facts(self, name: str, rows: int) -> ColumnDescription:
         """Say what the cells are, compared as a search compares them.
 
         Of very many distinct cells the first tell the kind, and spellings are counted.
@@ -65,9 +65,11 @@ class ColumnReader:
         kind, generic = _kind(values)
         reason = self._refused or ("" if len(values) else "no values")
         count = len(values) + len(distinct) - len(first)
-        return ColumnFacts(
-            *(name, kind, count, min(1.0, self._cells / max(1, rows)), not reason, reason),
-            *(generic, spelled.slice(0, SAMPLES).to_pylist(), count / max(1, self._cells)),
+        filled = min(1.0, self._cells / max(1, rows))
+        key = key_quality(kind, generic, filled, count / max(1, self._cells))
+        return ColumnDescription(
+            *(name, kind, count, filled, not reason, reason),
+            *(generic, spelled.slice(0, SAMPLES).to_pylist(), 0.0 if reason else key),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from deepjoin.model import ColumnDescription, ColumnSummary, TableSummary, ValueHolder
 from deepjoin.serve.mcp.answers import (
     ColumnAnswer,
     ColumnFound,
@@ -18,8 +19,7 @@ from deepjoin.serve.mcp.bounds import Cutter, one_line
 from deepjoin.serve.mcp.desk import Desk
 from deepjoin.show.words import generic_words
 from deepjoin.store.catalog import TableEntry
-from deepjoin.store.describing import SAMPLES, ColumnFacts, column_facts
-from deepjoin.store.directory import ColumnRow, Holder, TableRow
+from deepjoin.store.describing import SAMPLES, column_facts
 
 _EXAMPLES, _FIRST, _COLUMNS, _NOTES = 10, 8, 100, 5
 
@@ -76,7 +76,7 @@ def find_tables(desk: Desk, asked: AskFind) -> FindAnswer:
     )
 
 
-def _table_found(one: TableRow, cutter: Cutter) -> TableFound:
+def _table_found(one: TableSummary, cutter: Cutter) -> TableFound:
     return TableFound(
         table=cutter.name(one.name),
         title=cutter.cell(one.title),
@@ -86,7 +86,7 @@ def _table_found(one: TableRow, cutter: Cutter) -> TableFound:
     )
 
 
-def _column_found(one: ColumnRow, cutter: Cutter) -> ColumnFound:
+def _column_found(one: ColumnSummary, cutter: Cutter) -> ColumnFound:
     return ColumnFound(
         table=cutter.name(one.table),
         column=cutter.name(one.column),
@@ -95,7 +95,7 @@ def _column_found(one: ColumnRow, cutter: Cutter) -> ColumnFound:
     )
 
 
-def _value_found(one: Holder, cutter: Cutter) -> ValueFound:
+def _value_found(one: ValueHolder, cutter: Cutter) -> ValueFound:
     return ValueFound(table=cutter.name(one.table), column=cutter.name(one.column), rows=one.rows)
 
 
@@ -128,7 +128,7 @@ def describe_table(desk: Desk, asked: AskTable) -> TableAnswer:
     )
 
 
-def _column(entry: TableEntry, facts: ColumnFacts, cutter: Cutter) -> ColumnAnswer:
+def _column(entry: TableEntry, facts: ColumnDescription, cutter: Cutter) -> ColumnAnswer:
     return ColumnAnswer(
         column=cutter.name(facts.name),
         type=facts.type,

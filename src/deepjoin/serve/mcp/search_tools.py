@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import floor
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.model import Column
-from deepjoin.search.results import EquiEvidence, Hit, Match, Results, SemanticEvidence
+from deepjoin.model import Column, EquiEvidence, Hit, Match, Results, SemanticEvidence
 from deepjoin.serve.mcp.answers import Coverage, ExplainAnswer, HitAnswer, Pair, SearchAnswer
 from deepjoin.serve.mcp.asked import AskExplain, AskSearch
 from deepjoin.serve.mcp.bounds import Cutter, count, one_line
