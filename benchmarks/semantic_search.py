@@ -23,28 +23,33 @@ import deepjoin
 from common import Row, emit, folder_bytes, in_child, machine, memory, percentiles, say
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.embed.list_build import write_value_lists
-from deepjoin.embed.lists import ValueLists
-from deepjoin.embed.pairs import Marks, Pairs
-from deepjoin.embed.quantised import FILES, ORDER_FILES, ValueVectors, write_vectors
+from deepjoin.embed.scan import CandidatePairs
+from deepjoin.embed.value_vectors import FILES, ORDER_FILES, ValueLists, ValueVectors, write_vectors
 from deepjoin.embed.vector_index import KINDS, VectorIndex, build_vectors
 from deepjoin.lab.evaluation.cache import SETTINGS
-from deepjoin.matching.bounds import Measure
-from deepjoin.matching.engine import Found, SemanticEngine, Wanted
+from deepjoin.matching.engine import (
+    ExactRanking,
+    ExactRequest,
+    Marks,
+    Measure,
+    SemanticEngine,
+    SemanticQuery,
+    SemanticSegment,
+)
 from deepjoin.matching.joinability import ONE, similarities
-from deepjoin.matching.side import Part, Query
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.segment import Segment
 from equi_search import built
 
 Float = npt.NDArray[np.float32]
-Asked = Sequence[tuple[Query, Marks | None]]
+Asked = Sequence[tuple[SemanticQuery, Marks | None]]
 _BLOCK = 50_000
 #: Join, the least cosine.
 _MEASURES = (("any", 0.55), ("semantic", 0.65), ("semantic", 0.9))
 
 
-def opened(index: Path, folder: Path, encoder: CellEncoder) -> tuple[Segment, Part]:
+def opened(index: Path, folder: Path, encoder: CellEncoder) -> tuple[Segment, SemanticSegment]:
     """Open an index of one segment; its values' vectors and lists are made on the first call."""
     (segment,) = deepjoin.open(index).segments
     values = segment.values.values
@@ -56,7 +61,7 @@ def opened(index: Path, folder: Path, encoder: CellEncoder) -> tuple[Segment, Pa
         return encoder.encode([values[number] for number in numbers.tolist()])
 
     order = np.asarray(segment.catalog.column_order, np.int64)
-    return segment, Part(segment.values, ValueVectors(folder), exact, order)
+    return segment, SemanticSegment(segment.values, ValueVectors.open(folder), exact, order)
 
 
 def _write(folder: Path, values: Sequence[str], encoder: CellEncoder) -> None:
@@ -67,7 +72,7 @@ def _write(folder: Path, values: Sequence[str], encoder: CellEncoder) -> None:
     took, size = perf_counter() - started, sum((folder / name).stat().st_size for name in FILES)
     _tell({"what": "vectors", "build_s": took, "values": count, "bytes_each": size / count})
     started, used = perf_counter(), process_time()
-    lists = write_value_lists(folder, ValueVectors(folder))
+    lists = write_value_lists(folder, ValueVectors.open(folder))
     took, used = perf_counter() - started, process_time() - used
     more = (folder_bytes(folder) - size) / count
     _tell({"what": "lists", "build_s": took, "cpu_s": used, "lists": lists, "bytes_each": more})
@@ -79,14 +84,14 @@ def _tell(row: Row) -> None:
 
 def read_queries(
     corpus: Path, segment: Segment, encoder: CellEncoder, limit: int
-) -> list[tuple[Query, Marks | None]]:
+) -> list[tuple[SemanticQuery, Marks | None]]:
     """Read the queries, each with marks of the columns of its own table."""
     read = []
     for column in list(CorpusSource(corpus).columns("queries.parquet"))[: limit or None]:
         values = distinct_cells(column.cells, SETTINGS.profile).values
         own = None if column.table is None else segment.catalog.find_table(column.table)
         marks = None if own is None else segment.catalog.column_tables == own
-        read.append((Query(values, encoder.encode(values)), marks))
+        read.append((SemanticQuery(values, encoder.encode(values)), marks))
     return read
 
 
@@ -101,7 +106,7 @@ def search(corpus: str, workdir: str, *numbers: str) -> None:
     best = compared(part, [query for query, _ in asked[:checks]], 550_000) if checks else []
     rows: list[Row] = []
     for join, floor in _MEASURES:
-        wanted = Wanted(Measure(join, floor), 10)
+        wanted = ExactRequest(Measure(join, floor), 10)
         about = {"what": "search", "join": join, "floor": floor, "queries": len(asked)}
         rows.append(about | _timed(engine, asked, wanted))
         rows.append(about | {"what": "many"} | _together(engine, asked, wanted))
@@ -126,19 +131,21 @@ def probed(lists: ValueLists, engine: SemanticEngine, asked: Asked) -> Row:
         have = set(zip(found.cells.tolist(), found.values.tolist(), strict=True))
         close = lists.vectors.near(query.vectors, 0.65)
         near += _held(have, close.where(close.similarities >= 0.65))
-        for one in engine.search(query, Wanted(Measure("any", 0.55), 10), [marks]).evidence:
+        for one in engine.search(query, ExactRequest(Measure("any", 0.55), 10), [marks]).evidence:
             # Equal cells are looked up, not searched for.
-            pairs = Pairs(one.cells, one.values, *(one.similarities.astype(np.float32),) * 2)
+            pairs = CandidatePairs(
+                one.cells, one.values, *(one.similarities.astype(np.float32),) * 2
+            )
             best += _held(have, pairs.where(one.similarities < 1))
     recall = {"near_found": np.mean(near), "best_found": np.mean(best)}
     return {"queries": len(asked), **recall} | percentiles(seconds)
 
 
-def _held(have: set[tuple[int, int]], pairs: Pairs) -> list[bool]:
+def _held(have: set[tuple[int, int]], pairs: CandidatePairs) -> list[bool]:
     return [pair in have for pair in zip(pairs.cells.tolist(), pairs.values.tolist(), strict=True)]
 
 
-def _timed(engine: SemanticEngine, asked: Asked, wanted: Wanted) -> Row:
+def _timed(engine: SemanticEngine, asked: Asked, wanted: ExactRequest) -> Row:
     engine.search(asked[0][0], wanted, [asked[0][1]])
     seconds, used = [], []
     for query, marks in asked:
@@ -152,13 +159,13 @@ def _timed(engine: SemanticEngine, asked: Asked, wanted: Wanted) -> Row:
     }
 
 
-def _together(engine: SemanticEngine, asked: Asked, wanted: Wanted) -> Row:
+def _together(engine: SemanticEngine, asked: Asked, wanted: ExactRequest) -> Row:
     started = perf_counter()
     found = list(engine.search_many([q for q, _ in asked], wanted, [[m] for _, m in asked]))
     return {"each_ms": 1e3 * (perf_counter() - started) / len(found)}
 
 
-def compared(part: Part, queries: Sequence[Query], least: int) -> list[Any]:
+def compared(part: SemanticSegment, queries: Sequence[SemanticQuery], least: int) -> list[Any]:
     """Compare every cell with every value in double precision: the best in each column."""
     best = [np.zeros((len(query.values), part.index.columns), np.int32) for query in queries]
     for start in range(0, len(part.vectors), _BLOCK):
@@ -178,7 +185,9 @@ def compared(part: Part, queries: Sequence[Query], least: int) -> list[Any]:
     return best
 
 
-def is_right(found: Found, best: Any, marks: Marks | None, part: Part, wanted: Wanted) -> bool:
+def is_right(
+    found: ExactRanking, best: Any, marks: Marks | None, part: SemanticSegment, wanted: ExactRequest
+) -> bool:
     """Say whether a search found the best columns, in their order, with their scores."""
     totals = wanted.measure.counted(best).sum(axis=0)
     totals = totals if marks is None else np.where(marks, 0, totals)

@@ -21,7 +21,7 @@ from deepjoin.checking.vector_contents import VectorContents
 from deepjoin.checking.vector_index_soundness import index_problems
 from deepjoin.checking.vector_soundness import vector_problems
 from deepjoin.embed.list_build import write_value_lists
-from deepjoin.embed.quantised import ValueVectors
+from deepjoin.embed.value_vectors import ValueVectors
 from deepjoin.embed.vector_index import index_rows, kinds
 from deepjoin.embed.vector_index.build import (
     ABOUT,
@@ -353,7 +353,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     folder = tmp_path_factory.mktemp("lists") / "ix"
     lake = deepjoin.index({"t": {"x": [*words, "!", "?"]}}, folder, encoder="none")
     segment = lake.segments[0].folder
-    write_value_lists(segment / CELLS, ValueVectors(segment / CELLS))
+    write_value_lists(segment / CELLS, ValueVectors.open(segment / CELLS))
     return segment, len(lake.segments[0].values.hashes)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.matching import matching, nearest
+from deepjoin.matching import matching, similar
 from deepjoin.matching.joinability import least, similarities
 from deepjoin.matching.matching import Semantic, match_values, nearest_values
 from tests.support.join_tables import Dial, brute_matches
@@ -33,7 +33,7 @@ def test_matches_equal_brute_force(
     mine: list[str], theirs: list[str], tau: float, way: str, block: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "COLUMNS", block)
+        patch.setattr(similar, "COLUMNS", block)
         patch.setattr(matching, "ROWS", block)
         patch.setattr(matching, "_CANDIDATES", 1)
         found = list(match_values(mine, theirs, Semantic(Dial(), tau, way)))
@@ -56,8 +56,8 @@ def test_nearest_vectors_equal_brute_force(seed: int, count: int, block: int) ->
     vectors = np.concatenate([vectors, vectors[:10]])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "COLUMNS", block)
-        found = nearest.Targets(vectors[20:]).nearest(vectors[:30], count, least(0.2))
+        patch.setattr(similar, "COLUMNS", block)
+        found = similar.SimilarValues(vectors[20:]).nearest(vectors[:30], count, least(0.2))
     expected = []
     for row in range(30):
         exact = similarities(vectors[row], vectors[20:])

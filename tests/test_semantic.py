@@ -13,19 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.embed import kernel, scan
+from deepjoin.embed import scan
 from deepjoin.embed.list_build import write_value_lists
-from deepjoin.embed.quantised import ValueVectors, write_vectors
+from deepjoin.embed.value_vectors import ValueVectors, write_vectors
 from deepjoin.matching import engine
-from deepjoin.matching.bounds import Measure
-from deepjoin.matching.engine import Found, SemanticEngine, Wanted
+from deepjoin.matching.engine import (
+    ExactRanking,
+    ExactRequest,
+    Measure,
+    SemanticEngine,
+    SemanticQuery,
+    SemanticSegment,
+)
 from deepjoin.matching.joinability import (
     best_similarities,
     semantic_joinability,
     similarities,
     soft_joinability,
 )
-from deepjoin.matching.side import Part, Query
 from deepjoin.store.values.index import ValueIndex
 
 from .conftest import MakeLake
@@ -74,21 +79,21 @@ class SmallIndex(ValueIndex):
 
 def part_of(
     index: ValueIndex, values: list[str], folder: Path, first: int = 0, lists: bool = False
-) -> Part:
+) -> SemanticSegment:
     """Store the vectors of an index's values; its columns come behind those before ``first``."""
     folder.mkdir(exist_ok=True)
     write_vectors(folder, [encode(values[:3]), encode(values[3:])], 3)
     if lists:
-        write_value_lists(folder, ValueVectors(folder), threads=1)
+        write_value_lists(folder, ValueVectors.open(folder), threads=1)
     order = first + np.arange(index.columns)[::-1]
 
     def exact(numbers: npt.NDArray[np.int64]) -> Float:
         return encode([values[i] for i in numbers.tolist()])
 
-    return Part(index, ValueVectors(folder), exact, order)
+    return SemanticSegment(index, ValueVectors.open(folder), exact, order)
 
 
-def parts_of(halves: list[list[list[str]]], folder: Path) -> list[Part]:
+def parts_of(halves: list[list[list[str]]], folder: Path) -> list[SemanticSegment]:
     """Make one part of each list of columns; the second has its vectors in another order."""
     parts, first = [], 0
     for number, drawn in enumerate(halves):
@@ -98,16 +103,16 @@ def parts_of(halves: list[list[list[str]]], folder: Path) -> list[Part]:
     return parts
 
 
-def ask(values: list[str]) -> Query:
+def ask(values: list[str]) -> SemanticQuery:
     """Make a query of distinct words."""
     distinct = list(dict.fromkeys(values))
-    return Query(distinct, encode(distinct))
+    return SemanticQuery(distinct, encode(distinct))
 
 
 def brute_force(
     halves: list[list[list[str]]],
     query: list[str],
-    wanted: Wanted,
+    wanted: ExactRequest,
     dead: list[npt.NDArray[np.bool_]],
 ) -> list[tuple[float, int, int]]:
     """Rank every column by the definition: score, segment, column."""
@@ -122,7 +127,7 @@ def brute_force(
     return [(-value, part, column) for value, _, part, column in sorted(found)]
 
 
-def as_list(found: Found) -> list[tuple[float, int, int]]:
+def as_list(found: ExactRanking) -> list[tuple[float, int, int]]:
     """Give what was found as tuples."""
     return list(
         zip(found.scores.tolist(), found.parts.tolist(), found.columns.tolist(), strict=True)
@@ -156,7 +161,7 @@ def test_search_equals_brute_force(
     halves = [drawn, more]
     parts = parts_of(halves, tmp_path)
     dead = [np.array(marks[: len(drawn)]), np.array(marks[10 : 10 + len(more)])]
-    wanted = Wanted(Measure(join, floor), k, threshold)
+    wanted = ExactRequest(Measure(join, floor), k, threshold)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_FIRST", first)
         patch.setattr(engine, "_GROWTH", 2)
@@ -171,7 +176,11 @@ def test_search_equals_brute_force(
 
 
 def check_evidence(
-    found: Found, parts: list[Part], halves: list[list[list[str]]], query: Query, floor: float
+    found: ExactRanking,
+    parts: list[SemanticSegment],
+    halves: list[list[list[str]]],
+    query: SemanticQuery,
+    floor: float,
 ) -> None:
     """Compare what a hit says of its cells with the definition."""
     for part, column, evidence in zip(found.parts, found.columns, found.evidence, strict=True):
@@ -205,14 +214,14 @@ def test_near_ties_are_told_apart_and_ties_kept(tmp_path: Path, seed: int, join:
     def exact(numbers: npt.NDArray[np.int64]) -> Float:
         return vectors[[int(index.words[i][1:]) for i in numbers.tolist()]]
 
-    part = Part(index, ValueVectors(tmp_path), exact, random.permutation(400))
+    part = SemanticSegment(index, ValueVectors.open(tmp_path), exact, random.permutation(400))
     for size in (1, 2, 4, 1, 2, 1):
         words = random.choice(150, size, replace=False)
         queries = vectors[words] if size < 4 else unit(vectors[words] + 1e-3)
-        query = Query([f"{'w' if size < 3 else 'x'}{i}" for i in words.tolist()], queries)
+        query = SemanticQuery([f"{'w' if size < 3 else 'x'}{i}" for i in words.tolist()], queries)
         middles = np.median((vectors @ queries[0]).reshape(30, 5), axis=1)
         floor = float(np.round(middles[middles < 0.9].max(), 4))
-        wanted = Wanted(Measure(join, floor), 3)
+        wanted = ExactRequest(Measure(join, floor), 3)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "_FIRST", 1)
             patch.setattr(engine, "_GROWTH", 1)
@@ -232,7 +241,7 @@ def test_a_lake_is_searched_through_its_segment(make_lake: MakeLake, tmp_path: P
     columns = [Column(cells, "c", table=f"t{i}") for i, cells in enumerate(drawn)]
     index = make_lake(columns).segments[0].values
     part = part_of(index, list(index.values), tmp_path / "v")
-    wanted = Wanted(Measure("any", 0.8), 5)
+    wanted = ExactRequest(Measure("any", 0.8), 5)
     found = SemanticEngine([part]).search(ask(WORDS[3:9]), wanted)
     truth = brute_force([drawn], WORDS[3:9], wanted, [np.zeros(len(drawn), bool)])
     assert as_list(found) == truth[:5]
@@ -242,7 +251,7 @@ def test_a_lake_is_searched_through_its_segment(make_lake: MakeLake, tmp_path: P
 def test_ties_with_the_last_come_too_when_asked(
     tmp_path: Path, drawn: list[list[str]], query: list[str], k: int
 ) -> None:
-    wanted = Wanted(Measure("any", 0.6), k, ties=True)
+    wanted = ExactRequest(Measure("any", 0.6), k, ties=True)
     searcher = SemanticEngine(parts_of([drawn], tmp_path), threads=1)
     found = as_list(searcher.search(ask(query), wanted))
     truth = brute_force([drawn], query, wanted, [np.zeros(len(drawn), bool)])
@@ -254,7 +263,7 @@ def test_ties_with_the_last_come_too_when_asked(
 def test_many_queries_answer_as_one_by_one(tmp_path: Path, queries: list[list[str]]) -> None:
     columns = [WORDS[i : i + 4] for i in range(0, len(WORDS), 3)]
     searcher = SemanticEngine(parts_of([columns], tmp_path), threads=1)
-    wanted = Wanted(Measure("any", 0.6), 5)
+    wanted = ExactRequest(Measure("any", 0.6), 5)
     asked = [ask(query) for query in queries]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_CELLS", 7)
@@ -276,7 +285,7 @@ def test_the_scan_misses_no_pair_and_keeps_its_bound(
     rows[::50] = 0
     write_vectors(tmp_path, [rows[:1000], rows[1000:1000], rows[1000:]], dimension)
     queries = np.concatenate([rows[:21], unit(random.standard_normal((9, dimension)))])
-    stored = ValueVectors(tmp_path)
+    stored = ValueVectors.open(tmp_path)
     cosines = queries.astype(np.float64) @ rows.T.astype(np.float64)
     for floor in (0.4, 0.7, 0.999):
         pairs = stored.near(queries, floor, threads=1)
@@ -292,26 +301,26 @@ def test_outliers_in_one_dimension_cost_no_pair(tmp_path: Path) -> None:
     rows = np.eye(64, dtype=np.float32)[[0, 0, 1, 2]]
     rows = unit(rows + 0.01)
     write_vectors(tmp_path, [rows], 64)
-    pairs = ValueVectors(tmp_path).near(rows[:1], 0.99)
+    pairs = ValueVectors.open(tmp_path).near(rows[:1], 0.99)
     assert pairs.values.tolist() == [0, 1]
 
 
 def test_an_empty_segment_has_no_pairs(tmp_path: Path) -> None:
     assert write_vectors(tmp_path, [], 3) == 0
-    assert len(ValueVectors(tmp_path).near(unit([[1, 0, 0]]), 0.5)) == 0
-    assert len(ValueVectors(tmp_path).near(np.zeros((0, 3)), 0.5)) == 0
+    assert len(ValueVectors.open(tmp_path).near(unit([[1, 0, 0]]), 0.5)) == 0
+    assert len(ValueVectors.open(tmp_path).near(np.zeros((0, 3)), 0.5)) == 0
 
 
 def test_the_kernel_is_the_graph_it_says_and_multiplies_exactly() -> None:
-    model = onnx.load_from_string(kernel.graph())
+    model = onnx.load_from_string(scan.multiplication_graph())
     onnx.checker.check_model(model, full_check=True)
     assert [node.op_type for node in model.graph.node] == ["MatMulInteger"]
     codes = np.full((70, 40), 255, np.uint8)
     codes[1::2] = 0
-    signed = np.full((40, 17), kernel.LARGEST_SIGNED, np.int8)
+    signed = np.full((40, 17), scan.LARGEST_SIGNED, np.int8)
     signed[:, 1::2] *= -1
-    expected = (codes.astype(np.int32) - kernel.ZERO_POINT) @ signed.astype(np.int32)
-    assert (kernel.multiplier(1)(codes, signed) == expected).all()
+    expected = (codes.astype(np.int32) - scan.ZERO_POINT) @ signed.astype(np.int32)
+    assert (scan.multiplier(1)(codes, signed) == expected).all()
 
 
 def test_vectors_that_are_no_unit_vectors_are_refused(tmp_path: Path) -> None:
@@ -321,21 +330,21 @@ def test_vectors_that_are_no_unit_vectors_are_refused(tmp_path: Path) -> None:
         write_vectors(tmp_path, [[[np.nan, 0.0]]], 2)
     write_vectors(tmp_path, [[[1.0, 0.0]]], 2)
     with pytest.raises(DeepJoinError, match=r"shape \(1, 3\) where rows of 2 numbers are stored"):
-        ValueVectors(tmp_path).near(np.eye(3)[:1], 0.5)
+        ValueVectors.open(tmp_path).near(np.eye(3)[:1], 0.5)
 
 
 @pytest.mark.parametrize("floor", [0.0, -0.5, 1.5, float("nan")])
 def test_a_cosine_bound_out_of_range_is_refused(tmp_path: Path, floor: float) -> None:
     write_vectors(tmp_path, [[[1.0, 0.0]]], 2)
     with pytest.raises(DeepJoinError, match="The cosine bound is .*; it is above 0 and at most 1"):
-        ValueVectors(tmp_path).near([[1.0, 0.0]], floor)
+        ValueVectors.open(tmp_path).near([[1.0, 0.0]], floor)
 
 
 def test_a_search_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(DeepJoinError, match="Unknown join 'equi'. Joins: semantic, any."):
-        Wanted(Measure("equi", 0.7))
-    with pytest.raises(DeepJoinError, match="k is -1; it is 0 or more"):
-        Wanted(Measure("any", 0.7), -1)
+        ExactRequest(Measure("equi", 0.7))
+    with pytest.raises(DeepJoinError, match="k is -1; it must be 0 or more"):
+        ExactRequest(Measure("any", 0.7), -1)
 
 
 def test_similarity_of_equal_directions_is_exactly_one() -> None:
@@ -369,7 +378,7 @@ def test_any_rising_function_of_the_cosine_can_count(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_FIRST", 1)
         patch.setattr(engine, "_GROWTH", 1)
-        found = SemanticEngine(parts, threads=1).search(ask(query), Wanted(measure, k))
+        found = SemanticEngine(parts, threads=1).search(ask(query), ExactRequest(measure, k))
     size = len(set(query))
     best = [best_similarities(query, cells, encode) for cells in drawn]
     totals = np.array([int(measure.counted(one).sum()) for one in best])

@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from deepjoin import DeepJoinError
-from deepjoin.embed import list_build, lists
+from deepjoin.embed import list_build
+from deepjoin.embed import value_vectors as lists
 from deepjoin.embed.list_build import write_value_lists
-from deepjoin.embed.lists import ValueLists
-from deepjoin.embed.pairs import Pairs
-from deepjoin.embed.quantised import FILES, LIST_FILES, ORDER_FILES, ValueVectors, write_vectors
-from deepjoin.embed.scan import SLACK
+from deepjoin.embed.scan import SLACK, CandidatePairs
+from deepjoin.embed.value_vectors import (
+    FILES,
+    LIST_FILES,
+    ORDER_FILES,
+    ValueLists,
+    ValueVectors,
+    write_vectors,
+)
 from deepjoin.store import copying
 from deepjoin.store.copying import copy_vectors, same_rotation
 
@@ -41,10 +47,10 @@ def stored(folder: Path, rows: Float) -> ValueVectors:
     """Store vectors in a folder of their own."""
     folder.mkdir(exist_ok=True)
     write_vectors(folder, [rows], rows.shape[1])
-    return ValueVectors(folder)
+    return ValueVectors.open(folder)
 
 
-def as_set(pairs: Pairs) -> set[tuple[int, int]]:
+def as_set(pairs: CandidatePairs) -> set[tuple[int, int]]:
     """Give pairs as tuples, each of which must be there once."""
     found = set(zip(pairs.cells.tolist(), pairs.values.tolist(), strict=True))
     assert len(found) == len(pairs)
@@ -73,7 +79,7 @@ def made(rows: Float, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_lists_find_nearly_all_pairs_and_no_other(rows: Float, made: Path) -> None:
     queries = np.concatenate([rows[1:41], drawn(10, 24, seed=2)])
     near = ValueLists(made).near(queries, 0.6, probes=4)
-    found, exact = as_set(near), as_set(ValueVectors(made).near(queries, 0.6))
+    found, exact = as_set(near), as_set(ValueVectors.open(made).near(queries, 0.6))
     assert found <= exact
     assert len(found) > 0.95 * len(exact)
     cosines = queries.astype(np.float64)[near.cells] * rows.astype(np.float64)[near.values]
@@ -84,7 +90,7 @@ def test_all_lists_together_hold_every_vector(rows: Float, made: Path) -> None:
     known = ValueLists(made)
     queries = rows[1:30]
     for floor in (0.3, 0.7):
-        exact = ValueVectors(made).near(queries, floor)
+        exact = ValueVectors.open(made).near(queries, floor)
         everything = known.near(queries, floor, probes=len(known), most=10_000)
         assert as_set(everything) == as_set(exact)
 
@@ -120,7 +126,7 @@ def test_the_nearest_lists_of_each_query_are_looked_at(
 
 
 def test_another_order_of_rows_changes_no_answer(rows: Float, made: Path, tmp_path: Path) -> None:
-    plain, ordered = stored(tmp_path / "plain", rows), ValueVectors(made)
+    plain, ordered = stored(tmp_path / "plain", rows), ValueVectors.open(made)
     queries = rows[1:20]
     for one, other in (
         (plain.near(queries, 0.5), ordered.near(queries, 0.5)),
@@ -139,7 +145,7 @@ def test_another_order_of_rows_changes_no_answer(rows: Float, made: Path, tmp_pa
 def test_some_values_are_compared_like_all(
     rows: Float, made: Path, chosen: list[int], floor: float
 ) -> None:
-    vectors = ValueVectors(made)
+    vectors = ValueVectors.open(made)
     queries = rows[1:6]
     some = vectors.among(np.array(chosen, np.int64), queries, floor)
     every = vectors.near(queries, floor)
@@ -158,9 +164,9 @@ def test_the_same_vectors_give_the_same_files(rows: Float, made: Path, tmp_path:
 def test_lists_of_what_is_in_order_of_lists_name_the_same_values(
     rows: Float, made: Path, tmp_path: Path
 ) -> None:
-    write_value_lists(tmp_path, ValueVectors(made))
+    write_value_lists(tmp_path, ValueVectors.open(made))
     again = ValueLists(tmp_path).near(rows[1:9], 0.4, probes=1_000)
-    assert as_set(again) == as_set(ValueVectors(made).near(rows[1:9], 0.4))
+    assert as_set(again) == as_set(ValueVectors.open(made).near(rows[1:9], 0.4))
 
 
 def test_many_cells_are_answered_some_at_a_time(
@@ -194,7 +200,7 @@ def test_few_values_or_none_have_lists_too(tmp_path: Path, count: int, zero: boo
 
 def test_a_value_without_a_vector_is_in_no_list(rows: Float, made: Path) -> None:
     members = ValueLists(made)._rows
-    absent = ValueVectors(made).rows_of(np.flatnonzero(~rows.any(axis=1)))
+    absent = ValueVectors.open(made).rows_of(np.flatnonzero(~rows.any(axis=1)))
     assert not np.isin(members, absent).any()
     assert len(np.unique(members)) == len(rows) - len(absent)
     assert len(members) <= list_build._LISTS_OF_ONE * len(rows)
@@ -223,7 +229,7 @@ def test_copied_vectors_are_the_stored_ones(
         part = stored(folder / f"{place}", rows)
         if place % 2:
             write_value_lists(folder / f"{place}", part)
-            part = ValueVectors(folder / f"{place}")
+            part = ValueVectors.open(folder / f"{place}")
         sources.append((part, old, new))
         start += size
     rest = numbers[start:]

@@ -15,9 +15,8 @@ from deepjoin.arrays import load_strings
 from deepjoin.checking.vector_soundness import ABOUT
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.base import ColumnEncoder
-from deepjoin.embed.kernel import ZERO_POINT
-from deepjoin.embed.quantised import FILES, SLACK, checked, quantised
-from deepjoin.embed.scan import Rows
+from deepjoin.embed.scan import SLACK, ZERO_POINT, QuantisedRows
+from deepjoin.embed.value_vectors import FILES, checked, quantised
 from deepjoin.embed.vector_index.build import ROWS
 from deepjoin.errors import DeepJoinError
 from deepjoin.store.cell_vectors import FOLDER as CELLS
@@ -194,7 +193,7 @@ def _cell_differences(segment: Segment, encoder: CellEncoder) -> list[str]:
             if not same][:1]  # fmt: skip
 
 
-def _equal(stored: Rows, encoded: Float, rotation: Float) -> tuple[bool, bool, bool]:
+def _equal(stored: QuantisedRows, encoded: Float, rotation: Float) -> tuple[bool, bool, bool]:
     """Tell of codes, scales and errors whether they are those of vectors, as machines round."""
     again = quantised(encoded, rotation)
     turned = checked(encoded, len(rotation)) @ rotation

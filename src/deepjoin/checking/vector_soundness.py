@@ -26,8 +26,8 @@ from deepjoin.checking.soundness import (
     within,
 )
 from deepjoin.checking.vector_index_soundness import index_problems
-from deepjoin.embed.kernel import ZERO_POINT
-from deepjoin.embed.quantised import FILES, LARGEST_CODE, LIST_FILES, ORDER_FILES, SLACK
+from deepjoin.embed.scan import SLACK, ZERO_POINT
+from deepjoin.embed.value_vectors import FILES, LARGEST_CODE, LIST_FILES, ORDER_FILES
 from deepjoin.embed.vector_index.build import ROWS, load_rows
 from deepjoin.embed.vector_index.kinds import KINDS, METRICS
 from deepjoin.store.cell_vectors import FOLDER as CELLS

@@ -1,12 +1,12 @@
-"""Making the lists of near values: k-means in two steps, and every value in up to three lists.
+"""Build the lists of near values: k-means in two steps, and every value in up to three lists.
 
-A value's second list is the one nearest to it when what its first list leaves over counts more,
-the third likewise: a cell that is near to the value by another part of it finds it there.
+A value's second list is the one nearest to it when the part that its first list does not cover
+weighs more, the third likewise: a cell near to the value by another part of it finds it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.arrays import ArrayWriter
-from deepjoin.embed.kernel import ZERO_POINT
-from deepjoin.embed.quantised import (
+from deepjoin.embed.scan import ZERO_POINT, QuantisedRows
+from deepjoin.embed.value_vectors import (
     FILES,
     LARGEST_CODE,
     LIST_FILES,
@@ -24,24 +24,23 @@ from deepjoin.embed.quantised import (
     ValueVectors,
     write_rows,
 )
-from deepjoin.embed.scan import Rows
 from deepjoin.embed.vector_index.kinds import faiss_threads
 
 Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 
-#: From so many values on, looking at a few lists is faster than looking at all.
+#: From this many values on, scanning a few lists is faster than scanning all.
 FROM = 200_000
 #: Values in a list if each were in one, and the most lists.
 _PER_LIST, _LISTS = 128, 1 << 16
 #: Values trained on for each list, and in all.
 _SAMPLE, _SAMPLES = 32, 1 << 20
-#: Branches, which are few, are found on one in so many of these.
+#: Branches are few, so every eighth of these values is enough to find them.
 _OF_SAMPLE = 8
 _ROUNDS = 8
 _SEED = 20221
-#: Lists a value is in, how many branches are searched for each, and the weight of what is left.
+#: Lists a value is in, branches searched for each, and the weight of what is not covered yet.
 _LISTS_OF_ONE, _BRANCHES, _LEFT = 3, 4, 0.5
 _BLOCK = 1 << 16
 
@@ -51,16 +50,22 @@ def write_value_lists(folder: Path, vectors: ValueVectors, threads: int = 2) -> 
 
     The vectors may come from the same folder. The same vectors give the same files.
     """
-    there = np.flatnonzero(vectors.stored.scales > 0)
-    tree = Tree.trained(vectors.stored, there)
-    lists = _assigned(tree, vectors.stored, there, threads)
-    order = np.concatenate([there[np.argsort(lists[0], kind="stable")], _absent(vectors)])
+    stored = vectors.stored
+    there = np.flatnonzero(stored.scales > 0)
+    tree = ListTree.trained(stored, there)
+    blocks = [there[start : start + _BLOCK] for start in range(0, len(there), _BLOCK)]
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(lambda block: tree.lists_of(floats(stored, block)), blocks))
+    lists = [np.concatenate(of) for of in zip(*found, strict=True)] or [np.zeros(0, np.int32)]
+    # Rows without a vector are in no list, and come last.
+    without = np.flatnonzero(stored.scales == 0)
+    order = np.concatenate([there[np.argsort(lists[0], kind="stable")], without])
     _write_order(folder, vectors, order)
-    _write_lists(folder, tree.leaves, _entries(lists, there, order))
+    _write_lists(folder, tree.leaves, lists, there, order)
     return len(tree.leaves)
 
 
-class Tree:
+class ListTree:
     """Branches, each with its leaves; a list belongs to a leaf."""
 
     def __init__(self, faiss: Any, branches: Float, leaves: list[Float]) -> None:
@@ -69,10 +74,14 @@ class Tree:
         self.leaves = np.concatenate([branches[:0], *leaves])
 
     @classmethod
-    def trained(cls, stored: Rows, there: Int) -> Tree:
+    def trained(cls, stored: QuantisedRows, there: Int) -> ListTree:
         """Find the middles of the lists, on a sample."""
         count = min(_LISTS, max(1, len(there) // _PER_LIST))
-        rows = floats(stored, _sample(there, min(_SAMPLE * count, _SAMPLES)))
+        most = min(_SAMPLE * count, _SAMPLES)
+        if len(there) > most:
+            chosen = np.random.default_rng(_SEED).choice(len(there), most, replace=False)
+            there = there[np.sort(chosen)]
+        rows = floats(stored, there)
         # One thread: sums depend on how the work is shared.
         with faiss_threads(1) as faiss:
             branches = _middles(faiss, rows[::_OF_SAMPLE], round(count**0.5))
@@ -84,12 +93,13 @@ class Tree:
     def nearest(self, rows: Float) -> Int32:
         """Return the leaf nearest to each row, in the branches nearest to it."""
         count = min(_BRANCHES, self._branches.ntotal)
-        branches = self._branches.search(rows, count)[1]
+        branches = self._branches.search(rows, count)[1].ravel()
         best = np.full(len(rows), -np.inf, np.float32)
         leaves = np.zeros(len(rows), np.int32)
-        members, ends = _grouped(branches, len(self._leaves))
-        for branch, index in enumerate(self._leaves):
-            mine = members[ends[branch] : ends[branch + 1]]
+        members = np.argsort(branches.astype(np.int16), kind="stable") // count
+        ends = np.cumsum(np.bincount(branches, minlength=len(self._leaves)))
+        for branch, (index, end) in enumerate(zip(self._leaves, ends.tolist(), strict=True)):
+            mine = members[ends[branch - 1] if branch else 0 : end]
             if len(mine) == 0:
                 continue
             likeness, found = (one[:, 0] for one in index.search(rows[mine], 1))
@@ -98,19 +108,24 @@ class Tree:
             leaves[mine[better]] = self._starts[branch] + found[better]
         return leaves
 
+    def lists_of(self, rows: Float) -> list[Int32]:
+        """Return the first list of each row, the second of each, and so on."""
+        with faiss_threads(1):
+            lists: list[Int32] = []
+            towards = rows.copy()
+            for _ in range(_LISTS_OF_ONE):
+                nearest = self.nearest(towards)
+                lists.append(nearest)
+                left = rows - self.leaves[nearest]
+                lengths = np.linalg.norm(left, axis=1, keepdims=True)
+                towards += _LEFT * left / np.maximum(lengths, 1e-6)
+            return lists
 
-def floats(stored: Rows, rows: Int | slice) -> Float:
+
+def floats(stored: QuantisedRows, rows: Int | slice) -> Float:
     """Return stored rows as numbers, rotated as they are."""
     signed = stored.codes[rows].astype(np.float32) - ZERO_POINT
     return signed * stored.scales[rows][:, None]
-
-
-def _grouped(branches: Int, count: int) -> tuple[Int, Int]:
-    """Return which rows go to each branch, and where each branch's start."""
-    flat = branches.ravel()
-    order = np.argsort(flat.astype(np.int16), kind="stable")
-    ends = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=count))])
-    return order // branches.shape[1], ends
 
 
 def _flat(faiss: Any, rows: Float) -> Any:
@@ -122,9 +137,9 @@ def _flat(faiss: Any, rows: Float) -> Any:
 def _middles(faiss: Any, rows: Float, count: int) -> Float:
     """Cluster unit vectors; there are never more clusters than vectors."""
     count = min(count, len(rows))
-    clustering = faiss.Clustering(rows.shape[1], count) if count else None
-    if clustering is None:
+    if count == 0:
         return rows[:0]
+    clustering = faiss.Clustering(rows.shape[1], count)
     clustering.niter, clustering.seed, clustering.spherical = _ROUNDS, _SEED, True
     clustering.min_points_per_centroid = 1  # or it complains on stderr
     clustering.max_points_per_centroid = len(rows)
@@ -133,68 +148,24 @@ def _middles(faiss: Any, rows: Float, count: int) -> Float:
     return found
 
 
-def _sample(numbers: Int, most: int) -> Int:
-    if len(numbers) <= most:
-        return numbers
-    chosen = np.random.default_rng(_SEED).choice(len(numbers), most, replace=False)
-    return numbers[np.sort(chosen)]
-
-
-def _assigned(tree: Tree, stored: Rows, there: Int, threads: int) -> list[Int32]:
-    """Give each row its lists: one array for the first, one for the second, and so on."""
-    if len(there) == 0:
-        return [np.zeros(0, np.int32)]
-    blocks = [there[start : start + _BLOCK] for start in range(0, len(there), _BLOCK)]
-    with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(lambda block: _lists_of(tree, floats(stored, block)), blocks))
-    return [np.concatenate(one) for one in zip(*found, strict=True)]
-
-
-def _lists_of(tree: Tree, rows: Float) -> list[Int32]:
-    with faiss_threads(1):
-        lists: list[Int32] = []
-        towards = rows.copy()
-        for _ in range(_LISTS_OF_ONE):
-            nearest = tree.nearest(towards)
-            lists.append(nearest)
-            left = rows - tree.leaves[nearest]
-            lengths = np.linalg.norm(left, axis=1, keepdims=True)
-            towards += _LEFT * left / np.maximum(lengths, 1e-6)
-        return lists
-
-
-def _absent(vectors: ValueVectors) -> Int:
-    """Return the rows without a vector: they are in no list, and come last."""
-    return np.flatnonzero(vectors.stored.scales == 0)
-
-
-def _entries(lists: list[Int32], there: Int, order: Int) -> list[tuple[Int32, Int32]]:
-    """Pair each list with the new rows in it; a row is in a list once."""
+def _write_lists(folder: Path, centres: Float, lists: list[Int32], there: Int, order: Int) -> None:
+    """Write the centres and the members of each list, as places in the new order."""
     places = np.empty(len(order), np.int32)
     places[order] = np.arange(len(order), dtype=np.int32)
-    entries = []
+    owners, members = [], []
     for i, mine in enumerate(lists):
-        new = np.ones(len(mine), bool)
+        new = np.ones(len(mine), bool)  # a row is in a list once
         for before in lists[:i]:
             new &= mine != before
-        entries.append((mine[new], places[there[new]]))
-    return entries
-
-
-def _write_lists(folder: Path, centres: Float, entries: list[tuple[Int32, Int32]]) -> None:
-    lists, rows = (np.concatenate(one) for one in zip(*entries, strict=True))
+        owners.append(mine[new])
+        members.append(places[there[new]])
+    owner, member = np.concatenate(owners), np.concatenate(members)
     # One sort of whole numbers is many times faster than one by two keys.
-    rows = np.sort(lists.astype(np.int64) << 32 | rows).astype(np.int32)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(lists, minlength=len(centres)))])
+    rows = np.sort(owner.astype(np.int64) << 32 | member).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(centres)))])
     scale = np.abs(centres).max(initial=1e-6) / LARGEST_CODE
     codes = (np.rint(centres / scale) + ZERO_POINT).astype(np.uint8)
     _write_arrays(folder, LIST_FILES, [codes.ravel(), offsets, rows])
-
-
-def _write_arrays(folder: Path, names: Sequence[str], arrays: Sequence[npt.NDArray[Any]]) -> None:
-    for name, array in zip(names, arrays, strict=True):
-        with ArrayWriter(folder / name, array.dtype) as to:
-            to.append(array)
 
 
 def _write_order(folder: Path, vectors: ValueVectors, order: Int) -> None:
@@ -203,12 +174,15 @@ def _write_order(folder: Path, vectors: ValueVectors, order: Int) -> None:
     rows = np.empty(len(order), np.int32)
     rows[values] = np.arange(len(order), dtype=np.int32)
     beside = [folder / f"{name}.new" for name in FILES]
-    write_rows(beside, _blocks(vectors.stored, order), vectors.rotation)
+    starts = range(0, len(order), _BLOCK)
+    blocks = (vectors.stored.take(order[start : start + _BLOCK]) for start in starts)
+    write_rows(beside, blocks, vectors.rotation)
     for path, name in zip(beside, FILES, strict=True):
         path.replace(folder / name)
     _write_arrays(folder, ORDER_FILES, [values, rows])
 
 
-def _blocks(stored: Rows, order: Int) -> Iterator[Rows]:
-    for start in range(0, len(order), _BLOCK):
-        yield stored.take(order[start : start + _BLOCK])
+def _write_arrays(folder: Path, names: Sequence[str], arrays: Sequence[npt.NDArray[Any]]) -> None:
+    for name, array in zip(names, arrays, strict=True):
+        with ArrayWriter(folder / name, array.dtype) as to:
+            to.append(array)

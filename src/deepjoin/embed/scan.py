@@ -3,42 +3,92 @@
 For a unit vector q, given as a multiple of small whole numbers with error e_q, the product with
 a row's codes is off by at most error + e_q * (1 + error) (Cauchy-Schwarz), so no pair that
 reaches the floor is missed. Pairs that may reach it are computed again with q in full.
+
+Products of 8-bit matrices with 32-bit sums come from ONNX Runtime on all machines. Its graph, a
+single ``MatMulInteger`` node, is written here byte by byte, so no library that builds graphs is
+needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.kernel import LARGEST_SIGNED, ZERO_POINT, Codes, Signed, Sums, multiplier
-from deepjoin.embed.pairs import Pairs
-
+Codes = npt.NDArray[np.uint8]
+Signed = npt.NDArray[np.int8]
+Sums = npt.NDArray[np.int32]
 Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
 
+#: A code stands for the number that is this much smaller.
+ZERO_POINT = 128
 #: More than single precision loses in a product of two unit vectors, rotated or not.
 SLACK = 1e-5
 
+#: Processors without 8-bit dot products add two products in 16 bits: 2 * 255 * 64 < 2**15.
+LARGEST_SIGNED = 64
 #: Rows a step: codes and sums of one step stay in the cache.
 _ROWS, _SUMS = 1 << 14, 1 << 19
 #: More than any sum, and exact as a floating-point number.
 _NEVER = 1 << 30
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True)
+class CandidatePairs:
+    """Pairs of a query's cell and a stored value that may be similar; parallel arrays."""
+
+    cells: Int
+    values: Int
+    #: The cosine is within the error of the similarity; an error of 0 marks equal cells.
+    similarities: Float
+    errors: Float
+
+    @classmethod
+    def none(cls) -> CandidatePairs:
+        """Return no pairs."""
+        nothing, zero = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        return cls(nothing, nothing, zero, zero)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[CandidatePairs]) -> CandidatePairs:
+        """Concatenate lists of pairs."""
+        names = ("cells", "values", "similarities", "errors")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def where(self, chosen: npt.NDArray[Any]) -> CandidatePairs:
+        """Keep some of the pairs."""
+        return CandidatePairs(
+            self.cells[chosen], self.values[chosen], self.similarities[chosen], self.errors[chosen]
+        )
+
+    def with_equal(self, numbers: Int) -> CandidatePairs:
+        """Pair each cell with the value it equals, whatever its vector; -1 means there is none."""
+        other = self.where(self.values != numbers[self.cells])
+        cells = np.flatnonzero(numbers >= 0)
+        one, zero = np.ones(len(cells), np.float32), np.zeros(len(cells), np.float32)
+        equal = CandidatePairs(cells, numbers[cells], one, zero)
+        return CandidatePairs.concatenate([other, equal])
+
+
+class QuantisedRows(NamedTuple):
     """Stored vectors: each is its scale times (codes - zero point), off by at most its error."""
 
     codes: Codes
     scales: Float
     errors: Float
 
-    def take(self, rows: npt.NDArray[np.integer]) -> Rows:
+    def take(self, rows: npt.NDArray[np.integer]) -> QuantisedRows:
         """Copy some rows."""
-        return Rows(
+        return QuantisedRows(
             np.take(self.codes, rows, axis=0),
             np.take(self.scales, rows),
             np.take(self.errors, rows),
@@ -46,63 +96,109 @@ class Rows(NamedTuple):
 
 
 class Scan:
-    """One pass of some queries, rotated as the rows are, over rows; pairs name rows as values."""
+    """One pass of some queries, rotated as the rows are; the pairs name rows as values."""
 
     def __init__(self, turned: Float, floor: float, threads: int) -> None:
         self._turned, self._floor, self._threads = turned, floor - SLACK, threads
-        # The threads are ours: thresholds take as long as products and are shared as well.
+        # One thread each, since blocks run in threads of ours: comparing sums with their
+        # thresholds takes as long as the products, and has to be shared as well.
         self._multiply = multiplier(1)
         self._step = float(np.abs(turned).max()) / LARGEST_SIGNED
         rounded = np.rint(turned / self._step)
         self._error = float(np.linalg.norm(turned - rounded * self._step, axis=1).max())
         self._signed: Signed = np.ascontiguousarray(rounded.astype(np.int8).T)
 
-    def run(self, rows: Rows, chosen: Int | None = None) -> Pairs:
+    def run(self, rows: QuantisedRows, chosen: Int | None = None) -> CandidatePairs:
         """Collect the pairs of all rows, or of some, given in ascending order."""
         size = max(256, min(_ROWS, _SUMS // len(self._turned)))
         count = len(rows.scales) if chosen is None else len(chosen)
         blocks = [slice(start, min(start + size, count)) for start in range(0, count, size)]
-        if chosen is None:
-            found = self._mapped(lambda here: self._block(rows, here), blocks)
-        else:
-            found = self._mapped(lambda here: self._taken(rows, chosen[here]), blocks)
-        return Pairs.concatenate([Pairs.none(), *found])
 
-    def _mapped(self, work: Callable[[slice], Pairs], blocks: list[slice]) -> list[Pairs]:
+        def scan(block: slice) -> CandidatePairs:
+            if chosen is None:
+                return self._block(rows, block)
+            here = chosen[block]
+            found = self._block(rows.take(here), slice(0, len(here)))
+            return CandidatePairs(found.cells, here[found.values], found.similarities, found.errors)
+
         if self._threads == 1 or len(blocks) < 2:
-            return [work(block) for block in blocks]
-        with ThreadPoolExecutor(self._threads) as pool:
-            return list(pool.map(work, blocks))
+            found = [scan(block) for block in blocks]
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                found = list(pool.map(scan, blocks))
+        return CandidatePairs.concatenate([CandidatePairs.none(), *found])
 
     def products(self, codes: Codes) -> Sums:
         """Multiply rows of one scale with every query, roughly: good enough to compare."""
         return self._multiply(codes, self._signed)
 
-    def _taken(self, rows: Rows, chosen: Int) -> Pairs:
-        found = self._block(rows.take(chosen), slice(0, len(chosen)))
-        return Pairs(found.cells, chosen[found.values], found.similarities, found.errors)
-
-    def _block(self, rows: Rows, here: slice) -> Pairs:
-        sums = self._multiply(rows.codes[here], self._signed)
-        flat = np.flatnonzero(sums >= self._least(rows.scales[here], rows.errors[here])[:, None])
-        places, cells = np.divmod(flat, len(self._turned))
-        return self._refined(rows, here.start + places, cells)
-
-    def _least(self, scales: Float, errors: Float) -> npt.NDArray[np.int32]:
-        """Return the smallest sum of each row that can still mean a cosine at the floor."""
+    def _block(self, rows: QuantisedRows, here: slice) -> CandidatePairs:
+        scales, errors = rows.scales[here], rows.errors[here]
+        # The smallest sum of each row that can still mean a cosine at the floor.
         bound = (self._floor - self._error) - (1 + self._error) * errors
         with np.errstate(divide="ignore"):
-            least = np.floor(bound / (scales * np.float32(self._step)))
-        return np.where(scales > 0, np.clip(least, -_NEVER, _NEVER), _NEVER).astype(np.int32)
-
-    def _refined(self, rows: Rows, places: Int, cells: Int) -> Pairs:
-        """Compute pairs again with the queries in full precision; drop those that fall short."""
+            sums = np.floor(bound / (scales * np.float32(self._step)))
+        least = np.where(scales > 0, np.clip(sums, -_NEVER, _NEVER), _NEVER).astype(np.int32)
+        reached = self._multiply(rows.codes[here], self._signed) >= least[:, None]
+        places, cells = np.divmod(np.flatnonzero(reached), len(self._turned))
+        places += here.start
+        # Those that may reach the floor again, with the queries in full precision.
         similarities = np.empty(len(places), np.float32)
         for at in range(0, len(places), _ROWS):
-            here = slice(at, at + _ROWS)
-            signed = rows.codes[places[here]].astype(np.float32) - ZERO_POINT
-            similarities[here] = np.einsum("ij,ij->i", signed, self._turned[cells[here]])
+            some = slice(at, at + _ROWS)
+            signed = rows.codes[places[some]].astype(np.float32) - ZERO_POINT
+            similarities[some] = np.einsum("ij,ij->i", signed, self._turned[cells[some]])
         similarities *= rows.scales[places]
-        errors = rows.errors[places]
-        kept = similarities + errors >= self._floor
-        return Pairs(cells[kept], places[kept], similarities[kept], errors[kept])
+        lost = rows.errors[places]
+        kept = similarities + lost >= self._floor
+        return CandidatePairs(cells[kept], places[kept], similarities[kept], lost[kept])
+
+
+@cache
+def multiplier(threads: int = 2) -> Callable[[Codes, Signed], Sums]:
+    """Return a function that multiplies codes, row by row, with the columns of a signed matrix."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Waiting threads that spin would take the time of whoever shares the machine.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    graph = multiplication_graph()
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    zero_point = np.array(ZERO_POINT, np.uint8)
+
+    def multiply(codes: Codes, signed: Signed) -> Sums:
+        sums: Sums = session.run(None, {"codes": codes, "signed": signed, "zero": zero_point})[0]
+        return sums
+
+    return multiply
+
+
+def multiplication_graph() -> bytes:
+    """Write the model sums = (codes - zero) @ signed in the format of ONNX (protocol buffers)."""
+
+    def number(field: int, value: int) -> bytes:
+        return bytes([field << 3, value])
+
+    def message(field: int, content: bytes) -> bytes:
+        length = len(content)
+        size = bytes([length]) if length < 128 else bytes([length & 127 | 128, length >> 7])
+        return bytes([field << 3 | 2]) + size + content
+
+    def text(field: int, string: str) -> bytes:
+        return message(field, string.encode())
+
+    def tensor(name: str, element: int, dimensions: int) -> bytes:
+        shape = b"".join(message(1, text(2, f"{name}_{i}")) for i in range(dimensions))
+        return text(1, name) + message(2, message(1, number(1, element) + message(2, shape)))
+
+    uint8, int8, int32 = 2, 3, 6
+    node = b"".join(text(1, name) for name in ("codes", "signed", "zero"))
+    node += text(2, "sums") + text(4, "MatMulInteger")
+    body = message(1, node) + text(2, "multiply")
+    for name, element, dimensions in (("codes", uint8, 2), ("signed", int8, 2), ("zero", uint8, 0)):
+        body += message(11, tensor(name, element, dimensions))
+    body += message(12, tensor("sums", int32, 2))
+    operators = text(1, "") + number(2, 13)
+    return number(1, 7) + message(7, body) + message(8, operators)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deepjoin.joining.facts import KeyCounts
 from deepjoin.joining.session import Session
 from deepjoin.matching.matching import Semantic, match_values, nearest_values
-from deepjoin.matching.nearest import ValuePairs
+from deepjoin.matching.similar import ValuePairs
 
 #: The table of pairs: a canonical value of yours, one of theirs, their similarity.
 PAIRS = "value_pairs"

@@ -1,28 +1,35 @@
 """Exact semantic search: the columns with the highest joinability by vectors, and the proof.
 
-One scan over 8-bit vectors finds every pair of cells that can match, with bounds (`quantised`);
-the postings turn them into bounds for every column (`bounds`); columns that can be among the
-best are measured with the encoder's own vectors, best bound first, until none is left that can
-reach the k-th (`side`).
+One scan over 8-bit vectors finds every pair of cells that can match, with bounds; the postings
+turn them into bounds for every column; columns that can be among the best are measured with the
+encoder's own vectors, best bound first, until none is left that can reach the k-th.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.pairs import Marks, Pairs
+from deepjoin.embed.scan import SLACK, CandidatePairs
+from deepjoin.embed.value_vectors import ValueVectors
 from deepjoin.errors import DeepJoinError
-from deepjoin.matching.bounds import Measure
 from deepjoin.matching.joinability import ONE
-from deepjoin.matching.side import Evidence, Part, Query, Side
+from deepjoin.matching.joinability import least as least_of
+from deepjoin.matching.similar import ExactPairs, ExactVectors
+from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
+Float = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.float64]
+Marks = npt.NDArray[np.bool_]
 #: For each segment, marks of columns that are no part of the lake, or None.
 Excluded = Sequence[Marks | None]
+#: Turns cosines into scores from 0 to 1; never less for a higher cosine.
+Worth = Callable[[Scores], npt.NDArray[Any]]
 
 #: Columns measured first, and by how much each further round is larger.
 _FIRST, _GROWTH = 64, 8
@@ -31,30 +38,93 @@ _CELLS = 256
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a search asks for; ``k`` None is everything that reaches ``threshold``."""
+class Measure:
+    """How a cell's best similarity counts: in full ("semantic"), or what it is worth ("any")."""
+
+    join: str
+    #: The cosine that makes a match.
+    floor: float
+    #: For "any": what a cosine counts; itself if None.
+    worth: Worth | None = None
+
+    @property
+    def least(self) -> int:
+        """The floor in millionths."""
+        return least_of(self.floor)
+
+    def counted(self, similarities: npt.NDArray[Any]) -> Scores:
+        """Turn best similarities, in millionths, into the millionths they add to a score."""
+        return np.where(similarities >= self.least, self._worth(similarities), 0.0)
+
+    def most(self, similarities: npt.NDArray[Any]) -> Scores:
+        """Return what similarities up to these count at most."""
+        # A function of the caller may fall by what rounding does; ours do not.
+        spare = 0.0 if self.worth is None else 1.0
+        return np.where(similarities >= self.least, self._worth(similarities) + spare, 0.0)
+
+    def _worth(self, similarities: npt.NDArray[Any]) -> Scores:
+        if self.join == "semantic":
+            return np.full(similarities.shape, float(ONE))
+        if self.worth is None:
+            return similarities.astype(np.float64)
+        return np.rint(ONE * self.worth(similarities / ONE).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class ExactRequest:
+    """What an exact search asks for; ``k`` None means everything that reaches ``threshold``."""
 
     measure: Measure
     k: int | None = 10
     threshold: float = 0.0
-    #: Whether columns that tie with the k-th come as well, for the caller to choose from.
+    #: Whether to return columns that tie with the k-th as well, for the caller to choose from.
     ties: bool = False
 
     def __post_init__(self) -> None:
         if self.measure.join not in ("semantic", "any"):
             raise DeepJoinError(f"Unknown join '{self.measure.join}'. Joins: semantic, any.")
         if self.k is not None and self.k < 0:
-            raise DeepJoinError(f"k is {self.k}; it is 0 or more.")
+            raise DeepJoinError(f"k is {self.k}; it must be 0 or more.")
 
 
 @dataclass(frozen=True)
-class Found:
-    """The best columns of all segments, best first; all lists run in parallel."""
+class SemanticSegment:
+    """A segment as exact semantic search sees it."""
+
+    index: ValueIndex
+    vectors: ValueVectors
+    exact: ExactVectors
+    #: Decides between columns of equal score, across all segments; smaller is better.
+    order: Int
+
+
+@dataclass(frozen=True)
+class SemanticQuery:
+    """The distinct cells of a query as the index would hold them, and their unit vectors."""
+
+    values: list[str]
+    vectors: Float
+
+
+class ColumnEvidence(NamedTuple):
+    """The cells of a query that match in one column, each with the value that is nearest."""
+
+    cells: Int
+    values: Int
+    #: Cosines, 1 for equal cells.
+    similarities: Scores
+    #: How many of the column's values match a cell of the query.
+    reverse: int
+
+
+@dataclass(frozen=True)
+class ExactRanking:
+    """The best columns of all segments, best first; parallel lists."""
 
     parts: Int
     columns: Int
-    scores: npt.NDArray[np.float64]
-    evidence: list[Evidence]
+    scores: Scores
+    evidence: list[ColumnEvidence]
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -63,110 +133,54 @@ class Found:
 class SemanticEngine:
     """Answers semantic queries over the segments of a lake, equal to comparing everything."""
 
-    def __init__(self, parts: Sequence[Part], threads: int = 2) -> None:
+    def __init__(self, parts: Sequence[SemanticSegment], threads: int = 2) -> None:
         self._parts, self._threads = list(parts), threads
 
-    def search(self, query: Query, wanted: Wanted, excluded: Excluded | None = None) -> Found:
+    def search(
+        self, query: SemanticQuery, request: ExactRequest, excluded: Excluded | None = None
+    ) -> ExactRanking:
         """Return the best columns; columns that match nothing are never among them."""
-        near = [self._near(part, query, wanted) for part in self._parts]
-        return self._ranked(query, near, wanted, excluded)
+        return self._ranked(query, self._near(query.vectors, request), request, excluded)
 
     def search_many(
-        self, queries: Sequence[Query], wanted: Wanted, excluded: Sequence[Excluded] | None = None
-    ) -> Iterator[Found]:
+        self,
+        queries: Sequence[SemanticQuery],
+        request: ExactRequest,
+        excluded: Sequence[Excluded] | None = None,
+    ) -> Iterator[ExactRanking]:
         """Answer many queries, several in one scan of the vectors."""
         for start, stop in _groups([len(query.values) for query in queries]):
             group = queries[start:stop]
-            together = Query([], np.concatenate([query.vectors for query in group]))
-            near = [self._near(part, together, wanted) for part in self._parts]
+            near = self._near(np.concatenate([query.vectors for query in group]), request)
             ends = np.cumsum([0, *(len(query.values) for query in group)])
             for i, query in enumerate(group):
-                own = [_cells_between(pairs, ends[i], ends[i + 1]) for pairs in near]
+                own = []
+                for pairs in near:
+                    mine = pairs.where((pairs.cells >= ends[i]) & (pairs.cells < ends[i + 1]))
+                    numbers = mine.cells - ends[i], mine.values
+                    own.append(CandidatePairs(*numbers, mine.similarities, mine.errors))
                 marks = None if excluded is None else excluded[start + i]
-                yield self._ranked(query, own, wanted, marks)
+                yield self._ranked(query, own, request, marks)
 
-    def _near(self, part: Part, query: Query, wanted: Wanted) -> Pairs:
-        return part.vectors.near(query.vectors, wanted.measure.floor, self._threads)
+    def _near(self, vectors: Float, request: ExactRequest) -> list[CandidatePairs]:
+        floor = request.measure.floor
+        return [part.vectors.near(vectors, floor, self._threads) for part in self._parts]
 
     def _ranked(
-        self, query: Query, near: Sequence[Pairs], wanted: Wanted, excluded: Excluded | None
-    ) -> Found:
+        self,
+        query: SemanticQuery,
+        near: Sequence[CandidatePairs],
+        request: ExactRequest,
+        excluded: Excluded | None,
+    ) -> ExactRanking:
         marks = excluded or [None] * len(self._parts)
-        sides = [
-            Side(part, query, pairs, wanted.measure, mark)
+        scored = [
+            SegmentScores(part, query, pairs, request.measure, mark)
             for part, pairs, mark in zip(self._parts, near, marks, strict=True)
         ]
-        if not query.values or wanted.k == 0 or not sides:
-            return Found(*(np.zeros(0, np.int64),) * 2, np.zeros(0), [])
-        candidates = _Candidates(sides, wanted, len(query.values))
-        return candidates.measured()
-
-
-class _Candidates:
-    """Columns that can be among the best, those with the highest bound first."""
-
-    def __init__(self, sides: Sequence[Side], wanted: Wanted, size: int) -> None:
-        self._sides, self._wanted, self._whole = sides, wanted, ONE * size
-        possible = [np.flatnonzero(side.bounds.upper > 0) for side in sides]
-        self._parts = np.repeat(np.arange(len(sides)), [len(columns) for columns in possible])
-        self._columns = np.concatenate(possible)
-        bounds = zip(sides, possible, strict=True)
-        self._upper = np.concatenate([side.bounds.upper[columns] for side, columns in bounds])
-        self._keep(self._upper >= wanted.threshold * self._whole - 1)
-        self._keep(np.argsort(-self._upper, kind="stable"))
-        self._totals = np.zeros(len(self._columns), np.int64)
-
-    def _keep(self, chosen: npt.NDArray[np.bool_] | Int) -> None:
-        self._parts, self._columns = self._parts[chosen], self._columns[chosen]
-        self._upper = self._upper[chosen]
-
-    def measured(self) -> Found:
-        """Measure until the rest cannot reach the k-th, and put what was measured in order."""
-        done, size = 0, self._first_round()
-        while done < len(self._columns) and self._upper[done] + 1 >= self._kth(done):
-            self._measure(slice(done, done + size))
-            done, size = done + size, size * _GROWTH
-        return self._found()
-
-    def _first_round(self) -> int:
-        k = self._wanted.k
-        return len(self._columns) if k is None else max(_FIRST, 2 * k)
-
-    def _kth(self, done: int) -> int:
-        """Return the k-th best total so far, 0 when there are fewer."""
-        k = self._wanted.k
-        if k is None or done < k:
-            return 0
-        return int(np.partition(self._totals[:done], -k)[-k])
-
-    def _measure(self, here: slice) -> None:
-        parts, columns, totals = self._parts[here], self._columns[here], self._totals[here]
-        for number, side in enumerate(self._sides):
-            mine = parts == number
-            if mine.any():
-                totals[mine] = side.totals(columns[mine])
-
-    def _found(self) -> Found:
-        good = (self._totals > 0) & (self._totals / self._whole >= self._wanted.threshold)
-        parts, columns, totals = self._parts[good], self._columns[good], self._totals[good]
-        places = np.empty(len(columns), np.int64)
-        for number, side in enumerate(self._sides):
-            places[parts == number] = side.part.order[columns[parts == number]]
-        order = np.lexsort((columns, parts, places, -totals))[: self._wanted.k]
-        if self._wanted.ties and len(order):
-            last = totals[order[-1]]
-            order = np.lexsort((columns, parts, places, -totals))[: int((totals >= last).sum())]
-        parts, columns = parts[order], columns[order]
-        evidence = self._evidence(parts, columns)
-        return Found(parts, columns, totals[order] / self._whole, evidence)
-
-    def _evidence(self, parts: Int, columns: Int) -> list[Evidence]:
-        known: dict[tuple[int, int], Evidence] = {}
-        for number, side in enumerate(self._sides):
-            mine = columns[parts == number]
-            for column, one in zip(mine.tolist(), side.evidence(mine), strict=True):
-                known[number, column] = one
-        return [known[pair] for pair in zip(parts.tolist(), columns.tolist(), strict=True)]
+        if not query.values or request.k == 0 or not scored:
+            return ExactRanking(*(np.zeros(0, np.int64),) * 2, np.zeros(0), [])
+        return _best_columns(scored, request, len(query.values))
 
 
 def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -181,7 +195,174 @@ def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield start, len(sizes)
 
 
-def _cells_between(pairs: Pairs, start: int, stop: int) -> Pairs:
-    """Return the pairs of some cells, numbered from 0."""
-    own = pairs.where((pairs.cells >= start) & (pairs.cells < stop))
-    return Pairs(own.cells - start, own.values, own.similarities, own.errors)
+def _best_columns(
+    scored: Sequence[SegmentScores], request: ExactRequest, size: int
+) -> ExactRanking:
+    """Measure columns, highest bound first, until the rest cannot reach the k-th."""
+    k, whole = request.k, ONE * size
+    possible = [np.flatnonzero(one.upper > 0) for one in scored]
+    parts = np.repeat(np.arange(len(scored)), [len(columns) for columns in possible])
+    columns = np.concatenate(possible)
+    upper = np.concatenate(
+        [one.upper[columns] for one, columns in zip(scored, possible, strict=True)]
+    )
+    reach = np.flatnonzero(upper >= request.threshold * whole - 1)
+    order = reach[np.argsort(-upper[reach], kind="stable")]
+    parts, columns, upper = parts[order], columns[order], upper[order]
+
+    totals = np.zeros(len(columns), np.int64)
+    done, step = 0, len(columns) if k is None else max(_FIRST, 2 * k)
+    while done < len(columns):
+        if k is not None and done >= k and upper[done] + 1 < np.partition(totals[:done], -k)[-k]:
+            break
+        here = slice(done, done + step)
+        for number, one in enumerate(scored):
+            mine = parts[here] == number
+            if mine.any():
+                totals[here][mine] = one.totals(columns[here][mine])
+        done, step = done + step, step * _GROWTH
+
+    good = (totals > 0) & (totals / whole >= request.threshold)
+    parts, columns, totals = parts[good], columns[good], totals[good]
+    places = np.empty(len(columns), np.int64)
+    for number, one in enumerate(scored):
+        places[parts == number] = one.part.order[columns[parts == number]]
+    order = np.lexsort((columns, parts, places, -totals))
+    best = order[:k]
+    if request.ties and len(best):
+        best = order[: int((totals >= totals[best[-1]]).sum())]
+    parts, columns = parts[best], columns[best]
+    evidence: list[ColumnEvidence] = [None] * len(best)  # type: ignore[list-item]
+    for number, one in enumerate(scored):
+        rows = np.flatnonzero(parts == number)
+        for row, found in zip(rows.tolist(), one.evidence(columns[rows]), strict=True):
+            evidence[row] = found
+    return ExactRanking(parts, columns, totals[best] / whole, evidence)
+
+
+@dataclass(frozen=True)
+class PairPostings:
+    """Columns that hold the values of pairs: which pair, which column, in order of the pairs."""
+
+    pairs: Int
+    columns: Int
+
+    @classmethod
+    def of(cls, values: Int, index: ValueIndex, excluded: Marks | None = None) -> PairPostings:
+        """Look up the columns that hold the pairs' values; leave out the excluded ones."""
+        starts = index.posting_offsets[values]
+        lengths = index.frequency(values)
+        which = np.repeat(np.arange(len(values)), lengths)
+        places = np.arange(len(which)) + (starts - np.cumsum(lengths) + lengths)[which]
+        postings = cls(which, index.posting_columns[places].astype(np.int64))
+        return postings if excluded is None else postings.where(~excluded[postings.columns])
+
+    def where(self, chosen: npt.NDArray[Any]) -> PairPostings:
+        """Keep some of the postings."""
+        return PairPostings(self.pairs[chosen], self.columns[chosen])
+
+
+class SegmentScores:
+    """A query in one segment: bounds for all columns, exact scores and evidence for some."""
+
+    def __init__(
+        self,
+        part: SemanticSegment,
+        query: SemanticQuery,
+        near: CandidatePairs,
+        measure: Measure,
+        excluded: Marks | None,
+    ) -> None:
+        self.part, self._measure = part, measure
+        pairs = near.with_equal(part.index.look_up(query.values))
+        self._exact = ExactPairs(pairs, query.vectors, part.exact)
+        self._postings = PairPostings.of(pairs.values, part.index, excluded)
+        # Lower and upper bound of each pair's similarity. Equal cells are known to be 1; anything
+        # else stays below what rounding could add.
+        error = np.where(pairs.errors > 0, pairs.errors + SLACK, 0.0)
+        similarity = pairs.similarities.astype(np.float64)
+        self._low = np.maximum(similarity - error, 0) * ONE
+        self._high = np.minimum(similarity + error, 1) * ONE
+        self.upper = self._upper()
+
+    def _upper(self) -> Scores:
+        """Bound each column's score: sum over the cells what the best pair of each can count."""
+        counts = self._measure.most(self._high)[self._postings.pairs]
+        cells = self._exact.pairs.cells[self._postings.pairs]
+        used = np.flatnonzero(counts > 0)
+        order = used[np.lexsort((counts[used], cells[used]))]
+        ends = np.flatnonzero(np.diff(cells[order], append=-1)) + 1
+        columns = self.part.index.columns
+        total, best = np.zeros(columns), np.zeros(columns)
+        start = 0
+        for stop in ends.tolist():
+            here = order[start:stop]
+            at = self._postings.columns[here]
+            best[at] = counts[here]  # ascending: of the same column, the best is written last
+            total[at] += best[at]  # and added once, however often the column occurs
+            start = stop
+        return total
+
+    def totals(self, columns: Int) -> Int:
+        """Return the exact summed scores of some columns, in millionths."""
+        best = self._best(self._leading(self._of(columns)))
+        counted = self._measure.counted(best.similarities)
+        sums = np.bincount(best.columns, counted, self.part.index.columns)
+        # Sums of millionths stay far below 2**53, so the floating-point counter is exact.
+        return sums[columns].astype(np.int64)
+
+    def evidence(self, columns: Int) -> Iterator[ColumnEvidence]:
+        """Return what matches what in each of some columns."""
+        postings = self._of(columns)
+        reach = self._exact.similarities(postings.pairs) >= self._measure.least
+        postings = postings.where(reach)
+        best, values = self._best(postings), self._exact.pairs.values
+        held = np.stack([postings.columns, values[postings.pairs]])
+        matched = np.unique(held, axis=1)[0]
+        for column in columns.tolist():
+            here = slice(*np.searchsorted(best.columns, [column, column + 1]).tolist())
+            reverse = int(np.diff(np.searchsorted(matched, [column, column + 1]))[0])
+            cosines = best.similarities[here] / ONE
+            yield ColumnEvidence(best.cells[here], values[best.pairs[here]], cosines, reverse)
+
+    def _of(self, columns: Int) -> PairPostings:
+        wanted = np.zeros(self.part.index.columns, bool)
+        wanted[columns] = True
+        return self._postings.where(wanted[self._postings.columns])
+
+    def _leading(self, postings: PairPostings) -> PairPostings:
+        """Drop pairs that are certainly not the best of their cell and column."""
+        cells = self._exact.pairs.cells[postings.pairs]
+        order = np.lexsort((cells, postings.columns))
+        postings, cells = postings.where(order), cells[order]
+        if len(cells) == 0:
+            return postings
+        new = _first_of_each(postings.columns, cells)
+        most = np.maximum.reduceat(self._low[postings.pairs], np.flatnonzero(new))
+        return postings.where(self._high[postings.pairs] >= most[np.cumsum(new) - 1])
+
+    def _best(self, postings: PairPostings) -> _BestPairs:
+        """Keep the best pair of each column and cell, of equals the first."""
+        cells = self._exact.pairs.cells[postings.pairs]
+        similarities = self._exact.similarities(postings.pairs)
+        order = np.lexsort((postings.pairs, -similarities, cells, postings.columns))
+        columns, cells = postings.columns[order], cells[order]
+        new = _first_of_each(columns, cells)
+        order = order[new]
+        return _BestPairs(columns[new], cells[new], postings.pairs[order], similarities[order])
+
+
+class _BestPairs(NamedTuple):
+    """Of each column and cell that meet, the best pair; ordered by column, then cell."""
+
+    columns: Int
+    cells: Int
+    pairs: Int
+    similarities: Int
+
+
+def _first_of_each(columns: Int, cells: Int) -> Marks:
+    """Mark where a new column or cell begins in sorted lists."""
+    new = np.ones(len(cells), bool)
+    new[1:] = (columns[1:] != columns[:-1]) | (cells[1:] != cells[:-1])
+    return new

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching.joinability import ONE, least
-from deepjoin.matching.nearest import ROWS, Ints, Targets, ValuePairs
+from deepjoin.matching.similar import ROWS, Float, Int, SimilarValues, ValuePairs
 
-Floats = npt.NDArray[np.float32]
 #: Told how many values are done, of how many, and what is being done.
 Progress = Callable[[int, int, str], None]
 Values: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
@@ -98,14 +96,14 @@ class _Columns:
 
     mine: pa.Array
     theirs: pa.Array
-    equal: Ints
+    equal: Int
     semantic: Semantic
 
     @property
     def least(self) -> int:
         return least(self.semantic.bound)
 
-    def blocks(self, rows: Ints) -> Iterator[tuple[Ints, Floats]]:
+    def blocks(self, rows: Int) -> Iterator[tuple[Int, Float]]:
         """Encode some values of mine, a block at a time."""
         for start in range(0, len(rows), ROWS):
             block = rows[start : start + ROWS]
@@ -113,16 +111,16 @@ class _Columns:
             yield block, self.semantic.encoder.encode(self.mine.take(block))
         self.semantic.progress(len(rows), len(rows), "matching values")
 
-    def targets(self, numbers: Ints) -> Targets:
+    def targets(self, numbers: Int) -> SimilarValues:
         """Encode some values of theirs."""
         encode = self.semantic.encoder.encode
         starts = range(0, len(numbers), _ENCODED)
         parts = [encode(self.theirs.take(numbers[at : at + _ENCODED])) for at in starts]
-        return Targets(np.concatenate(parts))
+        return SimilarValues(np.concatenate(parts))
 
 
 def _nearest(
-    columns: _Columns, rows: Ints, others: Ints, count: int, least: int
+    columns: _Columns, rows: Int, others: Int, count: int, least: int
 ) -> Iterator[ValuePairs]:
     if not len(rows) or not len(others):
         return
@@ -176,7 +174,7 @@ class _Claims:
         self._holder = np.full(theirs, -1, np.int64)
         self._claim = np.zeros(theirs, np.int64)
 
-    def settle(self, rows: Ints, lists: ValuePairs, count: int) -> Ints:
+    def settle(self, rows: Int, lists: ValuePairs, count: int) -> Int:
         """Let values ask on until each holds one or has no more; return those with cut lists."""
         self._add(lists, count)
         asking, spent = rows[::-1].tolist(), []

@@ -9,8 +9,7 @@ import pyarrow as pa
 from deepjoin.arrays import load_strings
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching import engine
-from deepjoin.matching.bounds import Measure
-from deepjoin.matching.side import Part, Query
+from deepjoin.matching.engine import Measure, SemanticQuery, SemanticSegment
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search.base import Searching, Wanted, excluded_columns
@@ -41,10 +40,10 @@ class ExactSemantic(Searching):
         parts = [self._part(segment) for segment in self._segments]
         self._engine = engine.SemanticEngine(parts, threads)
 
-    def _part(self, segment: Segment) -> Part:
+    def _part(self, segment: Segment) -> SemanticSegment:
         assert segment.cells is not None
         strings = load_strings(segment.folder, "values")
-        return Part(
+        return SemanticSegment(
             segment.values,
             segment.cells.vectors,
             lambda numbers: self._encoder.encode(strings.take(pa.array(numbers))),
@@ -53,10 +52,10 @@ class ExactSemantic(Searching):
 
     def _ranking(self, watch: Stopwatch, query: Column, wanted: Wanted) -> Proven:
         distinct = distinct_cells(query.cells, self._profile)
-        asked = Query(distinct.values, vectors_of(distinct.values, self._encoder))
+        asked = SemanticQuery(distinct.values, vectors_of(distinct.values, self._encoder))
         watch.lap("encode")
         # Ties with the k-th are asked for, to be decided here for all segments alike.
-        search = engine.Wanted(
+        search = engine.ExactRequest(
             Measure("semantic", self._tau), wanted.k, wanted.threshold, ties=True
         )
         excluded = [excluded_columns(segment, wanted.exclude) for segment in self._segments]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from deepjoin.matching.engine import Found
+from deepjoin.matching.engine import ExactRanking
 from deepjoin.model import Hit, SemanticEvidence
 from deepjoin.normalise.distinct import DistinctCells
 from deepjoin.search.base import Ranking
@@ -21,7 +21,7 @@ class Proven(Ranking):
     """What the engine found; of columns that score the same, those covered most come first."""
 
     def __init__(
-        self, distinct: DistinctCells, segments: Sequence[Segment], found: Found, tau: float,
+        self, distinct: DistinctCells, segments: Sequence[Segment], found: ExactRanking, tau: float,
         k: int | None,
     ) -> None:  # fmt: skip
         self.distinct, self._segments, self._found, self._tau = distinct, segments, found, tau

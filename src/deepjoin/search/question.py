@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.pairs import Pairs
-from deepjoin.embed.scan import SLACK
+from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.matching.joinability import similarities
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
@@ -65,7 +64,7 @@ class Side:
         return self._complete or not self._cells.has_lists
 
     @cached_property
-    def _near(self) -> Pairs:
+    def _near(self) -> CandidatePairs:
         asked = self._question
         near = self._cells.near(asked.vectors, asked.count.least, self._threads, self._complete)
         return near.with_equal(self.equal)
@@ -84,7 +83,7 @@ class Side:
         pairs = self._among(columns) if in_full else self._near
         return self._decided(Meetings.of(pairs, self.segment.values, columns))
 
-    def _among(self, columns: Int) -> Pairs:
+    def _among(self, columns: Int) -> CandidatePairs:
         """Compare the query's cells with the values of some columns, and with no others."""
         asked = self._question
         values = self._values_of(columns)

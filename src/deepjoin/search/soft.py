@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.cells.score import match_chance
-from deepjoin.embed.pairs import Pairs
+from deepjoin.embed.scan import CandidatePairs
 from deepjoin.matching.joinability import ONE
 from deepjoin.store.values.index import ValueIndex
 
@@ -46,7 +46,7 @@ class Count:
         return np.where(similarities >= 1, np.float32(1), chances)
 
 
-def column_sums(pairs: Pairs, counts: Float, index: ValueIndex) -> Float:
+def column_sums(pairs: CandidatePairs, counts: Float, index: ValueIndex) -> Float:
     """Sum over the query's cells what the best pair of each counts, for every column."""
     # Ascending: where a column holds several near values, the best is written last.
     order = np.lexsort((counts, pairs.cells))
@@ -81,7 +81,7 @@ class Meetings:
     similarities: Float | Real
 
     @classmethod
-    def of(cls, pairs: Pairs, index: ValueIndex, columns: Int) -> Meetings:
+    def of(cls, pairs: CandidatePairs, index: ValueIndex, columns: Int) -> Meetings:
         """Find the pairs whose value is in each of some columns, numbered 0, 1, 2."""
         order = np.argsort(pairs.values, kind="stable")
         wanted = pairs.values[order]

@@ -16,9 +16,8 @@ from deepjoin.arrays import load_array, load_strings
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.list_build import FROM as LISTS_FROM
 from deepjoin.embed.list_build import write_value_lists
-from deepjoin.embed.lists import ValueLists
-from deepjoin.embed.pairs import Pairs
-from deepjoin.embed.quantised import LIST_FILES, ValueVectors, write_vectors
+from deepjoin.embed.scan import CandidatePairs
+from deepjoin.embed.value_vectors import LIST_FILES, ValueLists, ValueVectors, write_vectors
 from deepjoin.store.copying import copy_vectors, same_rotation
 from deepjoin.store.values.index import ValueIndex
 
@@ -40,7 +39,7 @@ class CellVectors:
 
     def __init__(self, folder: Path, name: str, digest: str) -> None:
         self.folder, self.name, self.digest = folder, name, digest
-        self.vectors = ValueVectors(folder)
+        self.vectors = ValueVectors.open(folder)
         there = (folder / LIST_FILES[0]).exists()
         self._lists = ValueLists(folder, self.vectors) if there else None
 
@@ -59,7 +58,7 @@ class CellVectors:
         """Whether near values can be found without looking at all."""
         return self._lists is not None
 
-    def near(self, queries: Floats, floor: float, threads: int, complete: bool) -> Pairs:
+    def near(self, queries: Floats, floor: float, threads: int, complete: bool) -> CandidatePairs:
         """Find the values near each query: all of them if that is asked for or easy."""
         if complete or self._lists is None:
             return self.vectors.near(queries, floor, threads)
@@ -130,7 +129,7 @@ def _prepared(segment: Path) -> Path:
 
 def _finish(folder: Path, encoder: CellEncoder, threads: int) -> None:
     """Put many values into lists, and say who made the vectors, which makes them whole."""
-    vectors = ValueVectors(folder)
+    vectors = ValueVectors.open(folder)
     if len(vectors) >= LISTS_FROM:
         write_value_lists(folder, vectors, threads)
     about = {"name": encoder.name, "digest": encoder.digest}

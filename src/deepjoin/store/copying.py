@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.quantised import ValueVectors, new_rotation, quantised, write_in_order
-from deepjoin.embed.scan import Rows
+from deepjoin.embed.scan import QuantisedRows
+from deepjoin.embed.value_vectors import ValueVectors, new_rotation, quantised, write_in_order
 from deepjoin.errors import DeepJoinError
 
 Float = npt.NDArray[np.float32]
@@ -18,7 +18,7 @@ Int = npt.NDArray[np.int64]
 Source = tuple[ValueVectors, Int, Int]
 #: Numbers in the copy, and vectors to be stored for them.
 Encoded = tuple[Int, npt.ArrayLike]
-_Part = tuple[Rows, Int, Int]
+_Part = tuple[QuantisedRows, Int, Int]
 
 _BLOCK = 1 << 16
 
@@ -76,17 +76,17 @@ class _Copy:
                 "Give a vector for every value no source has."
             )
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[QuantisedRows]:
         """Yield the rows in order of the values."""
         for start in range(0, len(self._owner), _BLOCK):
             yield self._block(
                 self._owner[start : start + _BLOCK], self._row[start : start + _BLOCK]
             )
 
-    def _block(self, owner: npt.NDArray[np.int32], row: Int) -> Rows:
+    def _block(self, owner: npt.NDArray[np.int32], row: Int) -> QuantisedRows:
         codes = np.empty((len(owner), self._dimension), np.uint8)
         scales, errors = np.empty(len(owner), np.float32), np.empty(len(owner), np.float32)
         for number, part in enumerate(self._parts):
             mine = np.flatnonzero(owner == number)
             codes[mine], scales[mine], errors[mine] = part.take(row[mine])
-        return Rows(codes, scales, errors)
+        return QuantisedRows(codes, scales, errors)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.pairs import Marks
-from deepjoin.embed.quantised import checked
+from deepjoin.embed.value_vectors import checked
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.pexeso.grid import Blocked, Grid, Radii, block
 from deepjoin.lab.pexeso.pivots import choose_pivots, distances
 from deepjoin.matching.joinability import least, similarities
 
+Marks = npt.NDArray[np.bool_]
 Int = npt.NDArray[np.int64]
 
 #: The paper's usual number of pivots and of levels.

@@ -7,7 +7,7 @@ with the vectors themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,9 @@ from deepjoin.embed.cells.score import match_chance
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.training.columns import Int, TrainingColumns
 from deepjoin.lab.training.self_join import Told, unheard
-from deepjoin.matching.joinability import ONE, least, similarities
+from deepjoin.matching.joinability import ONE, least
+from deepjoin.matching.similar import SimilarValues
 from deepjoin.normalise.canonical import canonical_array
-
-if TYPE_CHECKING:
-    from deepjoin.embed.scan import Rows
 
 Float = npt.NDArray[np.float32]
 #: Places of values in a list, the values near each, and their cosines.
@@ -34,8 +32,6 @@ _ASKED, _ASKED_OF_GPU = 1024, 4096
 _PRODUCTS = 1 << 32
 #: Near values kept of one value: one that has more tells nothing.
 _MOST = 64
-#: Vectors rounded, and pairs of vectors multiplied, at a time.
-_VECTORS = 1 << 16
 
 
 def value_vectors(
@@ -110,51 +106,14 @@ def _by_scan(vectors: Float, floor: float, device: str) -> Iterator[tuple[range,
 
 
 class NearValues:
-    """Finds all values whose cosine with some others reaches a floor."""
+    """Finds the values whose cosine with some others reaches a floor, the nearest of each."""
 
     def __init__(self, vectors: Float, floor: float, threads: int = 2) -> None:
-        from deepjoin.embed.quantised import new_rotation
-
-        self._vectors, self._floor, self._threads = vectors, floor, threads
-        self._rotation = new_rotation(vectors.shape[1])
-        self._rows = self._rounded()
-
-    def _rounded(self) -> Rows:
-        from deepjoin.embed.quantised import quantised
-        from deepjoin.embed.scan import Rows
-
-        starts = range(0, max(1, len(self._vectors)), _VECTORS)
-        some = (self._vectors[start : start + _VECTORS] for start in starts)
-        parts = [quantised(rows, self._rotation) for rows in some]
-        return Rows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        self._vectors, self._least = vectors, least(floor)
+        self._similar = SimilarValues(vectors, eight_bit=True, threads=threads)
 
     def to(self, asked: Int) -> Found:
         """Find the nearest values of each one asked about."""
-        places, values = self._possible(asked)
-        cosines = self._cosines(asked[places], values)
-        order = np.lexsort((values, -cosines, places))
-        order = order[cosines[order] >= self._floor]
-        starts = np.flatnonzero(np.diff(places[order], prepend=-1))
-        rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-        kept = order[rank < _MOST]
-        return places[kept], values[kept], cosines[kept]
-
-    def _possible(self, asked: Int) -> tuple[Int, Int]:
-        from deepjoin.embed.quantised import rotated
-        from deepjoin.embed.scan import Scan
-
-        vectors = np.asarray(self._vectors[asked], np.float32)
-        there = np.flatnonzero(vectors.any(axis=1))
-        if len(there) == 0:
-            return there, there
-        turned = rotated(vectors[there], self._rotation)
-        pairs = Scan(turned, self._floor, self._threads).run(self._rows)
-        return there[pairs.cells], np.asarray(pairs.values, np.int64)
-
-    def _cosines(self, some: Int, others: Int) -> Float:
-        cosines = np.zeros(len(some), np.float32)
-        for start in range(0, len(some), _VECTORS):
-            here = slice(start, start + _VECTORS)
-            products = similarities(self._vectors[some[here]], self._vectors[others[here]])
-            cosines[here] = products / ONE
-        return cosines
+        rows = np.asarray(self._vectors[asked], np.float32)
+        found = self._similar.nearest(rows, _MOST, self._least)
+        return found.mine, found.theirs, (found.similarities / ONE).astype(np.float32)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.kernel import ZERO_POINT
+from deepjoin.embed.scan import ZERO_POINT
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.normalise.hashing import hash_values
