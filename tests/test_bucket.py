@@ -19,10 +19,8 @@ import pytest
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, UnreadableTable
 from deepjoin.read import Source, bucket, remote_files
-from deepjoin.read.ahead import Downloads
-from deepjoin.read.bucket import BucketSource, reopen
-from deepjoin.read.bucket_url import BucketUrl
-from deepjoin.read.remote_files import RemoteFiles, explained
+from deepjoin.read.bucket import BucketSource, Downloads, reopen
+from deepjoin.read.remote_files import BucketUrl, RemoteFiles, explained
 from deepjoin.read.source import Skipped
 from deepjoin.settings import Settings
 from tests.support.buckets import BUCKET, Store, answering, running_store, use

@@ -24,8 +24,8 @@ from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, Unreadable
 from deepjoin.joining import Side, plan_join
 from deepjoin.joining.database_sql import database_sql
 from deepjoin.model import Table
+from deepjoin.normalise.cells import MENDED_NOTE, as_strings
 from deepjoin.read import Source
-from deepjoin.read.cells import MENDED_NOTE, as_strings
 from deepjoin.read.database import (
     DatabaseSource,
     duckdb_file,
@@ -35,7 +35,7 @@ from deepjoin.read.database import (
     shown,
     sqlite,
 )
-from deepjoin.read.database.rows import Batcher, as_text
+from deepjoin.read.database.relation import Batcher, as_text
 from deepjoin.read.database.sqlalchemy_engine import SqlalchemyDatabase
 from deepjoin.read.database.url import Address, dialect_of, from_environment, one_line
 from deepjoin.read.source import Skipped

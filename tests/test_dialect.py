@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from deepjoin.errors import UnreadableTable
-from deepjoin.read.dialect import Dialect, sniff
+from deepjoin.read.dialect import Dialect, first_row, header_names, is_header, sniff, widened
 from deepjoin.read.encoding import encoding_of
-from deepjoin.read.header import first_row, header_names, is_header, widened
 
 CYRILLIC = "имя,город\nИван,Москва\nОльга,Санкт-Петербург\nПётр,Новосибирск\n"
 

@@ -24,7 +24,7 @@ from deepjoin.read import encoding, formats, jsonlines, parquet
 from deepjoin.read.files import FileSource
 from deepjoin.read.formats import read_file
 from deepjoin.read.jsonlines import read_jsonlines
-from deepjoin.read.scan import duckdb_scan
+from deepjoin.read.sql import duckdb_scan
 from deepjoin.settings import Settings
 from tests.support.opening import open_source
 

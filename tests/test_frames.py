@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.model import Column, Table
-from deepjoin.read.cells import as_strings, cell_text, left_out, text_array, unique_names
+from deepjoin.normalise.cells import as_strings, cell_text, left_out, text_array, unique_names
 from deepjoin.read.formats import read_file
 from deepjoin.read.frames import as_column, frame_table
 from deepjoin.settings import Settings

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from deepjoin.normalise.cells import MENDED_NOTE
 from deepjoin.read import delimited
-from deepjoin.read.cells import MENDED_NOTE
 from deepjoin.read.jsonlines import read_jsonlines
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from deepjoin.joining import JoinPlan, Side, plan_join
 from deepjoin.normalise.canonical import canonical
-from deepjoin.read.quote import literal
+from deepjoin.read.sql import literal
 from tests.support.join_tables import Cell, Columns, as_text, both, scan_of, table, text_batch
 
 UGLY: list[Cell] = [

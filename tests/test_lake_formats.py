@@ -17,9 +17,8 @@ import pytest
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.delta import DELTA, read_delta
 from deepjoin.read.files import FileSource
-from deepjoin.read.iceberg import ICEBERG, current_metadata, read_iceberg
+from deepjoin.read.folders import DELTA, ICEBERG, current_metadata, read_delta, read_iceberg
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -180,9 +179,9 @@ def test_a_missing_extra(
     assert list(source.tables()) == []
     (skipped,) = source.skipped
     assert skipped.name == "worldCities"
-    assert skipped.reason.endswith(f"extra: pip install 'deepjoin[{extra}]'")
+    assert skipped.reason.endswith(f": pip install 'deepjoin[{extra}]'")
     with pytest.raises(
-        MissingExtra, match=rf"Reading .*worldCities needs the {extra.title()} extra"
+        MissingExtra, match=rf"Reading .*worldCities needs {name.partition('.')[0]}: pip"
     ):
         list(FileSource([folder]).tables())
     with pytest.raises(MissingExtra, match=rf"pip install 'deepjoin\[{extra}\]'"):

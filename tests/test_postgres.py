@@ -12,10 +12,10 @@ import pytest
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Table
+from deepjoin.normalise.cells import MENDED_NOTE, as_strings
 from deepjoin.read import Source
-from deepjoin.read.cells import MENDED_NOTE, as_strings
 from deepjoin.read.database import DatabaseSource, reopen
-from deepjoin.read.database.copied import CopiedColumn, copied_batches
+from deepjoin.read.database.postgres import CopiedColumn, copied_batches
 from deepjoin.settings import Settings
 from tests.support.postgres import PASSWORD, ROLE, execute
 

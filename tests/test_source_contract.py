@@ -20,8 +20,8 @@ import deepjoin
 from deepjoin import Column
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.model import Table
+from deepjoin.normalise.cells import as_strings
 from deepjoin.read import KINDS, Source, open_sources, reopen
-from deepjoin.read.cells import as_strings
 from deepjoin.read.corpus import write_corpus
 from deepjoin.read.source import digest_of
 from deepjoin.settings import Settings

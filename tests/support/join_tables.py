@@ -13,7 +13,7 @@ import pyarrow as pa
 from deepjoin.joining import JoinPlan, Side, plan_join
 from deepjoin.matching.joinability import ONE, least, similarities
 from deepjoin.model import Reading, Table
-from deepjoin.read.quote import identifier, literal
+from deepjoin.read.sql import identifier, literal
 
 Cell = str | None
 Floats = npt.NDArray[np.float32]

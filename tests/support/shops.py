@@ -17,7 +17,7 @@ import pytest
 from deepjoin.joining import Side, plan_join
 from deepjoin.joining.database_sql import database_sql
 from deepjoin.read.database import DatabaseSource
-from deepjoin.read.quote import literal
+from deepjoin.read.sql import literal
 
 
 class Shop:

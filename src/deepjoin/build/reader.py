@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Table
+from deepjoin.normalise.cells import as_strings, left_out
 from deepjoin.normalise.private import hidden_text
 from deepjoin.read import Skipped
-from deepjoin.read.cells import as_strings, left_out
 from deepjoin.read.source import Item
 from deepjoin.settings import Settings
 from deepjoin.store.values.builder import Kept, ValueIndexBuilder

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from deepjoin.build.changes import Found, list_items
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column, Table
+from deepjoin.normalise.cells import as_strings
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.normalise.private import key as key_of
 from deepjoin.progress import Progress
 from deepjoin.read import reopen
-from deepjoin.read.cells import as_strings
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.read.source import Skipped, digest_of
 from deepjoin.search.exact_equi import ExactEqui

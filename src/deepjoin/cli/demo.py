@@ -10,7 +10,7 @@ from deepjoin.demo import DemoLake, write_demo_lake
 from deepjoin.joining import JoinPlan
 from deepjoin.lake import Lake
 from deepjoin.model import Hit
-from deepjoin.read.reading import file_table, read_columns
+from deepjoin.read.frames import file_table, read_columns
 from deepjoin.show.render import aligned, render_table
 
 _SHOWN = 5

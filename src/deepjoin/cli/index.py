@@ -10,7 +10,7 @@ from pathlib import Path
 from deepjoin.build.build import Titles
 from deepjoin.cli.opening import human_size, index_with_progress
 from deepjoin.errors import DeepJoinError
-from deepjoin.read.reading import file_table, read_columns
+from deepjoin.read.frames import file_table, read_columns
 from deepjoin.settings import Settings, Vectors
 from deepjoin.show.terminal import printable
 

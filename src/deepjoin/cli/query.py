@@ -14,7 +14,7 @@ from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lake import Lake
 from deepjoin.model import Column
 from deepjoin.read.encoding import encoding_of
-from deepjoin.read.reading import file_table, file_tables, read_columns
+from deepjoin.read.frames import file_table, file_tables, read_columns
 
 
 def query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deepjoin.joining.session import Session
 from deepjoin.joining.side import SourceColumn
 from deepjoin.normalise.canonical import CellType, cell_types
-from deepjoin.read.quote import identifier
+from deepjoin.read.sql import identifier
 
 #: In order of preference; blank cells pass. A double keeps 15 digits; longer text must survive
 #: the way there and back.

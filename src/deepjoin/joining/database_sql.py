@@ -24,7 +24,7 @@ from deepjoin.normalise.canonical import canonical
 from deepjoin.read.database import DatabaseSource
 from deepjoin.read.database.duckdb_file import readable
 from deepjoin.read.database.relation import Ask, Relation
-from deepjoin.read.quote import identifier, literal
+from deepjoin.read.sql import identifier, literal
 
 #: Stands for the left table where that is not in the database.
 PLACEHOLDER = identifier("your_table")

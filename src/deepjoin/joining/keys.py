@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from deepjoin.joining.session import Session
 from deepjoin.joining.side import Source
 from deepjoin.normalise.canonical import canonical_array
-from deepjoin.read.cells import as_strings
-from deepjoin.read.quote import identifier
+from deepjoin.normalise.cells import as_strings
+from deepjoin.read.sql import identifier
 
 #: From simple to clumsy; ties go to the first.
 _EXPRESSIONS = (

@@ -14,7 +14,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.joining.session import Session, explained
 from deepjoin.joining.shown import Stored
 from deepjoin.joining.sql import Show
-from deepjoin.read.quote import literal
+from deepjoin.read.sql import literal
 
 #: Endings of files that can be written, and how DuckDB writes them.
 ENDINGS = {

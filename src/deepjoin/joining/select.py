@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from deepjoin.joining.names import free_name, joined_names
 from deepjoin.joining.side import Source, SourceColumn
-from deepjoin.read.quote import identifier
+from deepjoin.read.sql import identifier
 
 #: What to do with several matching rows, and the table of the query that has done it.
 MATCHES = {"expand": "theirs", "first": "first_match", "aggregate": "per_key"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining.session import Session
-from deepjoin.read.quote import literal
+from deepjoin.read.sql import literal
 
 #: A statement that lists more pairs than this is none to read or to send.
 MOST_PAIRS = 10_000

@@ -14,9 +14,8 @@ from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.joining import Semantic, Side
 from deepjoin.model import Table
-from deepjoin.read.frames import frame_table
-from deepjoin.read.reading import file_table
-from deepjoin.read.scan import duckdb_scan
+from deepjoin.read.frames import file_table, frame_table
+from deepjoin.read.sql import duckdb_scan
 from deepjoin.store.models import cell_encoder
 from deepjoin.store.origin import TableOrigin
 

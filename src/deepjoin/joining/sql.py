@@ -14,7 +14,7 @@ from deepjoin.joining.keys import KeySql, cell_text
 from deepjoin.joining.names import free_name
 from deepjoin.joining.select import MATCHES, OutputColumn, aggregates
 from deepjoin.joining.side import Source
-from deepjoin.read.quote import identifier, literal
+from deepjoin.read.sql import identifier, literal
 
 #: How to treat left rows without a match.
 HOWS = {"left": "LEFT JOIN", "inner": "JOIN"}

@@ -18,8 +18,8 @@ from deepjoin.joining.names import free_name
 from deepjoin.joining.session import Session
 from deepjoin.joining.side import Side, Source, SourceColumn
 from deepjoin.model import Table
-from deepjoin.read.cells import seconds
-from deepjoin.read.quote import identifier
+from deepjoin.normalise.cells import seconds
+from deepjoin.read.sql import identifier
 
 #: Small batches are gathered to this size, so that each is not a statement of its own.
 _CHUNK_BYTES = 32 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from deepjoin.read.cells import as_strings
+from deepjoin.normalise.cells import as_strings
 
 
 def row_texts(rows: pa.Table) -> list[list[str | None]]:

@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column, Table
-from deepjoin.read.formats import format_of, suffixes
-from deepjoin.read.source import Description, Skipped, Source
+from deepjoin.read.formats import title_of
+from deepjoin.read.source import Description, Location, Skipped, Source
 from deepjoin.settings import Settings
 
 __all__ = [
@@ -25,8 +25,6 @@ __all__ = [
     "reopen",
     "title_of",
 ]
-
-Location = str | os.PathLike[str]
 
 ALLOWED = (
     "a folder, a file, a pattern such as 'data/**/*.csv', a URL of a database or bucket, or a "
@@ -43,7 +41,6 @@ KINDS = {
 #: Kinds of which nothing is left to open: frames of an earlier process, sources removed since.
 _NOT_REOPENED = ("memory", "gone")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @runtime_checkable
@@ -173,25 +170,3 @@ def _path(location: str) -> Path:
 def _type_name(value: object) -> str:
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-
-
-def title_of(name: str) -> str:
-    """Put a table's name into words, as a title.
-
-    >>> title_of("geo/world_cities-2024.csv.gz"), title_of("SalesByRegion")
-    ('world cities 2024', 'Sales By Region')
-    """
-    file, _, sheet = name.partition("#")
-    last = PurePosixPath(file if sheet and format_of(file) else name).name
-    if format_of(last):
-        last = last[: -len(suffixes(last))]
-    return words(last)
-
-
-def words(text: str) -> str:
-    """Split at punctuation, underscores and camelCase humps.
-
-    >>> words("eu/openData_v1.2")
-    'eu open Data v1 2'
-    """
-    return " ".join(re.split(r"[\W_]+", _CAMEL.sub(" ", text))).strip()

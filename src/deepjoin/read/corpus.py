@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import Column, Table
-from deepjoin.read.cells import text_array, unique_names
+from deepjoin.normalise.cells import text_array, unique_names
 from deepjoin.read.formats import unreadable
 from deepjoin.read.frames import table_of_columns
 from deepjoin.read.source import (

@@ -18,10 +18,8 @@ from pyarrow import csv as arrow_csv
 
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.dialect import Dialect, check_width, sniff, unescaped
+from deepjoin.read.dialect import Dialect, check_width, sniff, unescaped, widened
 from deepjoin.read.encoding import Mended, check_file, utf8_blocks
-from deepjoin.read.header import widened
-from deepjoin.read.quote import literal
 from deepjoin.read.records import (
     LONGEST_CELL,
     Form,
@@ -31,6 +29,7 @@ from deepjoin.read.records import (
     lines_of,
     record_end,
 )
+from deepjoin.read.sql import literal
 
 _ROWS = 1 << 16
 _CELLS = 1 << 20

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from deepjoin.errors import MissingExtra, UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.cells import unique_names
+from deepjoin.normalise.cells import unique_names
 from deepjoin.read.formats import unreadable
 
 if TYPE_CHECKING:

@@ -11,16 +11,23 @@ from pathlib import Path, PurePosixPath
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
 from deepjoin.model import Reading, Table
-from deepjoin.read import Location, Skipped, title_of, words
 from deepjoin.read.folders import FolderFormat, group_stamp
-from deepjoin.read.formats import format_of, read_file, suffixes
-from deepjoin.read.members import group_digest, member_columns, read_group
-from deepjoin.read.parts import Entry, Parts, checked, grouped
-from deepjoin.read.roots import Root
+from deepjoin.read.formats import format_of, read_file, suffixes, title_of, words
+from deepjoin.read.parts import (
+    Entry,
+    Parts,
+    checked,
+    group_digest,
+    grouped,
+    member_columns,
+    read_group,
+)
 from deepjoin.read.source import (
     Description,
     Item,
     Listing,
+    Location,
+    Skipped,
     Source,
     file_digest,
     file_stamp,
@@ -28,7 +35,7 @@ from deepjoin.read.source import (
     skipped_item,
     tables_gone,
 )
-from deepjoin.read.walk import NO_PERMISSION, Found, Walk, matches
+from deepjoin.read.walk import NO_PERMISSION, Found, Root, Walk, matches
 from deepjoin.settings import Settings
 
 __all__ = ["FileSource", "Root", "reopen"]

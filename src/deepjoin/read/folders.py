@@ -1,30 +1,42 @@
-"""Table formats that keep a whole folder to themselves: Delta and Iceberg."""
+"""Table formats that keep a whole folder to themselves: Delta and Iceberg.
+
+Both are read as they are now: the current version or snapshot, without deleted rows.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import xxhash
 
+from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.cells import unique_names
+from deepjoin.normalise.cells import unique_names
+from deepjoin.optional import require
+from deepjoin.read.formats import unreadable
 from deepjoin.read.parquet import decoded, no_rows, with_valid_text
+from deepjoin.read.source import file_digest, file_stamp
 
-DELTA_LOG = "_delta_log"
-ICEBERG_METADATA = "metadata"
-METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
+_DELTA_LOG = "_delta_log"
+_DELTA_COMMIT = re.compile(r"\d{20}\.json")
+_ICEBERG_METADATA = "metadata"
+_ICEBERG_HINT = "version-hint.text"
+_ICEBERG_VERSION = re.compile(r"v?(\d+)")
+_METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 
 
 @dataclass(frozen=True)
 class FolderFormat:
-    """How to look at such a folder; ``check`` raises `MissingExtra` if its library is."""
+    """How to read such a folder; ``check`` raises `MissingExtra` if its library is missing."""
 
     name: str
-    check: Callable[[Path], None]
+    check: Callable[[Path], object]
     stamp: Callable[[Path], str]
     digest: Callable[[Path], str]
     read: Callable[[Path], Reading]
@@ -32,26 +44,19 @@ class FolderFormat:
 
 def folder_format(folder: str, names: Collection[str]) -> FolderFormat | None:
     """Tell by the names in a folder whether it is one table."""
-    if DELTA_LOG in names and os.path.isdir(os.path.join(folder, DELTA_LOG)):
-        from deepjoin.read.delta import DELTA
-
+    if _DELTA_LOG in names and os.path.isdir(os.path.join(folder, _DELTA_LOG)):
         return DELTA
-    if ICEBERG_METADATA in names and _has_metadata(os.path.join(folder, ICEBERG_METADATA)):
-        from deepjoin.read.iceberg import ICEBERG
-
-        return ICEBERG
+    if _ICEBERG_METADATA in names:
+        try:
+            inside = os.listdir(os.path.join(folder, _ICEBERG_METADATA))
+        except OSError:
+            return None
+        return ICEBERG if any(name.endswith(_METADATA_ENDINGS) for name in inside) else None
     return None
 
 
-def _has_metadata(folder: str) -> bool:
-    try:
-        return any(name.endswith(METADATA_ENDINGS) for name in os.listdir(folder))
-    except OSError:
-        return False
-
-
 def group_stamp(stamps: Iterable[tuple[str, str]]) -> str:
-    """Sum up files by their names and stamps; '' where one of them has none."""
+    """Combine the names and stamps of several files; '' if one of them has no stamp."""
     digest, count = xxhash.xxh3_64(), 0
     for name, stamp in stamps:
         if not stamp:
@@ -61,10 +66,10 @@ def group_stamp(stamps: Iterable[tuple[str, str]]) -> str:
     return f"{count}-{digest.hexdigest()}"
 
 
-def table_batches(
+def _table_batches(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], notes: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Give the batches of a library the form that Parquet files have here."""
+    """Give the batches of a library the form that those of Parquet files have."""
     names = unique_names(schema.names)
     empty = True
     for batch in batches:
@@ -72,3 +77,134 @@ def table_batches(
         yield with_valid_text(decoded(batch, names), notes)
     if empty:
         yield decoded(no_rows(schema), names)
+
+
+def _check_delta(folder: Path) -> None:
+    require("deltalake", "delta", f"Reading {folder}")
+
+
+def read_delta(folder: Path) -> Reading:
+    """Read the rows of the current version, partition columns included."""
+    _check_delta(folder)
+    notes: list[str] = []
+    return Reading(_delta_batches(folder, notes), notes)
+
+
+def _delta_batches(folder: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
+    """Read file by file in the table's order, or with the library's engine where it must be."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, DeltaProtocolError
+
+    try:
+        # The library reports a table that is gone, or that it may not open, as damaged.
+        for entry in _delta_log(folder)[:1]:
+            Path(entry.path).open("rb").close()
+        table = DeltaTable(folder)
+        try:
+            files = table.to_pyarrow_dataset()
+        except DeltaProtocolError:
+            # Deletion vectors and mapped columns, which releases before 1.6 cannot read at all.
+            if not hasattr(table, "scan"):
+                raise UnreadableTable(
+                    f"{folder} is a Delta table with features that the installed deltalake cannot "
+                    "read: pip install --upgrade deltalake",
+                    passing=True,
+                ) from None
+            reader = pa.RecordBatchReader.from_stream(table.scan())
+            yield from _table_batches(reader.schema, reader, notes)
+        else:
+            yield from _table_batches(files.schema, files.to_batches(), notes)
+    except (DeltaError, pa.ArrowException, OSError, ValueError) as error:
+        raise unreadable(folder, error, "is not a readable Delta table") from None
+
+
+def _delta_log(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder / _DELTA_LOG) as entries:
+        files = [entry for entry in entries if entry.is_file()]
+    return sorted(files, key=lambda entry: entry.name)
+
+
+def _delta_stamp(folder: Path) -> str:
+    """Combine the version with the names, sizes and times of the log's files."""
+    files = _delta_log(folder)
+    stamp = group_stamp((entry.name, file_stamp(entry.stat())) for entry in files)
+    commits = [entry.name for entry in files if _DELTA_COMMIT.fullmatch(entry.name)]
+    return stamp and f"version {int(commits[-1][:20]) if commits else 0}-{stamp}"
+
+
+def _delta_digest(folder: Path) -> str:
+    """Hash the log; the files that it names never change."""
+    digest = xxhash.xxh3_128()
+    for entry in _delta_log(folder):
+        digest.update(f"{entry.name} {file_digest(Path(entry.path))}\n".encode())
+    return digest.hexdigest()
+
+
+DELTA = FolderFormat("Delta", _check_delta, _delta_stamp, _delta_digest, read_delta)
+
+
+def current_metadata(folder: Path) -> Path:
+    """Find the metadata that counts: what the catalogue's hint names, else the newest."""
+    inside = folder / _ICEBERG_METADATA
+    with os.scandir(inside) as entries:
+        found = {entry.name: entry for entry in entries}
+    if _ICEBERG_HINT in found:
+        hint = (inside / _ICEBERG_HINT).read_text("utf-8").strip()
+        for ending in ("", *_METADATA_ENDINGS, ".gz.metadata.json"):
+            for name in (f"v{hint}{ending}", f"{hint}{ending}"):
+                if name in found and name.endswith(_METADATA_ENDINGS):
+                    return inside / name
+
+    def age(name: str) -> tuple[int, int, str]:
+        number = _ICEBERG_VERSION.match(name)
+        return int(number[1]) if number else -1, found[name].stat().st_mtime_ns, name
+
+    return inside / max((name for name in found if name.endswith(_METADATA_ENDINGS)), key=age)
+
+
+def _check_iceberg(folder: Path) -> None:
+    require("pyiceberg.table", "iceberg", f"Reading {folder}")
+
+
+def read_iceberg(folder: Path) -> Reading:
+    """Read the rows of the current snapshot."""
+    _check_iceberg(folder)
+    notes: list[str] = []
+    return Reading(_iceberg_batches(folder, notes), notes)
+
+
+def _iceberg_batches(folder: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
+    from pyiceberg.table import StaticTable
+
+    try:
+        table = StaticTable.from_metadata(str(current_metadata(folder)))
+        # The metadata holds absolute paths, so a moved table would only report a missing file.
+        location = urlparse(table.location())
+        there = unquote(location.path) if location.scheme == "file" else table.location()
+        if location.scheme in ("", "file") and not os.path.isdir(there):
+            raise UnreadableTable(
+                f"{folder} is an Iceberg table that was moved here from {there}, where its "
+                "metadata still looks for its files; move it back, or write it anew here.",
+                passing=True,
+            )
+        reader = table.scan().to_arrow_batch_reader()
+        yield from _table_batches(reader.schema, reader, notes)
+    except UnreadableTable:
+        raise
+    # The errors that the library raises for damaged metadata have no common base class.
+    except Exception as error:
+        raise unreadable(folder, error, "is not a readable Iceberg table") from None
+
+
+def _iceberg_stamp(folder: Path) -> str:
+    path = current_metadata(folder)
+    stamp = file_stamp(path.stat())
+    return stamp and f"{path.name}-{stamp}"
+
+
+def _iceberg_digest(folder: Path) -> str:
+    """Hash the current metadata; it names the snapshot, whose files never change."""
+    return file_digest(current_metadata(folder))
+
+
+ICEBERG = FolderFormat("Iceberg", _check_iceberg, _iceberg_stamp, _iceberg_digest, read_iceberg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +19,7 @@ FORMATS = {
 }
 COMPRESSIONS = (".gz", ".zst", ".bz2")
 _COMPRESSED = ("delimited", "jsonlines", "json")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
@@ -45,6 +47,28 @@ def format_of(name: str) -> str | None:
         inner = inner.removesuffix(compression)
     found = FORMATS.get(inner)
     return found if inner == ending or found in _COMPRESSED else None
+
+
+def title_of(name: str) -> str:
+    """Put a table's name into words, as a title.
+
+    >>> title_of("geo/world_cities-2024.csv.gz"), title_of("SalesByRegion")
+    ('world cities 2024', 'Sales By Region')
+    """
+    file, _, sheet = name.partition("#")
+    last = PurePosixPath(file if sheet and format_of(file) else name).name
+    if format_of(last):
+        last = last[: -len(suffixes(last))]
+    return words(last)
+
+
+def words(text: str) -> str:
+    """Split at punctuation, underscores and camelCase humps.
+
+    >>> words("eu/openData_v1.2")
+    'eu open Data v1 2'
+    """
+    return " ".join(re.split(r"[\W_]+", _CAMEL.sub(" ", text))).strip()
 
 
 def read_file(path: Path, expected: str) -> Reading:

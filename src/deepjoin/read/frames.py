@@ -1,7 +1,8 @@
-"""Data frames as tables, and whatever a user calls a column as a `Column`."""
+"""Tables and columns that a caller hands over: frames, lists, and single files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
-from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.errors import DeepJoinError, UnreadableTable, unknown_name
 from deepjoin.model import Column, Reading, Table
-from deepjoin.read import title_of
-from deepjoin.read.cells import as_strings, cell_text, left_out, text_array, unique_names
+from deepjoin.normalise.cells import as_strings, cell_text, left_out, text_array, unique_names
+from deepjoin.read.formats import format_of, read_file, title_of
 from deepjoin.read.parquet import decoded, no_rows
 from deepjoin.read.source import Description, Item, Listing, Skipped, Source
 
@@ -287,3 +288,53 @@ def _cell(value: object) -> str | None:
     if isinstance(value, (bytes, bytearray)):
         raise DeepJoinError(f"Cell {value!r:.40} is bytes: decode it to text first.")
     return cell_text(value)
+
+
+def file_tables(path: Path) -> list[Table]:
+    """List the tables of a file the user named: one, or the sheets of a workbook."""
+    from deepjoin.read.files import FileSource
+
+    source = FileSource([path])
+    tables = list(source.tables())
+    if tables:
+        return tables
+    name = os.fsencode(path.name).decode("utf-8", "backslashreplace")
+    if format_of(path.name) == "excel":
+        raise UnreadableTable(f"{name}: {source.skipped[0].reason}.")
+    # A name that no index could store is no hindrance to a query.
+    return [Table(name, partial(read_file, path, format_of(path.name) or "delimited"))]
+
+
+def file_table(path: Path) -> Table:
+    """Return the one table of a file."""
+    tables = file_tables(path)
+    if len(tables) > 1:
+        names = ", ".join(table.name for table in tables)
+        raise UnreadableTable(f"{path} holds {len(tables)} tables ({names}); give a file with one.")
+    return tables[0]
+
+
+def read_columns(table: Table, only: str | None = None) -> list[Column]:
+    """Read the columns of a table, or the one that is named.
+
+    >>> from deepjoin.read.frames import frame_table
+    >>> [column.name for column in read_columns(frame_table({"id": [1, 2], "city": ["a", "b"]}))]
+    ['id', 'city']
+    """
+    cells: dict[str, list[str | None]] = {}
+    names: dict[str, None] = {}
+    rows = 0
+    for batch in table.open():
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            names[name] = None
+            strings = as_strings(array) if only in (None, name) else None
+            if strings is not None:
+                column = cells.setdefault(name, [None] * rows)
+                column.extend([None] * (rows - len(column)))
+                column.extend(strings.to_pylist())
+        rows += batch.num_rows
+    if only is not None and only not in names:
+        raise unknown_name("column", only, table.name, names)
+    if not cells:
+        raise UnreadableTable(f"{table.name} has no column that could be searched with.")
+    return [Column(c, name, table.name, table.title, table.context) for name, c in cells.items()]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.cells import MENDED_NOTE, float_text, text_array
+from deepjoin.normalise.cells import MENDED_NOTE, float_text, text_array
 from deepjoin.read.encoding import check_file, compression_of, open_bytes
 from deepjoin.read.formats import unreadable
 

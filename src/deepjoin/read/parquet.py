@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deepjoin.model import Reading
-from deepjoin.read.cells import MENDED_NOTE, unique_names
+from deepjoin.normalise.cells import MENDED_NOTE, unique_names
 from deepjoin.read.formats import unreadable
-from deepjoin.read.quote import literal
+from deepjoin.read.sql import literal
 
 _ROWS = 65_536
 _BYTES = 64 << 20

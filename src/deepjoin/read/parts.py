@@ -1,19 +1,32 @@
-"""Folders of part files, as engines write them: found by their names, read as one table."""
+"""Part files: which files are one table together, and how they are read as one."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
 
 from deepjoin.errors import MissingExtra, UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.formats import COMPRESSIONS, format_of, suffixes
+from deepjoin.read.dialect import sniff
+from deepjoin.read.formats import (
+    COMPRESSIONS,
+    format_of,
+    read_file,
+    suffixes,
+    true_format,
+    unreadable,
+)
+from deepjoin.read.source import file_digest
 from deepjoin.read.walk import is_glob, matches
 
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}.*", re.I)
@@ -342,3 +355,46 @@ class _Summary:
 
 def _files(count: int) -> str:
     return f"{count:,} part file{'' if count == 1 else 's'}"
+
+
+def read_group(root: Path, parts: Parts) -> Reading:
+    """Read part files, whose names are relative to ``root``, as one table."""
+    return read_parts(parts, partial(_read_member, root))
+
+
+def _read_member(root: Path, name: str) -> Reading:
+    if _is_blank(root, name):
+        return Reading(iter(()), ["The file is empty."])
+    return read_file(root / name, format_of(name) or "delimited")
+
+
+def _is_blank(root: Path, name: str) -> bool:
+    """Tell a file without a byte, which engines write for a part without rows."""
+    try:
+        return os.path.getsize(root / name) == 0 and format_of(name) not in ("parquet", "excel")
+    except OSError as error:
+        raise unreadable(root / name, error) from None
+
+
+def member_columns(root: Path, name: str) -> list[str]:
+    """Name the columns of a part file, reading as little as its format allows."""
+    path = root / name
+    if _is_blank(root, name):
+        return []
+    kind = true_format(path) or "delimited"
+    if kind == "delimited":
+        return list(sniff(path).names)
+    if kind == "parquet":
+        try:
+            return list(pq.read_schema(path).names)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(path, error) from None
+    return first_columns(read_file(path, kind))
+
+
+def group_digest(root: Path, parts: Parts) -> str:
+    """Sum up the bytes of all part files, and their names."""
+    digest = xxhash.xxh3_128()
+    for name in parts.members:
+        digest.update(f"{name} {file_digest(root / name)}\n".encode())
+    return digest.hexdigest()

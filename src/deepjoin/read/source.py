@@ -25,6 +25,8 @@ _BLOCK = 1 << 22
 _LATELY = 2_000_000_000
 _SOON = 1_000_000_000
 
+#: A path as users give it.
+Location = str | os.PathLike[str]
 #: Where a source is, as the manifest of an index keeps it: its kind, what reopens it, no secrets.
 Description = dict[str, Any]
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra
-from deepjoin.read.bucket_url import S3, BucketUrl
-from deepjoin.read.remote_files import endpoint, explained
+from deepjoin.read.remote_files import S3, BucketUrl, endpoint, explained
 
 _BLOCK = 1 << 20
 _MISSING = ("NoSuchKey", "404", "NotFound")

@@ -10,8 +10,8 @@ from deepjoin.errors import UnreadableTable
 from deepjoin.model import Table
 from deepjoin.normalise.private import hidden_text, key
 from deepjoin.read import reopen
+from deepjoin.read.frames import read_columns
 from deepjoin.read.parquet import read_parquet
-from deepjoin.read.reading import read_columns
 from deepjoin.read.source import file_digest, file_stamp
 from deepjoin.store.ledger import entries_of
 from deepjoin.store.manifest import SEGMENTS, Described, read_manifest

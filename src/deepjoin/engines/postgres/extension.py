@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepjoin.errors import StoreUnusable
-from deepjoin.read.quote import identifier
+from deepjoin.read.sql import identifier
 
 if TYPE_CHECKING:
     from psycopg import Connection

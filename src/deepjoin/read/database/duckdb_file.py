@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.cells import unique_names
+from deepjoin.normalise.cells import unique_names
 from deepjoin.read.database.relation import (
     BATCH_ROWS,
     Ask,
@@ -25,8 +25,8 @@ from deepjoin.read.database.relation import (
 )
 from deepjoin.read.database.url import file_dialect, one_line
 from deepjoin.read.parquet import decoded, no_rows
-from deepjoin.read.quote import identifier
 from deepjoin.read.source import relative
+from deepjoin.read.sql import identifier
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

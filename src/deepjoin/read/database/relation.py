@@ -1,19 +1,23 @@
-"""What every kind of database offers, and what is known of a table before it is read."""
+"""What every kind of database offers, what it says of its tables, and rows as batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import datetime
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from deepjoin.model import Reading
-from deepjoin.read import title_of, words
-from deepjoin.read.quote import identifier
+from deepjoin.normalise.cells import cell_text, text_array, unique_names
+from deepjoin.read.formats import title_of, words
 from deepjoin.read.source import file_stamp
+from deepjoin.read.sql import identifier
 
 #: Rows of a batch, and bytes after which a batch is closed early.
 BATCH_ROWS = 32_768
@@ -104,3 +108,107 @@ def first_rows(
             notes.append(f"Only the first {limit:,} rows{of} are read.")
         yield batch.slice(0, left)
         left = max(0, left - batch.num_rows)
+
+
+_EXACT = 2**53
+_SIMPLE = {
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    datetime.date: pa.date32(),
+    datetime.time: pa.time64("us"),
+}
+_BYTES = {bytes, bytearray, memoryview}
+_UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
+
+
+class Batcher:
+    """Makes batches of rows; a column whose cells stop agreeing on a type is text from there on.
+
+    ``kinds`` are the types of the columns as far as they are known beforehand.
+    """
+
+    def __init__(self, names: Iterable[str], kinds: Sequence[pa.DataType | None]) -> None:
+        self.names = unique_names(names)
+        self._kinds = list(kinds)
+
+    def batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        """Turn rows into columns; without rows, into empty ones."""
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.names)
+        arrays = [self._array(at, cells) for at, cells in enumerate(columns)]
+        return pa.RecordBatch.from_arrays(arrays, names=self.names)
+
+    def batches(self, chunks: Iterable[Sequence[Sequence[Any]]]) -> Iterator[pa.RecordBatch]:
+        """Turn chunks of rows into batches; at least one, for the names of the columns."""
+        none = True
+        for rows in chunks:
+            none = False
+            yield self.batch(rows)
+        if none:
+            yield self.batch([])
+
+    def _array(self, at: int, cells: Sequence[Any]) -> pa.Array:
+        known = self._kinds[at]
+        classes = set(map(type, cells)) - {type(None)}
+        if not classes:
+            return pa.nulls(len(cells), known or pa.string())
+        try:
+            array = _typed(cells, classes, known)
+        except _UNFIT:
+            array = as_text(cells)
+        self._kinds[at] = array.type
+        return array
+
+
+def _typed(cells: Sequence[Any], classes: set[type], known: pa.DataType | None) -> pa.Array:
+    if known is not None and pa.types.is_string(known):
+        return as_text(cells)
+    if classes == {str}:
+        return text_array(cells)
+    if classes <= _BYTES:
+        return pa.array([cell if cell is None else bytes(cell) for cell in cells], pa.binary())
+    kind = _kind(cells, classes, known)
+    if known is None or known == kind or (known, kind) == (pa.int64(), pa.float64()):
+        return pa.array(cells, kind)
+    return as_text(cells)
+
+
+def _kind(cells: Sequence[Any], classes: set[type], known: pa.DataType | None) -> pa.DataType:
+    """Name the one type of the cells; a `TypeError` says that there is none."""
+    if classes == {int} and known != pa.float64():
+        return pa.int64()
+    if classes <= {int, float}:
+        if any(type(cell) is int and abs(cell) > _EXACT for cell in cells):
+            raise TypeError("as floats these integers would be others")
+        return pa.float64()
+    if classes == {Decimal}:
+        return _decimal(cells, known)
+    if classes == {datetime.datetime}:
+        zones = {cell.tzinfo is None for cell in cells if cell is not None}
+        return pa.timestamp("us", None if zones == {True} else "UTC")
+    (only,) = classes
+    return _SIMPLE[only] if only in _SIMPLE else pa.string()
+
+
+def _decimal(cells: Sequence[Any], known: pa.DataType | None) -> pa.DataType:
+    if known is not None:
+        return known
+    exponents = [cell.as_tuple().exponent for cell in cells if cell is not None]
+    return pa.decimal128(38, max(0, *(-exponent for exponent in exponents)))
+
+
+def as_text(cells: Iterable[Any]) -> pa.Array:
+    """Write every cell as text; bytes among other cells are text of their own.
+
+    >>> as_text([7, "a", 2.5, None, b"x", [1, 2]]).to_pylist()
+    ['7', 'a', '2.5', None, 'x', '[1, 2]']
+    """
+    return text_array(map(_text, cells))
+
+
+def _text(cell: Any) -> str | None:
+    if isinstance(cell, (bytes, bytearray, memoryview)):
+        return bytes(cell).decode("utf-8", "replace")
+    if isinstance(cell, (dict, list, tuple)):
+        return json.dumps(cell, default=str, ensure_ascii=False)
+    return cell_text(cell)

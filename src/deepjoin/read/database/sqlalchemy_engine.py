@@ -16,12 +16,12 @@ from deepjoin.model import Reading
 from deepjoin.read.database.relation import (
     BATCH_ROWS,
     Ask,
+    Batcher,
     Relation,
     full_name,
     relation_context,
     relation_title,
 )
-from deepjoin.read.database.rows import Batcher
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address, file_secrets, file_shown, one_line
 from deepjoin.read.source import relative
 

@@ -13,13 +13,12 @@ import xxhash
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read import title_of
-from deepjoin.read.cells import MENDED_NOTE
-from deepjoin.read.database.relation import BATCH_ROWS, Ask, Relation, files_stamp
-from deepjoin.read.database.rows import Batcher
+from deepjoin.normalise.cells import MENDED_NOTE
+from deepjoin.read.database.relation import BATCH_ROWS, Ask, Batcher, Relation, files_stamp
 from deepjoin.read.database.url import one_line
-from deepjoin.read.quote import identifier
+from deepjoin.read.formats import title_of
 from deepjoin.read.source import relative
+from deepjoin.read.sql import identifier
 
 #: Seconds to wait for another program to finish writing.
 BUSY_SECONDS = 5.0

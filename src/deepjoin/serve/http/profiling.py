@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from deepjoin.model import ColumnDescription, Table
 from deepjoin.normalise.canonical import canonical_array
-from deepjoin.read.cells import as_strings, left_out
+from deepjoin.normalise.cells import as_strings, left_out
 from deepjoin.serve.http.describing import Described, detail_of, shortened
 from deepjoin.serve.http.problems import TooLarge
 from deepjoin.serve.http.trial import UNPACKED, unpacks_to_too_much

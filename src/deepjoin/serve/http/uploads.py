@@ -24,9 +24,8 @@ from deepjoin.joining import Side
 from deepjoin.model import Column, Table
 from deepjoin.read import title_of
 from deepjoin.read.formats import format_of, read_file, suffixes
-from deepjoin.read.quote import literal
-from deepjoin.read.reading import read_columns
-from deepjoin.read.scan import duckdb_scan
+from deepjoin.read.frames import read_columns
+from deepjoin.read.sql import duckdb_scan, literal
 from deepjoin.serve.http.describing import Described
 from deepjoin.serve.http.problems import Busy, NotFound, Refused, TooLarge
 from deepjoin.serve.http.profiling import read_detail
