@@ -232,8 +232,8 @@ STEPS = [
     "deepjoin.store.catalog.CatalogWriter.finish",
     "deepjoin.store.report.BuildReport.saved",
     "deepjoin.store.storage._fingerprint",
-    "deepjoin.store.storage._sync",
-    "deepjoin.store.storage._replace",
+    "deepjoin.store.storage.sync_folder",
+    "deepjoin.store.storage.replace_file",
 ]
 
 
@@ -368,7 +368,7 @@ def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool
         assert "indexing it" in run("search", lake_folder, "--values", "Peru,Chad").err
 
 
-@pytest.mark.parametrize("step", ["report.BuildReport.saved", "storage._replace"])
+@pytest.mark.parametrize("step", ["report.BuildReport.saved", "storage.replace_file"])
 def test_a_killed_writer_leaves_the_old_index(
     run: Run, built: Path, lake_folder: Path, step: str
 ) -> None:

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 
 @contextmanager
 def locked(path: Path, busy: Exception, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock file at ``path``; raise ``busy`` if another process has it, or wait for it.
 
-    The operating system releases the lock when its process ends, however it ends.
+    The operating system releases the lock when its process ends, even if it is killed; the
+    file stays, and what it holds does not matter. One that cannot be opened raises OSError.
     """
+    # Imported here: opening and searching an index lock nothing.
+    from filelock import FileLock, Timeout
+
     # One lock object may be entered on one thread and left on another (an async generator).
     lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
     try:

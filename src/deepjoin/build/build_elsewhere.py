@@ -6,7 +6,6 @@ pieces. It must see the tables, though, as this machine does.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import tempfile
@@ -25,6 +24,7 @@ from deepjoin.build.build import Means, SegmentBuilder, Words
 from deepjoin.build.changes import Found, tried
 from deepjoin.build.engine import Engine, Step, node_name
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.files import locked
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store.cell_vectors import write_cell_vectors
 from deepjoin.store.ledger import Entry
@@ -37,7 +37,7 @@ _ITEMS = (16, 1024)
 _BYTES = (4 << 20, 64 << 20)
 #: What the folders are called that workers build in, and how old one is, in seconds, before it
 #: can be a dead worker's: a living one has locked its own by then.
-_PLACE, _OLD = "deepjoin-part-", 60.0
+_PLACE, _OLD, _LOCK = "deepjoin-part-", 60.0, "lock"
 #: Bytes of a file that travel at a time.
 _PIECE = 16 << 20
 _SCHEMA = pa.schema(
@@ -130,21 +130,13 @@ def _workplace() -> Iterator[Path]:
     """Lend a temporary folder, after those are gone that killed workers left."""
     here = Path(tempfile.gettempdir())
     for left in here.glob(f"{_PLACE}*"):
-        with suppress(OSError):  # somebody else's, or in use
+        with suppress(OSError):  # another user's, or in use
             if time.time() - left.stat().st_mtime > _OLD:
-                with _locked(left):
+                with locked(left / _LOCK, BlockingIOError()):
                     shutil.rmtree(left)
     made = tempfile.TemporaryDirectory(prefix=_PLACE, dir=here, ignore_cleanup_errors=True)
-    with made as place, _locked(Path(place)):
+    with made as place, locked(Path(place, _LOCK), BlockingIOError()):
         yield Path(place)
-
-
-@contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """Hold a folder; the system's lock vanishes with its process."""
-    with (place / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
 
 
 def _dress(out: Path, job: PartJob) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
+from deepjoin.files import written_aside
 from deepjoin.joining.session import Session, explained
 from deepjoin.joining.shown import Stored
 from deepjoin.joining.sql import Show
@@ -80,10 +80,8 @@ class Rows:
             ) from error
 
     def _write(self, target: Path, query: str, options: str) -> int:
-        with tempfile.TemporaryDirectory(prefix=".deepjoin-", dir=target.parent) as folder:
-            aside = Path(folder, target.name)
+        with written_aside(target) as aside:
             copied = self._session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
-            aside.replace(target)
         return int(copied[0][0])
 
 

@@ -6,13 +6,12 @@ its manifest is replaced: a reader sees the old one or the new one.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,9 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin._version import __version__
 from deepjoin.build.refresh import disk_errors
 from deepjoin.errors import IndexUnusable
+from deepjoin.files import locked, replace_file
 from deepjoin.relating.edge_list import EdgeList
 from deepjoin.relating.join_all import Earlier
-from deepjoin.store.copies import replace_file
 from deepjoin.store.manifest import GRAPH, MANIFEST, Files, SegmentRecord
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.storage import fingerprints
@@ -126,28 +125,24 @@ def current_edges(lake: OpenIndex, share: float) -> EdgeList | None:
 def writing_graph(folder: Path) -> Iterator[Path]:
     """Be the only writer of an index's graph, and have a folder to write it in."""
     graph = folder / GRAPH
-    try:
-        graph.mkdir(exist_ok=True)
-        lock = (graph / "lock").open("a")
-    except OSError as error:
-        raise IndexUnusable(
-            f"Cannot keep the graph in {graph}: {error.strerror}. Leave it out of the index with "
-            "--no-save."
-        ) from None
-    with lock, disk_errors(folder):
+    busy = IndexUnusable(
+        f"The graph of {folder} is being written by another process. Wait for it to end, "
+        "or stop it."
+    )
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            graph.mkdir(exist_ok=True)
+            stack.enter_context(locked(graph / "lock", busy))
+        except OSError as error:
             raise IndexUnusable(
-                f"The graph of {folder} is being written by another process. Wait for it to end, "
-                "or stop it."
+                f"Cannot keep the graph in {graph}: {error.strerror}. Leave it out of the index "
+                "with --no-save."
             ) from None
+        stack.enter_context(disk_errors(folder))
         _clean(graph, read_graph(folder))
         scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=graph))
-        try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        yield scratch
 
 
 def commit_graph(
@@ -161,7 +156,7 @@ def commit_graph(
         shutil.rmtree(place, ignore_errors=True)
         built.rename(place)
     manifest = GraphManifest(share, edges, tuple(segments), name, files)
-    replace_file(folder / GRAPH / MANIFEST, manifest.to_json().encode())
+    replace_file(folder / GRAPH / MANIFEST, manifest.to_json())
     _clean(folder / GRAPH, manifest)
     return manifest
 

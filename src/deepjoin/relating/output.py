@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from deepjoin.arrays import load_strings
 from deepjoin.errors import DeepJoinError
+from deepjoin.files import written_aside
 from deepjoin.relating.edge_list import EdgeList
 from deepjoin.relating.found import CARDINALITIES, Found
 from deepjoin.store.numbering import Numbering
@@ -89,10 +89,8 @@ class EdgeRows:
         target = Path(os.path.realpath(path))
         write = writer_of(target)
         try:
-            with tempfile.TemporaryDirectory(prefix=".deepjoin-", dir=target.parent) as folder:
-                aside = Path(folder, target.name)
+            with written_aside(target) as aside:
                 write(aside, self.batches())
-                aside.replace(target)
         except OSError as error:
             reason = error.strerror or str(error).split("\n", 1)[0]
             raise DeepJoinError(

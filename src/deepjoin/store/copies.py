@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.files import locked
 from deepjoin.store.manifest import SEGMENTS, SegmentRecord, check_sizes
 
 
@@ -33,21 +33,18 @@ def is_whole(folder: Path, record: SegmentRecord) -> bool:
 @contextmanager
 def only_process(folder: Path, wait: bool = True) -> Iterator[None]:
     """Be the only process of this machine at work on a copy."""
-    try:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = folder.with_suffix(".lock").open("a")
-    except OSError as error:
-        raise DeepJoinError(
-            f"Cannot keep a copy of the index in {folder.parent}: {error.strerror}. "
-            "Set DEEPJOIN_CACHE to a folder you may write to."
-        ) from None
-    with lock:
+    busy = IndexUnusable(
+        "The index is being written by another process of this machine. "
+        "Wait for it to end, or stop it."
+    )
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise IndexUnusable(
-                "The index is being written by another process of this machine. "
-                "Wait for it to end, or stop it."
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            stack.enter_context(locked(folder.with_suffix(".lock"), busy, wait=wait))
+        except OSError as error:
+            raise DeepJoinError(
+                f"Cannot keep a copy of the index in {folder.parent}: {error.strerror}. "
+                "Set DEEPJOIN_CACHE to a folder you may write to."
             ) from None
         yield
 
@@ -74,13 +71,6 @@ def aside(folder: Path) -> Iterator[Path]:
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file aside and put it in its place at once."""
-    aside = path.with_suffix(".new")
-    aside.write_bytes(content)
-    aside.replace(path)
 
 
 def link_segments(records: Iterable[SegmentRecord], source: Path, target: Path) -> None:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.files import replace_file
 from deepjoin.store.bucket import Object, Store, Stored, Vanished, together
 from deepjoin.store.copies import (
     aside,
@@ -28,7 +29,6 @@ from deepjoin.store.copies import (
     link_segments,
     only_process,
     remove_others,
-    replace_file,
 )
 from deepjoin.store.manifest import (
     FORMAT,

@@ -6,20 +6,20 @@ old lake or the new one, never a mixture. What no manifest names is removed by t
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.files import locked, replace_file, sync_folder
 from deepjoin.store.manifest import (
     MANIFEST,
     SEGMENTS,
@@ -57,10 +57,10 @@ class IndexWriter:
         name = _free_name(segments, files)
         if not (segments / name).exists():
             for folder in (*(path for path in built.rglob("*") if path.is_dir()), built):
-                _sync(folder)
+                sync_folder(folder)
             built.rename(segments / name)
         # Also for one that was there: who put it there may have been killed before this.
-        _sync(segments)
+        sync_folder(segments)
         return SegmentRecord(name, files)
 
     def pending(self, key: str) -> list[SegmentRecord]:
@@ -72,11 +72,11 @@ class IndexWriter:
         """Remember segments that are whole but not yet part of the lake."""
         said = {"key": key, "salt": salt, "of": _manifest_digest(self.folder)}
         fields = said | {"segments": [asdict(record) for record in records]}
-        _replace(self.folder / PENDING, json.dumps(fields))
+        replace_file(self.folder / PENDING, json.dumps(fields), durable=True)
 
     def commit(self, manifest: Manifest) -> None:
         """Make a manifest the lake's state, and remove what it does not name."""
-        _replace(self.folder / MANIFEST, manifest.to_json())
+        replace_file(self.folder / MANIFEST, manifest.to_json(), durable=True)
         (self.folder / PENDING).unlink(missing_ok=True)
         self.clean({record.name for record in manifest.segments})
 
@@ -124,27 +124,21 @@ def writing(folder: Path) -> Iterator[IndexWriter]:
     so does, at the next write, whatever a killed writer left.
     """
     segments = folder / SEGMENTS
-    try:
-        _make(segments)
-        lock = (folder / "lock").open("a")
-    except OSError as error:
-        raise IndexUnusable(
-            f"Cannot write an index in {folder}: {error.strerror}. Choose another place with -o."
-        ) from None
-    with lock:
+    busy = f"{folder} is being written by another process. Wait for it to end, or stop it."
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _make(segments)
+            stack.enter_context(locked(folder / "lock", IndexUnusable(busy)))
+        except OSError as error:
             raise IndexUnusable(
-                f"{folder} is being written by another process. Wait for it to end, or stop it."
+                f"Cannot write an index in {folder}: {error.strerror}. Choose another place with "
+                "-o."
             ) from None
         for left in _left_over(folder):
             _discard(left)
         scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=segments))
-        try:
-            yield IndexWriter(folder, scratch)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        yield IndexWriter(folder, scratch)
 
 
 def clear_up(folder: Path) -> None:
@@ -213,28 +207,9 @@ def _fingerprint(path: Path) -> tuple[int, str]:
     return path.stat().st_size, digest.hexdigest()
 
 
-def _replace(path: Path, text: str) -> None:
-    aside = path.with_suffix(".new")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    _sync(path.parent)
-
-
 def _make(folder: Path) -> None:
     """Make a folder that survives a power cut."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in missing:
-        _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Make renames in a folder survive a power cut."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+        sync_folder(path.parent)

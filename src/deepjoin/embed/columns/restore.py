@@ -6,7 +6,6 @@ The opposite of `deepjoin.embed.columns.export`; needs the extra ``train``, but 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.embed.columns.weights import Array, Floats, read_weights
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.files import written_aside
 
 #: What tokenizers of BERT models call their special tokens.
 _SPECIAL = {
@@ -115,16 +115,13 @@ def whole_folder(target: Path) -> Iterator[Path]:
     target = target.absolute()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise DeepJoinError(f"{target} is there already. Remove it, or give another folder.")
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        yield aside
-        aside.replace(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with written_aside(target) as aside:
+            aside.mkdir()
+            yield aside
     except OSError as error:
         raise DeepJoinError(f"{target} cannot be written: {error}. Give another folder.") from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _check_installed() -> None:

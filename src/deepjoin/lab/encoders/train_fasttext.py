@@ -6,17 +6,16 @@ Words that stand in one column come near to each other, and so do words that sha
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from deepjoin.embed.cells.tokens import plain_word
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.files import written_aside
 from deepjoin.indexing import open_lake
 from deepjoin.lake import Lake
 
@@ -56,8 +55,9 @@ def train_fasttext(
     """
     out = _checked(lake, Path(out), dimension, epochs)
     fasttext = _package()
-    with TemporaryDirectory(dir=out.parent, prefix=".fasttext-") as scratch:
-        text = Path(scratch) / "columns.txt"
+    # A model that is cut short is never seen under its name.
+    with written_aside(out) as aside:
+        text = aside.with_name("columns.txt")
         columns, words = _write(text, _lines(lake, seed))
         if not words:
             raise DeepJoinError(
@@ -66,9 +66,7 @@ def train_fasttext(
         rows = min(max(words, _FEWEST_ROWS), _MOST_ROWS)
         sizes = {"dim": dimension, "epoch": epochs, "bucket": rows}
         model = fasttext.train_unsupervised(input=str(text), **sizes, **_RECIPE)
-        model.save_model(str(Path(scratch) / "model.bin"))
-        # A model that is cut short is never seen under its name.
-        os.replace(Path(scratch) / "model.bin", out)
+        model.save_model(str(aside))
     return Trained(out, columns, words)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +86,10 @@ def _peak_mb() -> float:
     """Return the most memory the process has had, since it was forgotten where it can be."""
     try:
         status = Path("/proc/self/status").read_text("utf-8")
-    except OSError:
+    except OSError:  # macOS and Windows; the latter has no such count
+        try:
+            import resource
+        except ImportError:
+            return 0.0
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     return float(status.partition("VmHWM:")[2].split()[0]) / 1e3

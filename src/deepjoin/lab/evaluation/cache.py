@@ -17,6 +17,7 @@ from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.kinds import split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.files import replace_file
 from deepjoin.indexing import index
 from deepjoin.lab.evaluation.asking import Answers
 from deepjoin.lab.evaluation.task import Task
@@ -135,10 +136,8 @@ class Cache:
 
     def _write(self, path: Path, text: str) -> None:
         """Write a file whole or not at all."""
-        aside = path.with_name(path.name + ".new")
         try:
-            aside.write_text(text, "utf-8")
-            aside.replace(path)
+            replace_file(path, text)
         except OSError as error:
             raise DeepJoinError(f"Cannot write {path}: {error.strerror}.") from None
 

@@ -19,6 +19,7 @@ from deepjoin.embed.columns.text_encoder import text_settings
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.errors import DeepJoinError
+from deepjoin.files import replace_file
 from deepjoin.lab.training.columns import TrainingColumns
 from deepjoin.lab.training.gather import gather
 from deepjoin.lab.training.near import near_values, value_vectors
@@ -153,10 +154,8 @@ def prepare(
 
 
 def write_whole(path: Path, said: Mapping[str, Any]) -> None:
-    """Write a file that other processes are waiting for: it is there when it is whole."""
-    aside = path.with_suffix(".new")
-    aside.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
-    aside.replace(path)
+    """Write a file that other processes wait for: it appears when it is complete."""
+    replace_file(path, json.dumps(said, indent=2) + "\n")
 
 
 def _near(

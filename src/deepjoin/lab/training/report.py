@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.files import replace_file
 
 Doubles = npt.NDArray[np.float64]
 #: A loss or a precision and the step it was seen at.
@@ -69,11 +70,9 @@ def best(events: Sequence[Event]) -> Event | None:
 
 
 def whole_file(path: Path, content: bytes) -> None:
-    """Write a file aside and put it in its place at once."""
-    aside = path.with_name(f".{path.name}.new")
+    """Write a file atomically; report a disk that is full or read-only in one line."""
     try:
-        aside.write_bytes(content)
-        aside.replace(path)
+        replace_file(path, content)
     except OSError as error:
         raise DeepJoinError(
             f"{path} cannot be written: {error.strerror}. Make room, or give another folder."

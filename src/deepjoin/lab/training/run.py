@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from deepjoin.build.engine import Engine, engine_named
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.devices import device_named
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.files import locked
 from deepjoin.indexing import open_lake, refresh
 from deepjoin.lab.training import settings as recipes
 from deepjoin.lab.training.delivery import LAST, Trained, deliver
@@ -221,17 +221,10 @@ def _finished(prepared: Prepared, folder: Path) -> Trained:
     return trained
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let no other run work in a folder; the system's lock vanishes with its process."""
-    with (folder / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DeepJoinError(
-                f"Another run is at work in {folder.parent}. Wait for it to end, or stop it."
-            ) from None
-        yield
+def _alone(folder: Path) -> AbstractContextManager[None]:
+    """Keep other runs out of a folder."""
+    busy = f"Another run is at work in {folder.parent}. Wait for it to end, or stop it."
+    return locked(folder / LOCK, DeepJoinError(busy))
 
 
 @contextmanager
