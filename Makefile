@@ -1,14 +1,18 @@
-# Two commands do everything on a fresh machine: make demo, make test.
+# Two commands do everything on a fresh machine: make demo, make test. While developing: make quick.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CORPUS ?= corpus
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check format bench clean
-.PHONY: page page-check browser
+.PHONY: demo quick test check format reference matrix wheel-check bench page page-check browser clean
 
 demo: $(VENV)/installed
 	$(BIN)/deepjoin demo
+
+# No network, torch, Ray, PostgreSQL or browser: under a minute on two cores.
+quick: $(VENV)/quick
+	$(BIN)/python -m pytest -n 2 -m "not slow and not train and not ray and not postgres and not page"
 
 test: $(VENV)/developing browser
 	$(BIN)/python -m pytest -n 2
@@ -19,24 +23,40 @@ check: $(VENV)/developing
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/reference.py --check
 	web/check.sh
 
 format: $(VENV)/developing
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+reference: $(VENV)/developing
+	$(BIN)/python tools/reference.py
+
+# The quick tests on every Python found here, and with the oldest dependencies that are allowed.
+matrix:
+	$(PYTHON) tools/matrix.py
+
+# Build a wheel, install it into an empty environment, and use it.
+wheel-check:
+	$(PYTHON) tools/wheel_check.py
+
 bench: $(VENV)/developing
 	$(BIN)/python benchmarks/equi_search.py $(CORPUS)
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/quick: $(VENV)/installed requirements-quick.txt
+	$(PIP) -r requirements-quick.txt
 	touch $@
 
 # Torch by its version first: then the build for processors is taken, not the one for GPUs.
-$(VENV)/developing: $(VENV)/installed requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+$(VENV)/developing: $(VENV)/quick requirements-dev.txt
+	$(PIP) torch==2.13.0
+	$(PIP) -r requirements-dev.txt
 	touch $@
 
 # The page is committed as built; building it needs node.
@@ -54,4 +74,4 @@ browser:
 	echo "==== Chromium is not here and cannot be installed: the page will not be tested."
 
 clean:
-	rm -rf $(VENV) deepjoin-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .matrix dist deepjoin-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

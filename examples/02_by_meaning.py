@@ -1,0 +1,18 @@
+"""Match values that are spelled differently, and see every pair before trusting it."""
+
+import deepjoin
+from deepjoin.demo import write_demo_lake
+
+demo = write_demo_lake("deepjoin-demo")
+lake = deepjoin.index(demo.folder)
+
+spelled = ["U.S.A.", "Great Britain", "Holland", "Viet Nam", "Czechia"]
+
+# Equal values alone find little here; the default also counts other spellings.
+print(lake.search(spelled, k=2, join="equi"))
+print(lake.search(spelled, k=2))
+
+hit = lake.explain(spelled, ("geo/countries.csv", "country"))
+for match in hit.matches:
+    print(f"{match.query:15} {match.target:20} {match.similarity:.2f}")
+print("no match:", hit.unmatched)
