@@ -1,9 +1,11 @@
 """Match values that are spelled differently, and see every pair before trusting it."""
 
+from pathlib import Path
+
 import deepjoin
 from deepjoin.demo import write_demo_lake
 
-demo = write_demo_lake("deepjoin-demo")
+demo = write_demo_lake(Path("deepjoin-demo"))
 lake = deepjoin.index(demo.folder)
 
 spelled = ["U.S.A.", "Great Britain", "Holland", "Viet Nam", "Czechia"]

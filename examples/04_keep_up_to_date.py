@@ -7,7 +7,8 @@ import deepjoin
 folder = Path("lake")
 folder.mkdir()
 teams = ["Falcons", "Otters", "Herons", "Badgers", "Lynxes", "Ravens"]
-(folder / "teams.csv").write_text("team,founded\n" + "".join(f"{t},19{i}0\n" for i, t in enumerate(teams)))
+rows = [f"{team},19{number}0" for number, team in enumerate(teams)]
+(folder / "teams.csv").write_text("\n".join(["team,founded", *rows]))
 
 lake = deepjoin.index(folder)
 print(lake)
@@ -19,4 +20,4 @@ print([hit.table for hit in lake.search(teams)])
 (folder / "teams.csv").write_text("team,founded\nFalcons,1901\n")
 print(lake.refresh())
 lake.remove("stadiums")
-print(lake.tables)
+print(list(lake.tables))

@@ -65,7 +65,7 @@ def section(name: str, found: griffe.Object | griffe.Alias) -> Iterator[str]:
 
 
 def summary(attribute: griffe.Object | griffe.Alias) -> str:
-    """Return the first paragraph about an attribute: its docstring, or the ``#:`` lines above it."""
+    """Return the first paragraph about an attribute: its docstring, or ``#:`` lines above."""
     if attribute.docstring is not None:
         return attribute.docstring.value.split("\n\n")[0].replace("\n", " ")
     lines = Path(str(attribute.filepath)).read_text("utf-8").splitlines()
