@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,38 @@ settings.load_profile("deepjoin")
 pytest_plugins = ["tests.support.postgres", "tests.support.shops", "tests.support.training"]
 
 MakeLake = Callable[..., Lake]
+
+#: Test modules that import an optional package, left out where it is not installed.
+_NEEDS = {
+    "playwright": "test_page*.py",
+    "schemathesis": "test_server_openapi.py",
+    "onnx": "test_semantic.py",
+    "ray": "test_ray.py",
+    "torch": "test_train*.py",
+}
+collect_ignore_glob = [modules for package, modules in _NEEDS.items() if find_spec(package) is None]
+#: Tests that use these fixtures start what `make quick` goes without.
+_MARKS = {
+    "browser": "page",
+    "cluster": "ray",
+    "vector_server": "postgres",
+    "postgres_server": "postgres",
+    "tiny_bert": "train",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures they use and the packages they import."""
+    for item in items:
+        for fixture, mark in _MARKS.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
+        if "postgres" in item.name:
+            item.add_marker("postgres")
+        if hasattr(getattr(item, "module", None), "torch"):
+            item.add_marker("train")
+        if hasattr(getattr(item, "module", None), "ray"):
+            item.add_marker("ray")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
