@@ -15,7 +15,7 @@ quick: $(VENV)/quick
 	$(BIN)/python -m pytest -n 2 --doctest-ignore-import-errors -m "not slow and not train and not ray and not postgres and not page"
 
 test: $(VENV)/developing browser
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 	$(MAKE) check
 
 check: $(VENV)/developing

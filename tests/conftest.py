@@ -54,17 +54,21 @@ _MARKS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures they use and the packages they import."""
+    """Mark tests by the fixtures they use and the packages they import.
+
+    Tests that share something costly to start (a cluster, a server, a browser) run in one worker.
+    """
     for item in items:
-        for fixture, mark in _MARKS.items():
-            if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(mark)
+        fixtures = set(getattr(item, "fixturenames", ()))
+        marks = {mark for fixture, mark in _MARKS.items() if fixture in fixtures}
+        imported = vars(getattr(item, "module", None) or object)
+        marks |= {mark for name, mark in (("torch", "train"), ("ray", "ray")) if name in imported}
         if "postgres" in item.name:
-            item.add_marker("postgres")
-        if hasattr(getattr(item, "module", None), "torch"):
-            item.add_marker("train")
-        if hasattr(getattr(item, "module", None), "ray"):
-            item.add_marker("ray")
+            marks.add("postgres")
+        for mark in sorted(marks):
+            item.add_marker(mark)
+        for mark in sorted(marks & {"ray", "postgres", "page"}):
+            item.add_marker(pytest.mark.xdist_group(mark))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
