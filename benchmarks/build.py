@@ -56,7 +56,9 @@ def build(corpus: str, index: str, memory_bytes: str) -> None:
     """Build an index and print what it took; a corpus is compared as evaluations compare it."""
     settings = SETTINGS if is_corpus(Path(corpus)) else deepjoin.Settings()
     started = perf_counter()
-    lake = deepjoin.index(corpus, index, settings=settings, memory=int(memory_bytes))
+    lake = deepjoin.index(
+        corpus, index, settings=settings, build=deepjoin.BuildSettings(memory=int(memory_bytes))
+    )
     seconds = perf_counter() - started
     report = lake.report
     counts = {name: getattr(report, name) for name in ("tables", "columns", "values", "cells")}

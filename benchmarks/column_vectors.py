@@ -48,7 +48,7 @@ def opened(corpus: Path, folder: Path) -> Segment:
     """Open the index of a corpus as one segment, after building it if it is not there."""
     if not (folder / "manifest.json").exists():
         say(f"indexing {corpus}")
-        deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+        deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"})
     (segment,) = deepjoin.open(folder).segments
     return segment
 

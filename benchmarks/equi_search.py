@@ -62,7 +62,9 @@ def _is_current(folder: Path, columns: Path) -> bool:
 def build(corpus: str, folder: str) -> None:
     """Build an index and print what it took."""
     started = perf_counter()
-    lake = deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+    lake = deepjoin.index(
+        corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"}
+    )
     took = {"build_s": perf_counter() - started, "columns": lake.info()["columns"]}
     print(json.dumps(took | memory()))
 

@@ -53,7 +53,9 @@ def indexed(corpus: Path, folder: Path) -> Path:
 
 def build(corpus: str, folder: str) -> None:
     """Build an index without vectors, and print how large it is."""
-    lake = deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+    lake = deepjoin.index(
+        corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"}
+    )
     print(json.dumps({"columns": lake.report.columns}))
 
 

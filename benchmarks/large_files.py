@@ -57,7 +57,7 @@ def write(path: Path, rows: int, keys: int) -> None:
 def index(path: str, out: str) -> None:
     """Index one file and print time and memory."""
     started = perf_counter()
-    lake = deepjoin.index(path, out, rebuild=True)
+    lake = deepjoin.index(path, out, build=deepjoin.BuildSettings(rebuild=True))
     seconds = perf_counter() - started
     found = {"seconds": seconds, "columns": lake.report.columns, "values": lake.report.values}
     print(json.dumps(found | {"index_mb": lake.info()["bytes"] / 1e6} | memory()))
@@ -93,7 +93,9 @@ def main() -> None:
     emit("large_files", machine=machine())
     write(folder / "left.csv", 2_000_000, 100_000)
     write(folder / "right.csv", 100_000, 100_000)
-    deepjoin.index(folder / "right.csv", folder / "right.index", rebuild=True)
+    deepjoin.index(
+        folder / "right.csv", folder / "right.index", build=deepjoin.BuildSettings(rebuild=True)
+    )
     for who in ("deepjoin", "duckdb", "duckdb ordered"):
         say(f"join: {who}")
         found = in_child("large_files.join", folder, who)

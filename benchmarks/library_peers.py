@@ -99,7 +99,11 @@ PEERS: dict[str, Peer] = {
 def _lake(columns: list[Column], folder: Path) -> deepjoin.Lake:
     # A corpus keeps its column ids.
     write_corpus(folder / "corpus", columns, [])
-    options: dict[str, Any] = {"settings": SETTINGS, "encoder": "none", "cells": "none"}
+    options: dict[str, Any] = {
+        "settings": SETTINGS,
+        "encoder": "none",
+        "vectors": {"cells": "none"},
+    }
     return deepjoin.index(folder / "corpus", folder / "index", **options)
 
 

@@ -98,7 +98,8 @@ def timed(folder: Path, out: Path, **options: Any) -> tuple[Lake, dict[str, floa
     """Index with an empty cache, and tell how long it took."""
     os.environ["DEEPJOIN_CACHE"] = str(out.with_suffix(".cache"))
     clock = Clock()
-    lake = deepjoin.index(folder, out, progress=clock, encoder="default", **options)
+    build = deepjoin.BuildSettings(**options)
+    lake = deepjoin.index(folder, out, progress=clock, encoder="default", build=build)
     return lake, clock.seconds | {"seconds": clock.now()}
 
 

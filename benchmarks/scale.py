@@ -65,7 +65,9 @@ def build(corpus: str, folder: str) -> None:
     """Index a corpus without vectors, and print what it took."""
     started = perf_counter()
     with most_anonymous() as held:
-        lake = deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+        lake = deepjoin.index(
+            corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"}
+        )
     row = {"columns": lake.report.columns, "cells": lake.report.cells, "values": lake.report.values}
     print(json.dumps(row | {"seconds": perf_counter() - started} | held | memory()))
 

@@ -17,6 +17,7 @@ from deepjoin import Column, Lake, Settings
 from deepjoin.demo import write_demo_lake
 from deepjoin.settings import Vectors
 from tests.support.browsing import CHROMIUM, NO_BROWSER, browsing
+from tests.support.options import index_options
 from tests.support.vector_stores import SERVERS, frames, fresh, started, towns
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def encoded_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Index a lake with column vectors, sketches and all in one."""
     folder = tmp_path_factory.mktemp("made") / "lake"
     options = {"encoder": "default", "cells": "default", "sketch": 64, "min_distinct": 1}
-    deepjoin.index(frames(towns(0, 12)), folder, **options)  # type: ignore[arg-type]
+    deepjoin.index(frames(towns(0, 12)), folder, **index_options(**options))
     return folder
 
 
@@ -150,7 +151,9 @@ def make_lake(tmp_path: Path) -> MakeLake:
         count += 1
         chosen = Settings(**{"min_distinct": 1, **options})  # type: ignore[arg-type]
         out = tmp_path / f"index-{count}"
-        return deepjoin.index(columns, out, settings=chosen, memory=memory)
+        return deepjoin.index(
+            columns, out, settings=chosen, build=deepjoin.BuildSettings(memory=memory)
+        )
 
     return make
 

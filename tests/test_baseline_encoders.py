@@ -540,7 +540,7 @@ def lake_of(tmp_path: Path) -> deepjoin.Lake:
         Column(list(random.choice(kinds[at % 4], 22, replace=False)), name="n", table=f"t{at}")
         for at in range(60)
     ]
-    return deepjoin.index(columns, tmp_path / "index", encoder="none", cells="none")
+    return deepjoin.index(columns, tmp_path / "index", encoder="none", vectors={"cells": "none"})
 
 
 @pytest.mark.parametrize("join", ["equi", "semantic"])

@@ -48,6 +48,7 @@ from tests.support.index_files import (
     only,
     sign,
 )
+from tests.support.options import index_options
 
 #: Where flips may be that nothing but a checksum tells, and that no search or join is wrong by:
 #: stamps (read again at worst), titles and first rows, statistics inside Parquet, numbers of
@@ -70,7 +71,9 @@ def make(folder: Path) -> Lake:
     write(data / "b.csv", {"City": ["Lyon", "Oslo", "Rome", "Bonn"], "of": list("xyzx")})
     write(data / "c.csv", {"year": ["1999", "2000", "2001"], "flag": list("010")})
     with merging(often=False):
-        lake = deepjoin.index(data, folder / "ix", min_distinct=1, encoder="none")
+        lake = deepjoin.index(
+            data, folder / "ix", settings=deepjoin.Settings(min_distinct=1), encoder="none"
+        )
         lake.add({"mine": {"land": ["Peru", "Chad", "PERU"]}, "old": {"z": list("uvw")}})
         write(data / "d.csv", {"land": ["Mali", "mali", "Peru"], "x": ["1.50", "7.0", "7"]})
         lake = deepjoin.index(data, folder / "ix")
@@ -301,7 +304,9 @@ def test_a_manifest_that_does_not_fit_is_noticed(index: Path) -> None:
 
 
 def test_two_tables_of_one_name_are_noticed(index: Path, tmp_path: Path) -> None:
-    other = deepjoin.index(index.parent / "data", tmp_path / "other", min_distinct=1)
+    other = deepjoin.index(
+        index.parent / "data", tmp_path / "other", settings=deepjoin.Settings(min_distinct=1)
+    )
     record = json.loads((other.path / "manifest.json").read_text())["segments"][0]
     shutil.copytree(other.segments[0].folder, index / "segments" / record["name"])
     changed_manifest(index, lambda fields: fields["segments"].append(record))
@@ -377,7 +382,9 @@ def test_files_are_compared_as_they_were_indexed(tmp_path: Path, options: dict[s
     (tmp_path / "data" / "c.json").write_text(
         '{"k": 1}\n{"k": 2, "late": "x"}\n' + '{"late": "y"}\n' * 2
     )
-    lake = deepjoin.index(tmp_path / "data", tmp_path / "ix", min_distinct=1, **options)
+    lake = deepjoin.index(
+        tmp_path / "data", tmp_path / "ix", **index_options(min_distinct=1, **options)
+    )
     found = lake.check()
     assert (found.problems, found.tables_compared) == ([], 3)
     for path in lake.path.glob("segments/*/cell_rows.npy"):
@@ -390,7 +397,11 @@ def test_files_are_compared_as_they_were_indexed(tmp_path: Path, options: dict[s
 
 def test_hidden_values_are_compared(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.csv", {"x": list("abc")})
-    lake = deepjoin.index(tmp_path / "data", tmp_path / "ix", min_distinct=1, hash_only=True)
+    lake = deepjoin.index(
+        tmp_path / "data",
+        tmp_path / "ix",
+        settings=deepjoin.Settings(min_distinct=1, hash_only=True),
+    )
     path = tmp_path / "data" / "a.csv"
     stat = path.stat()
     path.write_text(path.read_text().replace("c", "d"))
@@ -404,7 +415,9 @@ def test_a_change_that_no_stamp_tells_is_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "data" / "a.csv"
     write(path, {"x": list("abc")})
     os.utime(path, (1, 1))
-    lake = deepjoin.index(tmp_path / "data", tmp_path / "ix", min_distinct=1)
+    lake = deepjoin.index(
+        tmp_path / "data", tmp_path / "ix", settings=deepjoin.Settings(min_distinct=1)
+    )
     path.write_text(path.read_text().replace("c", "d"))
     os.utime(path, (1, 1))
     texts = "Column 'x' of a.csv: 1 of its values are not in the index, 1 there are not its own."
@@ -421,7 +434,9 @@ def test_sampled_database_tables_are_compared(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO orders VALUES (?, ?)", enumerate("abcdefghij"))
     connection.close()
     source = f"sqlite:///{tmp_path / 'shop.db'}"
-    lake = deepjoin.index(source, tmp_path / "ix", min_distinct=1, sample_rows=4)
+    lake = deepjoin.index(
+        source, tmp_path / "ix", settings=deepjoin.Settings(min_distinct=1, sample_rows=4)
+    )
     found = lake.check()
     assert (found.problems, found.changed, found.tables_compared) == ([], [], 1)
 
@@ -436,7 +451,9 @@ def test_corpora_are_compared_by_the_ids_of_columns(tmp_path: Path) -> None:
     ]
     corpus = write_corpus(tmp_path / "corpus", columns)
     os.utime(corpus.folder / "columns.parquet", (1, 1))
-    lake = deepjoin.index(tmp_path / "corpus", tmp_path / "ix", min_distinct=2)
+    lake = deepjoin.index(
+        tmp_path / "corpus", tmp_path / "ix", settings=deepjoin.Settings(min_distinct=2)
+    )
     found = lake.check(tables=None)
     assert (found.problems, found.tables_compared) == ([], 3)
     assert found.tables_compared == len(lake.tables)
@@ -455,7 +472,9 @@ def test_corpora_are_compared_by_the_ids_of_columns(tmp_path: Path) -> None:
 
 def test_the_sample_is_spread_and_all_is_all(run: Run, tmp_path: Path) -> None:
     lake = deepjoin.index(
-        {f"t{i:02}": {"x": list("abc")} for i in range(30)}, tmp_path, min_distinct=1
+        {f"t{i:02}": {"x": list("abc")} for i in range(30)},
+        tmp_path,
+        settings=deepjoin.Settings(min_distinct=1),
     )
     seen: list[tuple[int, int, str]] = []
     found = lake.check(tables=3, progress=lambda *told: seen.append(told))
@@ -473,7 +492,9 @@ def test_lakes_of_any_history_are_sound(
 ) -> None:
     model = {name: even(frame) for name, frame in first.items()}
     with tempfile.TemporaryDirectory() as folder, merging(often):
-        lake = deepjoin.index(model, Path(folder) / "ix", min_distinct=1)
+        lake = deepjoin.index(
+            model, Path(folder) / "ix", settings=deepjoin.Settings(min_distinct=1)
+        )
         for step, what in steps:
             if step == "add":
                 lake.add({name: even(frame) for name, frame in what.items()})
@@ -493,7 +514,9 @@ def test_refreshed_folders_are_sound(moves: list[tuple[str, Any, Any]], often: b
         folder = Path(place) / "data"
         write(folder / "a.csv", {"x": list("abcabd"), "y": list("123456")})
         write(folder / "stays.csv", {"x": list("gh")})
-        lake = deepjoin.index(folder, Path(place) / "many", min_distinct=1)
+        lake = deepjoin.index(
+            folder, Path(place) / "many", settings=deepjoin.Settings(min_distinct=1)
+        )
         lake = replayed(lake, folder, moves)
         assert check_index(lake.path).problems == []
         found = deepjoin.index(folder, lake.path).check()

@@ -48,9 +48,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     with merging(often=False):
         lake = deepjoin.index(
-            frames, tmp_path_factory.mktemp("vectors") / "ix",
-            min_distinct=1, encoder="default", cells="default", sketch=64,
-        )  # fmt: skip
+            frames,
+            tmp_path_factory.mktemp("vectors") / "ix",
+            settings=deepjoin.Settings(min_distinct=1),
+            encoder="default",
+            vectors={"cells": "default", "sketch": 64},
+        )
         lake.add({"more": {"stadt": ["town 3", "Town 4", "Bonn", "!"], "x": list("abcd")}})
     return lake.path
 
@@ -247,8 +250,8 @@ def test_column_vectors_need_the_snapshot(index: Path) -> None:
         deepjoin.index(index, encoder="default")
         found = check_index(index).problems
         assert all("--sketch 0, then --sketch 64" in one for one in found), "they count otherwise"
-        deepjoin.index(index, sketch=0)
-        deepjoin.index(index, sketch=64)
+        deepjoin.index(index, vectors={"sketch": 0})
+        deepjoin.index(index, vectors={"sketch": 64})
     assert check_index(index).problems == []
 
 
@@ -268,7 +271,7 @@ def test_an_encoder_that_is_another_is_noted(index: Path, tmp_path: Path) -> Non
 
 def test_cells_said_to_be_of_another_encoder_are_named(index: Path) -> None:
     with merging(often=False):
-        deepjoin.index(index, sketch=0)
+        deepjoin.index(index, vectors={"sketch": 0})
     told(f"{CELLS}/about.json", "digest", "ab12")(first(index))
     sign(index)
     assert "cells/about.json names another encoder" in only(check_index(index, tables=0))
@@ -276,7 +279,7 @@ def test_cells_said_to_be_of_another_encoder_are_named(index: Path) -> None:
 
 def test_vectors_of_an_encoder_that_is_no_more_are_noted(index: Path) -> None:
     with merging(often=False):
-        deepjoin.index(index, sketch=0)
+        deepjoin.index(index, vectors={"sketch": 0})
     for segment in Lake(index).segments:
         told(f"{CELLS}/about.json", "digest", "ab12")(segment.folder)
         edited(f"{CELLS}/vector_codes.npy", _negative)(segment.folder)
@@ -323,8 +326,8 @@ def test_the_advice_mends_vectors(
     advice = f"--{option} {first_step[option]}, then --{option} {value}"
     assert only(check_index(index)).endswith(f"Encode again with: deepjoin index {index} {advice}")
     with merging(often=False):
-        deepjoin.index(index, **first_step)
-        deepjoin.index(index, **second)
+        deepjoin.index(index, vectors=first_step)
+        deepjoin.index(index, vectors=second)
     assert check_index(index)
     after = {n: c for n, c in files_of(first(index)).items() if n.startswith("vectors/")}
     assert before == after

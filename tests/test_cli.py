@@ -340,7 +340,7 @@ def test_a_plain_folder_is_indexed_once(run: Run, lake_folder: Path, orders: Pat
         (["orders.csv", "--method", "hybird"], ["Did you mean 'hybrid'?"]),
         (["orders.csv", "--method", "deepjoin"], ["no column vectors", "--encoder default"]),
         (["orders.csv", "--method", "sketch"], ["no sketches", "--sketch 768"]),
-        (["orders.csv", "--tau", "0"], ["tau is 0.0", "above 0"]),
+        (["orders.csv", "--tau", "0"], ["--tau is 0.0", "above 0"]),
         ([], ["Nothing to search with", "--values"]),
         (["orders.csv", "-k", "-1"], ["-1"]),
         (["orders.csv", "--matches", "-1"], ["-1"]),

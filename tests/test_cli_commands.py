@@ -40,7 +40,7 @@ def test_an_index_that_is_not_there(
 def test_an_index_that_is_damaged(
     name: str, lake_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    index = deepjoin.index(lake_folder, cells="none").path
+    index = deepjoin.index(lake_folder, vectors={"cells": "none"}).path
     (index / "manifest.json").write_text("{}")
     call(capsys, name, index, *OPENING[name]).refused(str(index))
 

@@ -21,6 +21,7 @@ from deepjoin.store.column_vectors import (
 )
 from deepjoin.store.column_vectors import meaning as module
 from deepjoin.store.segment import Segment
+from tests.support.options import index_options
 
 COUNTRIES = ["United States", "Germany", "United Kingdom", "France", "Spain"]
 TABLES = {
@@ -33,7 +34,7 @@ TABLES = {
 
 def build(folder: Path, **options: object) -> Lake:
     chosen = {"min_distinct": 1, "encoder": "default", "sketch": 64, **options}
-    return deepjoin.index(TABLES, folder, **chosen)  # type: ignore[arg-type]
+    return deepjoin.index(TABLES, folder, **index_options(**chosen))
 
 
 def rows_of(segment: Segment) -> np.ndarray:
@@ -87,11 +88,11 @@ def test_meanings_come_and_go_with_the_vectors_of_cells(tmp_path: Path) -> None:
     lake = build(tmp_path / "i", cells="none")
     widths = [_width(lake)]
     assert lake.search(["Germany"], 1, method="deepjoin-sketch")
-    lake = deepjoin.index(lake.path, cells="default")
+    lake = deepjoin.index(lake.path, vectors={"cells": "default"})
     widths.append(_width(lake))
     assert widths[1] - widths[0] == load_cell_encoder().dimension + 1
     assert check_index(lake.path)
-    lake = deepjoin.index(lake.path, cells="none")
+    lake = deepjoin.index(lake.path, vectors={"cells": "none"})
     assert _width(lake) == widths[0] and check_index(lake.path)
 
 
@@ -117,9 +118,12 @@ def test_a_lake_whose_meanings_are_of_another_kind_is_encoded_again(
 def test_a_lake_that_grew_means_what_one_build_does(tmp_path: Path) -> None:
     whole = build(tmp_path / "whole")
     grown = deepjoin.index(
-        {"countries": TABLES["countries"]}, tmp_path / "grown", min_distinct=1,
-        encoder="default", sketch=64,
-    )  # fmt: skip
+        {"countries": TABLES["countries"]},
+        tmp_path / "grown",
+        settings=deepjoin.Settings(min_distinct=1),
+        encoder="default",
+        vectors={"sketch": 64},
+    )
     for name in ("signs", "colours", "codes"):
         grown.add({name: TABLES[name]})
         assert check_index(grown.path)

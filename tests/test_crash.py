@@ -22,6 +22,7 @@ from deepjoin.store.storage import writing
 from tests.support import rivals
 from tests.support.crash import INDEX, OPERATIONS, Trial, moments, strays
 from tests.support.histories import answers, write
+from tests.support.options import index_options
 from tests.support.power import LOSSES, Disk
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -57,7 +58,7 @@ def test_killed_at_a_step(place: Path, operation: str) -> None:
         assert {"before", "after"} <= {outcome.split(",")[0] for outcome in trial.outcomes}
     if OPERATIONS[operation].checkpoints:
         assert trial.outcomes["before, resumed"]
-    deepjoin.index(place / "data", place / INDEX, rebuild=True)
+    deepjoin.index(place / "data", place / INDEX, build=deepjoin.BuildSettings(rebuild=True))
     assert trial.answers() == trial.after, "a clean build says the same"
 
 
@@ -129,7 +130,7 @@ def on_disk(tmp_path: Path, disk: Path, exists: bool) -> tuple[Path, Path]:
         write(data / f"{name}.csv", {"x": list("abcde"), "y": list("12345")})
     write(tmp_path / "more" / "d.csv", {"x": list("cdefg")})
     if exists:
-        lake = deepjoin.index(data, index, min_distinct=1)
+        lake = deepjoin.index(data, index, settings=deepjoin.Settings(min_distinct=1))
         lake.add({f"mine{number}": {"x": ["a", "b", f"{number}"]} for number in range(40)})
         lake.add({"large": {"x": [f"row {number}" for number in range(1500)]}})
         lake.add({"small": {"x": list("abc")}})
@@ -239,11 +240,16 @@ def test_a_refresh_does_not_mix_with_another_index(
 ) -> None:
     write(tables / "data" / "b.csv", {"x": list("vwxyz")})
     write(tables / "more" / "c.csv", {"x": list("cdefg")})
-    overtake(monkeypatch, lambda: deepjoin.index(tables / folder, tables / INDEX, **options))
+    overtake(
+        monkeypatch,
+        lambda: deepjoin.index(tables / folder, tables / INDEX, **index_options(**options)),
+    )
     with pytest.raises(DeepJoinError, match=said):
         deepjoin.index(tables / "data", tables / INDEX)
     expected = told(tables / INDEX)
-    other = deepjoin.index(tables / folder, tables / "other", min_distinct=1, **options)
+    other = deepjoin.index(
+        tables / folder, tables / "other", **index_options(min_distinct=1, **options)
+    )
     assert expected == list(answers(other))
 
 
@@ -254,7 +260,9 @@ def test_a_reader_meanwhile(place: Path, merge: bool) -> None:
 
 
 def test_an_open_lake_outlives_what_it_maps(place: Path) -> None:
-    lake = deepjoin.index({"mine": {"x": list("abc")}}, place, min_distinct=1)
+    lake = deepjoin.index(
+        {"mine": {"x": list("abc")}}, place, settings=deepjoin.Settings(min_distinct=1)
+    )
     lake.add({"yours": {"x": list("cde")}})
     reader = Lake(place)
     lake.remove("mine")
@@ -271,7 +279,7 @@ def tables(place: Path) -> Path:
     for name in ("a", "b"):
         write(place / "data" / f"{name}.csv", {"x": list("abcde"), "y": list("12345")})
     rivals.age(place)
-    deepjoin.index(place / "data", place / INDEX, min_distinct=1)
+    deepjoin.index(place / "data", place / INDEX, settings=deepjoin.Settings(min_distinct=1))
     return place
 
 
@@ -299,7 +307,12 @@ def test_every_file_cut_short(tables: Path, cut: Callable[[Path], None]) -> None
                 Lake(index)
         # Without its manifest nothing says what an index was made of: no guess replaces it.
         unknown = name.name == "manifest.json"
-        deepjoin.index(tables / "data", index, min_distinct=1, rebuild=unknown)
+        deepjoin.index(
+            tables / "data",
+            index,
+            settings=deepjoin.Settings(min_distinct=1),
+            build=deepjoin.BuildSettings(rebuild=unknown),
+        )
         assert told(index) == expected
         assert not strays(index)
 

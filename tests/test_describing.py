@@ -18,7 +18,7 @@ def corpus(folder: Path) -> Lake:
     cities = [f"city {number}" for number in range(20)]
     columns = [Column(cities, "name", "t"), Column([*"abcde", "a"], "name", "t")]
     write_corpus(folder / "corpus", columns)
-    return deepjoin.index(folder / "corpus", folder / "index", cells="none")
+    return deepjoin.index(folder / "corpus", folder / "index", vectors={"cells": "none"})
 
 
 def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:

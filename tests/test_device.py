@@ -31,6 +31,7 @@ pytest.importorskip("sentence_transformers")
 from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
 from deepjoin.embed.devices import device_named  # noqa: E402
 from deepjoin.engines.gpu import DeviceSearch  # noqa: E402
+from tests.support.options import index_options  # noqa: E402
 from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
 
 WORDS = ("Berlin", "Paris", "Rome", "Oslo", "Lima", "Bonn", "Nice", "Bern", "Cork", "Graz")
@@ -57,7 +58,11 @@ def _frames(start: int, stop: int) -> dict[str, pa.Table]:
 
 def _grown(folder: Path, **options: Any) -> Lake:
     """Index tables into three segments, and take one out."""
-    lake = deepjoin.index(_frames(0, 12), folder, min_distinct=1, vector_index="flat", **options)
+    lake = deepjoin.index(
+        _frames(0, 12),
+        folder,
+        **index_options(min_distinct=1, index="flat", **options),
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Update, "tidy", lambda self, whole=False: None)  # so small, they are merged
         lake.add(_frames(12, 14))
@@ -145,8 +150,8 @@ def test_an_encoder_of_torch_works_on_the_device(
         {"a": pa.table({"x": WORDS})},
         tmp_path / "i",
         encoder=str(model),
-        cells="none",
-        device="cpu",
+        vectors={"cells": "none"},
+        build=deepjoin.BuildSettings(device="cpu"),
     )
     lake.search(["Rome"], method="deepjoin")
     lake.add(_frames(1, 2))
@@ -177,7 +182,7 @@ def test_a_played_gpu_answers_the_same(by_torch: Path, monkeypatch: pytest.Monke
         likes = {one[:2]: one[2] for one in wanted}
         assert likes.keys() == {one[:2] for one in found}
         assert max(abs(likes[table, column] - like) for table, column, like in found) < 1e-3
-    again = deepjoin.index(by_torch, device="cpu", rebuild=True)
+    again = deepjoin.index(by_torch, build=deepjoin.BuildSettings(device="cpu", rebuild=True))
     assert again.ground().column_encoder().block == 1 << 14
     models._loaded_columns.cache_clear()
 
@@ -253,7 +258,7 @@ def test_a_wrong_device_is_told_before_anything_is_read(
     with pytest.raises(DeepJoinError, match=text):
         deepjoin.open(path, device=device)
     with pytest.raises(DeepJoinError, match=text):
-        deepjoin.index(_frames(0, 1), tmp_path / "i", device=device)
+        deepjoin.index(_frames(0, 1), tmp_path / "i", build=deepjoin.BuildSettings(device=device))
     assert not (tmp_path / "i").exists()
 
 

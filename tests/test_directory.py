@@ -37,7 +37,12 @@ def test_names_and_cells_are_found_as_by_a_walk(
     there = {f"1{name}": of for name, of in first.items()} | {"1": {"k": ["x"]}}
     more = {f"2{name}": of for name, of in later.items()}
     with TemporaryDirectory() as folder:
-        lake = deepjoin.index(columns_of(there), Path(folder), min_distinct=1, cells="none")
+        lake = deepjoin.index(
+            columns_of(there),
+            Path(folder),
+            settings=deepjoin.Settings(min_distinct=1),
+            vectors={"cells": "none"},
+        )
         if more:
             lake.add(columns_of(more))
         removed = sorted(there | more)[:gone]

@@ -123,7 +123,7 @@ def test_trained_vectors_average_too(tmp_path: Path) -> None:
     pytest.importorskip("fasttext")
     from deepjoin.lab.encoders.train_fasttext import main
 
-    deepjoin.index([CITIES, METALS], tmp_path / "i", encoder="none", cells="none")
+    deepjoin.index([CITIES, METALS], tmp_path / "i", encoder="none", vectors={"cells": "none"})
     options = ["-o", str(tmp_path / "lake.bin"), "--dimension", "6", "--epochs", "1"]
     assert main([str(tmp_path / "i"), *options]) == 0
     lake = deepjoin.index(tmp_path / "i", encoder=f"fasttext:{tmp_path / 'lake.bin'}")
@@ -226,7 +226,7 @@ def lake(tmp_path: Path) -> Lake:
     vec = write_vec(tmp_path / "home" / "words.vec")
     columns = [CITIES, METALS, MIXED, ODD]
     return deepjoin.index(
-        columns, tmp_path / "home" / "i", encoder=f"fasttext:{vec}", cells="none",
+        columns, tmp_path / "home" / "i", encoder=f"fasttext:{vec}", vectors={"cells": "none"},
         settings=deepjoin.Settings(min_distinct=1),
     )  # fmt: skip
 
@@ -286,7 +286,7 @@ def test_a_method_reads_vectors_of_its_own_kind(lake: Lake, method: str) -> None
 
 
 def test_what_a_lake_lacks_is_named_with_the_command(tmp_path: Path) -> None:
-    lake = deepjoin.index([CITIES], tmp_path / "i", encoder="none", cells="none")
+    lake = deepjoin.index([CITIES], tmp_path / "i", encoder="none", vectors={"cells": "none"})
     message = (
         "has no column vectors, which method 'fasttext' needs. Make them with: "
         "deepjoin index .*i --encoder fasttext:FILE.bin$"
@@ -296,7 +296,7 @@ def test_what_a_lake_lacks_is_named_with_the_command(tmp_path: Path) -> None:
 
 
 def test_deepjoin_vectors_are_not_those_of_an_average(tmp_path: Path) -> None:
-    lake = deepjoin.index([CITIES], tmp_path / "i", encoder="default", cells="none")
+    lake = deepjoin.index([CITIES], tmp_path / "i", encoder="default", vectors={"cells": "none"})
     with pytest.raises(DeepJoinError, match="encoded for method 'deepjoin', not for 'fasttext'"):
         lake.search(CITIES, method="fasttext", join="equi")
 

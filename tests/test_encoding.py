@@ -12,8 +12,10 @@ import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.build import encoding
 from deepjoin.cli import main
+from deepjoin.settings import SearchSettings
 from deepjoin.store.column_vectors import ColumnVectors, FrequencySnapshot, encode
 from deepjoin.store.manifest import MANIFEST
+from tests.support.options import index_options
 from tests.support.tiny_models import save_model
 
 from .conftest import MakeLake
@@ -24,7 +26,11 @@ METHODS = ("deepjoin", "sketch", "deepjoin-sketch")
 
 
 def build(folder: Path, **options: Any) -> Lake:
-    return deepjoin.index({"cities": CITIES, "towns": TOWNS}, folder, min_distinct=1, **options)
+    return deepjoin.index(
+        {"cities": CITIES, "towns": TOWNS},
+        folder,
+        **index_options(min_distinct=1, **options),
+    )
 
 
 def spaces(lake: Lake) -> list[set[str]]:
@@ -51,11 +57,11 @@ def test_encoders_come_and_go(tmp_path: Path) -> None:
     assert spaces(lake) == [set()]
     lake = deepjoin.index(lake.path, encoder="default")
     assert spaces(lake) == [{"columns"}] and FrequencySnapshot.exists(lake.segments[0].folder)
-    lake = deepjoin.index(lake.path, sketch=64)
+    lake = deepjoin.index(lake.path, vectors={"sketch": 64})
     assert spaces(lake) == [{"columns", "sketch", "both"}]
     lake = deepjoin.index(lake.path, encoder="none")
     assert spaces(lake) == [{"sketch"}]
-    lake = deepjoin.index(lake.path, sketch=128)
+    lake = deepjoin.index(lake.path, vectors={"sketch": 128})
     assert lake.vectors.sketch == 128 and answers(lake, "sketch")
     manifest = (lake.path / MANIFEST).read_bytes()
     assert spaces(deepjoin.index(lake.path)) == [{"sketch"}]
@@ -68,7 +74,7 @@ def test_encoders_come_and_go(tmp_path: Path) -> None:
         ({"encoder": "./nowhere"}, "There is no encoder folder './nowhere'"),
         ({"cells": "./nowhere"}, "No cell table in"),
         ({"sketch": 100}, "a multiple of 64"),
-        ({"sketch": -1}, "sketch is -1"),
+        ({"sketch": -1}, "`sketch` is -1"),
     ],
 )
 def test_what_cannot_be_encoded_is_refused_before_anything_is_read(
@@ -79,7 +85,7 @@ def test_what_cannot_be_encoded_is_refused_before_anything_is_read(
     assert not (tmp_path / "i" / MANIFEST).exists()
     lake = build(tmp_path / "j", encoder="none")
     with pytest.raises(DeepJoinError, match=text):
-        deepjoin.index(lake.path, **options)
+        deepjoin.index(lake.path, **index_options(**options))
     assert Lake(lake.path).vectors == lake.vectors
 
 
@@ -124,7 +130,11 @@ def test_an_interrupted_build_can_be_searched_and_goes_on(
 def test_many_additions_and_a_compaction_answer_as_one_build(tmp_path: Path) -> None:
     options = {"encoder": "default", "sketch": 64}
     whole = build(tmp_path / "whole", **options)
-    grown = deepjoin.index({"cities": CITIES}, tmp_path / "grown", min_distinct=1, **options)
+    grown = deepjoin.index(
+        {"cities": CITIES},
+        tmp_path / "grown",
+        **index_options(min_distinct=1, **options),
+    )
     grown.add({"gone": pa.table({"x": ["Berlin", "Bonn", "Rome"]})})
     grown.add({"towns": TOWNS})
     for method in METHODS:
@@ -200,20 +210,22 @@ def test_the_command_line_says_what_was_encoded(
 
 
 def test_the_kind_of_vector_index_and_the_metric_can_be_chosen(tmp_path: Path) -> None:
-    lake = build(tmp_path / "i", encoder="default", metric="euclidean", vector_index="hnsw")
+    lake = build(tmp_path / "i", encoder="default", metric="euclidean", index="hnsw")
     assert (lake.vectors.index, lake.vectors.metric) == ("hnsw", "euclidean")
     assert lake.search(["Berlin", "Rome"], 1, method="deepjoin")[0].score < 0, "a distance"
-    lake = deepjoin.index(lake.path, metric="cosine")
+    lake = deepjoin.index(lake.path, vectors={"metric": "cosine"})
     assert lake.search(["Berlin", "Rome"], 1, method="deepjoin")[0].score > 0
     with pytest.raises(DeepJoinError, match="No vector index 'hsnw'.*Did you mean 'hnsw'"):
-        deepjoin.index(lake.path, vector_index="hsnw")
+        deepjoin.index(lake.path, vectors={"index": "hsnw"})
     with pytest.raises(DeepJoinError, match="No metric 'cosin'.*Did you mean 'cosine'"):
-        deepjoin.index(lake.path, metric="cosin")
+        deepjoin.index(lake.path, vectors={"metric": "cosin"})
 
 
 def test_deepjoin_shows_what_matches_by_meaning(tmp_path: Path) -> None:
     tables = {"a": pa.table({"country": ["United States", "Germany", "France"]})}
-    lake = deepjoin.index(tables, tmp_path / "i", min_distinct=1, encoder="default")
+    lake = deepjoin.index(
+        tables, tmp_path / "i", settings=deepjoin.Settings(min_distinct=1), encoder="default"
+    )
     (hit,) = lake.search(["USA", "Germany"], 1, method="deepjoin", join="semantic")
     assert (hit.join, hit.joinability, hit.found_by) == ("semantic", 1.0, ("deepjoin",))
     assert hit.score < 1 and hit.equi.matched == 1
@@ -224,10 +236,10 @@ def test_deepjoin_shows_what_matches_by_meaning(tmp_path: Path) -> None:
 def test_tau_is_refused_where_it_says_nothing(tmp_path: Path) -> None:
     lake = build(tmp_path / "i", encoder="default")
     for options in ({"join": "equi"}, {"method": "deepjoin"}, {"method": "exact-equi"}):
-        with pytest.raises(DeepJoinError, match="tau is 0.7, and .* compares no cells by meaning"):
-            lake.search(["Rome"], tau=0.7, **options)
+        with pytest.raises(DeepJoinError, match="`tau` is 0.7, .* compares no cells by meaning"):
+            lake.search(["Rome"], settings=SearchSettings(tau=0.7), **options)
     for wrong in (2.5, "3"):
-        with pytest.raises(DeepJoinError, match="k is .*; ask for at least 1"):
+        with pytest.raises(DeepJoinError, match="`k` is .*; it must be a whole number"):
             lake.search(["Rome"], wrong)  # type: ignore[arg-type]
-    with pytest.raises(DeepJoinError, match="tau is 'x'; it is a cosine"):
-        lake.search(["Rome"], tau="x")  # type: ignore[arg-type]
+    with pytest.raises(DeepJoinError, match="`tau` is 'x'; it must be a cosine"):
+        lake.search(["Rome"], settings=SearchSettings(tau="x"))  # type: ignore[arg-type]

@@ -204,17 +204,19 @@ def test_groups_are_bounded_and_in_order(sizes: list[int | None]) -> None:
 
 def test_names_that_are_not_known(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"No engine 'rya' in deepjoin.*Did you mean 'ray'\?"):
-        deepjoin.index(tmp_path, engine="rya")
+        deepjoin.index(tmp_path, build=deepjoin.BuildSettings(engine="rya"))
     with pytest.raises(DeepJoinError, match="'ray://head:10001' is the address of a Ray client"):
-        deepjoin.index(tmp_path, engine="ray", ray_address="ray://head:10001")
+        deepjoin.index(
+            tmp_path, build=deepjoin.BuildSettings(engine="ray", ray_address="ray://head:10001")
+        )
     with pytest.raises(DeepJoinError, match=r"'head:6379', and the engine is 'local'\. Give --eng"):
-        deepjoin.index(tmp_path, ray_address="head:6379")
+        deepjoin.index(tmp_path, build=deepjoin.BuildSettings(ray_address="head:6379"))
 
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_engine, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"needs ray and pandas: pip install 'deepjoin\[ray\]'"):
-        deepjoin.index(tmp_path, engine="ray")
+        deepjoin.index(tmp_path, build=deepjoin.BuildSettings(engine="ray"))
 
 
 def test_a_cluster_that_is_not_there(lake_folder: Path, tmp_path: Path) -> None:

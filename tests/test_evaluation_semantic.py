@@ -6,6 +6,7 @@ import json
 import math
 import random
 import shutil
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search.exact_equi import exact_equi
 from deepjoin.search.methods import METHODS, Method, all_methods
+from deepjoin.settings import Vectors
 from tests.support.command_line import Run, call
+from tests.support.options import index_options
 
 ENCODER = load_cell_encoder()
 WORDS = (
@@ -87,7 +90,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         for i in range(40)
     ]
     out = tmp_path_factory.mktemp("ties") / "index"
-    return deepjoin.index(tables, out, min_distinct=1, profile="basic", encoder="none")
+    return deepjoin.index(
+        tables, out, settings=deepjoin.Settings(min_distinct=1), profile="basic", encoder="none"
+    )
 
 
 @settings(max_examples=40)
@@ -162,9 +167,10 @@ def test_an_index_has_what_its_method_needs(corpus: Path, monkeypatch: pytest.Mo
     built: list[dict[str, Any]] = []
     index = keeping.index
 
-    def noted(*arguments: Any, encoder: str, cells: str, sketch: int, **options: Any) -> Any:
-        built.append({"encoder": encoder, "cells": cells, "sketch": sketch})
-        return index(*arguments, encoder="none", cells=cells, sketch=0, **options)
+    def noted(*arguments: Any, vectors: Vectors, **options: Any) -> Any:
+        built.append({name: getattr(vectors, name) for name in ("encoder", "cells", "sketch")})
+        small = replace(vectors, encoder="none", sketch=0)
+        return index(*arguments, vectors=small, **options)
 
     monkeypatch.setattr(keeping, "index", noted)
     for name, needs in (("a", "column vectors"), ("b", "sketches")):
@@ -197,7 +203,7 @@ def test_what_a_method_finds_counts_by_its_exact_joinability(
     (row,) = deepjoin.evaluate(corpus, ["poor"], join="semantic", k=[3])
     source = CorpusSource(corpus)
     options = {"profile": "basic", "min_distinct": 1, "encoder": "none", "cells": "none"}
-    lake = deepjoin.index(corpus, tmp_path / "index", **options)
+    lake = deepjoin.index(corpus, tmp_path / "index", **index_options(**options))
     gains = []
     for query in source.queries()[:3]:
         every = by_definition(list(source.columns()), query, ENCODER.tau)

@@ -19,6 +19,7 @@ from deepjoin.model import Hit
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search import overlap
 from deepjoin.search.methods import all_methods
+from deepjoin.settings import SearchSettings
 
 from .conftest import MakeLake
 
@@ -67,7 +68,7 @@ def test_evidence_equals_the_definitions(
 ) -> None:
     columns = {column.column_id: column for column in columns_of(drawn)}
     lake = make_lake(list(columns.values()))
-    for hit in lake.search(query, 100, join="equi", matches=None):
+    for hit in lake.search(query, 100, join="equi", settings=SearchSettings(matches=None)):
         check_evidence(hit, query, columns[hit.column_id])
 
 
@@ -114,7 +115,7 @@ def test_groups_are_the_best_tables(
 ) -> None:
     lake = make_lake(columns_of(drawn))
     every = lake.search(query, 100, join=join).hits
-    grouped = lake.search(query, k, join=join, group="tables").hits
+    grouped = lake.search(query, k, join=join, settings=SearchSettings(group="tables")).hits
     tables = list(dict.fromkeys(hit.table for hit in every))
     assert [hit.table for hit in grouped] == tables[:k]
     first = {table: next(h for h in every if h.table == table) for table in tables}
@@ -158,7 +159,7 @@ def test_a_generic_query_asks_for_generic_keys(generic_lake: Lake) -> None:
 
 @pytest.mark.parametrize("method", [name for name, one in all_methods().items() if not one.kind])
 def test_every_method_leaves_the_own_table_out(generic_lake: Lake, method: str) -> None:
-    generic_lake = deepjoin.index(generic_lake.path, encoder="default", sketch=64)
+    generic_lake = deepjoin.index(generic_lake.path, encoder="default", vectors={"sketch": 64})
     column = generic_lake.column("log", "row")
     assert column.cells[:3] == ["1", "2", "3"]
     tables = {hit.table for hit in generic_lake.search(column, method=method)}
@@ -183,10 +184,10 @@ def test_wrong_arguments_are_explained(generic_lake: Lake) -> None:
         generic_lake.search(["a"], method="hybird")
     with pytest.raises(DeepJoinError, match="No join kind 'fuzzy'"):
         generic_lake.search(["a"], join="fuzzy")
-    with pytest.raises(DeepJoinError, match="k is -1; ask for at least 1 hit"):
+    with pytest.raises(DeepJoinError, match="`k` is -1; it must be a whole number"):
         generic_lake.search(["a"], k=-1)
     with pytest.raises(DeepJoinError, match="No grouping 'rows'"):
-        generic_lake.search(["a"], group="rows")
+        generic_lake.search(["a"], settings=SearchSettings(group="rows"))
     with pytest.raises(DeepJoinError, match="No table 'lgo'.*Did you mean 'log'"):
         generic_lake.column("lgo", "row")
     with pytest.raises(DeepJoinError, match="No indexed column 'rwo' in log.*Did you mean 'row'"):

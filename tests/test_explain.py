@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import deepjoin
 import deepjoin.matching.joinability
 from deepjoin import Column, DeepJoinError, Lake
+from deepjoin.settings import SearchSettings
 
 from .conftest import MakeLake
 
@@ -60,11 +61,12 @@ def test_what_does_not_exist_is_said(make_lake: MakeLake) -> None:
         (("citys.csv", "city"), {}, "No table 'citys.csv' in .* Did you mean 'cities.csv'?"),
         (("cities.csv", "town"), {}, "No indexed column 'town' in cities.csv"),
         (("cities.csv", "city"), {"join": "fuzzy"}, "No join kind 'fuzzy' in deepjoin"),
-        (("cities.csv", "city"), {"tau": 2.0}, "tau is 2.0; it is a cosine above 0"),
-        (("cities.csv", "city"), {"tau": 0.9, "join": "equi"}, "compares no cells by meaning"),
+        (("cities.csv", "city"), {"settings": SearchSettings(0.9), "join": "equi"}, "compares no"),
     ):
         with pytest.raises(DeepJoinError, match=text):
             lake.explain(["Oslo"], target, **options)  # type: ignore[arg-type]
+    with pytest.raises(DeepJoinError, match="`tau` is 2.0; it must be a cosine above 0"):
+        SearchSettings(tau=2.0)
 
 
 def test_a_lake_of_hashes_explains_without_cells(make_lake: MakeLake) -> None:

@@ -17,6 +17,7 @@ from deepjoin.embed.cells.fasttext import load_vectors
 from deepjoin.embed.cells.fasttext_file import check_binary
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.encoders.train_fasttext import main, train_fasttext
+from deepjoin.settings import SearchSettings
 
 MakeLake = Callable[..., Lake]
 COUNTRIES = ["germany", "france", "italy", "spain", "norway", "sweden", "portugal", "greece"]
@@ -129,9 +130,11 @@ def test_a_model_is_trained_on_a_lake_and_searched_with(
     )
     encoder = load_cell_encoder(out)
     assert encoder.dimension == 12
-    again = deepjoin.index(LAKE, lake.path, cells=str(out))
+    again = deepjoin.index(LAKE, lake.path, vectors={"cells": str(out)})
     assert again.vectors.cells.endswith("lake.bin")
-    hits = again.search(["germanny", "norways", "portugall"], join="semantic", tau=0.7)
+    hits = again.search(
+        ["germanny", "norways", "portugall"], join="semantic", settings=SearchSettings(tau=0.7)
+    )
     assert hits[0].table == "nations"
     assert {match.target for match in hits[0].matches} <= {"germany", "norway", "portugal"}
 
@@ -178,7 +181,9 @@ def test_lakes_without_words_are_refused(make_lake: MakeLake, tmp_path: Path) ->
 def test_lakes_of_hashes_and_no_lake_are_refused(
     lake_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lake = deepjoin.index(lake_folder, tmp_path / "index", hash_only=True)
+    lake = deepjoin.index(
+        lake_folder, tmp_path / "index", settings=deepjoin.Settings(hash_only=True)
+    )
     with pytest.raises(DeepJoinError, match="is a lake of hashes, .*Give an index made without"):
         train_fasttext(lake, tmp_path / "lake.bin")
     assert main([str(tmp_path / "no-index"), "-o", str(tmp_path / "lake.bin")]) == 1

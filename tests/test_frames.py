@@ -214,7 +214,10 @@ def test_the_name_of_a_series_is_kept(query: object, name: str) -> None:
         (7, "A int is not a column: pass a list of cells"),
         (None, "A NoneType is not a column"),
         ([b"a"], r"Cell b'a' is bytes: decode it to text first\."),
-        (pd.DataFrame(CONTENT), r"a whole table \(DataFrame\): pick one of its columns: city, peo"),
+        (
+            pd.DataFrame(CONTENT),
+            r"a whole table \(DataFrame\): name one of its columns with `on`: city, peo",
+        ),
         (pl.DataFrame(CONTENT), r"a whole table \(DataFrame\): .*: city, people\."),
         (pl.LazyFrame(CONTENT), r"a whole table \(LazyFrame\): .*: city, people\."),
         (pa.table(CONTENT), r"a whole table \(Table\): .*: city, people\."),

@@ -68,7 +68,7 @@ def check(graph: Graph, lake: Lake, least: float) -> None:
 
 
 def options(**more: Any) -> dict[str, Any]:
-    return {"settings": deepjoin.Settings(min_distinct=1, **more), "cells": "none"}
+    return {"settings": deepjoin.Settings(min_distinct=1, **more), "vectors": {"cells": "none"}}
 
 
 @given(tables=TABLES, least=SHARES)
@@ -242,7 +242,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_index_commands_leave_the_graph_alone(tmp_path: Path, lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder, min_distinct=1, cells="none")
+    lake = deepjoin.index(
+        lake_folder, settings=deepjoin.Settings(min_distinct=1), vectors={"cells": "none"}
+    )
     lake.graph()
     saved = contents(lake.path / "graph")
     assert saved
@@ -252,7 +254,7 @@ def test_index_commands_leave_the_graph_alone(tmp_path: Path, lake_folder: Path)
     assert lake.check()
     assert not lake.check().notes
     assert contents(lake.path / "graph") == saved
-    deepjoin.index(lake_folder, rebuild=True)
+    deepjoin.index(lake_folder, build=deepjoin.BuildSettings(rebuild=True))
     assert contents(lake.path / "graph") == saved
     assert lake.graph().saved
 

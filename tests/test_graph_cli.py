@@ -21,7 +21,12 @@ def lake(tmp_path: Path) -> Path:
         "trips": {"to": ["oslo", "rome", "rome", "lima", "bern"]},
         "guests": {"from": ["Rome", "Lima", "Bern", "Turku", "Pau"]},
     }
-    deepjoin.index(tables, tmp_path / "lake", min_distinct=2, cells="none")
+    deepjoin.index(
+        tables,
+        tmp_path / "lake",
+        settings=deepjoin.Settings(min_distinct=2),
+        vectors={"cells": "none"},
+    )
     return tmp_path / "lake"
 
 

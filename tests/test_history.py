@@ -44,7 +44,9 @@ def test_many_adds_and_removes_are_one_build(
 ) -> None:
     model = {name: even(frame) for name, frame in first.items()}
     with tempfile.TemporaryDirectory() as folder, merging(often):
-        lake = deepjoin.index(model, Path(folder) / "many", min_distinct=1)
+        lake = deepjoin.index(
+            model, Path(folder) / "many", settings=deepjoin.Settings(min_distinct=1)
+        )
         for step, what in steps:
             if step == "add":
                 more = {name: even(frame) for name, frame in what.items()}
@@ -55,7 +57,9 @@ def test_many_adds_and_removes_are_one_build(
                 del model[what]
             elif step == "compact":
                 lake.compact()
-        once = deepjoin.index(model, Path(folder) / "one", min_distinct=1)
+        once = deepjoin.index(
+            model, Path(folder) / "one", settings=deepjoin.Settings(min_distinct=1)
+        )
         assert list(answers(lake)) == list(answers(once))
         lake.compact()
         assert len(lake.segments) == 1
@@ -73,10 +77,14 @@ def test_a_refreshed_folder_is_a_freshly_indexed_one(
         folder.mkdir()
         write(folder / "a.csv", {"x": list("abcabd"), "y": list("123456")})
         write(folder / "stays.csv", {"x": list("gh")})
-        lake = deepjoin.index(folder, Path(place) / "many", min_distinct=1)
+        lake = deepjoin.index(
+            folder, Path(place) / "many", settings=deepjoin.Settings(min_distinct=1)
+        )
         lake = replayed(lake, folder, moves)
         lake = deepjoin.index(folder, lake.path)
-        once = deepjoin.index(folder, Path(place) / "one", min_distinct=1)
+        once = deepjoin.index(
+            folder, Path(place) / "one", settings=deepjoin.Settings(min_distinct=1)
+        )
         assert list(answers(lake)) == list(answers(once))
         shutil.rmtree(folder)
 
@@ -85,7 +93,7 @@ def test_a_refreshed_folder_is_a_freshly_indexed_one(
 def lake(tmp_path: Path) -> Lake:
     write(tmp_path / "data" / "a.csv", {"x": list("abcde")})
     write(tmp_path / "data" / "b.csv", {"x": list("cdefg")})
-    return deepjoin.index(tmp_path / "data", min_distinct=1)
+    return deepjoin.index(tmp_path / "data", settings=deepjoin.Settings(min_distinct=1))
 
 
 def test_what_was_removed_stays_out_until_it_is_added(lake: Lake, tmp_path: Path) -> None:
@@ -151,10 +159,15 @@ def test_a_source_that_is_gone_keeps_its_tables(lake: Lake, tmp_path: Path) -> N
     assert (found.new, len(found.unreachable)) == (1, 1)
     assert sorted(lake.tables) == ["a.csv", "b.csv", "d.csv", "other/c.csv"]
     with pytest.raises(deepjoin.DeepJoinError, match="take them out first with: deepjoin remove"):
-        deepjoin.index(tmp_path / "data", lake.path, rebuild=True)
+        deepjoin.index(tmp_path / "data", lake.path, build=deepjoin.BuildSettings(rebuild=True))
     lake.remove("other/c.csv")
     assert lake.refresh() == Refreshed()
-    assert deepjoin.index(tmp_path / "data", lake.path, rebuild=True).report.tables == 3
+    assert (
+        deepjoin.index(
+            tmp_path / "data", lake.path, build=deepjoin.BuildSettings(rebuild=True)
+        ).report.tables
+        == 3
+    )
 
 
 def test_an_unmounted_disk_does_not_empty_the_lake(lake: Lake, tmp_path: Path) -> None:
@@ -163,14 +176,24 @@ def test_an_unmounted_disk_does_not_empty_the_lake(lake: Lake, tmp_path: Path) -
     shutil.move(tmp_path / "away" / ".deepjoin", tmp_path / "data" / ".deepjoin")
     with pytest.raises(deepjoin.DeepJoinError, match="list nothing, though it has 2 tables"):
         deepjoin.index(tmp_path / "data")
-    assert deepjoin.index(tmp_path / "data", rebuild=True).report.tables == 0
+    assert (
+        deepjoin.index(tmp_path / "data", build=deepjoin.BuildSettings(rebuild=True)).report.tables
+        == 0
+    )
 
 
 def test_other_sources_do_not_replace_an_index(lake: Lake, tmp_path: Path) -> None:
     out = lake.path
-    with pytest.raises(deepjoin.DeepJoinError, match="is the index of other tables .*--rebuild"):
+    with pytest.raises(
+        deepjoin.DeepJoinError, match="is the index of other tables .*`rebuild=True`"
+    ):
         deepjoin.index(tmp_path / "data" / "a.csv", out)
-    assert deepjoin.index(tmp_path / "data" / "a.csv", out, rebuild=True).report.tables == 1
+    assert (
+        deepjoin.index(
+            tmp_path / "data" / "a.csv", out, build=deepjoin.BuildSettings(rebuild=True)
+        ).report.tables
+        == 1
+    )
 
 
 def test_frames_replace_frames_unless_one_would_be_lost(tmp_path: Path) -> None:
@@ -183,7 +206,7 @@ def test_frames_replace_frames_unless_one_would_be_lost(tmp_path: Path) -> None:
 
 
 def test_a_damaged_index_keeps_its_settings(lake: Lake, tmp_path: Path) -> None:
-    deepjoin.index(tmp_path / "data", hash_only=True)
+    deepjoin.index(tmp_path / "data", settings=deepjoin.Settings(hash_only=True))
     Lake(lake.path).remove("b.csv")
     next(lake.path.glob("segments/*/report.json")).unlink()
     again = deepjoin.index(tmp_path / "data")
@@ -211,10 +234,17 @@ def test_another_writers_settings_are_noticed(lake: Lake, tmp_path: Path) -> Non
 
 
 def test_titles_outlive_a_rebuild(lake: Lake, tmp_path: Path) -> None:
-    deepjoin.index(tmp_path / "data", titles={"a.csv": ("My title", None)})
+    deepjoin.index(
+        tmp_path / "data", build=deepjoin.BuildSettings(titles={"a.csv": ("My title", None)})
+    )
     write(tmp_path / "data" / "a.csv", {"x": list("uvwxyz")})
     assert deepjoin.index(tmp_path / "data").table("a.csv").title == "My title"
-    assert deepjoin.index(tmp_path / "data", rebuild=True).table("a.csv").title == "My title"
+    assert (
+        deepjoin.index(tmp_path / "data", build=deepjoin.BuildSettings(rebuild=True))
+        .table("a.csv")
+        .title
+        == "My title"
+    )
 
 
 def test_a_frame_is_joined_after_a_merge_elsewhere(tmp_path: Path) -> None:
@@ -229,8 +259,14 @@ def test_a_frame_is_joined_after_a_merge_elsewhere(tmp_path: Path) -> None:
 
 
 def test_an_index_can_be_its_own_source(lake: Lake, tmp_path: Path) -> None:
-    assert deepjoin.index(lake.path, min_distinct=2).settings.min_distinct == 2
-    assert deepjoin.index(str(lake.path), rebuild=True).report.tables == 2
+    assert (
+        deepjoin.index(lake.path, settings=deepjoin.Settings(min_distinct=2)).settings.min_distinct
+        == 2
+    )
+    assert (
+        deepjoin.index(str(lake.path), build=deepjoin.BuildSettings(rebuild=True)).report.tables
+        == 2
+    )
 
 
 def test_removing_from_what_is_no_index_leaves_no_trace(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ CITIES = ["Oslo", "Lima", "Rome", "Bern", "Kiev"]
 
 def test_titles_and_contexts_come_from_names_unless_given(lake_folder: Path) -> None:
     titles = {"geo/cities.csv": ("Large cities", None), "numbers.csv": (None, "made up")}
-    lake = deepjoin.index(lake_folder, titles=titles)
+    lake = deepjoin.index(lake_folder, build=deepjoin.BuildSettings(titles=titles))
     words = {name: (lake.table(name).title, lake.table(name).context) for name in lake.tables}
     assert words == {
         "geo/cities.csv": ("Large cities", "geo"),
@@ -100,15 +100,19 @@ def test_indexing_again_works_only_when_something_changed(
     assert seen == []
     assert main(command) == 0
     assert "Nothing has changed" in capsys.readouterr().err
-    deepjoin.index(lake_folder, progress=tell, rebuild=True)
+    deepjoin.index(lake_folder, progress=tell, build=deepjoin.BuildSettings(rebuild=True))
     assert len(seen) == 3
-    deepjoin.index(lake_folder, progress=tell, min_distinct=2)
+    deepjoin.index(lake_folder, progress=tell, settings=deepjoin.Settings(min_distinct=2))
     assert len(seen) == 6, "other settings"
     (lake_folder / "new.csv").write_text("city\n" + "\n".join(CITIES))
     assert len(deepjoin.index(lake_folder, progress=tell).tables) == 4
     (lake_folder / "new.csv").unlink()
     assert len(deepjoin.index(lake_folder, progress=tell).tables) == 3
-    deepjoin.index(lake_folder, titles={"numbers.csv": ("Numbers", None)}, progress=tell)
+    deepjoin.index(
+        lake_folder,
+        build=deepjoin.BuildSettings(titles={"numbers.csv": ("Numbers", None)}),
+        progress=tell,
+    )
     assert deepjoin.open(lake_folder).table("numbers.csv").title == "Numbers"
 
 

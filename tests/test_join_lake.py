@@ -18,6 +18,7 @@ from deepjoin import Lake
 from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.joining.sides import JoinWarning, semantic_or_equi
+from deepjoin.settings import JoinSettings
 
 TARGET = ("geo.csv", "name")
 COUNTRIES = ["United States", "United Kingdom", "France", "Peru", "Chile", "Norway"]
@@ -64,9 +65,13 @@ def test_a_pair_of_names_is_an_equi_join_unless_told(lake: Lake, place: Path) ->
     assert list(joined.columns) == ["order", "country", "similarity", "name", "code"]
     assert joined["code"].tolist()[:3] == ["a", "c", "b"]
     with pytest.warns(JoinWarning, match="tau is 0.1: below"):
-        joined = lake.join(orders, "country", TARGET, join="semantic", tau=0.1, how="inner")
+        joined = lake.join(
+            orders, "country", TARGET, join="semantic", settings=JoinSettings(tau=0.1), how="inner"
+        )
     assert len(joined) == 5
-    joined = lake.join(orders, "country", TARGET, join="semantic", matching="one-to-one")
+    joined = lake.join(
+        orders, "country", TARGET, join="semantic", settings=JoinSettings(matching="one-to-one")
+    )
     assert joined["code"].count() == 3
 
 
@@ -120,10 +125,10 @@ def test_a_hit_joins_as_it_was_found(lake: Lake, place: Path) -> None:
     assert lake.plan_join(orders, "country", equal).facts.join == "equi"
 
 
-@pytest.mark.parametrize("options", [{"tau": 0.5}, {"matching": "all"}])
-def test_options_of_another_join_are_refused(lake: Lake, place: Path, options: Any) -> None:
+@pytest.mark.parametrize("chosen", [JoinSettings(tau=0.5), JoinSettings(matching="all")])
+def test_options_of_another_join_are_refused(lake: Lake, place: Path, chosen: JoinSettings) -> None:
     with pytest.raises(DeepJoinError, match=r"for semantic joins; add join='semantic' \(--join"):
-        lake.plan_join(place / "orders.csv", "country", TARGET, **options)
+        lake.plan_join(place / "orders.csv", "country", TARGET, settings=chosen)
 
 
 def test_an_unknown_kind_of_join(lake: Lake, place: Path) -> None:
@@ -132,7 +137,9 @@ def test_an_unknown_kind_of_join(lake: Lake, place: Path) -> None:
 
 
 def test_a_lake_without_vectors_joins_by_meaning_too(place: Path, tmp_path: Path) -> None:
-    bare = deepjoin.index(place / "lake", tmp_path / "bare", hash_only=True)
+    bare = deepjoin.index(
+        place / "lake", tmp_path / "bare", settings=deepjoin.Settings(hash_only=True)
+    )
     joined = bare.join(place / "orders.csv", "country", TARGET, join="semantic")
     assert joined["code"].to_pylist()[0] == "a"
 

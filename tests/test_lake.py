@@ -439,7 +439,7 @@ def test_a_corpus_is_searched_and_joined(tmp_path: Path) -> None:
 def test_wrong_settings_are_explained() -> None:
     with pytest.raises(DeepJoinError, match="Unknown profile 'fancy'. Profiles: default, basic."):
         Settings(profile="fancy")
-    with pytest.raises(DeepJoinError, match="min_distinct is 0; it must be at least 1"):
+    with pytest.raises(DeepJoinError, match="`min_distinct` is 0; it must be at least 1"):
         Settings(min_distinct=0)
 
 

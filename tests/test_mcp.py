@@ -201,7 +201,7 @@ def test_previews_write_cells_as_the_service_does(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     rows = "".join(f"key {n},true,2024-01-0{n},{n}.0\n" for n in range(1, 7))
     (tmp_path / "data" / "t.csv").write_text("key,open,day,size\n" + rows)
-    lake = deepjoin.index(tmp_path / "data", cells="none")
+    lake = deepjoin.index(tmp_path / "data", vectors={"cells": "none"})
     target = {"target_table": "t.csv", "target_column": "key"}
     told = ask(lake, "preview_join", values=["key 1", "none"], column="k", **target)
     assert told["rows"] == [

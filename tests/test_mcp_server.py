@@ -98,7 +98,11 @@ def test_answers_are_bounded(tmp_path: Path) -> None:
     names = [f"{'name' * 150} {n}" for n in range(110)]
     wide = [Column(words, name, "wide.csv") for name in names]
     lake = deepjoin.index(
-        wide, tmp_path / "index", encoder="none", cells="none", max_mean_length=1000
+        wide,
+        tmp_path / "index",
+        encoder="none",
+        vectors={"cells": "none"},
+        settings=deepjoin.Settings(max_mean_length=1000),
     )
     desk, query = Desk(lake), {"table": "wide.csv", "column": names[0]}
     target = {"target_table": "wide.csv", "target_column": names[0]}

@@ -15,15 +15,42 @@ from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.embed.cells.score import soft_joinability
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.model import Results
+from deepjoin.settings import SearchSettings
 
 from .conftest import MakeLake
 
 ENCODER = load_cell_encoder()
 CELL = st.sampled_from(
-    ["USA", "United States", "us", "UK", "United Kingdom", "Germany", "germany ", "West Germany",
-     "France", "FRA", "New York", "New York City", "Apple", "Apple Inc.", "apple", "IBM", "QB",
-     "quarterback", "1994", "1995", "a123", "a124", "東京", "Zürich", "Zurich", "--", ""]
-)  # fmt: skip
+    [
+        "USA",
+        "United States",
+        "us",
+        "UK",
+        "United Kingdom",
+        "Germany",
+        "germany ",
+        "West Germany",
+        "France",
+        "FRA",
+        "New York",
+        "New York City",
+        "Apple",
+        "Apple Inc.",
+        "apple",
+        "IBM",
+        "QB",
+        "quarterback",
+        "1994",
+        "1995",
+        "a123",
+        "a124",
+        "東京",
+        "Zürich",
+        "Zurich",
+        "--",
+        "",
+    ]
+)
 COLUMNS = st.lists(st.lists(CELL, max_size=8), min_size=1, max_size=10)
 QUERY = st.lists(CELL, max_size=8)
 EXAMPLES = settings(max_examples=40)
@@ -53,7 +80,11 @@ def test_semantic_search_equals_brute_force(
         if column.table != "t0"
     }
     results = make_lake(columns).search(
-        Column(query, "name0", table="t0"), k, join="semantic", method=method, tau=tau
+        Column(query, "name0", table="t0"),
+        k,
+        join="semantic",
+        method=method,
+        settings=SearchSettings(tau=tau),
     )
     assert [hit.joinability for hit in results] == pytest.approx(best_scores(truth, k))
     for hit in results:
@@ -85,15 +116,18 @@ def test_matches_say_which_cell_is_like_which(
     make_lake: MakeLake, drawn: list[list[str]], query: list[str]
 ) -> None:
     columns = {column.column_id: column for column in columns_of(drawn)}
-    for hit in make_lake(list(columns.values())).search(query, 100, matches=None):
+    for hit in make_lake(list(columns.values())).search(
+        query, 100, settings=SearchSettings(matches=None)
+    ):
         assert hit.semantic is not None
         assert len(hit.matches) == hit.matched == hit.semantic.matched
         assert len(hit.matches) + len(hit.unmatched) == hit.query_size
         for match in hit.matches:
             assert match.query in query and match.target in columns[hit.column_id].cells
             one, other = ENCODER.encode([match.query, match.target])
-            assert match.similarity == pytest.approx(1.0 if match.similarity == 1 else one @ other,
-                                                     abs=0.01)  # fmt: skip
+            assert match.similarity == pytest.approx(
+                1.0 if match.similarity == 1 else one @ other, abs=0.01
+            )
 
 
 @settings(max_examples=15)
@@ -103,10 +137,18 @@ def test_many_additions_answer_as_one_build(
 ) -> None:
     frames = {f"t{i}": {"name": cells or [""]} for i, cells in enumerate(drawn)}
     tables = {name: __import__("pyarrow").table(frame) for name, frame in frames.items()}
-    whole = deepjoin.index(tables, tmp_path / f"whole-{np.random.default_rng().integers(1 << 60)}",
-                           min_distinct=1, encoder="none")  # fmt: skip
-    grown = deepjoin.index({"t0": tables["t0"]}, Path(f"{whole.path}-grown"), min_distinct=1,
-                           encoder="none")  # fmt: skip
+    whole = deepjoin.index(
+        tables,
+        tmp_path / f"whole-{np.random.default_rng().integers(1 << 60)}",
+        settings=deepjoin.Settings(min_distinct=1),
+        encoder="none",
+    )
+    grown = deepjoin.index(
+        {"t0": tables["t0"]},
+        Path(f"{whole.path}-grown"),
+        settings=deepjoin.Settings(min_distinct=1),
+        encoder="none",
+    )
     for name in list(tables)[1:]:
         grown.add({name: tables[name]})
     assert answer(grown, query, join) == answer(whole, query, join)
@@ -153,14 +195,14 @@ def test_a_threshold_brings_all_that_reach_it(lake: Lake) -> None:
 
 
 def test_hits_are_grouped_by_table(lake: Lake) -> None:
-    grouped = lake.search(["USA", "UK"], 1, group="tables")
+    grouped = lake.search(["USA", "UK"], 1, settings=SearchSettings(group="tables"))
     assert [hit.table for hit in grouped] == [lake.search(["USA", "UK"], 1)[0].table]
 
 
 @pytest.mark.parametrize("tau", [0.0, -1.0, 1.5])
 def test_a_tau_that_is_no_cosine_is_refused(lake: Lake, tau: float) -> None:
-    with pytest.raises(DeepJoinError, match="tau is .*; it is a cosine above 0"):
-        lake.search(["USA"], tau=tau)
+    with pytest.raises(DeepJoinError, match="`tau` is .*; it must be a cosine above 0"):
+        lake.search(["USA"], settings=SearchSettings(tau=tau))
 
 
 def test_a_method_refuses_a_join_it_does_not_answer(lake: Lake) -> None:
@@ -169,29 +211,40 @@ def test_a_method_refuses_a_join_it_does_not_answer(lake: Lake) -> None:
 
 
 def test_a_lake_without_cell_vectors_says_how_to_get_them(tmp_path: Path) -> None:
-    plain = deepjoin.index([Column(["us", "uk"], "c")], tmp_path / "i", min_distinct=1,
-                           cells="none", encoder="none")  # fmt: skip
+    plain = deepjoin.index(
+        [Column(["us", "uk"], "c")],
+        tmp_path / "i",
+        settings=deepjoin.Settings(min_distinct=1),
+        vectors={"cells": "none"},
+        encoder="none",
+    )
     assert plain.search(["US"])[0].join == "equi"
     with pytest.raises(DeepJoinError, match="no cell vectors.*deepjoin index .* --cells default"):
         plain.search(["US"], join="semantic")
-    given_them = deepjoin.index(plain.path, cells="default")
+    given_them = deepjoin.index(plain.path, vectors={"cells": "default"})
     assert given_them.search(["USA"], join="semantic")[0].matched == 1
-    assert deepjoin.index(plain.path, cells="none").segments[0].cells is None
+    assert deepjoin.index(plain.path, vectors={"cells": "none"}).segments[0].cells is None
 
 
 def test_a_lake_of_hashes_has_none(tmp_path: Path) -> None:
-    private = deepjoin.index([Column(["us", "uk"], "c")], tmp_path / "i", min_distinct=1,
-                             hash_only=True)  # fmt: skip
+    private = deepjoin.index(
+        [Column(["us", "uk"], "c")],
+        tmp_path / "i",
+        settings=deepjoin.Settings(min_distinct=1, hash_only=True),
+    )
     assert private.search(["US"])[0].join == "equi"
     with pytest.raises(DeepJoinError, match="holds hashes of values.*--join equi"):
         private.search(["US"], join="semantic")
-    with pytest.raises(DeepJoinError, match="a lake of hashes has nothing to encode"):
-        deepjoin.index(private.path, cells="default")
+    with pytest.raises(DeepJoinError, match="an index of hashes has nothing to encode"):
+        deepjoin.index(private.path, vectors={"cells": "default"})
 
 
 def test_another_encoder_is_named(tmp_path: Path, lake: Lake) -> None:
     about = lake.segments[0].folder / "vectors" / "cells" / "about.json"
     about.write_text(about.read_text().replace(ENCODER.digest, "0" * 16))
-    with pytest.raises(DeepJoinError, match=f"encoded by 'default' \\(0+\\), not by 'default' .*"
-                       f"{ENCODER.digest}.*--cells default"):  # fmt: skip
+    with pytest.raises(
+        DeepJoinError,
+        match=f"encoded by 'default' \\(0+\\), not by 'default' .*"
+        f"{ENCODER.digest}.*--cells default",
+    ):
         Lake(lake.path).search(["US"], join="semantic")

@@ -27,11 +27,12 @@ from tests.support.graph_lakes import (
     told,
     turned,
 )
+from tests.support.options import index_options
 
 
 def several_segments(tables: Tables, folder: Path) -> Lake:
     """Make a lake in three steps, with a table that left again."""
-    options: dict[str, Any] = {"settings": deepjoin.Settings(min_distinct=1), "cells": "none"}
+    options = index_options(min_distinct=1, cells="none")
     lake = deepjoin.index({"gone": {"c": [*"abcdefghij"]}}, folder / "lake", **options)
     for part in (0, 1):
         some = {f"t{n}": frame_of(table) for n, table in enumerate(tables) if n % 2 == part}

@@ -29,10 +29,12 @@ from deepjoin.normalise import private
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.source import Item, Listing, file_digest
+from deepjoin.settings import SearchSettings
 from deepjoin.store.values import builder as builder_module
 from deepjoin.store.values.chunk import Chunk, reduce_chunk
 from deepjoin.store.values.merge import merge_rows
 from deepjoin.store.values.profile import ColumnTallies, Traits
+from tests.support.options import index_options
 
 SALT = "0123456789abcdef" * 2
 
@@ -78,8 +80,12 @@ def test_it_finds_what_a_clear_lake_finds(
     with pytest.MonkeyPatch.context() as patch:
         # Every value comes in several chunks.
         patch.setattr(builder_module, "_CHUNK_CELLS", 3)
-        clear = deepjoin.index(tables, folder / "clear", memory=memory, **chosen)
-        hashed = deepjoin.index(tables, folder / "hashed", memory=memory, hash_only=True, **chosen)
+        clear = deepjoin.index(tables, folder / "clear", **index_options(memory=memory, **chosen))
+        hashed = deepjoin.index(
+            tables,
+            folder / "hashed",
+            **index_options(memory=memory, hash_only=True, **chosen),
+        )
     assert [hashed.table(name).columns for name in hashed.tables] == [
         clear.table(name).columns for name in clear.tables
     ]
@@ -184,9 +190,8 @@ def test_no_value_is_found_in_any_file(
     monkeypatch.setattr(builder_module.ValueIndexWriter, "append", watched)
     lake = deepjoin.index(
         *(needles_folder, out),
-        memory=1,
-        hash_only=True,
-        max_cell=100,
+        build=deepjoin.BuildSettings(memory=1),
+        settings=deepjoin.Settings(hash_only=True, max_cell=100),
         progress=lambda *_: seen.append(str(assert_no_trace(out))),
     )
     assert any("postings-" in name for name in seen)
@@ -249,7 +254,11 @@ def test_traits_of_pieces_are_those_of_the_whole() -> None:
 
 
 def test_a_hidden_partition_is_stored_without_spellings(tmp_path: Path) -> None:
-    lake = deepjoin.index({"t": {"c": ["A", "B"]}}, tmp_path, hash_only=True, min_distinct=1)
+    lake = deepjoin.index(
+        {"t": {"c": ["A", "B"]}},
+        tmp_path,
+        settings=deepjoin.Settings(hash_only=True, min_distinct=1),
+    )
     spellings = [content for name, content in files(tmp_path) if "spellings.bytes" in name]
     assert [len(content) for content in spellings] == [128]
     assert len(lake.search(["a", "b"])[0].unmatched) == 0
@@ -257,8 +266,8 @@ def test_a_hidden_partition_is_stored_without_spellings(tmp_path: Path) -> None:
 
 
 def test_hits_show_counts_and_no_cells(lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder, hash_only=True)
-    hit = lake.search(["France", "GERMANY", "Atlantis"], matches=None)[0]
+    lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
+    hit = lake.search(["France", "GERMANY", "Atlantis"], settings=SearchSettings(matches=None))[0]
     assert (hit.equi.matched, hit.query_size) == (2, 3)
     assert hit.matches == hit.unmatched == hit.brings.sample == ()
     assert lake.table("geo/countries.csv").sample == ()
@@ -269,12 +278,14 @@ def test_rebuilding_gives_the_same_bytes(lake_folder: Path, tmp_path: Path) -> N
         os.utime(path, (1e9, 1e9))
     built = []
     for name in ("one", "two"):
-        deepjoin.index(lake_folder, tmp_path / name, hash_only=True, salt=SALT)
+        deepjoin.index(
+            lake_folder, tmp_path / name, settings=deepjoin.Settings(hash_only=True, salt=SALT)
+        )
         built.append(dict(files(tmp_path / name / "segments")))
-    deepjoin.index(lake_folder, tmp_path / "two", rebuild=True)
+    deepjoin.index(lake_folder, tmp_path / "two", build=deepjoin.BuildSettings(rebuild=True))
     again = dict(files(tmp_path / "two" / "segments"))
     assert built[0] == built[1] == again
-    deepjoin.index(lake_folder, tmp_path / "other", hash_only=True)
+    deepjoin.index(lake_folder, tmp_path / "other", settings=deepjoin.Settings(hash_only=True))
     other = dict(files(tmp_path / "other" / "segments"))
     assert other.keys() != again.keys() or other != again
 
@@ -288,7 +299,7 @@ def test_a_refresh_reads_what_changed_and_no_more(lake_folder: Path, tmp_path: P
     for path in lake_folder.rglob("*.csv"):
         os.utime(path, (1e9, 1e9))
     out, read = tmp_path / "index", list[str]()
-    deepjoin.index(lake_folder, out, hash_only=True)
+    deepjoin.index(lake_folder, out, settings=deepjoin.Settings(hash_only=True))
     (lake_folder / "new.csv").write_text(
         "land\n" + "\n".join(["France", "Peru", "Chad", "Mali", "Cuba"])
     )
@@ -315,7 +326,9 @@ def test_a_corpus_of_hashes_is_kept(tmp_path: Path) -> None:
     os.utime(folder / "columns.parquet", (1e9, 1e9))
     out, read = tmp_path / "index", list[str]()
     for _ in range(2):
-        lake = deepjoin.index(folder, out, hash_only=True, progress=noting(read))
+        lake = deepjoin.index(
+            folder, out, settings=deepjoin.Settings(hash_only=True), progress=noting(read)
+        )
     assert read == ["corpus"]
     assert [hit.column_id for hit in lake.search(["zanzibarfoo"])] == ["t0"]
     assert len(lake.column("t0", "t0").cells) == 5
@@ -323,10 +336,10 @@ def test_a_corpus_of_hashes_is_kept(tmp_path: Path) -> None:
 
 
 def test_settings_given_anew_keep_the_salt(lake_folder: Path, tmp_path: Path) -> None:
-    first = deepjoin.index(lake_folder, tmp_path / "i", hash_only=True)
+    first = deepjoin.index(lake_folder, tmp_path / "i", settings=deepjoin.Settings(hash_only=True))
     again = deepjoin.index(lake_folder, tmp_path / "i", settings=Settings(hash_only=True))
     assert first.settings.salt == again.settings.salt
-    clear = deepjoin.index(lake_folder, tmp_path / "i", hash_only=False)
+    clear = deepjoin.index(lake_folder, tmp_path / "i", settings=deepjoin.Settings(hash_only=False))
     assert clear.settings.salt == ""
     assert clear.search(["France"])[0].matches
 
@@ -335,7 +348,9 @@ def test_a_table_of_the_lake_is_read_again_to_search_with(
     lake_folder: Path, tmp_path: Path
 ) -> None:
     clear = deepjoin.index(lake_folder, tmp_path / "clear")
-    hashed = deepjoin.index(lake_folder, tmp_path / "hashed", hash_only=True)
+    hashed = deepjoin.index(
+        lake_folder, tmp_path / "hashed", settings=deepjoin.Settings(hash_only=True)
+    )
     mine, theirs = (lake.column("geo/cities.csv", "nation") for lake in (hashed, clear))
     ours, known = distinct_cells(mine.cells), distinct_cells(theirs.cells)
     assert (ours.values, ours.counts) == (known.values, known.counts)
@@ -346,7 +361,7 @@ def test_a_table_of_the_lake_is_read_again_to_search_with(
 
 
 def test_joins_read_the_tables_themselves(lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder, hash_only=True)
+    lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
     orders = pa.table({"nation": ["france", "Peru"]})
     (hit, *_) = lake.search(orders["nation"])
     joined = lake.join(orders, "nation", hit)
@@ -355,7 +370,7 @@ def test_joins_read_the_tables_themselves(lake_folder: Path) -> None:
 
 def test_tables_from_memory_are_not_kept(tmp_path: Path) -> None:
     frame = {"city": ["Paris", "Rome", "Lima", "Oslo", "Bonn"]}
-    lake = deepjoin.index({"cities": frame}, tmp_path, hash_only=True)
+    lake = deepjoin.index({"cities": frame}, tmp_path, settings=deepjoin.Settings(hash_only=True))
     (hit,) = lake.search(["rome"])
     with pytest.raises(
         DeepJoinError, match="cities was in memory when it was indexed, and the index has no copy"
@@ -399,7 +414,7 @@ REASONS: dict[str, tuple[BaseException | None, str]] = {
 @pytest.mark.parametrize("case", REASONS)
 def test_reasons_quote_no_cell(tmp_path: Path, case: str) -> None:
     raised, reason = REASONS[case]
-    lake = deepjoin.index([failing(raised)], tmp_path, hash_only=True)
+    lake = deepjoin.index([failing(raised)], tmp_path, settings=deepjoin.Settings(hash_only=True))
     assert [(one.name, one.reason) for one in lake.report.skipped] == [("bad.csv", reason)]
     assert_no_trace(tmp_path)
 
@@ -417,13 +432,13 @@ def test_what_is_remembered_of_items_is_hidden() -> None:
 
 def test_no_digest_of_a_file_is_stored(lake_folder: Path) -> None:
     (lake_folder / "one.csv").write_text("c\nZanzibarfoo\n")
-    lake = deepjoin.index(lake_folder, hash_only=True)
+    lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
     digest = file_digest(lake_folder / "one.csv").encode()
     assert all(digest not in content for _, content in files(lake.path))
 
 
 def test_info_does_not_print_the_salt(lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder, hash_only=True)
+    lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
     assert lake.info()["settings"]["hash_only"] is True
     assert lake.settings.salt not in json.dumps(lake.info())
 
@@ -431,7 +446,7 @@ def test_info_does_not_print_the_salt(lake_folder: Path) -> None:
 @pytest.fixture
 def secret_lake(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     monkeypatch.setenv(private.SECRET, "correct horse")
-    return deepjoin.index(lake_folder, hash_only=True)
+    return deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
 
 
 def test_a_secret_is_needed_and_never_stored(
@@ -452,18 +467,21 @@ def test_the_secret_is_needed_to_index_again(
     secret_lake: Lake, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     salt = secret_lake.settings.salt
-    assert deepjoin.index(lake_folder, rebuild=True).settings.salt == salt
+    assert (
+        deepjoin.index(lake_folder, build=deepjoin.BuildSettings(rebuild=True)).settings.salt
+        == salt
+    )
     monkeypatch.delenv(private.SECRET)
     with pytest.raises(DeepJoinError, match="built with a secret; set DEEPJOIN_SECRET to it"):
-        deepjoin.index(lake_folder, rebuild=True)
+        deepjoin.index(lake_folder, build=deepjoin.BuildSettings(rebuild=True))
 
 
 def test_a_secret_cannot_be_added_later(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = deepjoin.index(lake_folder, hash_only=True)
+    lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
     monkeypatch.setenv(private.SECRET, "correct horse")
     assert lake.search(["France"])
     with pytest.raises(DeepJoinError, match="built without a secret, and DEEPJOIN_SECRET is set"):
-        deepjoin.index(lake_folder, rebuild=True)
+        deepjoin.index(lake_folder, build=deepjoin.BuildSettings(rebuild=True))
 
 
 def test_keys_depend_on_salt_and_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,7 +522,9 @@ def test_a_version_query_that_fails_quotes_no_cell(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t AS SELECT 'Zanzibarfoo' AS c")
     index = tmp_path / "index"
     query = "SELECT max(CAST(c AS INTEGER)) FROM {table}"
-    lake = deepjoin.index(str(path), index, hash_only=True, version_query=query)
+    lake = deepjoin.index(
+        str(path), index, settings=deepjoin.Settings(hash_only=True, version_query=query)
+    )
     assert lake.table("main.t").notes == (
         "The version query failed, so the database's own stamp serves.",
     )
@@ -515,12 +535,14 @@ def test_reasons_that_may_pass_are_passed_on(tmp_path: Path) -> None:
     def away() -> Reading:
         raise UnreadableTable("bad.csv is away", passing=True)
 
-    lake = deepjoin.index([Table("bad.csv", away)], tmp_path, hash_only=True)
+    lake = deepjoin.index(
+        [Table("bad.csv", away)], tmp_path, settings=deepjoin.Settings(hash_only=True)
+    )
     assert [one.passing for one in lake.report.skipped] == [True]
 
 
 def test_a_table_of_hits_lists_no_cells(lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder, hash_only=True)
+    lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
     shown = repr(lake.search(["France", "Peru", "Italy", "Chad", "Mali"]))
     assert "France" not in shown
     assert "…" not in shown

@@ -18,6 +18,7 @@ from deepjoin.engines.postgres.publishing import publish, withdraw
 from deepjoin.engines.postgres.rows import Groups, Half
 from deepjoin.errors import StoreUnusable
 from deepjoin.serve.current import CurrentLake
+from deepjoin.settings import SearchSettings
 from deepjoin.store.column_vectors.columns import ColumnVectors
 from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
@@ -41,7 +42,12 @@ def test_hits_and_their_evidence_are_the_same(own_lake: Path, store_url: str, an
     for method in METHODS:
         assert hits(there, method) == hits(embedded, method)
         tables = [
-            [hit.table for hit in one.search(["city 3"], 4, method=method, group="tables")]
+            [
+                hit.table
+                for hit in one.search(
+                    ["city 3"], 4, method=method, settings=SearchSettings(group="tables")
+                )
+            ]
             for one in (there, embedded)
         ]
         assert tables[0] == tables[1]
@@ -114,7 +120,9 @@ def test_lakes_of_one_database_do_not_get_in_each_others_way(
         withdraw(store_url, "lake")
     publish(own_lake, store_url)
     other = tmp_path / "elsewhere" / "lake"
-    deepjoin.index(frames(towns(20, 24)), other, encoder="default", min_distinct=1)
+    deepjoin.index(
+        frames(towns(20, 24)), other, encoder="default", settings=deepjoin.Settings(min_distinct=1)
+    )
     with pytest.raises(
         DeepJoinError,
         match="has another lake 'lake', published from .*Give this one a name with --name, or "

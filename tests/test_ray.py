@@ -32,6 +32,7 @@ from deepjoin.read.corpus import write_corpus
 from deepjoin.store.column_vectors import ColumnVectors
 from tests.support import ray_steps
 from tests.support.buckets import BUCKET, Store, running_store, use
+from tests.support.options import index_options
 from tests.support.tiny_models import save_model
 
 ray = pytest.importorskip("ray")
@@ -250,7 +251,9 @@ def test_a_relative_place(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DEEPJOIN_CACHE", "cache")
-    lake = deepjoin.index(folder.name, "my.index", engine="ray", encoder="default")
+    lake = deepjoin.index(
+        folder.name, "my.index", build=deepjoin.BuildSettings(engine="ray"), encoder="default"
+    )
     assert lake.search(WORDS[:9], 1, method="deepjoin")
 
 
@@ -260,7 +263,9 @@ def index_both(folder: Path, place: Path, **options: Any) -> list[Lake]:
     for engine in ("local", "ray"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DEEPJOIN_CACHE", str(place / f"cache-{engine}"))
-            lakes.append(deepjoin.index(folder, place / engine, engine=engine, **options))
+            lakes.append(
+                deepjoin.index(folder, place / engine, **index_options(engine=engine, **options))
+            )
     return lakes
 
 
@@ -284,7 +289,12 @@ def assert_same(both: list[Lake]) -> None:
 
 @pytest.mark.usefixtures("small_groups")
 def test_a_private_lake(cluster: Any, folder: Path, tmp_path: Path) -> None:
-    lake = deepjoin.index(folder, tmp_path / "ray", engine="ray", hash_only=True)
+    lake = deepjoin.index(
+        folder,
+        tmp_path / "ray",
+        build=deepjoin.BuildSettings(engine="ray"),
+        settings=deepjoin.Settings(hash_only=True),
+    )
     cells = [line.partition(",")[0] for line in (folder / "t01.csv").read_text().splitlines()[1:]]
     hit = lake.search(cells, 1)[0]
     assert (hit.table, hit.joinability) == ("t01.csv", 1.0)
@@ -295,7 +305,10 @@ def test_tables_in_a_bucket(cluster: Any, store: Store, folder: Path, tmp_path: 
     store.client.create_bucket(Bucket=BUCKET)
     store.put(**{f"tables/{path.name}": path.read_bytes() for path in folder.rglob("t*.csv")})
     url = f"s3://{BUCKET}/tables"
-    local, other = (deepjoin.index(url, tmp_path / name, engine=name) for name in ("local", "ray"))
+    local, other = (
+        deepjoin.index(url, tmp_path / name, build=deepjoin.BuildSettings(engine=name))
+        for name in ("local", "ray")
+    )
     assert local.report == other.report
     assert hits(local) == hits(other)
 
@@ -315,7 +328,13 @@ def test_workers_and_a_node_killed_on_the_way(
             )
 
     monkeypatch.setenv("DEEPJOIN_CACHE", str(tmp_path / "cache"))
-    lake = deepjoin.index(folder, tmp_path / "ray", engine="ray", encoder="default", progress=kill)
+    lake = deepjoin.index(
+        folder,
+        tmp_path / "ray",
+        build=deepjoin.BuildSettings(engine="ray"),
+        encoder="default",
+        progress=kill,
+    )
     cluster.add_node(**NODE)
     assert len(killed) == 2
     assert killed[0]
@@ -346,13 +365,20 @@ def test_an_interrupted_build_goes_on(
         if how == "at the last merge":
             patch.setattr(update, "merge_segments", interrupted_merge)
         with pytest.raises(DeepJoinError if how == "by an error" else KeyboardInterrupt):
-            deepjoin.index(folder, tmp_path / "ray", engine="ray", progress=interrupt)
+            deepjoin.index(
+                folder,
+                tmp_path / "ray",
+                build=deepjoin.BuildSettings(engine="ray"),
+                progress=interrupt,
+            )
     seen: list[tuple[int, int]] = []
 
     def tell(done: int, total: int, name: str) -> None:
         seen.append((done, total))
 
-    lake = deepjoin.index(folder, tmp_path / "ray", engine="ray", progress=tell)
+    lake = deepjoin.index(
+        folder, tmp_path / "ray", build=deepjoin.BuildSettings(engine="ray"), progress=tell
+    )
     if how == "at the last merge":
         assert seen == [], "nothing is read again"
     else:
@@ -393,7 +419,7 @@ def test_a_killed_build_goes_on(cluster: Any, folder: Path, tmp_path: Path) -> N
     lake = deepjoin.index(
         folder,
         tmp_path / "ray",
-        engine="ray",
+        build=deepjoin.BuildSettings(engine="ray"),
         progress=lambda done, total, name: seen.append(total),
     )
     assert 0 < seen[0] < 26, "what had come is not read again"
@@ -418,22 +444,28 @@ def test_vectors_encoded_before_are_not_encoded_again(
     cluster: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEEPJOIN_CACHE", str(tmp_path / "cache"))
-    lake = deepjoin.index(folder, tmp_path / "ray", engine="ray", encoder="default")
+    lake = deepjoin.index(
+        folder, tmp_path / "ray", build=deepjoin.BuildSettings(engine="ray"), encoder="default"
+    )
     with VectorCache(tmp_path / "cache" / "vectors.sqlite") as cache:
         assert len(cache) == lake.report.columns
         row = cache._database.execute("SELECT key, vector FROM vectors LIMIT 1").fetchone()
         cache.put([row[0]], np.ones((1, len(row[1]) // 4), np.float32))
-    again = deepjoin.index(folder, tmp_path / "again", engine="ray", encoder="default")
+    again = deepjoin.index(
+        folder, tmp_path / "again", build=deepjoin.BuildSettings(engine="ray"), encoder="default"
+    )
     rows = ColumnVectors.open(again.segments[0].folder, "columns").rows  # type: ignore[union-attr]
     assert (np.asarray(rows) == 1).all(axis=1).sum() == 1
 
 
 def test_what_cannot_travel_is_read_here(cluster: Any, folder: Path, tmp_path: Path) -> None:
     frames = {"mine": {"key": WORDS[:9]}, "yours": {"key": WORDS[4:12]}}
-    lake = deepjoin.index(frames, tmp_path / "frames", engine="ray")
+    lake = deepjoin.index(frames, tmp_path / "frames", build=deepjoin.BuildSettings(engine="ray"))
     assert lake.search(WORDS[:9], 1)[0].table == "mine"
     write_corpus(tmp_path / "corpus", [deepjoin.Column(WORDS[:9], "key", "t", column_id="t#0")])
-    corpus = deepjoin.index(tmp_path / "corpus", tmp_path / "of corpus", engine="ray")
+    corpus = deepjoin.index(
+        tmp_path / "corpus", tmp_path / "of corpus", build=deepjoin.BuildSettings(engine="ray")
+    )
     assert corpus.report.columns == 1
 
 
@@ -443,7 +475,11 @@ def test_tables_that_workers_do_not_see(cluster: Any, folder: Path, tmp_path: Pa
         with pytest.raises(
             DeepJoinError, match=r"^\S+\.csv can be read here, and not on the node \S+: "
         ):
-            deepjoin.index(f"/proc/self/fd/{number}", tmp_path / "index", engine="ray")
+            deepjoin.index(
+                f"/proc/self/fd/{number}",
+                tmp_path / "index",
+                build=deepjoin.BuildSettings(engine="ray"),
+            )
     finally:
         os.close(number)
 
@@ -452,14 +488,20 @@ def test_a_table_that_goes_meanwhile(cluster: Any, folder: Path, tmp_path: Path)
     def remove(done: int, total: int, name: str) -> None:
         (folder / "t23.csv").unlink(missing_ok=True)
 
-    lake = deepjoin.index(folder, tmp_path / "index", engine="ray", progress=remove)
+    lake = deepjoin.index(
+        folder, tmp_path / "index", build=deepjoin.BuildSettings(engine="ray"), progress=remove
+    )
     assert "t23.csv" not in lake.tables
     assert "t23.csv" in {skip.name for skip in lake.report.skipped}
 
 
 def test_another_cluster_than_joined(cluster: Any, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DeepJoinError, match="This process is part of the Ray cluster at .*, not"):
-        deepjoin.index(folder, tmp_path / "index", engine="ray", ray_address="127.0.0.1:1")
+        deepjoin.index(
+            folder,
+            tmp_path / "index",
+            build=deepjoin.BuildSettings(engine="ray", ray_address="127.0.0.1:1"),
+        )
 
 
 def test_the_command_says_where_it_works(cluster: Any, folder: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from deepjoin.cli import main
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading, Table
 from deepjoin.read.corpus import write_corpus
+from deepjoin.settings import SearchSettings
 from deepjoin.store.values.merge import merge_rows
 
 from .conftest import MakeLake
@@ -41,7 +42,7 @@ def test_groups_list_every_matching_column_of_a_table(make_lake: MakeLake) -> No
         [Column(LETTERS[:n], f"c{n}", "t") for n in (8, 4, 2)] + [Column(LETTERS[:3], "x", "u")]
     )
     for k in (1, 2, None):
-        hits = lake.search(LETTERS, k, group="tables", min_joinability=0.1)
+        hits = lake.search(LETTERS, k, settings=SearchSettings(group="tables"), min_joinability=0.1)
         assert [other.column for other in hits[0].also] == ["c4", "c2"]
 
 
@@ -51,7 +52,7 @@ def test_other_frames_do_not_replace_an_index_nobody_named(
     monkeypatch.chdir(tmp_path)
     deepjoin.index({"a": {"x": LETTERS}})
     deepjoin.index({"a": {"x": LETTERS[::-1]}})
-    with pytest.raises(DeepJoinError, match="is the index of other tables.*with -o"):
+    with pytest.raises(DeepJoinError, match="is the index of other tables.*with `out`"):
         deepjoin.index({"b": {"x": LETTERS}})
 
 
@@ -59,8 +60,11 @@ def test_indexing_again_repeats_the_options(lake_folder: Path) -> None:
     assert main(["index", str(lake_folder), "--deny-column", "capital"]) == 0
     lake = deepjoin.index(lake_folder)
     assert lake.settings.deny_columns == ("capital",)
-    assert deepjoin.index(lake_folder, min_distinct=2).settings.deny_columns == ("capital",)
-    with pytest.raises(DeepJoinError, match="No option 'min_distnct'.*Did you mean 'min_distinct'"):
+    again = deepjoin.index(lake_folder, settings={"min_distinct": 2})
+    assert again.settings.deny_columns == ("capital",)
+    with pytest.raises(DeepJoinError, match="No field 'min_distnct'.*Did you mean 'min_distinct'"):
+        deepjoin.index(lake_folder, settings={"min_distnct": 2})
+    with pytest.raises(TypeError, match=r"Did you mean settings=Settings\(min_distinct=...\)"):
         deepjoin.index(lake_folder, min_distnct=2)
 
 
@@ -112,12 +116,14 @@ def test_a_changed_file_is_said(lake_folder: Path, capsys: pytest.CaptureFixture
 
 def test_titles_for_nothing_are_refused(lake_folder: Path) -> None:
     with pytest.raises(DeepJoinError, match="No table 'geo/citys.csv'.*'geo/cities.csv'"):
-        deepjoin.index(lake_folder, titles={"geo/citys.csv": ("Cities", None)})
+        deepjoin.index(
+            lake_folder, build=deepjoin.BuildSettings(titles={"geo/citys.csv": ("Cities", None)})
+        )
 
 
 def test_wrong_shares_and_long_names(lake_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = deepjoin.index(lake_folder)
-    with pytest.raises(DeepJoinError, match="min_joinability is 80; it is a share"):
+    with pytest.raises(DeepJoinError, match="`min_joinability` is 80; it must be between 0 and 1"):
         lake.search(["Peru"], min_joinability=80)
     assert main(["search", str(lake_folder), "x" * 300]) == 1
     assert "No file or table" in capsys.readouterr().err
@@ -127,3 +133,43 @@ def test_an_index_inside_its_source_is_no_table(lake_folder: Path) -> None:
     lake = deepjoin.index(lake_folder, lake_folder / "idx")
     again = deepjoin.index(lake_folder, lake_folder / "idx")
     assert lake.report.skipped == again.report.skipped == []
+
+
+def test_deprecated_keywords_still_work(lake_folder: Path) -> None:
+    with pytest.warns(DeprecationWarning, match=r"use settings=Settings\(min_distinct=...\)"):
+        lake = deepjoin.index(lake_folder, min_distinct=2)
+    assert lake.settings.min_distinct == 2
+    with pytest.warns(DeprecationWarning, match=r"vectors=Vectors\(index=...\), build=BuildSet"):
+        lake = deepjoin.index(lake_folder, vector_index="flat", rebuild=True)
+    assert lake.vectors.index == "flat"
+    with pytest.warns(DeprecationWarning, match=r"search\(\) takes matches for one more release"):
+        (hit, *_) = lake.search(["Germany"], matches=0)
+    assert hit.matches == ()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'matchs'. Did you mean"):
+        lake.search(["Germany"], matchs=0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'$"):
+        lake.search(["Germany"], colour="red")
+
+
+def test_a_frame_is_searched_by_one_of_its_columns(lake_folder: Path) -> None:
+    lake = deepjoin.index(lake_folder)
+    frame = pa.table({"nation": ["Germany", "France"], "n": [1, 2]})
+    assert [hit.table for hit in lake.search(frame, on="nation")] == [
+        hit.table for hit in lake.search(["Germany", "France"])
+    ]
+    with pytest.raises(DeepJoinError, match="No column 'natoin' in the query.*'nation'"):
+        lake.search(frame, on="natoin")
+    with pytest.raises(DeepJoinError, match="`on` names a column of a frame, and .* a list: leave"):
+        lake.search(["Germany"], on="nation")
+
+
+def test_errors_name_arguments_in_python_and_options_in_the_shell(
+    lake_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = deepjoin.index(lake_folder)
+    with pytest.raises(DeepJoinError, match='`tau` is 0.5, .* or use `join="semantic"` with'):
+        lake.search(["a"], join="equi", settings=deepjoin.SearchSettings(tau=0.5))
+    options = ["--values", "a", "--join", "equi", "--tau", "0.5"]
+    assert main(["search", str(lake.path), *options]) == 1
+    assert "--tau is 0.5, and 'hybrid'" in (said := capsys.readouterr().err)
+    assert "or use --join semantic with a method" in said

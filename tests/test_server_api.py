@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import deepjoin
+from deepjoin.settings import SearchSettings
 from deepjoin.store.directory import Directory
 from tests.support.serving import COUNTRIES, Served, serving
 
@@ -33,7 +34,7 @@ def test_the_lake_says_what_it_holds_and_what_can_be_asked(served: Served) -> No
 
 
 def test_a_lake_of_hashes_offers_equal_values_alone(lake_folder: Path) -> None:
-    lake = deepjoin.index(lake_folder, hash_only=True)
+    lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
     with serving(lake_folder, lake) as served:
         info = served.get("/api/lake")
         assert info["hash_only"]
@@ -122,7 +123,9 @@ def test_a_search_is_that_of_the_library(served: Served) -> None:
     lake = served.service.current.lake
     query = {"table": "geo/cities.csv", "column": "nation"}
     found = served.post("/api/search", {"query": query, "matches": 12})
-    expected = lake.search(lake.column("geo/cities.csv", "nation"), matches=12).to_dict()
+    expected = lake.search(
+        lake.column("geo/cities.csv", "nation"), settings=SearchSettings(matches=12)
+    ).to_dict()
     found.pop("seconds"), expected.pop("seconds")
     assert found == json.loads(json.dumps(expected))
     assert found["hits"][0]["table"] == COUNTRIES

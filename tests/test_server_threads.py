@@ -63,7 +63,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("threads") / "index"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepjoin.settings.USUAL_VECTORS", Vectors(sketch=64))
-        deepjoin.index(columns(), folder, min_distinct=1)
+        deepjoin.index(columns(), folder, settings=deepjoin.Settings(min_distinct=1))
     return folder
 
 

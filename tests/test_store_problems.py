@@ -21,6 +21,7 @@ from deepjoin.engines.postgres.loading import Count
 from deepjoin.engines.postgres.publishing import publish, withdraw
 from deepjoin.engines.postgres.schema import Part
 from deepjoin.errors import MissingExtra, StoreUnreachable, StoreUnusable
+from tests.support.options import index_options
 from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 
@@ -249,7 +250,12 @@ def test_a_server_without_what_is_needed_says_so(own_lake: Path, store_url: str)
 
 def test_vectors_that_are_too_wide_or_missing_are_named(tmp_path: Path, store_url: str) -> None:
     wide = tmp_path / "wide"
-    deepjoin.index(frames(towns(0, 2)), wide, sketch=4160, cells="none", min_distinct=1)
+    deepjoin.index(
+        frames(towns(0, 2)),
+        wide,
+        vectors={"sketch": 4160, "cells": "none"},
+        settings=deepjoin.Settings(min_distinct=1),
+    )
     with pytest.raises(
         DeepJoinError,
         match=r"'sketch' have 4160 dimensions, and an index of pgvector 0.\d.\d takes [24]000. "
@@ -260,11 +266,16 @@ def test_vectors_that_are_too_wide_or_missing_are_named(tmp_path: Path, store_ur
         assert publish(wide, store_url, index=ann).parts == 1
     far = tmp_path / "far"
     options = {"encoder": "default", "metric": "euclidean", "min_distinct": 1}
-    deepjoin.index(frames(towns(0, 2)), far, **options)  # type: ignore[arg-type]
+    deepjoin.index(frames(towns(0, 2)), far, **index_options(**options))
     with pytest.raises(DeepJoinError, match="'columns' are compared by their euclidean distance, "):
         publish(far, store_url, index="codes")
     bare = tmp_path / "bare"
-    deepjoin.index(frames(towns(0, 2)), bare, cells="none", min_distinct=1)
+    deepjoin.index(
+        frames(towns(0, 2)),
+        bare,
+        vectors={"cells": "none"},
+        settings=deepjoin.Settings(min_distinct=1),
+    )
     with pytest.raises(DeepJoinError, match="has no column vectors .*--encoder default"):
         publish(bare, store_url)
 

@@ -258,7 +258,7 @@ def test_a_full_disk(training_tables: Path, tmp_path: Path, tiny_bert: str) -> N
 
 
 def test_an_index_has_its_own_cell_vectors(training_tables: Path, tmp_path: Path) -> None:
-    deepjoin.index(training_tables, tmp_path / "index", encoder="none", cells="none")
+    deepjoin.index(training_tables, tmp_path / "index", encoder="none", vectors={"cells": "none"})
     with pytest.raises(DeepJoinError, match="cells is 'default', and .* is an index, which has"):
         deepjoin.train(tmp_path / "index", tmp_path / "mine", cells="default")
     assert not (tmp_path / "mine").exists()
@@ -279,7 +279,11 @@ def test_what_cannot_be_trained(
         with pytest.raises(DeepJoinError, match=text):
             trained(tmp_path / source, tmp_path / f"m-{source}", tiny_bert)
     deepjoin.index(
-        training_tables, tmp_path / "hashed", hash_only=True, encoder="none", cells="none"
+        training_tables,
+        tmp_path / "hashed",
+        settings=deepjoin.Settings(hash_only=True),
+        encoder="none",
+        vectors={"cells": "none"},
     )
     with pytest.raises(DeepJoinError, match="keeps hashes instead of cells"):
         trained(tmp_path / "hashed", tmp_path / "m-hashed", tiny_bert)

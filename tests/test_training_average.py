@@ -70,7 +70,7 @@ def test_the_command_ships_it(
     for number in range(90):
         cells = [f"alben co{number} {number % 7 * place}" for place in range(12)]
         write(tmp_path / "lake" / f"{number}.csv", {f"name{number}": cells})
-    deepjoin.index(tmp_path / "lake", tmp_path / "index", encoder="none", cells="none")
+    deepjoin.index(tmp_path / "lake", tmp_path / "index", encoder="none", vectors={"cells": "none"})
     out = tmp_path / "mean"
     assert main([str(tmp_path / "index"), f"{runs[0]}=.4", f"{runs[1]}=.6", "-o", str(out)]) == 0
     said = capsys.readouterr()
@@ -102,7 +102,7 @@ def test_what_cannot_be_averaged(
     monkeypatch.chdir(tmp_path)
     for name in "abc":
         write(tmp_path / "lake" / f"{name}.csv", {"name": [name + end for end in "abcdefgh"]})
-    deepjoin.index("lake", "index", encoder="none", cells="none")
+    deepjoin.index("lake", "index", encoder="none", vectors={"cells": "none"})
     assert main(["index", "run2", given, "-o", "mean"]) == 1
     assert WRONG[given] in capsys.readouterr().err
     assert not Path("mean").exists()
@@ -113,7 +113,7 @@ def test_a_model_without_a_small_form(
 ) -> None:
     for name in "abc":
         write(tmp_path / "lake" / f"{name}.csv", {"name": [name + end for end in "abcdefgh"]})
-    deepjoin.index(tmp_path / "lake", tmp_path / "index", encoder="none", cells="none")
+    deepjoin.index(tmp_path / "lake", tmp_path / "index", encoder="none", vectors={"cells": "none"})
     assert main([str(tmp_path / "index"), *runs, "-o", str(tmp_path / "mean")]) == 0
     assert "There are 3 different columns" in capsys.readouterr().err
     assert load_encoder(str(tmp_path / "mean"), device="cpu") is not None

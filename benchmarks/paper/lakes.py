@@ -54,7 +54,13 @@ def lake_for(options: Options, places: Places) -> Lake:
         places.tell(f"index of {corpus.name} for {options['method']}")
         _OPEN.clear()
         device = options.get("device")
-        _OPEN[folder] = deepjoin.index(corpus, folder, settings=SETTINGS, device=device, **chosen)
+        _OPEN[folder] = deepjoin.index(
+            corpus,
+            folder,
+            settings=SETTINGS,
+            vectors=chosen,
+            build=deepjoin.BuildSettings(device=device),
+        )
     return _OPEN[folder]
 
 
@@ -65,7 +71,8 @@ def index_options(options: Options) -> Options:
     chosen: Options = {"encoder": "none", "cells": "none", "sketch": 0}
     if "column vectors" in needs:
         chosen["encoder"] = options.get("encoder", "default")
-        chosen |= {k: options[k] for k in ("vector_index", "metric") if k in options}
+        named = {"index": "vector_index", "metric": "metric"}
+        chosen |= {field: options[k] for field, k in named.items() if k in options}
     if "cell vectors" in needs:
         chosen["cells"] = options.get("cells", "default")
     if "sketches" in needs:
@@ -95,7 +102,9 @@ def _make_fasttext(places: Places) -> None:
     places.tell(f"training fastText on {corpus.name}")
     folder = places.cache / "lakes" / corpus.name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lake = deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", cells="none")
+    lake = deepjoin.index(
+        corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"}
+    )
     train_fasttext(lake, places.cache / FASTTEXT)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deepjoin.lab.training import train
     from deepjoin.lake import Lake
     from deepjoin.model import Hit, Match, Results
-    from deepjoin.settings import Settings
+    from deepjoin.settings import BuildSettings, JoinSettings, SearchSettings, Settings, Vectors
 
 #: Names loaded when first used, so that importing the package stays light.
 _LAZY = {
@@ -32,21 +32,29 @@ _LAZY = {
     "Hit": ("deepjoin.model", "Hit"),
     "Match": ("deepjoin.model", "Match"),
     "Results": ("deepjoin.model", "Results"),
+    "BuildSettings": ("deepjoin.settings", "BuildSettings"),
+    "JoinSettings": ("deepjoin.settings", "JoinSettings"),
+    "SearchSettings": ("deepjoin.settings", "SearchSettings"),
     "Settings": ("deepjoin.settings", "Settings"),
+    "Vectors": ("deepjoin.settings", "Vectors"),
     "evaluate": ("deepjoin.lab.evaluation", "evaluate"),
     "train": ("deepjoin.lab.training", "train"),
     "publish": ("deepjoin.engines.postgres.publishing", "publish"),
 }
 
 __all__ = [
+    "BuildSettings",
     "Column",
     "DeepJoinError",
     "Hit",
+    "JoinSettings",
     "Lake",
     "Match",
     "Results",
+    "SearchSettings",
     "Settings",
     "Table",
+    "Vectors",
     "__version__",
     "evaluate",
     "index",

@@ -1,4 +1,8 @@
-"""What can go wrong, in the user's words: what came, what was allowed, what to type next."""
+"""Errors, in the user's words: what came, what was allowed, what to type next.
+
+Messages write arguments in backticks as a Python caller types them, `` `tau` `` or
+`` `join="semantic"` ``; the command line turns these into its options (`deepjoin.cli.wording`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ class DeepJoinError(Exception):
 class UnreadableTable(DeepJoinError):
     """A file or sheet cannot be read as a table. A run reports it and goes on.
 
-    ``passing`` tells that the reason may pass without the file being another.
+    ``passing`` is true if the reason may pass without the file changing.
     """
 
     def __init__(self, text: str = "", *, passing: bool = False) -> None:
@@ -24,7 +28,7 @@ class UnreadableTable(DeepJoinError):
 
 
 class UnknownName(DeepJoinError):
-    """A table, column, method or option is asked for that does not exist."""
+    """A table, column, method or option does not exist."""
 
 
 class IndexUnusable(DeepJoinError):
@@ -36,11 +40,11 @@ class StoreUnusable(IndexUnusable):
 
 
 class StoreUnreachable(StoreUnusable):
-    """A vector store does not answer; it may when it is asked again."""
+    """A vector store does not answer; a later try may succeed."""
 
 
 class StoreChanged(StoreUnusable):
-    """What a vector store held when it was looked up is no longer there."""
+    """A vector store no longer holds what it held when it was opened."""
 
 
 class MissingExtra(DeepJoinError):

@@ -17,7 +17,7 @@ from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake import Lake
 from deepjoin.normalise.private import salted
 from deepjoin.read import Source, open_sources
-from deepjoin.settings import Settings, Vectors
+from deepjoin.settings import BuildSettings, Settings, Vectors, deprecated_keywords
 from deepjoin.store.manifest import (
     MANIFEST,
     READS,
@@ -34,31 +34,26 @@ from deepjoin.store.remote import editing, is_remote, pull
 from deepjoin.store.storage import pending_salt
 
 DEFAULT = ".deepjoin"
-#: Options of what is encoded; the others are of what is indexed.
-_VECTORS = {"encoder", "cells", "sketch", "vector_index", "metric"}
+#: Changes of what is indexed or encoded: all of it, or single fields by name.
+SettingsChange = Settings | Mapping[str, Any] | None
+VectorsChange = Vectors | Mapping[str, Any] | None
+#: Fields of `Vectors` that users choose; digests follow from them.
+_ENCODED = ("encoder", "cells", "sketch", "index", "metric")
 
 
 def index(
     source: object,
     out: str | os.PathLike[str] | None = None,
     *,
-    settings: Settings | None = None,
-    titles: Titles | None = None,
-    memory: int | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    rebuild: bool = False,
     encoder: str | None = None,
-    cells: str | None = None,
-    sketch: int | None = None,
-    vector_index: str | None = None,
-    metric: str | None = None,
-    device: str | None = None,
-    engine: str | None = None,
-    ray_address: str | None = None,
-    **options: Any,
+    profile: str | None = None,
+    settings: SettingsChange = None,
+    vectors: VectorsChange = None,
+    build: BuildSettings | None = None,
+    progress: Progress | None = None,
+    **deprecated: Any,
 ) -> Lake:
-    """Index tables and open the lake; of an index that is there, only what changed is read.
+    """Index tables and open the lake; of an index that exists, only what changed is read.
 
     Parameters
     ----------
@@ -66,75 +61,66 @@ def index(
         A folder, a file, a glob pattern, a database or bucket URL, or a list of these; a data
         frame, or a dict of name to frame; a column corpus.
     out
-        Where the index goes, a folder or a bucket's URL: ``.deepjoin`` inside the source folder
-        unless told otherwise, or in the working directory when there is no folder to write to.
-    settings
-        What is indexed and how cells compare; unless given, those of the index that is
-        there already, or the defaults.
-    titles
-        For names of tables, the (title, context) to use instead of file and folder names.
-    memory
-        Bytes of distinct cells to hold before they go to disk; 1 GiB.
-    threads
-        How many chunks of cells are worked on at a time; as many as there are processors.
-    progress
-        Called after each file or table with (done, of how many, name).
-    rebuild
-        Read everything again, changed or not.
+        Folder or bucket URL of the index. Default: ``.deepjoin`` inside the source folder, or in
+        the working directory when there is no folder to write to.
     encoder
-        What gives each column a vector: "default", "none", a model folder or a model's name;
-        unless given, that of the index that is there already.
-    cells
-        What gives each value a vector: "default", "none", a folder made by
-        ``deepjoin.lab.cell_table.make``, or a file of fastText vectors.
-    sketch
-        How many numbers a column's sketch has, for the methods that use one; 0 for none.
-    vector_index
-        How column vectors are searched: "auto", "flat", "hnsw", "ivfpq" and others
-        (``deepjoin.embed.vector_index.kinds.KINDS``).
-    metric
-        How near column vectors are: "cosine" or "euclidean".
-    device
-        Where an encoder that runs on torch works, and the lake that is returned: see
-        `deepjoin.open`.
-    engine
-        Who reads the tables and encodes the columns: "local", this process, or "ray", the
-        workers of a Ray cluster, which must see the same files. The index is the same.
-    ray_address
-        Where the cluster is: unless given, RAY_ADDRESS, or one that runs on this machine; where
-        none does, one is started for as long as it is needed.
-    **options
-        Single fields of `Settings`, such as ``profile="basic"`` or ``min_distinct=2``.
+        Encoder of columns: "default", "none", a model folder or the name of a model; default:
+        that of the index that exists.
+    profile
+        How cells are normalised before they are compared: a field of `Settings`.
+    settings
+        What is indexed and how cells compare: a `Settings`, or a dict of single fields to change
+        in the settings of the index that exists, or in the defaults.
+    vectors
+        What is encoded: a `Vectors`, or a dict of single fields to change.
+    build
+        How this build runs: memory, threads, device, engine, titles, whether to rebuild.
+    progress
+        Called after each file or table with (done, total, name).
+    **deprecated
+        Fields of `Settings`, `Vectors` and `BuildSettings`; accepted for one more release.
     """
-    encode = {"encoder": encoder, "cells": cells, "sketch": sketch}
-    options |= encode | {"vector_index": vector_index, "metric": metric}
-    with engine_named(engine, ray_address) as elsewhere:
-        means = usual_means(threads, memory, progress, device, elsewhere)
-        location, _ = refresh(source, out, settings, titles or {}, means, rebuild, options)
-    return open_lake(location, device=device)
+    moved = deprecated_keywords(
+        *("index", deprecated, {"vector_index": "index"}),
+        settings=Settings,
+        vectors=Vectors,
+        build=BuildSettings,
+    )
+    for name, value, field in (("settings", profile, "profile"), ("vectors", encoder, "encoder")):
+        moved[name] |= {} if value is None else {field: value}
+    how = replace(build or BuildSettings(), **moved["build"])
+    with engine_named(how.engine, how.ray_address) as elsewhere:
+        means = usual_means(how.threads, how.memory, progress, how.device, elsewhere)
+        location, _ = refresh(
+            *(source, out, means),
+            settings=_changed(settings, moved["settings"]),
+            vectors=_changed(vectors, moved["vectors"]),
+            titles=how.titles,
+            rebuild=how.rebuild,
+        )
+    return open_lake(location, device=how.device)
 
 
 def refresh(
     source: object,
     out: str | os.PathLike[str] | None,
-    settings: Settings | None,
-    titles: Titles,
     means: Means,
-    rebuild: bool,
-    options: Mapping[str, Any],
+    *,
+    settings: SettingsChange = None,
+    vectors: VectorsChange = None,
+    titles: Titles | None = None,
+    rebuild: bool = False,
 ) -> tuple[str | Path, Refreshed]:
-    """Do the work of `index`; returns where the index is and what was found to have changed."""
+    """Do the work of `index`; returns where the index is and what has changed."""
     if isinstance(source, str) and is_index(Path(source)):
         source = Path(source)
     location = _place(source, out)
     with editing(location, fresh=rebuild) as folder:
         _refuse_foreign(folder)
         manifest, before = _earlier(folder, rebuild)
-        asked = {name: options[name] for name in options.keys() & _VECTORS}
-        options = {name: options[name] for name in options.keys() - _VECTORS}
-        chosen = _chosen(folder, manifest, settings, options)
-        vectors = chosen_vectors(location, folder, manifest, chosen, asked, means)
-        sources = []  # of an index that is to look again, they are those it has
+        chosen = _chosen(folder, manifest, settings)
+        encoded = chosen_vectors(location, folder, manifest, chosen, vectors, means)
+        sources = []  # an index that is refreshed knows its own
         if source != location:
             sources = open_sources(source, chosen, skip_dirs=[folder])
         described = [one.describe(folder) for one in sources]
@@ -142,10 +128,19 @@ def refresh(
             if not (rebuild and out is not None) and not _keeps_all(before, sources):
                 raise _other_tables(folder, manifest)
             manifest = before = None
-        job = Refresh(folder, chosen, vectors, sources, described, titles, means)
+        job = Refresh(folder, chosen, encoded, sources, described, titles or {}, means)
         if before is None or rebuild or (before.settings, before.reads) != (chosen, READS):
             return location, job.rebuild(before or manifest)
         return location, job.refresh(before)
+
+
+def _changed(
+    given: Settings | Vectors | Mapping[str, Any] | None, changes: Mapping[str, Any]
+) -> Any:
+    """Apply further changes to settings, or to changes of settings."""
+    if isinstance(given, Settings | Vectors):
+        return replace(given, **changes)
+    return {**(given or {}), **changes}
 
 
 def _place(source: object, out: str | os.PathLike[str] | None) -> str | Path:
@@ -187,20 +182,24 @@ def _earlier(folder: Path, rebuild: bool) -> tuple[Manifest | None, Lake | None]
         return manifest, None
 
 
-def _chosen(
-    folder: Path, before: Manifest | None, settings: Settings | None, options: Mapping[str, Any]
-) -> Settings:
-    """Change what is asked to be changed; the rest stays as it was indexed before."""
-    unknown = options.keys() - {field.name for field in fields(Settings)}
-    if unknown:
-        names = [field.name for field in fields(Settings)]
-        raise unknown_name("option", unknown.pop(), "deepjoin.index", names)
-    if settings is None:
-        settings = Settings() if before is None else before.settings
-    chosen = replace(settings, **options)
+def _chosen(folder: Path, before: Manifest | None, settings: SettingsChange) -> Settings:
+    """Apply changes of settings; the rest stays as it was indexed before."""
+    if isinstance(settings, Settings):
+        chosen = settings
+    else:
+        earlier = Settings() if before is None else before.settings
+        chosen = replace(earlier, **_known_fields(Settings, settings))
     if before is not None and before.settings.hash_only:
         return salted(chosen, before.settings)
     return salted(chosen, replace(chosen, salt=pending_salt(folder)))
+
+
+def _known_fields(kind: type, changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    names = [field.name for field in fields(kind)]
+    for name in changes or ():
+        if name not in names:
+            raise unknown_name("field", name, kind.__name__, names)
+    return dict(changes or {})
 
 
 def chosen_vectors(
@@ -208,26 +207,30 @@ def chosen_vectors(
     folder: Path,
     before: Manifest | None,
     settings: Settings,
-    asked: Mapping[str, Any],
+    vectors: VectorsChange,
     means: Means,
 ) -> Vectors:
-    """Change what is asked to be encoded, and see that it can be, before anything is read."""
-    wanted = {name: value for name, value in asked.items() if value is not None}
-    if "vector_index" in wanted:
-        wanted["index"] = wanted.pop("vector_index")
+    """Apply changes of what is encoded, and check that it can be, before anything is read."""
+    if isinstance(vectors, Vectors):
+        vectors = {name: getattr(vectors, name) for name in _ENCODED}
+    wanted = {
+        name: value
+        for name, value in _known_fields(Vectors, vectors).items()
+        if value is not None and name in _ENCODED
+    }
     named = [name for name in ("encoder", "cells") if wanted.get(name, "none") != "none"]
     earlier = settings_of.USUAL_VECTORS if before is None else before.vectors
     if settings.hash_only:
         if named:
             raise DeepJoinError(
-                f"{named[0]} is '{wanted[named[0]]}', and a lake of hashes has nothing to encode. "
-                "Leave it out, or index without --hash-only."
+                f"`{named[0]}` is '{wanted[named[0]]}', and an index of hashes has nothing to "
+                "encode. Leave it out, or index without `hash_only`."
             )
         earlier = replace(earlier, encoder="none", cells="none")
     place = None if is_remote(location) else folder
     wanted |= {name: stored(wanted[name], place) for name in named}
     chosen = replace(earlier, **wanted)
-    # Another version may come with other encoders of the same names.
+    # A new version may ship other encoders under the same names.
     known = before is not None and before.version == __version__ and chosen == before.vectors
     if known and not named:
         return chosen
@@ -271,11 +274,11 @@ def default_folder(source: object) -> Path:
 def _refuse_foreign(folder: Path) -> None:
     """Never write into a folder that holds something else."""
     if folder.is_file():
-        raise DeepJoinError(f"{folder} is a file; an index is a folder. Choose another with -o.")
+        raise DeepJoinError(f"{folder} is a file; an index is a folder. Choose another `out`.")
     if folder.is_dir() and not may_write(folder):
         raise DeepJoinError(
             f"{folder} holds something else than an index; "
-            f"choose an empty folder, for example: -o {folder / DEFAULT}"
+            f"choose an empty folder, for example: `out='{folder / DEFAULT}'`"
         )
 
 
@@ -292,6 +295,6 @@ def _other_tables(folder: Path, manifest: Manifest) -> DeepJoinError:
     first = manifest.sources[0]
     of = root_of(first, folder) or first.get("url", "frames")
     return DeepJoinError(
-        f"{folder} is the index of other tables ({of}). Say where this one goes with -o, put the "
-        "tables in with deepjoin add, or replace it with -o and --rebuild."
+        f"{folder} is the index of other tables ({of}). Choose another place with `out`, add the "
+        "tables with: deepjoin add, or replace it with `out` and `rebuild=True`."
     )

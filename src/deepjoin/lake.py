@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,11 +15,12 @@ from deepjoin.embed.devices import device_named
 from deepjoin.errors import DeepJoinError, StoreUnreachable, UnknownName, unknown_name
 from deepjoin.model import Hit, Results
 from deepjoin.read.frames import as_column
-from deepjoin.search.base import SHOWN, Searching
+from deepjoin.search.base import Searching
 from deepjoin.search.lake_ground import LakeGround
 from deepjoin.search.methods import method_named
 from deepjoin.search.searchers import Searchers
 from deepjoin.search.stores import EmbeddedStore, OpenStore
+from deepjoin.settings import JoinSettings, SearchSettings, deprecated_keywords
 from deepjoin.store.manifest import Manifest
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
@@ -90,53 +92,60 @@ Make one with: deepjoin index SOURCE -o no such folder
         query: object,
         k: int | None = None,
         *,
+        on: str | None = None,
         join: str = "any",
         method: str = "hybrid",
-        tau: float | None = None,
-        min_joinability: float | None = None,
-        group: str | None = None,
         exclude_table: str | None = None,
-        matches: int | None = SHOWN,
+        min_joinability: float | None = None,
+        settings: SearchSettings | None = None,
+        **deprecated: Any,
     ) -> Results:
         """Find the columns of the lake that join with a column of yours.
 
         Parameters
         ----------
         query
-            A pandas, polars or Arrow column, a list, or a `Column`; a `Column` of this lake
-            (see `column`) leaves its own table out.
+            A pandas, polars or Arrow column, a list, or a `Column`; a frame together with ``on``.
+            A `Column` of this lake (see `column`) leaves its own table out.
         k
             How many hits; 10, or all when ``min_joinability`` is given.
+        on
+            The column of a frame to search with.
         join
             "equi" for equal values, "semantic" for values that mean the same, "any" for both:
             then a value counts by the chance that the hit has it, in any spelling.
         method
             A name from `deepjoin methods`.
-        tau
-            The cosine from which on two values match; unless given, the cell encoder's own.
+        exclude_table
+            A table that is never a hit.
         min_joinability
             Only hits that cover at least this share of the query's distinct values.
-        group
-            "tables": one hit a table, its other matching columns in ``hit.also``.
-        exclude_table
-            A table never to be among the hits.
-        matches
-            How many matched and unmatched cells to list per hit; None for all.
+        settings
+            How values are matched and hits listed: tau, grouping, how many matches.
+        **deprecated
+            Fields of `SearchSettings`; accepted for one more release.
         """
-        column = as_column(query)
-        _check(k, min_joinability or 0.0, tau, group)
-        searcher = self._searcher(method, join, tau)
+        moved = deprecated_keywords("search", deprecated, settings=SearchSettings)
+        chosen = replace(settings or SearchSettings(), **moved["settings"])
+        column = as_column(query, on)
+        if k is not None and (not isinstance(k, int | np.integer) or k < 0):
+            raise DeepJoinError(f"`k` is {k!r}; it must be a whole number of at least 0.")
+        least = min_joinability or 0.0
+        if not 0 <= least <= 1:
+            raise DeepJoinError(f"`min_joinability` is {least}; it must be between 0 and 1.")
+        searcher = self._searcher(method, join, chosen.tau)
         exclude = exclude_table if exclude_table is not None else column.table
         if k is None:
             k = 10 if min_joinability is None else None
-        least = min_joinability or 0.0
         with self.reporting_damage():
-            if group is not None:
-                return searcher.search_tables(column, k, exclude, least, matches)
+            if chosen.group is not None:
+                return searcher.search_tables(column, k, exclude, least, chosen.matches)
             if k is None:
-                return searcher.search_above(column, least, exclude_table=exclude, show=matches)
+                return searcher.search_above(
+                    column, least, exclude_table=exclude, show=chosen.matches
+                )
             return searcher.search(
-                column, k, exclude_table=exclude, min_joinability=least, show=matches
+                column, k, exclude_table=exclude, min_joinability=least, show=chosen.matches
             )
 
     def _searcher(self, method: str, join: str, tau: float | None) -> Searching:
@@ -152,10 +161,10 @@ Make one with: deepjoin index SOURCE -o no such folder
             join = chosen.joins[0]
         if tau is not None and (join == "equi" or "cell vectors" not in chosen.needs):
             raise DeepJoinError(
-                f"tau is {tau}, and '{method}' compares no cells by meaning for join {join}. "
-                "Leave it out, or use --join semantic with a method that does."
+                f"`tau` is {tau}, and '{method}' compares no cells by meaning for join {join}. "
+                'Leave it out, or use `join="semantic"` with a method that does.'
             )
-        # What a method has opened serves the next search as well, until the lake is another.
+        # What a method has opened serves the next search as well, until the index changes.
         return self._searchers.get(
             (method, join, tau), lambda: chosen.make(self.ground(), join, tau)
         )
@@ -165,24 +174,26 @@ Make one with: deepjoin index SOURCE -o no such folder
         query: object,
         target: tuple[str, str],
         *,
+        on: str | None = None,
         join: str = "any",
-        tau: float | None = None,
-        matches: int | None = SHOWN,
+        settings: SearchSettings | None = None,
+        **deprecated: Any,
     ) -> Hit:
-        """Say how a column of yours joins with one column of the lake, found by a search or not.
+        """Show how a column of yours joins with one column of the lake, found by a search or not.
 
         ``target`` is (table, column); the rest is as for `search`. A pair without a match has
         joinability 0.
         """
         from deepjoin.search.pair import measure_pair
 
-        _check(None, 0.0, tau, None)
-        self._searcher("hybrid", join, tau)  # refuses what a search would
-        column = as_column(query)
+        moved = deprecated_keywords("explain", deprecated, settings=SearchSettings)
+        chosen = replace(settings or SearchSettings(), **moved["settings"])
+        self._searcher("hybrid", join, chosen.tau)  # refuses what a search would
+        column = as_column(query, on)
         segment, _ = self.place(target[0])
         with self.reporting_damage():
-            number = segment.catalog.find_column(*target)
-            return measure_pair(self.ground(), column, (segment, number), join, tau, matches)
+            place = segment, segment.catalog.find_column(*target)
+            return measure_pair(self.ground(), column, place, join, chosen.tau, chosen.matches)
 
     def ground(self) -> LakeGround:
         """Give what search methods and training stand on."""
@@ -208,10 +219,9 @@ Make one with: deepjoin index SOURCE -o no such folder
         how: str = "left",
         many: str = "expand",
         join: str | None = None,
-        tau: float | None = None,
-        matching: str = "best",
+        settings: JoinSettings | None = None,
         progress: Progress | None = None,
-        memory_limit: str | None = None,
+        **deprecated: Any,
     ) -> JoinPlan:
         """Prepare the join of a table of yours with a hit: its facts, SQL, preview and outputs.
 
@@ -230,21 +240,19 @@ Make one with: deepjoin index SOURCE -o no such folder
         join
             "equi" for equal values, "semantic" for values that mean the same, too; default:
             semantic for a hit that has more matches that way, else equi.
-        tau
-            The least cosine that makes a semantic match; default: the hit's, or the encoder's.
-        matching
-            Of several semantic matches of a value: the "best", the best that no other value has
-            a better claim to ("one-to-one"), or "all".
+        settings
+            How values are matched, tau and matching, and how much memory DuckDB may use.
         progress
-            Told how many values are matched, of how many, and what is being done.
-        memory_limit
-            How much memory DuckDB may use before it writes to disk, such as "4GB"; default: its
-            own, most of the machine's.
+            Called with (matched values, total, what is being done).
+        **deprecated
+            Fields of `JoinSettings`; accepted for one more release.
         """
         from deepjoin.joining import plan_join, sides
 
+        moved = deprecated_keywords("plan_join", deprecated, settings=JoinSettings)
+        chosen = replace(settings or JoinSettings(), **moved["settings"])
         semantic = sides.semantic_or_equi(
-            *(hit, join, tau, matching, progress),
+            *(hit, join, chosen.tau, chosen.matching, progress),
             lambda: sides.encoder_of(self.vectors.cells, self.path),
         )
         table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
@@ -266,7 +274,7 @@ Make one with: deepjoin index SOURCE -o no such folder
             how=how,
             many=many,
             profile=self.settings.profile,
-            memory_limit=memory_limit,
+            memory_limit=chosen.memory_limit,
             semantic=semantic,
         )
         if origin.has_changed:
@@ -283,8 +291,8 @@ Make one with: deepjoin index SOURCE -o no such folder
         how: str = "left",
         many: str = "expand",
         join: str | None = None,
-        tau: float | None = None,
-        matching: str = "best",
+        settings: JoinSettings | None = None,
+        **deprecated: Any,
     ) -> Any:
         """Join a table of yours with a hit; a data frame comes back as the same kind of frame.
 
@@ -293,9 +301,9 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.joining.sides import frame_like, warn
 
-        with self.plan_join(
-            left, on, hit, how=how, many=many, join=join, tau=tau, matching=matching
-        ) as plan:
+        moved = deprecated_keywords("join", deprecated, settings=JoinSettings)
+        chosen = replace(settings or JoinSettings(), **moved["settings"])
+        with self.plan_join(left, on, hit, how=how, many=many, join=join, settings=chosen) as plan:
             warn(plan.warnings)
             return frame_like(left, plan.to_arrow())
 
@@ -429,14 +437,3 @@ Make one with: deepjoin index SOURCE -o no such folder
         return (
             f"Lake('{self.location}', {self.report.tables} tables, {self.report.columns} columns)"
         )
-
-
-def _check(k: int | None, least: float, tau: float | None, group: str | None) -> None:
-    if k is not None and (not isinstance(k, int | np.integer) or k < 0):
-        raise DeepJoinError(f"k is {k!r}; ask for at least 1 hit, or 0 for none.")
-    if not 0 <= least <= 1:
-        raise DeepJoinError(f"min_joinability is {least}; it is a share between 0 and 1.")
-    if tau is not None and (not isinstance(tau, float | int | np.floating) or not 0 < tau <= 1):
-        raise DeepJoinError(f"tau is {tau!r}; it is a cosine above 0 and at most 1.")
-    if group not in (None, "tables"):
-        raise unknown_name("grouping", str(group), "deepjoin", ["tables"])

@@ -1,11 +1,22 @@
-"""Choices that change what is indexed; stored with the index, and repeated by the next build."""
+"""Settings objects: what is indexed and encoded, and how builds, searches and joins run.
+
+`Settings` and `Vectors` are stored with the index and repeated by the next build; the others
+belong to one call.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.normalise.canonical import PROFILES
+
+#: Title and context of a table; None keeps what the source says.
+TableWords = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -19,7 +30,7 @@ class Settings:
     profile: str = "default"
     #: Columns with fewer distinct values are left out, as in the paper's corpora.
     min_distinct: int = 5
-    #: A longer cell is no key: it is not indexed, and counted in the report.
+    #: Longer cells cannot be keys: they are not indexed, and the report counts them.
     max_cell: int = 4096
     #: Columns whose distinct values are longer than this on average are free text.
     max_mean_length: int = 128
@@ -28,15 +39,15 @@ class Settings:
     #: File patterns relative to the source folder.
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    #: Whether folders of part files count as one table where they are recognised.
+    #: "auto" reads a folder of part files as one table where it is recognised; or "never".
     parts: str = "auto"
-    #: Folders whose files always count as one table; patterns relative to the source folder.
+    #: Folders whose files are always one table; patterns relative to the source folder.
     one_table: tuple[str, ...] = ()
-    #: Read at most so many rows of each database table; 0 for all.
+    #: Read at most this many rows of each database table; 0 for all.
     sample_rows: int = 0
-    #: SQL whose answer is another whenever a database table, `{table}` in it, is another.
+    #: SQL whose answer changes whenever the database table `{table}` changes.
     version_query: str = ""
-    #: Store salted hashes instead of values and cells; the salt is made by the first build.
+    #: Store salted hashes instead of values and cells; the first build makes the salt.
     hash_only: bool = False
     salt: str = ""
 
@@ -46,41 +57,160 @@ class Settings:
                 f"Unknown profile '{self.profile}'. Profiles: {', '.join(PROFILES)}."
             )
         if self.parts not in ("auto", "never"):
-            raise DeepJoinError(f"parts is '{self.parts}'; it is auto or never.")
+            raise DeepJoinError(f"`parts` is '{self.parts}'; it must be auto or never.")
         if self.sample_rows < 0:
-            raise DeepJoinError(f"sample_rows is {self.sample_rows}; it is 0, for all, or more.")
+            raise DeepJoinError(
+                f"`sample_rows` is {self.sample_rows}; it must be at least 0 (0 reads all rows)."
+            )
         if self.min_distinct < 1:
-            raise DeepJoinError(f"min_distinct is {self.min_distinct}; it must be at least 1.")
+            raise DeepJoinError(f"`min_distinct` is {self.min_distinct}; it must be at least 1.")
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """What is encoded beside the values; other choices are made without reading a table again.
+    """What is encoded beside the values; changing it reads no table again.
 
     >>> Vectors(encoder="none").cells
     'default'
     """
 
-    #: Gives each column a vector: "default", "none", a model folder or the name of a model.
+    #: Encoder of columns: "default", "none", a model folder or the name of a model.
     encoder: str = "default"
-    #: Gives each value a vector: "default", "none", a folder of a table, or fastText vectors.
+    #: Encoder of values: "default", "none", a folder of a table, or fastText vectors.
     cells: str = "default"
-    #: How many numbers a column's sketch has; 0 for no sketches.
+    #: Dimension of each column's sketch; 0 for no sketches.
     sketch: int = 0
-    #: How column vectors are stored and searched; "auto" goes by their number.
+    #: How column vectors are stored and searched; "auto" chooses by their number.
     index: str = "auto"
-    #: How near column vectors are: "cosine", or "euclidean".
+    #: Similarity of column vectors: "cosine" or "euclidean".
     metric: str = "cosine"
-    #: Which encoder and cells these were, whatever they are called: all segments have theirs.
+    #: Digests of the two encoders, whatever they are called: all segments must have the same.
     encoder_digest: str = ""
     cells_digest: str = ""
 
     def __post_init__(self) -> None:
         if self.sketch < 0:
-            raise DeepJoinError(f"sketch is {self.sketch}; it is 0, for none, or a dimension.")
+            raise DeepJoinError(
+                f"`sketch` is {self.sketch}; it must be a dimension, or 0 for no sketches."
+            )
 
 
-#: What is encoded unless told otherwise.
+#: What a new index encodes by default.
 USUAL_VECTORS = Vectors()
-#: A lake of hashes, or of an earlier version, has none.
+#: What an index of hashes encodes, or one of an early version.
 NO_VECTORS = Vectors(encoder="none", cells="none")
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """How one build runs; the index is the same whatever these are, apart from titles.
+
+    >>> BuildSettings(rebuild=True).engine
+    'local'
+    """
+
+    #: Bytes of distinct cells to hold before they go to disk; None for 1 GiB.
+    memory: int | None = None
+    #: Chunks of cells processed at a time; None for one a processor.
+    threads: int | None = None
+    #: Where encoders on torch run, and where the returned lake searches; see `deepjoin.open`.
+    device: str | None = None
+    #: "local" for this process, or "ray" for the workers of a Ray cluster, which must see the
+    #: same files.
+    engine: str | None = "local"
+    #: Address of the cluster; None for RAY_ADDRESS, or one running on this machine. Without any,
+    #: one is started for the length of the build.
+    ray_address: str | None = None
+    #: Title and context to use for tables, by name, instead of file and folder names.
+    titles: Mapping[str, TableWords] = field(default_factory=dict)
+    #: Read everything again, changed or not.
+    rebuild: bool = False
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How hits are matched and listed; the parameters of `Lake.search` say what is searched.
+
+    >>> SearchSettings(tau=0.8).matches
+    20
+    """
+
+    #: Least cosine at which two values match; None for the cell encoder's own.
+    tau: float | None = None
+    #: "tables" for one hit a table, with its other matching columns in ``hit.also``.
+    group: str | None = None
+    #: How many matched and unmatched cells to list per hit; None for all.
+    matches: int | None = 20
+
+    def __post_init__(self) -> None:
+        check_tau(self.tau)
+        if self.group not in (None, "tables"):
+            raise unknown_name("grouping", str(self.group), "deepjoin", ["tables"])
+
+
+@dataclass(frozen=True)
+class JoinSettings:
+    """How values of a join are matched, and what DuckDB may use.
+
+    >>> JoinSettings().matching
+    'best'
+    """
+
+    #: Least cosine of a semantic match; None for the hit's, or the encoder's own.
+    tau: float | None = None
+    #: Of several semantic matches of a value: the "best", the best that no other value has a
+    #: better claim to ("one-to-one"), or "all".
+    matching: str = "best"
+    #: Memory that DuckDB may use before it writes to disk, e.g. "4GB"; None for its default.
+    memory_limit: str | None = None
+
+
+def check_tau(tau: object) -> None:
+    """Refuse a threshold that is no cosine of similar values."""
+    # numpy's floats are floats or have __float__; text and booleans are mistakes.
+    number = tau if isinstance(tau, int | float) else getattr(tau, "__float__", lambda: 0.0)()
+    if tau is not None and not 0 < number <= 1:
+        raise DeepJoinError(f"`tau` is {tau!r}; it must be a cosine above 0 and at most 1.")
+
+
+def deprecated_keywords(
+    function: str,
+    given: Mapping[str, Any],
+    renamed: Mapping[str, str] | None = None,
+    **homes: type,
+) -> dict[str, dict[str, Any]]:
+    """Sort keywords that moved into settings objects by the parameter that has them now.
+
+    ``homes`` maps each parameter to its dataclass; ``renamed`` maps keywords to fields that
+    have another name. Warns once, or refuses keywords that never existed.
+
+    >>> deprecated_keywords("search", {}, settings=SearchSettings)
+    {'settings': {}}
+    >>> deprecated_keywords("search", {"taw": 0.9}, settings=SearchSettings)
+    Traceback (most recent call last):
+    ...
+    TypeError: search() got an unexpected keyword argument 'taw'. \
+Did you mean settings=SearchSettings(tau=...)?
+    """
+    moved: dict[str, dict[str, Any]] = {home: {} for home in homes}
+    places = {
+        one.name: (home, one.name, f"{home}={kind.__name__}({one.name}=...)")
+        for home, kind in homes.items()
+        for one in fields(kind)
+    }
+    places |= {old: places[new] for old, new in (renamed or {}).items()}
+    for keyword, value in given.items():
+        if keyword not in places:
+            near = difflib.get_close_matches(keyword, places, n=1)
+            hint = f". Did you mean {places[near[0]][2]}?" if near else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument '{keyword}'{hint}")
+        home, name, _ = places[keyword]
+        moved[home][name] = value
+    if given:
+        use = ", ".join(dict.fromkeys(places[keyword][2] for keyword in given))
+        warnings.warn(
+            f"{function}() takes {', '.join(given)} for one more release; use {use}",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    return moved

@@ -20,7 +20,9 @@ from deepjoin.store.segment import Segment
 def segment_of(columns: Sequence[Column], folder: Path, **options: Any) -> Segment:
     """Index columns as one segment without vectors."""
     settings = Settings(**{"min_distinct": 1, **options})
-    lake = deepjoin.index(list(columns), folder, settings=settings, encoder="none", cells="none")
+    lake = deepjoin.index(
+        list(columns), folder, settings=settings, encoder="none", vectors={"cells": "none"}
+    )
     (segment,) = lake.segments
     return segment
 

@@ -29,6 +29,7 @@ from deepjoin.build import item_reader, update
 from deepjoin.errors import UnknownName
 from deepjoin.store.ledger import LEDGER, read_ledger
 from tests.support.histories import answers, write
+from tests.support.options import index_options
 from tests.support.power import Disk
 
 #: Children are forked from a process that has imported everything and started no thread.
@@ -76,7 +77,9 @@ def _age(place: Path) -> None:
 
 def _index(place: Path, **options: Any) -> Lake:
     return deepjoin.index(
-        place / "data", place / INDEX, min_distinct=1, threads=2, encoder="none", **options
+        place / "data",
+        place / INDEX,
+        **index_options(min_distinct=1, threads=2, encoder="none", **options),
     )
 
 

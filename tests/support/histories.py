@@ -54,9 +54,10 @@ def answers(lake: Lake) -> Iterator[Any]:
     for name in sorted(lake.tables):
         yield lake.table(name)
         yield [lake.column(name, column) for column in lake.indexed_columns(name)]
+    grouped = deepjoin.SearchSettings(group="tables")
     for query in QUERIES:
         for method in ("hybrid", "exact-equi"):
-            for options in ({"k": 1}, {"k": 4}, {"min_joinability": 0.3}, {"group": "tables"}):
+            for options in ({"k": 1}, {"k": 4}, {"min_joinability": 0.3}, {"settings": grouped}):
                 found = lake.search(query, method=method, **options)  # type: ignore[arg-type]
                 yield [told(hit) for hit in found]
     for name in sorted(lake.tables):

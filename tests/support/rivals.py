@@ -19,6 +19,7 @@ from deepjoin import Lake
 from deepjoin.build import update
 from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError
+from deepjoin.settings import SearchSettings
 from tests.support.crash import CHILDREN, child, received
 from tests.support.histories import write
 
@@ -29,7 +30,7 @@ State = tuple[Any, ...]
 
 def state(lake: Lake) -> State:
     """Tell which of all its states a lake is in."""
-    hits = lake.search(VERSIONS, 50, matches=None)
+    hits = lake.search(VERSIONS, 50, settings=SearchSettings(matches=None))
     told = sorted((hit.table, *sorted(match.target for match in hit.matches)) for hit in hits)
     return (*sorted(lake.tables), *told)
 
@@ -80,7 +81,7 @@ def read_meanwhile(place: Path, rounds: int, merge: bool = True) -> tuple[int, i
     """Change an index while another process reads it; returns changes, reads and states seen."""
     (place / "data").mkdir(parents=True)
     _write_version(place, 0)
-    deepjoin.index(place / "data", place / "index", min_distinct=1)
+    deepjoin.index(place / "data", place / "index", settings=deepjoin.Settings(min_distinct=1))
     committed = [state(Lake(place / "index"))]
     started, stop = CHILDREN.Event(), CHILDREN.Event()
     process, receiver = child(_child_reading, place / "index", started, stop)
@@ -131,7 +132,7 @@ def write_at_once(place: Path, rounds: int) -> tuple[set[str], list[str]]:
     """Let three processes write into one index; returns the tables added and what was said."""
     (place / "data").mkdir(parents=True)
     _write_version(place, 0)
-    deepjoin.index(place / "data", place / "index", min_distinct=1)
+    deepjoin.index(place / "data", place / "index", settings=deepjoin.Settings(min_distinct=1))
     together = CHILDREN.Barrier(3)
     writers = [child(_child_adding, place, who, rounds, together) for who in range(2)]
     writers.append(child(_child_refreshing, place, rounds, together))

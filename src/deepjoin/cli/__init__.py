@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deepjoin.cli.config import parse
 from deepjoin.cli.parser import make_parser
+from deepjoin.cli.wording import in_options
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.show.terminal import printable
 
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(options)
         sys.stdout.flush()
     except DeepJoinError as error:
-        print(f"deepjoin: {printable(str(error))}", file=sys.stderr)
+        print(f"deepjoin: {printable(in_options(str(error)))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(

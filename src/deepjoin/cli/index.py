@@ -4,55 +4,57 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from deepjoin.build.build import Titles
 from deepjoin.cli.opening import human_size, index_with_progress
 from deepjoin.errors import DeepJoinError
 from deepjoin.read.frames import file_table, read_columns
-from deepjoin.settings import Settings, Vectors
+from deepjoin.settings import BuildSettings, Settings, Vectors
 from deepjoin.show.terminal import printable
 
 
 def run(options: argparse.Namespace) -> None:
     """Index the sources, or say what that would take."""
-    given = {
-        "profile": options.profile,
-        "min_distinct": options.min_distinct,
-        "deny_columns": options.deny_column and tuple(options.deny_column),
-        "include": options.include and tuple(options.include),
-        "exclude": options.exclude and tuple(options.exclude),
-        "parts": options.parts,
-        "one_table": options.one_table and tuple(options.one_table),
-        "sample_rows": options.sample_rows,
-        "version_query": options.version_query,
-        "hash_only": options.hash_only,
-        "encoder": options.encoder,
-        "cells": options.cells,
-        "sketch": options.sketch,
-        "vector_index": options.vector_index,
-        "metric": options.metric,
-    }
-    changes = {name: value for name, value in given.items() if value is not None}
+    settings = _given(
+        profile=options.profile,
+        min_distinct=options.min_distinct,
+        deny_columns=options.deny_column and tuple(options.deny_column),
+        include=options.include and tuple(options.include),
+        exclude=options.exclude and tuple(options.exclude),
+        parts=options.parts,
+        one_table=options.one_table and tuple(options.one_table),
+        sample_rows=options.sample_rows,
+        version_query=options.version_query,
+        hash_only=options.hash_only,
+    )
     source = options.source if len(options.source) > 1 else options.source[0]
     if options.dry_run:
-        known = {field.name for field in fields(Settings)}
-        given = {name: changes[name] for name in changes.keys() & known}
-        _dry_run(source, Settings(**given), options, options.format)
+        _dry_run(source, Settings(**settings), options, options.format)
         return
-    titles = _titles(options.titles) if options.titles else None
-    lake = index_with_progress(
-        *(source, options.out, options.memory, titles, options.rebuild, options.threads),
-        device=options.device,
-        engine=options.engine,
-        ray_address=options.ray_address,
-        **changes,
+    vectors = _given(
+        encoder=options.encoder,
+        cells=options.cells,
+        sketch=options.sketch,
+        index=options.vector_index,
+        metric=options.metric,
     )
+    build = BuildSettings(
+        *(options.memory, options.threads, options.device, options.engine, options.ray_address),
+        titles=_titles(options.titles) if options.titles else {},
+        rebuild=options.rebuild,
+    )
+    lake = index_with_progress(source, options.out, build, settings, vectors)
     if options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))
     else:
         print(lake.location)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Drop the options that were not given: the index keeps what it has for these."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _titles(path: str) -> Titles:

@@ -16,6 +16,7 @@ from deepjoin.cli.opening import open_or_index, say
 from deepjoin.joining import JoinFacts, JoinPlan
 from deepjoin.joining.output import writing_options
 from deepjoin.lake import Lake
+from deepjoin.settings import JoinSettings
 from deepjoin.show.render import aligned
 
 _PREVIEW = 10
@@ -46,8 +47,7 @@ def _planned(lake: Lake, options: argparse.Namespace) -> JoinPlan:
         how=options.how,
         many=options.many,
         join=options.join,
-        tau=options.tau,
-        matching=options.matching,
+        settings=JoinSettings(tau=options.tau, matching=options.matching),
         progress=_matching_bar(),
     )
 

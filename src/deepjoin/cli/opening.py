@@ -7,18 +7,20 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from deepjoin.build.build import Titles, usual_means
+from deepjoin.build.build import usual_means
 from deepjoin.build.engine import engine_named
 from deepjoin.build.refresh import Refreshed
 from deepjoin.cli.progress import progress_bar
+from deepjoin.cli.wording import in_options
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.indexing import DEFAULT, open_lake, refresh
 from deepjoin.lake import Lake
+from deepjoin.settings import BuildSettings
 from deepjoin.show.terminal import printable
 from deepjoin.store.manifest import MANIFEST, is_index
 from deepjoin.store.remote import is_remote
@@ -46,7 +48,7 @@ def open_or_index(path: str, device: str | None = None, vector_store: Sequence[s
             f"'{path}' is a file, not an index. The index comes first: deepjoin search INDEX FILE"
         )
     say(f"No index in {path} yet: indexing it.")
-    made = index_with_progress(folder, device=device)
+    made = index_with_progress(folder, build=BuildSettings(device=device))
     return open_lake(made.path, device=device, vector_store=vector_store) if vector_store else made
 
 
@@ -96,24 +98,30 @@ def _folders(parent: Path) -> list[str]:
 def index_with_progress(
     source: object,
     out: str | None = None,
-    memory: int | None = None,
-    titles: Titles | None = None,
-    rebuild: bool = False,
-    threads: int | None = None,
-    device: str | None = None,
-    engine: str | None = None,
-    ray_address: str | None = None,
-    **options: Any,
+    build: BuildSettings | None = None,
+    settings: Mapping[str, Any] | None = None,
+    vectors: Mapping[str, Any] | None = None,
 ) -> Lake:
     """Index a source, a progress bar on stderr when a person is watching."""
-    # Ray's nodes tell on stdout what went wrong with a worker; that is for what is asked for.
-    aside = redirect_stdout(sys.stderr) if engine == "ray" else nullcontext()
-    with aside, engine_named(engine, ray_address, say) as elsewhere, progress_bar() as progress:
-        means = usual_means(threads, memory, progress, device, elsewhere)
-        location, found = refresh(source, out, None, titles or {}, means, rebuild, options)
-    lake = open_lake(location, device=device)
+    how = build or BuildSettings()
+    # Ray's nodes report on stdout what went wrong with a worker; stdout is for results.
+    aside = redirect_stdout(sys.stderr) if how.engine == "ray" else nullcontext()
+    with (
+        aside,
+        engine_named(how.engine, how.ray_address, say) as elsewhere,
+        progress_bar() as progress,
+    ):
+        means = usual_means(how.threads, how.memory, progress, how.device, elsewhere)
+        location, found = refresh(
+            *(source, out, means),
+            settings=settings,
+            vectors=vectors,
+            titles=how.titles,
+            rebuild=how.rebuild,
+        )
+    lake = open_lake(location, device=how.device)
     for text in found.unreachable:
-        say(f"Not looked at, its tables stay as they were: {text}")
+        say(f"Not looked at, its tables stay as they were: {in_options(text)}")
     if lake.report.tables and not found and found.encoded:
         say(f"Encoded what {lake.location} holds: {described_vectors(lake)}.")
         return lake

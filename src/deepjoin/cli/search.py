@@ -13,6 +13,7 @@ from deepjoin.cli.opening import open_or_index, vector_store
 from deepjoin.cli.query import query_columns
 from deepjoin.lake import Lake
 from deepjoin.model import FLAT, Column, Hit, Results, flat_row
+from deepjoin.settings import SearchSettings
 from deepjoin.show.render import aligned, one_line, render_table
 from deepjoin.show.terminal import printable
 
@@ -49,10 +50,8 @@ def _search(lake: Lake, column: Column, options: argparse.Namespace) -> Results:
         options.k,
         join=options.join,
         method=options.method,
-        tau=options.tau,
+        settings=SearchSettings(tau=options.tau, group=options.group, matches=options.matches),
         min_joinability=options.min_joinability,
-        group=options.group,
-        matches=options.matches,
     )
 
 

@@ -227,12 +227,24 @@ def _read_columns(columns: Sequence[Column]) -> Reading:
     return Reading(iter([pa.RecordBatch.from_arrays(arrays, names=names)]))
 
 
-def as_column(query: object) -> Column:
-    """Take a column in whatever form the user has it.
+def as_column(query: object, on: str | None = None) -> Column:
+    """Take a column in whatever form the user has it; ``on`` names that of a frame.
 
     >>> as_column([7, None, "GE"]).cells
     ['7', None, 'GE']
+    >>> as_column(pa.table({"state": ["NY"], "n": [1]}), on="state").name
+    'state'
     """
+    if on is not None:
+        if not (isinstance(query, Mapping) or is_frame(query)):
+            raise DeepJoinError(
+                f"`on` names a column of a frame, and the query is a {type(query).__name__}: "
+                "leave it out."
+            )
+        frame = _arrow(query)
+        if on not in frame.column_names:
+            raise unknown_name("column", on, "the query", frame.column_names)
+        return replace(as_column(frame[on]), name=on)
     if type(query) is list and _PLAIN.issuperset(map(type, query)):
         return Column(query)
     if isinstance(query, Column):
@@ -259,7 +271,8 @@ def _refuse(query: object) -> None:
         names = [str(name) for name in raw]
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         raise DeepJoinError(
-            f"That is a whole table ({type(query).__name__}): pick one of its columns: {shown}."
+            f"That is a whole table ({type(query).__name__}): name one of its columns with `on`: "
+            f"{shown}."
         )
 
 

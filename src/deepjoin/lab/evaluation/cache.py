@@ -24,7 +24,7 @@ from deepjoin.lab.evaluation.task import Task
 from deepjoin.lab.evaluation.truth import Truth
 from deepjoin.lake import Lake
 from deepjoin.model import Column
-from deepjoin.settings import Settings, Vectors
+from deepjoin.settings import BuildSettings, Settings, Vectors
 from deepjoin.store.manifest import FORMAT, READS
 from deepjoin.store.models import cell_encoder, stored
 
@@ -124,11 +124,9 @@ class Cache:
             self._source.folder,
             path,
             settings=SETTINGS,
+            vectors=vectors,
+            build=BuildSettings(rebuild=True),
             progress=self._task.progress,
-            rebuild=True,
-            encoder=vectors.encoder,
-            cells=vectors.cells,
-            sketch=vectors.sketch,
         )
         seconds = perf_counter() - started
         self._write(_timing(path), str(seconds))

@@ -24,7 +24,7 @@ from deepjoin.lab.evaluation.truth import Truth
 from deepjoin.lake import JOINS
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.methods import method_named
-from deepjoin.settings import Vectors
+from deepjoin.settings import SearchSettings, Vectors
 
 
 def evaluate(
@@ -131,7 +131,9 @@ def _answered(task: Task, kept: Cache, method: str, vectors: Vectors) -> _Answer
     """Put every query to a method, unless an earlier run has."""
     task.tell(f"{method}: index")
     built = kept.index(vectors)
-    search = partial(built.lake.search, join=task.join, method=method, tau=task.tau)
+    search = partial(
+        built.lake.search, join=task.join, method=method, settings=SearchSettings(task.tau)
+    )
 
     def make() -> Answers:
         task.tell(f"{method}: {len(task.queries)} queries")

@@ -12,6 +12,7 @@ from deepjoin.lake import Lake
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.model import Column, Results
 from deepjoin.read.corpus import CorpusSource
+from deepjoin.settings import SearchSettings
 
 #: By how much deeper a search goes when all it found ties with the last one wanted.
 _DEEPER = 4
@@ -32,7 +33,13 @@ def semantic_truth(
 
 
 def _best(lake: Lake, query: Column, tau: float | None, k: int) -> Results:
-    return lake.search(query, k, join="semantic", method="exact-semantic", tau=tau, matches=0)
+    return lake.search(
+        query,
+        k,
+        join="semantic",
+        method="exact-semantic",
+        settings=SearchSettings(tau=tau, matches=0),
+    )
 
 
 def with_found(

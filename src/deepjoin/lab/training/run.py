@@ -193,7 +193,7 @@ class _Run:
             return open_lake(str(self.source))
         cells = "none" if self.settings.join == "equi" else self.cells or "default"
         means = usual_means(progress=self.told, engine=engine)
-        refresh(self.source, folder, None, {}, means, False, {"encoder": "none", "cells": cells})
+        refresh(self.source, folder, means, vectors={"encoder": "none", "cells": cells})
         return open_lake(folder)
 
     def is_prepared(self, prepared: Prepared) -> bool:

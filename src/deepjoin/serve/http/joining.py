@@ -23,6 +23,7 @@ from deepjoin.serve.http.problems import Forbidden, Refused, TooLarge
 from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
+from deepjoin.settings import JoinSettings
 
 #: Characters of a cell that a preview shows, and the sign that there are more.
 _LONGEST = 10_001
@@ -144,9 +145,7 @@ def _plan(lake: Lake, left: Side, asked: JoinRequest, memory: str) -> JoinPlan:
         how=asked.how,
         many=asked.many,
         join=asked.join,
-        tau=asked.tau,
-        matching=asked.matching,
-        memory_limit=memory,
+        settings=JoinSettings(tau=asked.tau, matching=asked.matching, memory_limit=memory),
     )
 
 

@@ -14,6 +14,7 @@ from deepjoin.serve.http.problems import Refused
 from deepjoin.serve.http.requests import LakeColumn, SearchRequest, UploadColumn
 from deepjoin.serve.http.service import Service
 from deepjoin.serve.http.uploads import Uploads
+from deepjoin.settings import SearchSettings
 
 #: A query of more values takes longer than others should wait for.
 _MANY = 5_000
@@ -62,11 +63,9 @@ def _searched(lake: Lake, asked: SearchRequest, uploads: Uploads) -> dict[str, o
         asked.k,
         join=asked.join,
         method=asked.method,
-        tau=asked.tau,
+        settings=SearchSettings(tau=asked.tau, group=asked.group, matches=asked.matches),
         min_joinability=asked.min_joinability,
-        group=asked.group,
         exclude_table=asked.exclude_table,
-        matches=asked.matches,
     )
     return results.to_dict()
 

@@ -10,6 +10,7 @@ from deepjoin.serve.mcp.answers import Coverage, ExplainAnswer, HitAnswer, Pair,
 from deepjoin.serve.mcp.asked import AskExplain, AskSearch
 from deepjoin.serve.mcp.bounds import Cutter, count, one_line
 from deepjoin.serve.mcp.desk import Desk, query_name
+from deepjoin.settings import SearchSettings
 from deepjoin.show.words import cardinality_words, generic_words
 
 #: Cells a hit of a search lists, and columns it says it brings.
@@ -44,8 +45,7 @@ def _searched(desk: Desk, query: Column, asked: AskSearch, k: int, least: float)
         k,
         join=asked.join,
         min_joinability=least,
-        group="tables" if asked.one_per_table else None,
-        matches=_CELLS,
+        settings=SearchSettings(group="tables" if asked.one_per_table else None, matches=_CELLS),
     )
 
 
@@ -113,7 +113,9 @@ def explain(desk: Desk, asked: AskExplain) -> ExplainAnswer:
     """Measure one pair of columns."""
     query, cutter = desk.query(asked), Cutter()
     target = asked.target_table, asked.target_column
-    hit = desk.lake.explain(query, target, join=asked.join, matches=asked.cells)
+    hit = desk.lake.explain(
+        query, target, join=asked.join, settings=SearchSettings(matches=asked.cells)
+    )
     evidence = hit_answer(hit, cutter, asked.cells)
     if desk.lake.settings.hash_only:
         cutter.tell("the index holds hashes of values: no cells can be listed")
