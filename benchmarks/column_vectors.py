@@ -49,7 +49,7 @@ def opened(corpus: Path, folder: Path) -> Segment:
     if not (folder / "manifest.json").exists():
         say(f"indexing {corpus}")
         deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"})
-    (segment,) = deepjoin.open(folder).segments
+    (segment,) = deepjoin.open(folder).index.segments
     return segment
 
 

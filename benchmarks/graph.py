@@ -76,7 +76,7 @@ def changed(folder: Path, removed: int, added: int, random: np.random.Generator)
     chosen = [str(name) for name in random.choice(list(lake.tables), removed + added, False)]
     frames = {}
     for number, name in enumerate(chosen[removed:]):
-        column = lake.indexed_columns(name)[0]
+        column = lake.index.indexed_columns(name)[0]
         cells = list(dict.fromkeys(lake.column(name, column).cells))
         frames[f"added-{number}"] = {column or "column": cells[1:]}
     say(f"removing {removed} tables, adding {len(frames)}")

@@ -62,7 +62,7 @@ def build(corpus: str, folder: str) -> None:
 def own_columns(lake: Lake, count: int) -> list[Column]:
     """Take some columns of the lake as queries."""
     random = np.random.default_rng(0)
-    places = [(s, c) for s in lake.segments for c in range(s.values.columns)]
+    places = [(s, c) for s in lake.index.segments for c in range(s.values.columns)]
     chosen = random.choice(len(places), min(count, len(places)), replace=False)
     found = []
     for segment, number in (places[place] for place in chosen.tolist()):
@@ -113,8 +113,8 @@ def postings_of(lake: Lake, queries: Sequence[Column]) -> Row:
     """Count the lists of all values of the queries, and their postings."""
     lists = postings = 0
     for query in queries:
-        distinct = distinct_cells(query.cells, lake.settings.profile, lake.ground().key)
-        for segment in lake.segments:
+        distinct = distinct_cells(query.cells, lake.settings.profile, lake.context().key)
+        for segment in lake.index.segments:
             values = QueryValues.of(distinct, segment.values)
             lists += len(values.known)
             postings += int(segment.values.frequency(values.numbers[values.known]).sum())
@@ -125,7 +125,7 @@ def measured(lake: Lake, sets: QuerySets, best: int, passes: int) -> Row:
     """Build JOSIE's index, ask every set of queries with both methods, compare."""
     before = memory()
     started = perf_counter()
-    searcher = josie(lake.ground(), "equi", None)
+    searcher = josie(lake.context(), "equi", None)
     row: Row = {"build_s": perf_counter() - started} | memory()
     row["grown_mb"] = row["resident_mb"] - before["resident_mb"]
     row["index_mb"] = sum(one.index.nbytes for one in searcher.lakes) / 1e6
@@ -134,7 +134,7 @@ def measured(lake: Lake, sets: QuerySets, best: int, passes: int) -> Row:
         say(f"{name}: {len(queries)} queries")
         ours, our_times = answers(searcher, queries, best, passes)
         others, other_times = answers(
-            exact_equi(lake.ground(), "equi", None), queries, best, passes
+            exact_equi(lake.context(), "equi", None), queries, best, passes
         )
         same = sum(plain(a) == plain(b) for a, b in zip(ours, others, strict=True))
         row[name] = {

@@ -46,7 +46,7 @@ def exact_equi(columns: list[Column], folder: Path) -> Search:
 
 def ensemble(columns: list[Column], folder: Path) -> Search:
     """Build an index of ours and datasketch's LSH Ensemble on it, ranked by estimates."""
-    searcher = lsh_ensemble(_lake(columns, folder).ground(), "equi", None)
+    searcher = lsh_ensemble(_lake(columns, folder).context(), "equi", None)
     return lambda query: _ids(searcher.search(query, K, exclude_table=query.table))
 
 

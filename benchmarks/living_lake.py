@@ -80,7 +80,9 @@ def run_files(place: Path, number: int, corpus: list[Any]) -> None:
     path = next(folder.glob("7/*.csv"))
     path.write_text(path.read_text() + "more,more\n")
     took, lake = seconds(lambda: deepjoin.index(folder))
-    tell("one file changed", files=number, seconds=round(took, 3), segments=len(lake.segments))
+    tell(
+        "one file changed", files=number, seconds=round(took, 3), segments=len(lake.index.segments)
+    )
     took, _ = seconds(lambda: lake.add(path))
     tell("add one file", seconds=round(took, 3))
 
@@ -100,10 +102,10 @@ def run_corpus(place: Path, corpus: CorpusSource, adds: int, columns: list[Any])
         frame = {f"added-{number}": small_table(generator, columns)}
         took, _ = seconds(lambda frame=frame: lake.add(frame))
         times.append(took)
-        most = max(most, len(lake.segments))
+        most = max(most, len(lake.index.segments))
     tell("add one table", adds=adds, **spread(times), most_segments=most)
     size = sum(path.stat().st_size for path in lake.path.rglob("*") if path.is_file())
-    tell("after adds", segments=len(lake.segments), mb=round(size / 1e6, 1))
+    tell("after adds", segments=len(lake.index.segments), mb=round(size / 1e6, 1))
     after = search_times(lake, queries)
     tell("search after adds", **after)
     took, _ = seconds(lake.compact)

@@ -75,11 +75,11 @@ def build(corpus: str, folder: str) -> None:
 def dress(folder: str, vectors_of: str) -> None:
     """Give the columns of a lake vectors, all but one of each segment made up."""
     encoder = load_encoder("default", profile=deepjoin.open(folder).settings.profile)
-    real = ColumnVectors.open(deepjoin.open(vectors_of).segments[0].folder, "columns")
+    real = ColumnVectors.open(deepjoin.open(vectors_of).index.segments[0].folder, "columns")
     assert encoder is not None and real is not None, f"{vectors_of} has no column vectors"
     about = About(encoder.name, encoder.digest, encoder.dimension)
     started = perf_counter()
-    for segment in deepjoin.open(folder).segments:
+    for segment in deepjoin.open(folder).index.segments:
         count = segment.values.columns
         write_rows(segment.folder, "columns", about, count, made_up(real.rows, count, seed=count))
     made = perf_counter()
@@ -113,7 +113,7 @@ def made(corpus: Path, vectors_of: Path) -> Row:
     if not (folder / "manifest.json").exists():
         say(f"indexing {corpus}")
         emit("scale", what="index", corpus=corpus.name, **in_child("scale.build", corpus, folder))
-    segments = deepjoin.open(folder).segments
+    segments = deepjoin.open(folder).index.segments
     if any(ColumnVectors.open(one.folder, "columns") is None for one in segments):
         say(f"vectors of {sum(one.values.columns for one in segments):,} columns")
         emit(
@@ -150,9 +150,9 @@ def asked(lakes: Sequence[tuple[Lake, list[Column]]], method: str, passes: int) 
 def recall(lake: Lake, queries: list[Column]) -> Row:
     """Compare the nearest ten of the first segment with an exact scan."""
     encoder = load_encoder("default", profile=lake.settings.profile)
-    vectors = ColumnVectors.open(lake.segments[0].folder, "columns")
+    vectors = ColumnVectors.open(lake.index.segments[0].folder, "columns")
     assert encoder is not None and vectors is not None
-    frequency = FrequencySnapshot(lake.segments[0].folder)
+    frequency = FrequencySnapshot(lake.index.segments[0].folder)
     rows = np.stack([encoder.encode_query(query, frequency) for query in queries])
     least = tenth_nearest(vectors.rows, rows)
     found = [vectors.index.search(row, K).distances for row in rows]

@@ -51,7 +51,7 @@ _MEASURES = (("any", 0.55), ("semantic", 0.65), ("semantic", 0.9))
 
 def opened(index: Path, folder: Path, encoder: CellEncoder) -> tuple[Segment, SemanticSegment]:
     """Open an index of one segment; its values' vectors and lists are made on the first call."""
-    (segment,) = deepjoin.open(index).segments
+    (segment,) = deepjoin.open(index).index.segments
     values = segment.values.values
     if not (folder / ORDER_FILES[-1]).exists():
         folder.mkdir(exist_ok=True)

@@ -59,7 +59,7 @@ def tenth_nearest(lake: Lake, method: str, queries: Sequence[Column]) -> Double:
     asked = np.stack([one.vector(query) for query in queries]).astype(np.float64)
     asked /= np.maximum(np.linalg.norm(asked, axis=1, keepdims=True), 1e-30)
     best = np.full((len(queries), K), -np.inf)
-    for segment in lake.segments:
+    for segment in lake.index.segments:
         found = ColumnVectors.open(segment.folder, SPACES[method])
         assert found is not None and found.index.metric == "cosine"
         for start in range(0, len(found.rows), _BLOCK):
@@ -90,7 +90,7 @@ def searched(lake: Lake, method: str, queries: Sequence[Column], least: Double) 
 
 def embedded(lake: Lake, method: str, queries: Sequence[Column], least: Double) -> Row:
     """Measure the index itself."""
-    found = [ColumnVectors.open(segment.folder, SPACES[method]) for segment in lake.segments]
+    found = [ColumnVectors.open(segment.folder, SPACES[method]) for segment in lake.index.segments]
     known = [one for one in found if one is not None]
     row = {"columns": sum(len(one.rows) for one in known), "segments": len(known)}
     row |= {"dimension": known[0].about.dimension, "kind": known[0].index.kind}
@@ -103,11 +103,21 @@ def published(given: argparse.Namespace, lake: Lake, method: str, ann: str, url:
     """Load the vectors, then build a graph if there is to be one, each timed."""
     options = {"name": NAME, "spaces": [SPACES[method]], "replace": True}
     started = perf_counter()
-    loaded = deepjoin.publish(lake, url, index="codes" if ann == "codes" else "exact", **options)
+    loaded = deepjoin.publish(
+        lake,
+        url,
+        settings=deepjoin.PublishSettings(index="codes" if ann == "codes" else "exact"),
+        **options,
+    )
     row = {"vectors": loaded.vectors, "load_s": perf_counter() - started, "bytes": loaded.bytes}
     if ann == "hnsw":
         started = perf_counter()
-        indexed = deepjoin.publish(lake, url, index=ann, memory=given.memory << 20, **options)
+        indexed = deepjoin.publish(
+            lake,
+            url,
+            settings=deepjoin.PublishSettings(index=ann, memory=given.memory << 20),
+            **options,
+        )
         row |= {"index_s": perf_counter() - started, "table_bytes": loaded.bytes}
         row["bytes"] = indexed.bytes
     return emit("vector_store", method=method, where="pgvector", ann=ann, **row)
@@ -120,7 +130,13 @@ def stored(
     queries, space = queries_of(given), SPACES[method]
     published(given, lake, method, ann, url)
     for effort in given.efforts or EFFORTS[ann]:
-        deepjoin.publish(lake, url, name=NAME, spaces=[space], index=ann, effort=effort)
+        deepjoin.publish(
+            lake,
+            url,
+            name=NAME,
+            spaces=[space],
+            settings=deepjoin.PublishSettings(index=ann, effort=effort),
+        )
         there = deepjoin.open(given.index, vector_store=url)
         row = searched(there, method, queries, least)
         emit("vector_store", method=method, where="pgvector", ann=ann, effort=effort, **row)
@@ -188,7 +204,9 @@ def main() -> None:
     with server(given) as url:
         emit("vector_store", **versions(url))
         for method in given.methods:
-            vectors = [ColumnVectors.open(one.folder, SPACES[method]) for one in lake.segments]
+            vectors = [
+                ColumnVectors.open(one.folder, SPACES[method]) for one in lake.index.segments
+            ]
             if not all(one is not None and one.complete for one in vectors):
                 say(f"{given.index} has no vectors for {method}")
                 continue

@@ -139,7 +139,7 @@ def test_flips_that_no_checksum_tells_are_noticed_or_harmless(run: Run, index: P
 
 def test_headers_are_checked_to_the_letter(index: Path) -> None:
     chance = random.Random(3)
-    first = Lake(index).segments[0].folder.name
+    first = Lake(index).index.segments[0].folder.name
     for name, content in files_of(index / "segments").items():
         if name.startswith(first) and name.endswith(".npy"):
             bad = flipped(content[:128], chance) + content[128:]
@@ -288,7 +288,7 @@ PLANTED: dict[str, tuple[Callable[[Segment], None], str]] = {
 
 @pytest.mark.parametrize(("plant", "text"), PLANTED.values(), ids=PLANTED)
 def test_planted_damage_is_named(index: Path, plant: Callable[[Segment], None], text: str) -> None:
-    plant(Lake(index).segments[0])
+    plant(Lake(index).index.segments[0])
     sign(index)
     found = check_index(index)
     assert any(text in problem for problem in found.problems), found
@@ -308,13 +308,13 @@ def test_two_tables_of_one_name_are_noticed(index: Path, tmp_path: Path) -> None
         index.parent / "data", tmp_path / "other", settings=deepjoin.Settings(min_distinct=1)
     )
     record = json.loads((other.path / "manifest.json").read_text())["segments"][0]
-    shutil.copytree(other.segments[0].folder, index / "segments" / record["name"])
+    shutil.copytree(other.index.segments[0].folder, index / "segments" / record["name"])
     changed_manifest(index, lambda fields: fields["segments"].append(record))
     assert "2 tables are named 'a.csv'" in check_index(index).problems[0]
 
 
 def test_a_table_whose_file_is_noted_to_be_gone_is_noticed(index: Path) -> None:
-    last = Lake(index).segments[-1]
+    last = Lake(index).index.segments[-1]
     write_ledger(last.folder, [*entries_of(last.ledger), Entry(Key(0, "a.csv"), gone=True)])
     sign(index)
     assert "a.csv is in the index, though its file is noted to be gone" in only(check_index(index))
@@ -337,7 +337,7 @@ def test_what_an_earlier_version_read_otherwise_is_not_compared(index: Path) -> 
 def test_strays_and_pending_builds_are_mentioned(run: Run, index: Path) -> None:
     (index / "segments" / "writing-1").mkdir()
     (index / "pending.json").write_text("{}")
-    segment = Lake(index).segments[0].folder
+    segment = Lake(index).index.segments[0].folder
     (segment / ".DS_Store").write_text("")
     found = check_index(index)
     assert found.ok

@@ -65,7 +65,7 @@ def index(original: Path, tmp_path: Path) -> Path:
 
 
 def first(index: Path) -> Path:
-    return Lake(index).segments[0].folder
+    return Lake(index).index.segments[0].folder
 
 
 def test_sound_vectors_have_no_problems(index: Path) -> None:
@@ -259,7 +259,7 @@ def test_an_encoder_that_is_another_is_noted(index: Path, tmp_path: Path) -> Non
     from deepjoin.store.manifest import read_manifest
 
     manifest = read_manifest(index)
-    segment = Lake(index).segments[0]
+    segment = Lake(index).index.segments[0]
     gone = replace(manifest.vectors, cells=str(tmp_path / "gone"), encoder="./gone/model")
     contents = VectorContents(replace(manifest, vectors=gone), index, segment.folder)
     assert list(contents.problems(segment)) == []
@@ -280,7 +280,7 @@ def test_cells_said_to_be_of_another_encoder_are_named(index: Path) -> None:
 def test_vectors_of_an_encoder_that_is_no_more_are_noted(index: Path) -> None:
     with merging(often=False):
         deepjoin.index(index, vectors={"sketch": 0})
-    for segment in Lake(index).segments:
+    for segment in Lake(index).index.segments:
         told(f"{CELLS}/about.json", "digest", "ab12")(segment.folder)
         edited(f"{CELLS}/vector_codes.npy", _negative)(segment.folder)
     sign(index)
@@ -355,17 +355,17 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     words = [f"{a} {b}" for a in ("red", "old", "big", "new") for b in range(100)]
     folder = tmp_path_factory.mktemp("lists") / "ix"
     lake = deepjoin.index({"t": {"x": [*words, "!", "?"]}}, folder, encoder="none")
-    segment = lake.segments[0].folder
+    segment = lake.index.segments[0].folder
     write_value_lists(segment / CELLS, ValueVectors.open(segment / CELLS))
-    return segment, len(lake.segments[0].values.hashes)
+    return segment, len(lake.index.segments[0].values.hashes)
 
 
 def test_lists_are_sound(listed: tuple[Path, int]) -> None:
     segment, values = listed
     assert list(vector_problems(segment, [], values, 1)) == []
     lake = Lake(segment.parent.parent)
-    contents = VectorContents(lake._manifest, lake.path, segment)
-    assert list(contents.problems(lake.segments[0])) == []
+    contents = VectorContents(lake.index.manifest, lake.path, segment)
+    assert list(contents.problems(lake.index.segments[0])) == []
 
 
 @pytest.mark.parametrize(("name", "change", "text"), LISTS.values(), ids=LISTS)

@@ -51,7 +51,7 @@ def summed(values: list[str], frequencies: list[int], columns: int) -> np.ndarra
 
 def test_a_meaning_is_the_weighed_sum_of_the_vectors_of_its_values(tmp_path: Path) -> None:
     lake = build(tmp_path / "i")
-    (segment,) = lake.segments
+    (segment,) = lake.index.segments
     names = [column.lower() for column in segment.catalog.column_names]
     wanted = summed([name.lower() for name in COUNTRIES], [1, 2, 1, 1, 1], 4)
     wanted[-1] = np.sqrt(32) * np.log(5)
@@ -61,7 +61,7 @@ def test_a_meaning_is_the_weighed_sum_of_the_vectors_of_its_values(tmp_path: Pat
     )
     np.testing.assert_allclose(np.linalg.norm(rows.astype(float), axis=1), 1, atol=1e-3)
     query = Meaning(
-        lake.segments, FrequencySnapshot(segment.folder), load_cell_encoder(), "default"
+        lake.index.segments, FrequencySnapshot(segment.folder), load_cell_encoder(), "default"
     )
     asked = query(Column(["Germany", "germany ", "Narnia", None]))
     np.testing.assert_allclose(asked, summed(["germany", "narnia"], [2, 1], 4), atol=1e-5)
@@ -69,7 +69,7 @@ def test_a_meaning_is_the_weighed_sum_of_the_vectors_of_its_values(tmp_path: Pat
 
 
 def test_blocks_do_not_change_a_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (segment,) = build(tmp_path / "i").segments
+    (segment,) = build(tmp_path / "i").index.segments
     whole = rows_of(segment)
     monkeypatch.setattr(module, "_COLUMNS", 3)
     np.testing.assert_array_equal(rows_of(segment), whole)
@@ -97,7 +97,7 @@ def test_meanings_come_and_go_with_the_vectors_of_cells(tmp_path: Path) -> None:
 
 
 def _width(lake: Lake) -> int:
-    both = ColumnVectors.open(lake.segments[0].folder, "both")
+    both = ColumnVectors.open(lake.index.segments[0].folder, "both")
     assert both is not None and (meaning_digest("") in both.about.digest) == (
         lake.vectors.cells != "none"
     )

@@ -220,7 +220,7 @@ def test_a_refresh_goes_on_from_what_was_added_before_it(
     reader = Lake(tables / INDEX)
     overtake(monkeypatch, lambda: (reader.add(tables / "more"), reader.remove("a.csv")))
     lake = deepjoin.index(tables / "data", tables / INDEX)
-    assert (sorted(lake.tables), list(lake.excluded)) == (["b.csv", "more/c.csv"], ["a.csv"])
+    assert (sorted(lake.tables), list(lake.index.excluded)) == (["b.csv", "more/c.csv"], ["a.csv"])
     assert lake.join({"k": ["v", "c"]}, "k", ("more/c.csv", "x"), how="inner").num_rows == 1
 
 

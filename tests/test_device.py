@@ -98,7 +98,7 @@ def _answers(lake: Lake, query: Any, method: str, **options: Any) -> list[tuple[
 @pytest.mark.parametrize("method", BY_VECTOR)
 def test_a_lake_on_a_device_answers_the_same(path: Path, method: str) -> None:
     here, there = deepjoin.open(path), deepjoin.open(path, device="cpu")
-    assert len(here.segments) == 3
+    assert len(here.index.segments) == 3
     for query in [*QUERIES, here.column("t04", "town"), here.column("t14", "code")]:
         for options in ({"k": 1}, {"k": 10}, {"k": 100}, {"k": 5, "group": "tables"}):
             found = _answers(there, query, method, **options)
@@ -132,7 +132,7 @@ def test_rows_are_compared_on_the_device(path: Path, monkeypatch: pytest.MonkeyP
     there = deepjoin.open(path, device="cpu")
     for query in QUERIES:
         _answers(there, query, "deepjoin")
-    assert held == [(segment.values.columns, "cpu") for segment in there.segments]
+    assert held == [(segment.values.columns, "cpu") for segment in there.index.segments]
 
 
 def test_an_encoder_of_torch_works_on_the_device(
@@ -183,7 +183,7 @@ def test_a_played_gpu_answers_the_same(by_torch: Path, monkeypatch: pytest.Monke
         assert likes.keys() == {one[:2] for one in found}
         assert max(abs(likes[table, column] - like) for table, column, like in found) < 1e-3
     again = deepjoin.index(by_torch, build=deepjoin.BuildSettings(device="cpu", rebuild=True))
-    assert again.ground().column_encoder().block == 1 << 14
+    assert again.context().column_encoder().block == 1 << 14
     models._loaded_columns.cache_clear()
 
 

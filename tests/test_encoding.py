@@ -36,7 +36,7 @@ def build(folder: Path, **options: Any) -> Lake:
 def spaces(lake: Lake) -> list[set[str]]:
     return [
         {s for s in encoding.SPACES if ColumnVectors.open(segment.folder, s)}
-        for segment in lake.segments
+        for segment in lake.index.segments
     ]
 
 
@@ -56,7 +56,7 @@ def test_encoders_come_and_go(tmp_path: Path) -> None:
     lake = build(tmp_path / "i", encoder="none")
     assert spaces(lake) == [set()]
     lake = deepjoin.index(lake.path, encoder="default")
-    assert spaces(lake) == [{"columns"}] and FrequencySnapshot.exists(lake.segments[0].folder)
+    assert spaces(lake) == [{"columns"}] and FrequencySnapshot.exists(lake.index.segments[0].folder)
     lake = deepjoin.index(lake.path, vectors={"sketch": 64})
     assert spaces(lake) == [{"columns", "sketch", "both"}]
     lake = deepjoin.index(lake.path, encoder="none")
@@ -141,7 +141,7 @@ def test_many_additions_and_a_compaction_answer_as_one_build(tmp_path: Path) -> 
         assert answers(grown, method)
     grown.remove("gone")
     grown.compact()
-    assert len(grown.segments) == 1
+    assert len(grown.index.segments) == 1
     for method in METHODS:
         assert answers(grown, method) == answers(whole, method)
     assert not grown.compact(), "nothing is left to do"
@@ -152,8 +152,8 @@ def test_compact_renews_frequencies_of_a_single_segment(tmp_path: Path) -> None:
     lake.add({"more": TOWNS.rename_columns(["place"])})
     assert lake.compact()
     assert not lake.compact()
-    columns = sum(segment.live_columns for segment in lake.segments)
-    assert FrequencySnapshot(lake.segments[0].folder).columns == columns
+    columns = sum(segment.live_columns for segment in lake.index.segments)
+    assert FrequencySnapshot(lake.index.segments[0].folder).columns == columns
 
 
 def test_an_index_travels_with_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_segments_do_not_matter(
         for part in filter(None, parts):
             lake.add(part)
         lake.remove("gone")
-    assert len(lake.segments) == 1 + min(3, len(tables))
+    assert len(lake.index.segments) == 1 + min(3, len(tables))
     check(lake.graph(least), lake, least)
 
 

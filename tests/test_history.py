@@ -62,7 +62,7 @@ def test_many_adds_and_removes_are_one_build(
         )
         assert list(answers(lake)) == list(answers(once))
         lake.compact()
-        assert len(lake.segments) == 1
+        assert len(lake.index.segments) == 1
         assert list(answers(lake)) == list(answers(once))
         assert list(answers(Lake(lake.path))) == list(answers(once))
 

@@ -222,7 +222,7 @@ def test_the_best_k_equal_brute_force(
 def test_a_lake_of_hashes_answers_as_well(make_lake: MakeLake) -> None:
     columns = columns_of([(list("abcd"), "x"), (list("abx"), "y"), (list("dxyz"), "z")])
     lake = make_lake(columns, hash_only=True)
-    ours, other = josie(lake.ground(), "equi", None), exact_equi(lake.ground(), "equi", None)
+    ours, other = josie(lake.context(), "equi", None), exact_equi(lake.context(), "equi", None)
     asked = Column(["A", "b", "d", "nowhere"], "x")
     assert [hit.column_id for hit in ours.search(asked, 5)] == ["t0#0", "t0#1", "t1#0"]
     assert_same(ours, other, asked, 2, 0.3)
@@ -284,9 +284,9 @@ def test_a_value_of_one_column_alone_is_found_by_a_query_from_outside() -> None:
 
 def test_unknown_values_count_in_the_joinability(make_lake: MakeLake) -> None:
     lake = make_lake([Column(["a", "b"], "x", "t")])
-    (hit,) = josie(lake.ground(), "equi", None).search(Column(["a", "q", "r", "s"]), 3)
+    (hit,) = josie(lake.context(), "equi", None).search(Column(["a", "q", "r", "s"]), 3)
     assert hit.joinability == 0.25
-    assert josie(lake.ground(), "equi", None).search(Column(["q"]), 3).hits == ()
+    assert josie(lake.context(), "equi", None).search(Column(["q"]), 3).hits == ()
 
 
 def test_lists_that_only_hash_alike_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,7 +390,7 @@ def test_costs_are_measured_and_never_negative() -> None:
 
 def test_a_searcher_tells_what_the_last_query_read(make_lake: MakeLake) -> None:
     lake = make_lake([Column(["a", "b"], "x", "t"), Column(["b", "c"], "y", "u")])
-    searcher = josie(lake.ground(), "equi", None)
+    searcher = josie(lake.context(), "equi", None)
     searcher.search(Column(["a", "b", "q"]), 3)
     assert vars(searcher.reading) == {"lists": 2, "postings": 3, "sets": 0, "tokens": 0}
     searcher.search(Column(["q"]), 3)

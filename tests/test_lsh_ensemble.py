@@ -41,7 +41,7 @@ def columns_of(drawn: list[list[str | None]]) -> list[Column]:
 
 
 def opened(lake: Lake) -> LshEnsemble:
-    return lsh_ensemble(lake.ground(), "equi", None)
+    return lsh_ensemble(lake.context(), "equi", None)
 
 
 def answers(lake: Lake, query: Column, k: int) -> list[tuple[str, float]]:
@@ -167,7 +167,7 @@ def test_segments_are_searched_as_one(tmp_path: Path) -> None:
     whole = deepjoin.index(columns, tmp_path / "whole", settings=Settings(min_distinct=1))
     parts = deepjoin.index(columns[:550], tmp_path / "parts", settings=Settings(min_distinct=1))
     parts.add(columns[550:])
-    assert len(parts.segments) == 2
+    assert len(parts.index.segments) == 2
     for query in queries[:10]:
         assert answers(parts, query, 20) == answers(whole, query, 20)
 
@@ -209,7 +209,7 @@ def test_lakes_of_hashes_are_searched(make_lake: MakeLake) -> None:
 def test_semantic_joins_are_shown_by_meaning(make_lake: MakeLake) -> None:
     towns = ["Paris", "London", "Rome", "Berlin", "Madrid", "Lisbon"]
     lake = make_lake([Column([*towns[:5], "Lisbonn"], "town", "t")])
-    (hit,) = lsh_ensemble(lake.ground(), "semantic", None).search(Column(towns), 3)
+    (hit,) = lsh_ensemble(lake.context(), "semantic", None).search(Column(towns), 3)
     assert (hit.join, hit.found_by) == ("semantic", ("lsh-ensemble",))
     assert hit.semantic is not None and hit.semantic.matched >= 5
     assert hit.score < 1

@@ -223,7 +223,7 @@ def test_a_lake_without_cell_vectors_says_how_to_get_them(tmp_path: Path) -> Non
         plain.search(["US"], join="semantic")
     given_them = deepjoin.index(plain.path, vectors={"cells": "default"})
     assert given_them.search(["USA"], join="semantic")[0].matched == 1
-    assert deepjoin.index(plain.path, vectors={"cells": "none"}).segments[0].cells is None
+    assert deepjoin.index(plain.path, vectors={"cells": "none"}).index.segments[0].cells is None
 
 
 def test_a_lake_of_hashes_has_none(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_lake_of_hashes_has_none(tmp_path: Path) -> None:
 
 
 def test_another_encoder_is_named(tmp_path: Path, lake: Lake) -> None:
-    about = lake.segments[0].folder / "vectors" / "cells" / "about.json"
+    about = lake.index.segments[0].folder / "vectors" / "cells" / "about.json"
     about.write_text(about.read_text().replace(ENCODER.digest, "0" * 16))
     with pytest.raises(
         DeepJoinError,

@@ -57,7 +57,7 @@ def check_neighbourhood(lake: Lake, least: float, depth: int) -> None:
     """Compare the neighbourhood of every table with the edges of all pairs."""
     edges = brute_edges(lake, least)
     for table in lake.tables:
-        found = neighbourhood(lake, table, depth, least)
+        found = neighbourhood(lake.index, table, depth, least)
         near = {one: at for one, at in distances(edges, table).items() if at <= depth}
         assert {node.table: node.distance for node in found.nodes} == near
         assert [node.distance for node in found.nodes] == sorted(near.values())
@@ -77,9 +77,9 @@ def test_a_neighbourhood_is_that_of_all_pairs(
 ) -> None:
     lake = several_segments(tables, tmp_path_factory.mktemp("lake"))
     check_neighbourhood(lake, least, depth)
-    found = {table: neighbourhood(lake, table, depth, least) for table in lake.tables}
+    found = {table: neighbourhood(lake.index, table, depth, least) for table in lake.tables}
     lake.graph(0.2)
-    assert found == {table: neighbourhood(lake, table, depth, least) for table in lake.tables}
+    assert found == {table: neighbourhood(lake.index, table, depth, least) for table in lake.tables}
 
 
 @given(TABLES, SHARES)
@@ -117,7 +117,7 @@ def test_paths_are_the_best_of_all(
     lake = make_lake(columns_of(tables))
     edges = brute_edges(lake, least)
     for start, end in [*combinations(lake.tables, 2)][:6]:
-        found = paths(lake, start, end, least, longest)
+        found = paths(lake.index, start, end, least, longest)
         ways = [(path[0].a.table, *(edge.b.table for edge in path)) for path in found.paths]
         assert ways == all_paths(edges, start, end, longest)[:5]
         assert found.complete
@@ -162,12 +162,12 @@ def test_generic_keys_join_nothing(make_lake: MakeLake) -> None:
             for name, cells in (("id", runs), ("active", flags), ("year", ["1999", "2001"]))
         ]
     )
-    assert neighbourhood(lake, "orders").to_dict() == {
+    assert neighbourhood(lake.index, "orders").to_dict() == {
         "nodes": [{"table": "orders", "rows": 29, "columns": 3, "distance": 0}],
         "edges": [],
         "truncated": False,
     }
-    assert paths(lake, "orders", "people").paths == ()
+    assert paths(lake.index, "orders", "people").paths == ()
 
 
 def test_what_is_shown_of_an_edge(make_lake: MakeLake) -> None:
@@ -177,7 +177,7 @@ def test_what_is_shown_of_an_edge(make_lake: MakeLake) -> None:
             Column(["oslo", "rome", "rome"], name="town", table="trips"),
         ]
     )
-    found = neighbourhood(lake, "trips").to_dict()
+    found = neighbourhood(lake.index, "trips").to_dict()
     assert found["edges"] == [
         {
             "a": {"table": "trips", "column": "town"},
@@ -188,7 +188,7 @@ def test_what_is_shown_of_an_edge(make_lake: MakeLake) -> None:
             "cardinality": "n:1",
         },
     ]
-    there = paths(lake, "trips", "cities").to_dict()
+    there = paths(lake.index, "trips", "cities").to_dict()
     assert there == {"paths": [found["edges"]], "searched": 2, "complete": True}
 
 
@@ -199,14 +199,14 @@ def test_a_saved_graph_is_read_while_it_is_that_of_the_lake(
     lake.graph(0.5)
     fresh = star(make_lake, 6)
     monkeypatch.setattr(module, "COLUMNS", 0)  # so that edges can be read but not found
-    found = neighbourhood(lake, "t0")
+    found = neighbourhood(lake.index, "t0")
     assert len(found.nodes) == 6
     assert not found.truncated
-    assert paths(lake, "t0", "t5", longest=1).paths
-    assert neighbourhood(fresh, "t0").truncated
-    assert neighbourhood(lake, "t0", min_joinability=0.4).truncated
+    assert paths(lake.index, "t0", "t5", longest=1).paths
+    assert neighbourhood(fresh.index, "t0").truncated
+    assert neighbourhood(lake.index, "t0", min_joinability=0.4).truncated
     lake.add({"t9": {"k": [*"abcd"]}})
-    assert neighbourhood(lake, "t0").truncated
+    assert neighbourhood(lake.index, "t0").truncated
 
 
 def star(make_lake: MakeLake, size: int) -> Lake:
@@ -219,10 +219,10 @@ def star(make_lake: MakeLake, size: int) -> Lake:
 
 def test_a_limit_is_told(make_lake: MakeLake) -> None:
     lake = star(make_lake, 12)
-    found = neighbourhood(lake, "t0", limit=5)
+    found = neighbourhood(lake.index, "t0", limit=5)
     assert [node.table for node in found.nodes] == ["t0", "t1", "t10", "t11", "t2"]
     assert found.truncated
-    assert not neighbourhood(lake, "t0", limit=12).truncated
+    assert not neighbourhood(lake.index, "t0", limit=12).truncated
 
 
 def test_work_is_bounded_and_said_to_be(
@@ -230,13 +230,13 @@ def test_work_is_bounded_and_said_to_be(
 ) -> None:
     lake = star(make_lake, 12)
     monkeypatch.setattr(module, "COLUMNS", 3)
-    assert neighbourhood(lake, "t0", depth=3).truncated
-    found = paths(lake, "t0", "t1", longest=4)
+    assert neighbourhood(lake.index, "t0", depth=3).truncated
+    found = paths(lake.index, "t0", "t1", longest=4)
     assert found.paths[0][0].b.table == "t1"
     assert found.searched <= 3
     monkeypatch.setattr(module, "COLUMNS", 256)
     monkeypatch.setattr(module, "POSTINGS", 3)
-    found = paths(lake, "t0", "t1")
+    found = paths(lake.index, "t0", "t1")
     assert (found.paths, found.searched, found.complete) == ((), 0, False)
 
 
@@ -245,9 +245,9 @@ def test_saved_edges_have_a_bound_of_their_own(
 ) -> None:
     lake = star(make_lake, 12)
     lake.graph(0.5)
-    assert not neighbourhood(lake, "t0", limit=12).truncated
+    assert not neighbourhood(lake.index, "t0", limit=12).truncated
     monkeypatch.setattr(module, "SAVED_EDGES", 3)
-    found = neighbourhood(lake, "t0", limit=12)
+    found = neighbourhood(lake.index, "t0", limit=12)
     assert (len(found.nodes), found.truncated) == (1, True)
 
 
@@ -255,7 +255,7 @@ def test_edges_are_bounded_nearest_first(
     make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_EDGES", 2)
-    found = neighbourhood(star(make_lake, 12), "t0", limit=12)
+    found = neighbourhood(star(make_lake, 12).index, "t0", limit=12)
     assert found.truncated
     assert len(found.edges) == 24
     assert [edge.a.table for edge in found.edges[:11]] == ["t0"] * 11
@@ -264,8 +264,8 @@ def test_edges_are_bounded_nearest_first(
 def test_a_lake_of_hashes_has_the_same_graph(make_lake: MakeLake) -> None:
     tables = [[[*"abcde"], [*"fgh"]], [[*"abc"]], [[*"ghij"]]]
     plain, hidden = (make_lake(columns_of(tables), hash_only=on) for on in (False, True))
-    assert neighbourhood(plain, "t0") == neighbourhood(hidden, "t0")
-    assert paths(plain, "t1", "t2") == paths(hidden, "t1", "t2")
+    assert neighbourhood(plain.index, "t0") == neighbourhood(hidden.index, "t0")
+    assert paths(plain.index, "t1", "t2") == paths(hidden.index, "t1", "t2")
 
 
 @pytest.mark.parametrize(
@@ -280,13 +280,13 @@ def test_a_lake_of_hashes_has_the_same_graph(make_lake: MakeLake) -> None:
 )
 def test_what_cannot_be_asked(make_lake: MakeLake, options: Any, text: str) -> None:
     with pytest.raises(DeepJoinError, match=text):
-        neighbourhood(star(make_lake, 2), **{"table": "t0", **options})
+        neighbourhood(star(make_lake, 2).index, **{"table": "t0", **options})
 
 
 def test_what_no_path_can_be(make_lake: MakeLake) -> None:
     lake = star(make_lake, 2)
     with pytest.raises(DeepJoinError, match="longest is 0; it is a whole number from 1 on."):
-        paths(lake, "t0", "t1", longest=0)
+        paths(lake.index, "t0", "t1", longest=0)
     with pytest.raises(DeepJoinError, match="No table 'x' in "):
-        paths(lake, "t0", "x")
-    assert paths(lake, "t0", "t0").to_dict() == {"paths": [], "searched": 0, "complete": True}
+        paths(lake.index, "t0", "x")
+    assert paths(lake.index, "t0", "t0").to_dict() == {"paths": [], "searched": 0, "complete": True}

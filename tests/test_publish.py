@@ -14,11 +14,12 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError
 from deepjoin.cli import main
-from deepjoin.engines.postgres.publishing import publish, withdraw
+from deepjoin.engines.postgres.publishing import withdraw
 from deepjoin.engines.postgres.rows import Groups, Half
 from deepjoin.errors import StoreUnusable
+from deepjoin.indexing import publish
 from deepjoin.serve.current import CurrentLake
-from deepjoin.settings import SearchSettings
+from deepjoin.settings import PublishSettings, SearchSettings
 from deepjoin.store.column_vectors.columns import ColumnVectors
 from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
@@ -35,7 +36,7 @@ def separate(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("ann", ["exact", "hnsw", "codes"])
 def test_hits_and_their_evidence_are_the_same(own_lake: Path, store_url: str, ann: str) -> None:
     embedded = deepjoin.open(own_lake)
-    done = deepjoin.publish(embedded, store_url, index=ann)
+    done = deepjoin.publish(embedded, store_url, settings=deepjoin.PublishSettings(index=ann))
     assert (done.lake, done.parts, done.sent, done.removed) == ("lake", 3, 3, 0)
     assert done.bytes > 0
     there = deepjoin.open(own_lake, vector_store=store_url)
@@ -62,7 +63,7 @@ def test_only_new_segments_are_sent_and_old_ones_dropped(own_lake: Path, store_u
     assert publish(own_lake, store_url).sent == 0
     changing = deepjoin.open(own_lake)
     changing.add(frames(towns(30, 32)))
-    segments = len(changing.segments)
+    segments = len(changing.index.segments)
     with pytest.raises(
         StoreUnusable,
         match=rf"has no vectors 'columns' of 1 of {segments} segments of .*Publish it with: "
@@ -98,7 +99,7 @@ def test_a_run_that_is_killed_leaves_what_was_there(
     changing.add(frames(towns(40, 45)))
     changing.compact()
     script = (
-        "import os, sys; from deepjoin.engines.postgres.publishing import publish\n"
+        "import os, sys; from deepjoin.indexing import publish\n"
         "def kill(done, total, what):\n"
         f"    if done >= {at}: os.kill(os.getpid(), 9)\n"
         "publish(sys.argv[1], sys.argv[2], name='lake', replace=True, progress=kill)"
@@ -199,17 +200,22 @@ def test_an_index_can_be_asked_for_later_and_given_up(own_lake: Path, store_url:
     graphs = "SELECT count(*) FROM pg_indexes WHERE schemaname = 'deepjoin' AND indexdef ~ 'hnsw'"
     publish(own_lake, store_url, spaces=["columns"])
     assert execute(store_url, graphs) == [(0,)]
-    publish(own_lake, store_url, spaces=["columns"], index="hnsw", effort=77)
+    publish(
+        own_lake, store_url, spaces=["columns"], settings=PublishSettings(index="hnsw", effort=77)
+    )
     publish(own_lake, store_url, spaces=["columns"])
     assert execute(store_url, graphs) == [(1,)]
     assert execute(store_url, "SELECT indexed, effort FROM deepjoin.parts") == [(True, 77)]
     assert hits(deepjoin.open(own_lake, vector_store=store_url)) == hits(deepjoin.open(own_lake))
-    publish(own_lake, store_url, spaces=["columns"], index="exact")
+    publish(own_lake, store_url, spaces=["columns"], settings=PublishSettings(index="exact"))
     assert execute(store_url, graphs) == [(0,)]
-    done = publish(own_lake, store_url, spaces=["columns"], index="codes")
+    done = publish(own_lake, store_url, spaces=["columns"], settings=PublishSettings(index="codes"))
     assert (done.sent, done.removed) == (1, 1)
     assert execute(store_url, "SELECT kind, effort FROM deepjoin.parts") == [("bit", 1000)]
-    assert publish(own_lake, store_url, spaces=["columns"], effort=50).sent == 0
+    assert (
+        publish(own_lake, store_url, spaces=["columns"], settings=PublishSettings(effort=50)).sent
+        == 0
+    )
     assert execute(store_url, "SELECT kind, effort FROM deepjoin.parts") == [("bit", 50)]
 
 
@@ -291,7 +297,7 @@ def test_the_command_line(
 
 def test_rows_are_stored_as_they_are(own_lake: Path, store_url: str) -> None:
     publish(own_lake, store_url)
-    (segment,) = deepjoin.open(own_lake).segments
+    (segment,) = deepjoin.open(own_lake).index.segments
     found = ColumnVectors.open(segment.folder, "columns")
     assert found is not None
     stored = dict(execute(store_url, f"SELECT first, v::text FROM {table_of(store_url)}"))

@@ -435,7 +435,7 @@ def test_an_encoder_that_runs_on_torch_is_given_the_gpu(
     monkeypatch.setattr("deepjoin.build.encoding.Model", ray_steps.PlayedModel)
     both = index_both(folder, tmp_path, encoder=str(model))
     assert {path.name for path in tmp_path.glob("on *")} == {"on cpu", "on cuda 0"}
-    found = [ColumnVectors.open(lake.segments[0].folder, "columns") for lake in both]
+    found = [ColumnVectors.open(lake.index.segments[0].folder, "columns") for lake in both]
     local, other = (np.asarray(one.rows, np.float32) for one in found if one is not None)
     np.testing.assert_allclose(local, other, atol=0.01)
 
@@ -454,7 +454,7 @@ def test_vectors_encoded_before_are_not_encoded_again(
     again = deepjoin.index(
         folder, tmp_path / "again", build=deepjoin.BuildSettings(engine="ray"), encoder="default"
     )
-    rows = ColumnVectors.open(again.segments[0].folder, "columns").rows  # type: ignore[union-attr]
+    rows = ColumnVectors.open(again.index.segments[0].folder, "columns").rows  # type: ignore[union-attr]
     assert (np.asarray(rows) == 1).all(axis=1).sum() == 1
 
 

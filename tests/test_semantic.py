@@ -239,7 +239,7 @@ def test_near_ties_are_told_apart_and_ties_kept(tmp_path: Path, seed: int, join:
 def test_a_lake_is_searched_through_its_segment(make_lake: MakeLake, tmp_path: Path) -> None:
     drawn = [WORDS[i : i + 6] for i in range(0, 30, 4)]
     columns = [Column(cells, "c", table=f"t{i}") for i, cells in enumerate(drawn)]
-    index = make_lake(columns).segments[0].values
+    index = make_lake(columns).index.segments[0].values
     part = part_of(index, list(index.values), tmp_path / "v")
     wanted = ExactRequest(Measure("any", 0.8), 5)
     found = SemanticEngine([part]).search(ask(WORDS[3:9]), wanted)

@@ -27,7 +27,7 @@ def test_the_lake_says_what_it_holds_and_what_can_be_asked(served: Served) -> No
     assert [method["name"] for method in info["methods"]] == [
         *("hybrid", "exact-equi", "exact-semantic")
     ]
-    assert info["generation"] == served.service.current.lake.generation
+    assert info["generation"] == served.service.current.lake.index.generation
     assert info["limits"]["seconds"] == 30
     assert not info["can_write"]
     assert not info["needs_token"]

@@ -121,17 +121,19 @@ def test_a_renewed_lake_leaves_the_old_one_as_it_was(lake_folder: Path) -> None:
     old = deepjoin.index(lake_folder)
     assert old.renewed() is old
     (lake_folder / "more.csv").write_text("country\nFrance\nPeru\nItaly\nSpain\nJapan\n")
-    generation = old.generation
+    generation = old.index.generation
     deepjoin.index(lake_folder)
     new = old.renewed()
     assert ("more.csv" in new, "more.csv" in old) == (True, False)
-    assert (old.generation, new.generation != generation) == (generation, True)
+    assert (old.index.generation, new.index.generation != generation) == (generation, True)
     found = [{hit.table for hit in lake.search(["Peru", "Italy"])} for lake in (old, new)]
     assert found[1] - found[0] == {"more.csv"}
     deepjoin.open(new.path).remove("more.csv")
     newest = new.renewed()
     assert "more.csv" not in newest
-    assert newest.segments[0].values is new.segments[0].values, "what is the same is shared"
+    assert newest.index.segments[0].values is new.index.segments[0].values, (
+        "what is the same is shared"
+    )
 
 
 def test_a_service_takes_up_a_newer_index_between_requests(

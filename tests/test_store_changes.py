@@ -14,9 +14,11 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError
 from deepjoin.cli import main
-from deepjoin.engines.postgres.publishing import publish, withdraw
+from deepjoin.engines.postgres.publishing import withdraw
 from deepjoin.errors import StoreChanged, StoreUnreachable, StoreUnusable
+from deepjoin.indexing import publish
 from deepjoin.serve.current import CurrentLake
+from deepjoin.settings import PublishSettings
 from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -48,7 +50,7 @@ def test_one_run_at_a_time_publishes_a_lake(
     try:
         assert begun.wait(30)
         for second in (
-            lambda: publish(own_lake, urls[::-1], index="codes"),
+            lambda: publish(own_lake, urls[::-1], settings=PublishSettings(index="codes")),
             lambda: withdraw(urls, "lake"),
         ):
             with pytest.raises(DeepJoinError, match="Another run is publishing 'lake' to postgres"):
@@ -96,7 +98,7 @@ def test_an_open_lake_finds_the_tables_that_took_the_place_of_others(
     publish(own_lake, store_url)
     there = deepjoin.open(own_lake, vector_store=store_url)
     truth = hits(there)
-    publish(own_lake, store_url, index="codes")
+    publish(own_lake, store_url, settings=PublishSettings(index="codes"))
     assert hits(there) == truth
     withdraw(store_url, "lake")
     with pytest.raises(StoreChanged, match="no longer holds vectors .* publish it with: deepjoin"):
@@ -140,7 +142,7 @@ def test_the_documented_roles_can_publish_and_search(own_lake: Path, as_document
     assert publish(own_lake, publisher).sent == 0
     assert hits(deepjoin.open(own_lake, vector_store=reader)) == hits(deepjoin.open(own_lake))
     with pytest.raises(StoreUnusable, match="does not allow it: permission denied"):
-        publish(own_lake, reader, spaces=["columns"], index="codes")
+        publish(own_lake, reader, spaces=["columns"], settings=PublishSettings(index="codes"))
 
 
 def test_what_needs_no_store_goes_on_without_it(
@@ -189,7 +191,7 @@ def test_a_space_of_another_lake_is_not_asked_for(own_lake: Path, store_url: str
     publish(own_lake, store_url, spaces=["columns"], name="other")
     changing = deepjoin.open(own_lake)
     changing.add(frames(towns(30, 32)))
-    assert len(changing.segments) == 2
+    assert len(changing.index.segments) == 2
     publish(own_lake, store_url, spaces=["sketch"])
     there = deepjoin.open(own_lake, vector_store=store_url)
     assert hits(there, "sketch") == hits(changing, "sketch")

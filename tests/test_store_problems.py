@@ -18,9 +18,11 @@ from deepjoin.engines.postgres.connections import Server
 from deepjoin.engines.postgres.extension import Extension
 from deepjoin.engines.postgres.how import How
 from deepjoin.engines.postgres.loading import Count
-from deepjoin.engines.postgres.publishing import publish, withdraw
+from deepjoin.engines.postgres.publishing import withdraw
 from deepjoin.engines.postgres.schema import Part
 from deepjoin.errors import MissingExtra, StoreUnreachable, StoreUnusable
+from deepjoin.indexing import publish
+from deepjoin.settings import PublishSettings
 from tests.support.options import index_options
 from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns
 
@@ -67,25 +69,30 @@ def test_a_space_that_was_left_out_is_named(own_lake: Path, store_url: str) -> N
     with pytest.raises(DeepJoinError, match="No space 'rows' in an index. Spaces: columns, sketc"):
         publish(own_lake, store_url, spaces=["rows"])
     with pytest.raises(DeepJoinError, match="No vector index 'ivf' in a vector store. Known: auto"):
-        publish(own_lake, store_url, index="ivf")
+        publish(own_lake, store_url, settings=PublishSettings(index="ivf"))
     with pytest.raises(DeepJoinError, match="effort is 2000; a search keeps 1 to 1000 candid"):
-        publish(own_lake, store_url, effort=2000, index="hnsw")
+        publish(own_lake, store_url, settings=PublishSettings(effort=2000, index="hnsw"))
 
 
 def test_an_effort_beyond_that_of_a_graph_is_refused(
     own_lake: Path, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(own_lake, store_url, spaces=["columns"], effort=5000)  # all are compared
-    publish(own_lake, store_url, spaces=["columns"], index="hnsw")
+    publish(
+        own_lake, store_url, spaces=["columns"], settings=PublishSettings(effort=5000)
+    )  # all are compared
+    publish(own_lake, store_url, spaces=["columns"], settings=PublishSettings(index="hnsw"))
     assert execute(store_url, "SELECT indexed, effort FROM deepjoin.parts") == [(True, 200)]
     says = "effort is 5000, and a search of the vectors 'columns' by a graph keeps 1 to 1000 "
     with pytest.raises(DeepJoinError, match=says):
-        publish(own_lake, store_url, spaces=["columns"], effort=5000)
+        publish(own_lake, store_url, spaces=["columns"], settings=PublishSettings(effort=5000))
     withdraw(store_url, "lake")
     monkeypatch.setattr("deepjoin.engines.postgres.how.SCANNED_UP_TO", 0)
     with pytest.raises(DeepJoinError, match=says):
-        publish(own_lake, store_url, effort=5000)
-    assert publish(own_lake, store_url, spaces=["sketch"], effort=5000).sent == 1
+        publish(own_lake, store_url, settings=PublishSettings(effort=5000))
+    assert (
+        publish(own_lake, store_url, spaces=["sketch"], settings=PublishSettings(effort=5000)).sent
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,14 +268,14 @@ def test_vectors_that_are_too_wide_or_missing_are_named(tmp_path: Path, store_ur
         match=r"'sketch' have 4160 dimensions, and an index of pgvector 0.\d.\d takes [24]000. "
         "Use --ann codes or exact, leave them out with --space, or make them smaller",
     ):
-        publish(wide, store_url, index="hnsw")
+        publish(wide, store_url, settings=PublishSettings(index="hnsw"))
     for ann in ("codes", "exact", "auto"):
-        assert publish(wide, store_url, index=ann).parts == 1
+        assert publish(wide, store_url, settings=PublishSettings(index=ann)).parts == 1
     far = tmp_path / "far"
     options = {"encoder": "default", "metric": "euclidean", "min_distinct": 1}
     deepjoin.index(frames(towns(0, 2)), far, **index_options(**options))
     with pytest.raises(DeepJoinError, match="'columns' are compared by their euclidean distance, "):
-        publish(far, store_url, index="codes")
+        publish(far, store_url, settings=PublishSettings(index="codes"))
     bare = tmp_path / "bare"
     deepjoin.index(
         frames(towns(0, 2)),
@@ -310,7 +317,7 @@ def test_an_interrupted_run_stops_at_once(
     script = (
         # Tests that run in the background ignore Ctrl-C, and so would what they start.
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from deepjoin.engines.postgres.publishing import publish; publish(*sys.argv[1:])"
+        "from deepjoin.indexing import publish; publish(*sys.argv[1:])"
     )
     with psycopg.connect(store_url) as blocking:
         blocking.execute("LOCK TABLE deepjoin.parts IN EXCLUSIVE MODE")

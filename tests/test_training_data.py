@@ -171,7 +171,7 @@ def test_segments_have_tables_of_their_own(
     lake = make_lake([Column(NAMES, f"c{i}", table=f"t{i}") for i in range(4)])
     lake.add([Column(NAMES, f"d{i}", table=f"u{i}") for i in range(4)])
     lake.remove("t1", "u0")
-    assert len(lake.segments) == 2
+    assert len(lake.index.segments) == 2
     assert len(set(gather(lake, 100, 0).tables.tolist())) == 6
     some = gather(lake, 4, 0)
     assert len(set(some.tables.tolist())) == len(some) == 4

@@ -15,14 +15,20 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column, Table
 
 if TYPE_CHECKING:
-    from deepjoin.engines.postgres.publishing import publish
-    from deepjoin.indexing import index
+    from deepjoin.indexing import index, publish
     from deepjoin.indexing import open_lake as open
     from deepjoin.lab.evaluation import evaluate
     from deepjoin.lab.training import train
     from deepjoin.lake import Lake
     from deepjoin.model import Hit, Match, Results
-    from deepjoin.settings import BuildSettings, JoinSettings, SearchSettings, Settings, Vectors
+    from deepjoin.settings import (
+        BuildSettings,
+        JoinSettings,
+        PublishSettings,
+        SearchSettings,
+        Settings,
+        Vectors,
+    )
 
 #: Names loaded when first used, so that importing the package stays light.
 _LAZY = {
@@ -34,12 +40,13 @@ _LAZY = {
     "Results": ("deepjoin.model", "Results"),
     "BuildSettings": ("deepjoin.settings", "BuildSettings"),
     "JoinSettings": ("deepjoin.settings", "JoinSettings"),
+    "PublishSettings": ("deepjoin.settings", "PublishSettings"),
     "SearchSettings": ("deepjoin.settings", "SearchSettings"),
     "Settings": ("deepjoin.settings", "Settings"),
     "Vectors": ("deepjoin.settings", "Vectors"),
     "evaluate": ("deepjoin.lab.evaluation", "evaluate"),
     "train": ("deepjoin.lab.training", "train"),
-    "publish": ("deepjoin.engines.postgres.publishing", "publish"),
+    "publish": ("deepjoin.indexing", "publish"),
 }
 
 __all__ = [
@@ -50,6 +57,7 @@ __all__ = [
     "JoinSettings",
     "Lake",
     "Match",
+    "PublishSettings",
     "Results",
     "SearchSettings",
     "Settings",

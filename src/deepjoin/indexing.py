@@ -1,12 +1,13 @@
-"""`deepjoin.index`: from any source to an open lake, reading only what has changed."""
+"""`deepjoin.index`, `deepjoin.open` and `deepjoin.publish`: make, open and publish a lake."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepjoin import settings as settings_of
 from deepjoin._version import __version__
@@ -16,9 +17,17 @@ from deepjoin.build.refresh import Refresh, Refreshed
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake import Lake
 from deepjoin.normalise.private import salted
+from deepjoin.progress import no_progress
 from deepjoin.read import Source, open_sources
-from deepjoin.settings import BuildSettings, Settings, Vectors, deprecated_keywords
+from deepjoin.settings import (
+    BuildSettings,
+    PublishSettings,
+    Settings,
+    Vectors,
+    deprecated_keywords,
+)
 from deepjoin.store.manifest import (
+    DEFAULT,
     MANIFEST,
     READS,
     Described,
@@ -29,11 +38,14 @@ from deepjoin.store.manifest import (
     parse_manifest,
 )
 from deepjoin.store.models import identified, stored
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.origin import root_of
 from deepjoin.store.remote import editing, is_remote, pull
 from deepjoin.store.storage import pending_salt
 
-DEFAULT = ".deepjoin"
+if TYPE_CHECKING:
+    from deepjoin.engines.postgres.publish import Published
+
 #: Changes of what is indexed or encoded: all of it, or single fields by name.
 SettingsChange = Settings | Mapping[str, Any] | None
 VectorsChange = Vectors | Mapping[str, Any] | None
@@ -158,7 +170,7 @@ def _is_index_of(manifest: Manifest, described: Sequence[Described]) -> bool:
     return same and not (described and described[0]["kind"] == "memory")
 
 
-def _earlier(folder: Path, rebuild: bool) -> tuple[Manifest | None, Lake | None]:
+def _earlier(folder: Path, rebuild: bool) -> tuple[Manifest | None, OpenIndex | None]:
     """Read what index is there, and open it if it is whole.
 
     A damaged one still says what it was made of; where it does not, or where only the index
@@ -175,7 +187,7 @@ def _earlier(folder: Path, rebuild: bool) -> tuple[Manifest | None, Lake | None]
             raise
         return None, None
     try:
-        return manifest, Lake(folder)
+        return manifest, OpenIndex(folder)
     except IndexUnusable:
         if not rebuild and any(source["kind"] == "memory" for source in manifest.sources):
             raise
@@ -263,6 +275,54 @@ def open_lake(
     return Lake(inside if within else folder, device=device, vector_store=vector_store)
 
 
+def publish(
+    lake: Lake | str | os.PathLike[str],
+    vector_store: str | Sequence[str],
+    *,
+    name: str | None = None,
+    spaces: Sequence[str] | None = None,
+    replace: bool = False,
+    settings: PublishSettings | None = None,
+    progress: Progress | None = None,
+    **deprecated: Any,
+) -> Published:
+    """Copy the column vectors of an index to PostgreSQL; a later call copies only what is new.
+
+    Parameters
+    ----------
+    lake
+        An open lake, or where its index is.
+    vector_store
+        The address of a PostgreSQL database with pgvector; of several, each gets a share.
+    name
+        Name of the lake in the store; default: its folder's. Two lakes that have the same path
+        on different machines need different names.
+    spaces
+        Which vectors: "columns", "sketch" and "both"; default: all that the index has.
+    replace
+        Replace another lake that is published under this name.
+    settings
+        How the vectors are indexed and searched there.
+    progress
+        Called with (done, total, what).
+    **deprecated
+        Fields of `PublishSettings`; accepted for one more release.
+    """
+    from deepjoin.engines.postgres.publishing import publish_index
+
+    moved = deprecated_keywords("publish", deprecated, settings=PublishSettings)
+    chosen = dataclasses.replace(settings or PublishSettings(), **moved["settings"])
+    return publish_index(
+        (lake if isinstance(lake, Lake) else open_lake(lake)).index,
+        vector_store,
+        name=name,
+        spaces=spaces,
+        replace=replace,
+        settings=chosen,
+        progress=progress or no_progress,
+    )
+
+
 def default_folder(source: object) -> Path:
     """Choose where the index of a source goes when the user does not say."""
     first = open_sources(source, Settings())[0]
@@ -282,7 +342,7 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
-def _keeps_all(before: Lake | None, sources: Sequence[Source]) -> bool:
+def _keeps_all(before: OpenIndex | None, sources: Sequence[Source]) -> bool:
     """Tell whether frames take the place of an index of frames without losing any of them."""
     if before is None or not all(one.in_memory for one in sources):
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,18 +13,30 @@ import numpy as np
 
 from deepjoin.build.build import Means, Progress, usual_means
 from deepjoin.embed.devices import device_named
-from deepjoin.errors import DeepJoinError, StoreUnreachable, UnknownName, unknown_name
-from deepjoin.model import Hit, Results
+from deepjoin.errors import (
+    DeepJoinError,
+    StoreUnreachable,
+    StoreUnusable,
+    UnknownName,
+    unknown_name,
+)
+from deepjoin.model import Column, Hit, Results
 from deepjoin.read.frames import as_column
 from deepjoin.search.base import Searching
 from deepjoin.search.lake_ground import LakeGround
 from deepjoin.search.methods import method_named
 from deepjoin.search.searchers import Searchers
 from deepjoin.search.stores import EmbeddedStore, OpenStore
-from deepjoin.settings import JoinSettings, SearchSettings, deprecated_keywords
-from deepjoin.store.manifest import Manifest
+from deepjoin.settings import (
+    JoinSettings,
+    SearchSettings,
+    Settings,
+    Vectors,
+    deprecated_keywords,
+)
+from deepjoin.store.catalog import TableEntry
 from deepjoin.store.open_index import OpenIndex
-from deepjoin.store.segment import Segment
+from deepjoin.store.report import BuildReport
 
 if TYPE_CHECKING:
     from deepjoin.build.refresh import Refreshed
@@ -37,8 +50,12 @@ Done = TypeVar("Done")
 JOINS = ("any", "equi", "semantic")
 
 
-class Lake(OpenIndex):
-    """An index of tables, open for searching; opening maps files and reads none.
+class Lake:
+    """An index of tables, open for searching; opening maps files and reads few.
+
+    An open lake stays as it was when opened until `reopen`. ``device`` is where column vectors
+    are searched, and where encoders on torch run; with ``vector_store``, the addresses of
+    PostgreSQL servers, column vectors are searched there.
 
     >>> lake = Lake("no such folder")
     Traceback (most recent call last):
@@ -58,34 +75,111 @@ Make one with: deepjoin index SOURCE -o no such folder
             if vector_store:
                 raise DeepJoinError(
                     f"Device {device} came with a vector store; column vectors are searched on "
-                    "one or in the other. Leave out --device or --vector-store."
+                    "one or in the other. Leave out `device` or `vector_store`."
                 )
             device_named(device)
         self.device = device
-        self.store: PostgresServers | None = None
+        self._store: PostgresServers | None = None
         if vector_store:
             from deepjoin.engines.postgres.postgres import PostgresServers
 
-            self.store = PostgresServers(vector_store, url or Path(path))
-        #: Why the vector store could not be asked when the lake was opened; "" if it was.
+            self._store = PostgresServers(vector_store, url or Path(path))
+        #: Why the vector store did not answer when the lake was opened; "" if it did.
         self.store_problem = ""
-        super().__init__(path, url)
+        self._adopt(OpenIndex(path, url), is_first=True)
 
-    def _adopt(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
-        """Refuse a vector store without these segments; one that is down is noted.
+    def _adopt(self, index: OpenIndex, is_first: bool = False) -> None:
+        """Make this state of the index the open one, if the vector store has its segments.
 
-        Methods that need it say so then. A lake that is open stays with the state it has.
+        A store that is down keeps no lake from opening: methods that need it raise then. A lake
+        that is open keeps the state it has.
         """
-        if self.store is not None:
+        while self._store is not None:
             try:
-                self.store.check(segments)
+                self._store.check(index.segments)
+                break
             except StoreUnreachable as error:
-                if self._opened_manifest:
+                if not is_first:
                     raise
                 self.store_problem = str(error)
-        super()._adopt(manifest, segments)
+                break
+            except StoreUnusable:
+                # Another process may have committed and published in between.
+                newer = index.renewed()
+                if newer is index:
+                    raise
+                index = newer
+        #: The open index, for code that needs more of it than users do: segments, origins, …
+        self.index = index
         #: Searchers by what they were made for; a newer state has its own.
         self._searchers = Searchers()
+
+    def reopen(self) -> bool:
+        """Move to the lake as it is now; return whether it has changed."""
+        newer = self.index.renewed()
+        if newer is self.index:
+            return False
+        self._adopt(newer)
+        return True
+
+    def renewed(self) -> Lake:
+        """Open the lake as it is now beside this one, which stays as it is.
+
+        Both share what has not changed; if nothing has, this lake is returned.
+        """
+        other = copy(self)
+        return other if other.reopen() else self
+
+    @property
+    def path(self) -> Path:
+        """The folder of the index, or of the local copy of one in a bucket."""
+        return self.index.path
+
+    @property
+    def location(self) -> str | Path:
+        """Where the index is: the URL in a bucket, or the folder."""
+        return self.index.location
+
+    @property
+    def settings(self) -> Settings:
+        """What was indexed and how cells compare."""
+        return self.index.settings
+
+    @property
+    def vectors(self) -> Vectors:
+        """What is encoded beside the values."""
+        return self.index.vectors
+
+    @property
+    def report(self) -> BuildReport:
+        """What was indexed, what was left out, and why."""
+        return self.index.report
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """The names of all tables."""
+        return self.index.tables
+
+    def table(self, name: str) -> TableEntry:
+        """Return what is known of a table: its columns, types, what was left out, first rows."""
+        return self.index.table(name)
+
+    def column(self, table: str, column: str) -> Column:
+        """Fetch a column of the lake, to search with it."""
+        return self.index.column(table, column)
+
+    def __contains__(self, table: str) -> bool:
+        return table in self.index
+
+    def __len__(self) -> int:
+        return self.report.tables
+
+    def __bool__(self) -> bool:
+        # A lake without tables is a lake: `lake or default` must not replace it.
+        return True
+
+    def __repr__(self) -> str:
+        return f"Lake('{self.location}', {len(self)} tables, {self.report.columns} columns)"
 
     def search(
         self,
@@ -137,7 +231,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         exclude = exclude_table if exclude_table is not None else column.table
         if k is None:
             k = 10 if min_joinability is None else None
-        with self.reporting_damage():
+        with self.index.reporting_damage():
             if chosen.group is not None:
                 return searcher.search_tables(column, k, exclude, least, chosen.matches)
             if k is None:
@@ -166,7 +260,7 @@ Make one with: deepjoin index SOURCE -o no such folder
             )
         # What a method has opened serves the next search as well, until the index changes.
         return self._searchers.get(
-            (method, join, tau), lambda: chosen.make(self.ground(), join, tau)
+            (method, join, tau), lambda: chosen.make(self.context(), join, tau)
         )
 
     def explain(
@@ -190,25 +284,25 @@ Make one with: deepjoin index SOURCE -o no such folder
         chosen = replace(settings or SearchSettings(), **moved["settings"])
         self._searcher("hybrid", join, chosen.tau)  # refuses what a search would
         column = as_column(query, on)
-        segment, _ = self.place(target[0])
-        with self.reporting_damage():
+        segment, _ = self.index.place(target[0])
+        with self.index.reporting_damage():
             place = segment, segment.catalog.find_column(*target)
-            return measure_pair(self.ground(), column, place, join, chosen.tau, chosen.matches)
+            return measure_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
 
-    def ground(self) -> LakeGround:
-        """Give what search methods and training stand on."""
-        opened = self.segments, self.settings, self.vectors
-        return LakeGround(*opened, self.location, self.path, self.device, self._open_store())
-
-    def _open_store(self) -> OpenStore:
-        """Choose where column vectors are searched: PostgreSQL, a device, or the index itself."""
-        if self.store is not None:
-            return self.store.open
-        if self.device is not None:
+    def context(self) -> LakeGround:
+        """Return what search methods and training work on."""
+        index = self.index
+        store: OpenStore = EmbeddedStore
+        if self._store is not None:
+            store = self._store.open
+        elif self.device is not None:
             from deepjoin.engines.gpu import GpuStore
 
-            return partial(GpuStore, device=self.device)
-        return EmbeddedStore
+            store = partial(GpuStore, device=self.device)
+        return LakeGround(
+            *(index.segments, index.settings, index.vectors, index.location, index.path),
+            *(self.device, store),
+        )
 
     def plan_join(
         self,
@@ -258,9 +352,9 @@ Make one with: deepjoin index SOURCE -o no such folder
         table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
         known = {one.name for one in self.table(table).columns}
         if isinstance(left, str) and not Path(left).exists() and left in self:
-            left = self.origin(left).table()
+            left = self.index.origin(left).table()
         mine = sides.left_side(left, on)
-        origin = self.origin(table)
+        origin = self.index.origin(table)
         if isinstance(hit, Hit):
             column = origin.key(column, hit.column_id)
         try:
@@ -316,7 +410,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         is there too; for tables that are not in a database, it is DuckDB's, and ``matches`` may
         name a .parquet file for the pairs of a semantic join, which are else listed in it.
         """
-        source = self.origin(table).source
+        source = self.index.origin(table).source
         database = source.as_database if source else None
         if database is None:
             return plan.sql if matches is None else plan.reading(matches)[0]
@@ -325,7 +419,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         there = (
             bool(left)
             and left in self
-            and self.origin(left).described == database.describe(self.path)
+            and self.index.origin(left).described == database.describe(self.path)
         )
         return database_sql(plan, database, left if there else "")
 
@@ -358,7 +452,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         from deepjoin.relating.graph import make_graph
 
         return make_graph(
-            self, min_joinability, most=most, save=save, rebuild=rebuild, progress=progress
+            self.index, min_joinability, most=most, save=save, rebuild=rebuild, progress=progress
         )
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
@@ -412,11 +506,12 @@ Make one with: deepjoin index SOURCE -o no such folder
     def info(self) -> dict[str, Any]:
         """Describe the index: its size, its settings, what was left out and why."""
         report = self.report
-        size = sum(record.bytes for record in self._manifest.segments)
+        manifest = self.index.manifest
+        size = sum(record.bytes for record in manifest.segments)
         return {
             "index": str(self.location),
-            "format": self._manifest.format,
-            "version": self._manifest.version,
+            "format": manifest.format,
+            "version": manifest.version,
             "tables": report.tables,
             "columns": report.columns,
             "values": report.values,
@@ -425,15 +520,10 @@ Make one with: deepjoin index SOURCE -o no such folder
             "bytes": size,
             "vectors": vars(self.vectors),
             "settings": {n: v for n, v in vars(self.settings).items() if n != "salt"},
-            "sources": list(self._manifest.sources),
-            "segments": len(self.segments),
-            "excluded": list(self._manifest.excluded),
+            "sources": list(manifest.sources),
+            "segments": len(manifest.segments),
+            "excluded": list(manifest.excluded),
             "left_out": dict(report.left_out.most_common()),
             "skipped": [vars(one) for one in report.skipped],
             "notes": [{"table": table, "note": note} for table, note in report.notes],
         }
-
-    def __repr__(self) -> str:
-        return (
-            f"Lake('{self.location}', {self.report.tables} tables, {self.report.columns} columns)"
-        )

@@ -165,6 +165,23 @@ class JoinSettings:
     memory_limit: str | None = None
 
 
+@dataclass(frozen=True)
+class PublishSettings:
+    """How published column vectors are indexed and searched in PostgreSQL.
+
+    >>> PublishSettings(index="codes").effort is None
+    True
+    """
+
+    #: "hnsw" for a graph of vectors, "codes" to compare bits in their place, "exact" to compare
+    #: all of them; "auto" chooses by the space and the number of vectors.
+    index: str = "auto"
+    #: Candidates that a search keeps, of a graph up to 1,000; more find better and take longer.
+    effort: int | None = None
+    #: The most bytes that a server may use to build a graph.
+    memory: int = 1 << 30
+
+
 def check_tau(tau: object) -> None:
     """Refuse a threshold that is no cosine of similar values."""
     # numpy's floats are floats or have __float__; text and booleans are mistakes.

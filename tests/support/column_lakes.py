@@ -23,7 +23,7 @@ def segment_of(columns: Sequence[Column], folder: Path, **options: Any) -> Segme
     lake = deepjoin.index(
         list(columns), folder, settings=settings, encoder="none", vectors={"cells": "none"}
     )
-    (segment,) = lake.segments
+    (segment,) = lake.index.segments
     return segment
 
 

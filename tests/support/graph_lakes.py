@@ -42,7 +42,9 @@ def frame_of(table: list[list[str]]) -> Frame:
 def brute_edges(lake: Lake, least: float) -> dict[Ends, Shares]:
     """Compare every two columns of different tables, in both directions."""
     columns = [
-        lake.column(table, name) for table in lake.tables for name in lake.indexed_columns(table)
+        lake.column(table, name)
+        for table in lake.tables
+        for name in lake.index.indexed_columns(table)
     ]
     joined = [one for one in columns if _generic(one) == Generic.NO]
     edges: dict[Ends, Shares] = {}

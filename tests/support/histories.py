@@ -53,7 +53,7 @@ def answers(lake: Lake) -> Iterator[Any]:
     yield sorted(lake.tables)
     for name in sorted(lake.tables):
         yield lake.table(name)
-        yield [lake.column(name, column) for column in lake.indexed_columns(name)]
+        yield [lake.column(name, column) for column in lake.index.indexed_columns(name)]
     grouped = deepjoin.SearchSettings(group="tables")
     for query in QUERIES:
         for method in ("hybrid", "exact-equi"):
@@ -61,7 +61,7 @@ def answers(lake: Lake) -> Iterator[Any]:
                 found = lake.search(query, method=method, **options)  # type: ignore[arg-type]
                 yield [told(hit) for hit in found]
     for name in sorted(lake.tables):
-        for column in lake.indexed_columns(name):
+        for column in lake.index.indexed_columns(name):
             yield [told(hit) for hit in lake.search(lake.column(name, column), 5)]
 
 

@@ -57,7 +57,7 @@ def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
     if old.dtype == np.float32:
         return bool((off <= SLACK).all())
     limits = 0.01 * np.linalg.norm(old.astype(np.float64), axis=1, keepdims=True) + SLACK
-    segment = next(one for one in Lake(index).segments if name.startswith(one.folder.name))
+    segment = next(one for one in Lake(index).index.segments if name.startswith(one.folder.name))
     if segment.dead is not None:
         limits[segment.dead] = np.inf
     return bool((off <= limits).all())

@@ -55,9 +55,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _damage(index: str | None) -> list[str]:
-    from deepjoin.indexing import DEFAULT
     from deepjoin.store.checksums import file_problems
-    from deepjoin.store.manifest import MANIFEST
+    from deepjoin.store.manifest import DEFAULT, MANIFEST
 
     places = [Path(index), Path(index) / DEFAULT] if index else []
     there = (place for place in places if (place / MANIFEST).exists())

@@ -10,9 +10,8 @@ from pathlib import Path
 from deepjoin.checking.check import Check, check_index
 from deepjoin.cli.opening import human_size, open_index, say
 from deepjoin.cli.progress import progress_bar
-from deepjoin.indexing import DEFAULT
 from deepjoin.show.terminal import printable
-from deepjoin.store.manifest import is_index
+from deepjoin.store.manifest import DEFAULT, is_index
 from deepjoin.store.remote import is_remote
 
 #: How many tables of a kind are named.

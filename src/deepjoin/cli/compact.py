@@ -10,7 +10,7 @@ from deepjoin.cli.opening import human_size, open_index, say
 def run(options: argparse.Namespace) -> None:
     """Merge the segments of a lake into one."""
     lake = open_index(options.index)
-    before, segments = lake.info()["bytes"], len(lake.segments)
+    before, segments = lake.info()["bytes"], len(lake.index.segments)
     if not lake.compact():
         say(f"{lake.location} is one segment already.")
         return

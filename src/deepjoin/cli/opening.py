@@ -18,11 +18,11 @@ from deepjoin.build.refresh import Refreshed
 from deepjoin.cli.progress import progress_bar
 from deepjoin.cli.wording import in_options
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.indexing import DEFAULT, open_lake, refresh
+from deepjoin.indexing import open_lake, refresh
 from deepjoin.lake import Lake
 from deepjoin.settings import BuildSettings
 from deepjoin.show.terminal import printable
-from deepjoin.store.manifest import MANIFEST, is_index
+from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
 from deepjoin.store.remote import is_remote
 
 #: Where the addresses of a vector store may be: they may hold a password.
@@ -82,7 +82,7 @@ def _is_index_of(index: Path, folder: Path) -> bool:
         return (index / MANIFEST).exists()
     # A folder that cannot be written to has its index in the working directory.
     try:
-        root = Lake(index).root
+        root = Lake(index).index.root
     except IndexUnusable:
         return False
     return root is not None and root.resolve() == folder.resolve()

@@ -56,7 +56,7 @@ def _from_stdin(column: str | None) -> list[Column]:
 def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:
     found = [one for table in file_tables(path) for one in read_columns(table, column)]
     # A file that is itself part of the lake must not find itself.
-    name = lake.name_of(path)
+    name = lake.index.name_of(path)
     if name is None:
         return [replace(one, table=None) for one in found]
     # A sheet keeps what follows the name of its workbook.
@@ -66,7 +66,7 @@ def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:
 def _from_lake(lake: Lake, table: str, column: str | None) -> list[Column]:
     if column is not None:
         return [lake.column(table, column)]
-    names = lake.indexed_columns(table)
+    names = lake.index.indexed_columns(table)
     if not names:
         raise DeepJoinError(f"No column of {table} is indexed; see: deepjoin info INDEX {table}")
     return [lake.column(table, name) for name in names]

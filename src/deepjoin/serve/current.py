@@ -51,12 +51,12 @@ class Opened:
     @cached_property
     def methods(self) -> list[SearchMethod]:
         """The methods it can be searched with."""
-        return served_methods(self.lake.ground())
+        return served_methods(self.lake.context())
 
     @cached_property
     def directory(self) -> Directory:
         """The names, put in order when first asked for."""
-        return Directory(self.lake)
+        return Directory(self.lake.index)
 
 
 class CurrentLake:
@@ -64,7 +64,7 @@ class CurrentLake:
 
     def __init__(self, lake: Lake, *, finder: str = "", every: float = _EVERY) -> None:
         self._lock = Lock()
-        self._every = _EVERY_REMOTE if lake.url else every
+        self._every = _EVERY_REMOTE if lake.index.url else every
         self._looked = monotonic()
         # None: the first look is a whole one, as the index may have changed since it was opened.
         self._stamp: tuple[int, ...] | None = None
@@ -103,7 +103,7 @@ class CurrentLake:
         if monotonic() - self._looked < self._every:
             return False
         self._looked = monotonic()
-        return bool(self.lake.url) or _stamp(self.lake) != self._stamp
+        return bool(self.lake.index.url) or _stamp(self.lake) != self._stamp
 
     def renew(self) -> bool:
         """Open the lake as it is now and let new requests have it; False if it is the same."""

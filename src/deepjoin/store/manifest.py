@@ -14,6 +14,8 @@ from deepjoin.settings import NO_VECTORS, Settings, Vectors
 
 FORMAT = 1
 MANIFEST, SEGMENTS, _ = INDEX_MARKS
+#: Folder of the index inside the folder of its tables, where no other place is chosen.
+DEFAULT = ".deepjoin"
 #: The folder of what joins with what, if that was asked for; no part of the index.
 GRAPH = "graph"
 #: Raised when a later version would store something else for the same tables.

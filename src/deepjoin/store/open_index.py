@@ -128,12 +128,12 @@ class OpenIndex:
         #: All columns under one number each, for what goes through the whole lake.
         self.numbering = Numbering(segments)
         self.settings = manifest.settings
-        self._manifest = manifest
+        self.manifest = manifest
 
     @property
     def sources(self) -> Sequence[Described]:
         """Where the tables came from, without secrets."""
-        return self._manifest.sources
+        return self.manifest.sources
 
     @property
     def root(self) -> Path | None:
@@ -143,22 +143,22 @@ class OpenIndex:
     @property
     def records(self) -> Sequence[SegmentRecord]:
         """The segments as the manifest has them."""
-        return self._manifest.segments
+        return self.manifest.segments
 
     @property
     def excluded(self) -> Sequence[str]:
         """The tables that were taken out, and do not come back by themselves."""
-        return self._manifest.excluded
+        return self.manifest.excluded
 
     @property
     def vectors(self) -> Vectors:
         """What is encoded beside the values."""
-        return self._manifest.vectors
+        return self.manifest.vectors
 
     @property
     def reads(self) -> int:
         """The version of what is stored for a table."""
-        return self._manifest.reads
+        return self.manifest.reads
 
     def _manifest_bytes(self) -> bytes:
         try:

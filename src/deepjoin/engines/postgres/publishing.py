@@ -1,12 +1,10 @@
-"""`deepjoin.publish`: the column vectors of an index, copied to where they are to be searched."""
+"""Copy the column vectors of an index to PostgreSQL, where searches may ask for them."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from deepjoin.build.build import Progress, no_progress
 from deepjoin.engines.postgres.asking import GRAPH_EFFORT
 from deepjoin.engines.postgres.connections import Server, addresses
 from deepjoin.engines.postgres.how import How
@@ -15,66 +13,41 @@ from deepjoin.engines.postgres.publish import Published
 from deepjoin.engines.postgres.publish import publish as publish_pieces
 from deepjoin.engines.postgres.publish import withdraw as withdraw_lake
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.indexing import DEFAULT, open_lake
-from deepjoin.lake import Lake
+from deepjoin.progress import Progress
 from deepjoin.search.vector_search import opened_vectors
+from deepjoin.settings import PublishSettings
 from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors
+from deepjoin.store.manifest import DEFAULT
+from deepjoin.store.open_index import OpenIndex
 
 INDEXES = ("auto", "hnsw", "codes", "exact")
 #: The most candidates that a search by codes keeps.
 _CODES_EFFORT = 100_000
 
 
-def publish(
-    lake: Lake | str | os.PathLike[str],
+def publish_index(
+    opened: OpenIndex,
     vector_store: str | Sequence[str],
     *,
-    name: str | None = None,
-    spaces: Sequence[str] | None = None,
-    index: str = "auto",
-    effort: int | None = None,
-    memory: int = 1 << 30,
-    replace: bool = False,
-    progress: Progress | None = None,
+    name: str | None,
+    spaces: Sequence[str] | None,
+    replace: bool,
+    settings: PublishSettings,
+    progress: Progress,
 ) -> Published:
-    """Copy the column vectors of an index to PostgreSQL; again, only what is new.
-
-    Parameters
-    ----------
-    lake
-        An open lake, or where its index is.
-    vector_store
-        The address of a PostgreSQL database with pgvector; of several, each gets a share.
-    name
-        What the lake is called there, to tell it from others; its folder's name. Two lakes that
-        are found under the same path on different machines need different names.
-    spaces
-        Which vectors: "columns", "sketch" and "both"; all that the index has.
-    index
-        "hnsw" for a graph of vectors, "codes" to compare bits in their place, "exact" to compare
-        all of them; "auto" for what suits the space and the number of vectors.
-    effort
-        How many candidates a search keeps, of a graph up to 1,000; more find better and take
-        longer.
-    memory
-        The most bytes that a server may take to build a graph.
-    replace
-        Let it take the place of another lake of its name.
-    progress
-        Called with (done, of how many, what).
-    """
+    """Copy the column vectors of an open index to PostgreSQL; again, only what is new."""
+    index, effort = settings.index, settings.effort
     if index not in INDEXES:
         raise unknown_name("vector index", index, "a vector store", INDEXES)
     most = GRAPH_EFFORT if index == "hnsw" else _CODES_EFFORT
     if effort is not None and not 1 <= effort <= most:
-        raise DeepJoinError(f"effort is {effort}; a search keeps 1 to {most} candidates.")
-    lake = lake if isinstance(lake, Lake) else open_lake(lake)
+        raise DeepJoinError(f"`effort` is {effort}; a search keeps 1 to {most} candidates.")
     servers = [Server(url) for url in addresses(vector_store)]
-    pieces = _pieces(lake, spaces)
-    how = How(index, effort, memory, replace)
-    location = str(lake.url or lake.path.resolve())
-    called = (lake_name(lake) if name is None else name, location)
-    return publish_pieces(servers, called, pieces, how, progress or no_progress)
+    pieces = _pieces(opened, spaces)
+    how = How(index, effort, settings.memory, replace)
+    location = str(opened.url or opened.path.resolve())
+    called = (lake_name(opened) if name is None else name, location)
+    return publish_pieces(servers, called, pieces, how, progress)
 
 
 def withdraw(vector_store: str | Sequence[str], name: str) -> int:
@@ -85,7 +58,7 @@ def withdraw(vector_store: str | Sequence[str], name: str) -> int:
     return withdraw_lake([Server(url) for url in addresses(vector_store)], name)
 
 
-def lake_name(lake: Lake) -> str:
+def lake_name(lake: OpenIndex) -> str:
     """Name a lake after the folder of its index, or the one that has it inside."""
     if lake.url:
         return lake.url.rstrip("/").rpartition("/")[2]
@@ -93,7 +66,7 @@ def lake_name(lake: Lake) -> str:
     return folder.parent.name if folder.name == DEFAULT else folder.name
 
 
-def _pieces(lake: Lake, spaces: Sequence[str] | None) -> list[Piece]:
+def _pieces(lake: OpenIndex, spaces: Sequence[str] | None) -> list[Piece]:
     """List the vectors there are; of a space that was asked for, or begun, all must be there."""
     segments = [segment for segment in lake.segments if segment.values.columns]
     for space in spaces or ():

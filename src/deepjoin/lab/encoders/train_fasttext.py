@@ -112,7 +112,7 @@ def _write(path: Path, lines: Iterator[list[str]]) -> tuple[int, int]:
 def _lines(lake: Lake, seed: int) -> Iterator[list[str]]:
     """Give the words of some values of each column, as cells are looked up later."""
     chance = np.random.default_rng(seed)
-    for segment in lake.segments:
+    for segment in lake.index.segments:
         values = segment.values
         dead = segment.dead if segment.dead is not None else np.zeros(values.columns, bool)
         for column in np.flatnonzero(~dead).tolist():

@@ -103,7 +103,7 @@ def texts_of(lake: Lake, model: Path) -> list[str]:
     encoder = TorchEncoder(str(model), profile=lake.settings.profile, device="cpu")
     every = [columns.column(number) for number in range(len(columns))]
     with TemporaryDirectory() as work:
-        write_frequency(lake.segments, Path(work))
+        write_frequency(lake.index.segments, Path(work))
         return encoder.texts(every, FrequencySnapshot(Path(work)))
 
 

@@ -30,9 +30,11 @@ def gather(lake: Lake, most: int, seed: int) -> TrainingColumns:
             f"{lake.location} keeps hashes instead of cells, and an encoder learns from cells. "
             "Train on the tables themselves, or on an index made without --hash-only."
         )
-    chosen = [_text_columns(segment) for segment in lake.segments]
+    chosen = [_text_columns(segment) for segment in lake.index.segments]
     chosen = _sampled(chosen, most, seed)
-    columns, tables = zip(*_read(lake.segments, chosen), strict=True) if _any(chosen) else ((), ())
+    columns, tables = (
+        zip(*_read(lake.index.segments, chosen), strict=True) if _any(chosen) else ((), ())
+    )
     if len(set(tables)) < _TABLES:
         raise DeepJoinError(
             f"{lake.location} has {len(columns)} columns of text in {len(set(tables))} tables, and "

@@ -162,7 +162,7 @@ def _near(
     lake: Lake, columns: TrainingColumns, settings: TrainSettings, device: str, told: Told
 ) -> Any:
     """Compare the values of all columns by meaning."""
-    encoder = lake.ground().cell_encoder()
+    encoder = lake.context().cell_encoder()
     tau = encoder.tau if settings.tau is None else settings.tau
     floor = encoder.floor if settings.tau is None else 0.9 * settings.tau
     return near_values(

@@ -17,7 +17,7 @@ Described = dict[str, Any]
 
 def table_detail(lake: Lake, name: str) -> Described:
     """Describe a table of the lake from what the index holds; its file is not opened."""
-    entry, facts = lake.table(name), list(column_facts(lake, name))
+    entry, facts = lake.table(name), list(column_facts(lake.index, name))
     sample = [{column: row.get(column) for column in row} for row in entry.sample]
     return detail_of(entry.name, entry.title, entry.rows, facts, sample, entry.notes) | {
         "context": entry.context,
@@ -54,7 +54,7 @@ def _column(facts: ColumnDescription) -> Described:
 
 
 def _source(lake: Lake, name: str) -> str:
-    described = lake.source_of(name)
+    described = lake.index.source_of(name)
     root = root_of(described, lake.path)
     return str(described.get("url") or root or described["kind"])
 

@@ -31,7 +31,7 @@ def graph_routes(service: Service) -> APIRouter:
 
         def work(opened: Opened) -> dict[str, Any]:
             opened.check_table(table)
-            return neighbourhood(opened.lake, table, depth, min_joinability, limit).to_dict()
+            return neighbourhood(opened.lake.index, table, depth, min_joinability, limit).to_dict()
 
         return answer(await service.heavily(work))
 
@@ -47,7 +47,7 @@ def graph_routes(service: Service) -> APIRouter:
         def work(opened: Opened) -> dict[str, Any]:
             opened.check_table(start)
             opened.check_table(end)
-            return paths(opened.lake, start, end, min_joinability, longest).to_dict()
+            return paths(opened.lake.index, start, end, min_joinability, longest).to_dict()
 
         return answer(await service.heavily(work))
 

@@ -123,7 +123,7 @@ class Joining:
                 left = upload.side(asked.on)
         else:
             opened.check_table(asked.left.table)
-            left = right_side(lake.origin(asked.left.table), asked.on)
+            left = right_side(lake.index.origin(asked.left.table), asked.on)
         with _called(upload), _plan(lake, left, asked, self._settings.join_memory) as plan:
             yield Planned(lake, plan, asked, upload)
 
@@ -133,7 +133,7 @@ def _resolved(lake: Lake, asked: JoinRequest) -> JoinRequest:
     hit = asked.hit
     if hit.column_id is None:
         return asked
-    column = lake.origin(hit.table).key(hit.column, hit.column_id)
+    column = lake.index.origin(hit.table).key(hit.column, hit.column_id)
     return asked.model_copy(update={"hit": hit.model_copy(update={"column": column})})
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from deepjoin._version import __version__
-from deepjoin.indexing import DEFAULT
 from deepjoin.lake import Lake
 from deepjoin.model import to_json
 from deepjoin.search.methods import joins_of
@@ -18,6 +17,7 @@ from deepjoin.serve.http.describing import table_detail
 from deepjoin.serve.http.models import Found, LakeInfo, TableDetail, TableList
 from deepjoin.serve.http.service import Service
 from deepjoin.serve.http.settings import ServerSettings
+from deepjoin.store.manifest import DEFAULT
 
 Text = Annotated[str, Query(max_length=1000)]
 _NUMBERS = ("tables", "columns", "values", "rows", "cells", "bytes")
@@ -66,9 +66,9 @@ def lake_info(opened: Opened, settings: ServerSettings) -> dict[str, Any]:
     return {
         "name": _name(lake),
         "version": __version__,
-        "generation": lake.generation,
+        "generation": lake.index.generation,
         **{name: info[name] for name in _NUMBERS},
-        "joins": joins_of(lake.ground()),
+        "joins": joins_of(lake.context()),
         "methods": to_json(opened.methods),
         "default_method": "hybrid",
         "default_join": "any",
@@ -87,7 +87,7 @@ def lake_info(opened: Opened, settings: ServerSettings) -> dict[str, Any]:
 
 def _name(lake: Lake) -> str:
     """Call a lake by its folder; an index inside it has no name of its own."""
-    place = PurePosixPath(lake.url or str(lake.path.resolve()))
+    place = PurePosixPath(lake.index.url or str(lake.path.resolve()))
     return place.parent.name if place.name == DEFAULT else place.name
 
 

@@ -54,7 +54,7 @@ def _is_long_column(opened: Opened, query: LakeColumn) -> bool:
     opened.check_table(query.table)
     lake = opened.lake
     # A lake of hashes has to read the table again.
-    return lake.settings.hash_only or lake.column_size(query.table, query.column) > _MANY
+    return lake.settings.hash_only or lake.index.column_size(query.table, query.column) > _MANY
 
 
 def _searched(lake: Lake, asked: SearchRequest, uploads: Uploads) -> dict[str, object]:

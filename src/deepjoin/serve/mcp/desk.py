@@ -40,12 +40,12 @@ class Desk:
     @property
     def has_meaning(self) -> bool:
         """Whether values can be compared by what they mean."""
-        return self.lake.ground().has_cells
+        return self.lake.context().has_cells
 
     @property
     def joins(self) -> list[str]:
         """The kinds of join this index can answer."""
-        return joins_of(self.lake.ground())
+        return joins_of(self.lake.context())
 
     def query(self, asked: AskQuery) -> Column:
         """Find the query column: one of the lake by its names, or the values that were sent."""

@@ -82,7 +82,7 @@ def _planned(desk: Desk, asked: AskJoin) -> JoinPlan:
 def _left(desk: Desk, asked: AskJoin) -> tuple[Table, str]:
     """Find the left table: one of the lake by its name, never by a path, or the values sent."""
     if asked.values is None and asked.table is not None and asked.column is not None:
-        return desk.lake.origin(asked.table).table(), asked.column
+        return desk.lake.index.origin(asked.table).table(), asked.column
     query = desk.query(asked)
     on = query.name or _VALUES
     return table_of_columns("values", [Column(query.cells, on)]), on

@@ -111,8 +111,8 @@ def _not_found(desk: Desk, text: str) -> str:
 def describe_table(desk: Desk, asked: AskTable) -> TableAnswer:
     """Describe a table from what the index holds; its file is not opened."""
     entry, cutter = desk.lake.table(asked.table), Cutter()
-    shown = list(islice(column_facts(desk.lake, entry.name), _COLUMNS))
-    count = len(entry.columns) or len(desk.lake.indexed_columns(entry.name))
+    shown = list(islice(column_facts(desk.lake.index, entry.name), _COLUMNS))
+    count = len(entry.columns) or len(desk.lake.index.indexed_columns(entry.name))
     if count > len(shown):
         cutter.tell(f"{len(shown):,} of {count:,} columns are listed")
     return TableAnswer(

@@ -51,7 +51,7 @@ def _searched(desk: Desk, query: Column, asked: AskSearch, k: int, least: float)
 
 def _own_columns(desk: Desk, query: Column) -> int:
     """Count the columns that are not compared, since they are of the query's own table."""
-    return 0 if query.table is None else len(desk.lake.indexed_columns(query.table))
+    return 0 if query.table is None else len(desk.lake.index.indexed_columns(query.table))
 
 
 def _nothing(

@@ -95,7 +95,7 @@ def answered(desk: Desk, name: str, arguments: Mapping[str, Any]) -> CallToolRes
             raise unknown_name("tool", name, "this server", tools)
         asked = tools[name].asked.model_validate(dict(arguments))
         desk.renew()
-        with desk.lake.reporting_damage():
+        with desk.lake.index.reporting_damage():
             answer = tools[name].run(desk, asked)
         text, content = told(answer), answer.model_dump(mode="json")
     except ValidationError as error:
