@@ -23,7 +23,7 @@ def corpus(folder: Path) -> Lake:
 
 def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
     lake = corpus(tmp_path)
-    facts = list(column_facts(lake, "t"))
+    facts = list(column_facts(lake.index, "t"))
     assert [(one.name, one.distinct) for one in facts] == [("name", 20), ("name", 5)]
     assert [one.samples for one in facts] == [
         [f"city {number}" for number in range(SAMPLES)],
@@ -43,7 +43,7 @@ def test_service_and_agents_say_the_same(tmp_path: Path) -> None:
 
 def test_left_out_columns_have_no_number(lake_folder: Path) -> None:
     lake = deepjoin.index(lake_folder)
-    facts = {one.name: one for one in column_facts(lake, "numbers.csv")}
+    facts = {one.name: one for one in column_facts(lake.index, "numbers.csv")}
     assert (facts["n"].indexed, facts["n"].left_out) == (True, "")
     assert not facts["flag"].indexed and facts["flag"].key == 0
     assert facts["flag"].left_out.startswith("fewer than 5 distinct values")

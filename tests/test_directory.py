@@ -52,7 +52,7 @@ def test_names_and_cells_are_found_as_by_a_walk(
 
 
 def check(lake: Lake, tables: dict[str, dict[str, list[str]]], text: str) -> None:
-    directory = Directory(lake)
+    directory = Directory(lake.index)
     total, rows = directory.tables("", 0, 100)
     assert (total, [row.name for row in rows]) == (len(tables), sorted(tables))
     low = text.lower()

@@ -78,7 +78,7 @@ def test_one_box_finds_names_and_cells(served: Served) -> None:
 def test_what_was_removed_is_not_found(lake_folder: Path) -> None:
     lake = deepjoin.index(lake_folder)
     lake.remove("geo/cities.csv")
-    directory = Directory(lake)
+    directory = Directory(lake.index)
     assert directory.tables("", 0, 9)[0] == 2
     assert directory.columns("nation", 9) == []
     assert directory.holders("France", 9)[0] == 1
