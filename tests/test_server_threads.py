@@ -22,7 +22,7 @@ from tests.support.serving import serving
 WAYS: list[dict[str, Any]] = [
     {"join": "equi"},
     {"join": "any"},
-    {"join": "any", "group": "tables"},
+    {"join": "any", "settings": deepjoin.SearchSettings(group="tables")},
     {"join": "semantic", "tau": 0.7},
     {"method": "deepjoin"},
     {"method": "deepjoin", "join": "semantic"},
