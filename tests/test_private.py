@@ -32,7 +32,7 @@ from deepjoin.read.source import Item, Listing, file_digest
 from deepjoin.settings import SearchSettings
 from deepjoin.store.values import builder as builder_module
 from deepjoin.store.values.chunk import Chunk, reduce_chunk
-from deepjoin.store.values.merge import merge_rows
+from deepjoin.store.values.postings import merge_rows
 from deepjoin.store.values.profile import ColumnTallies, Traits
 from tests.support.options import index_options
 
@@ -212,7 +212,7 @@ def test_the_needles_are_found_where_nothing_is_hidden(
 KILLED = """
 import os, sys
 import deepjoin
-from deepjoin.values import builder
+from deepjoin.store.values import builder
 builder._CHUNK_CELLS = 5
 builder.ValueIndexWriter.append = lambda *_: os.kill(os.getpid(), 9)
 deepjoin.index(sys.argv[1], sys.argv[2], memory=1, hash_only=True)

@@ -14,7 +14,7 @@ from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading, Table
 from deepjoin.read.corpus import write_corpus
 from deepjoin.settings import SearchSettings
-from deepjoin.store.values.merge import merge_rows
+from deepjoin.store.values.postings import merge_rows
 
 from .conftest import MakeLake
 

@@ -24,7 +24,7 @@ from deepjoin import Lake
 from deepjoin.build.merging import worth_merging
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.store import manifest
-from deepjoin.store.values.writer import FORWARD, ValueIndexWriter
+from deepjoin.store.values.index import FORWARD, ValueIndexWriter
 from tests.support.command_line import Answer, Run, call
 from tests.support.index_files import files_of, search_answers
 

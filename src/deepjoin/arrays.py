@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Array = npt.NDArray[Any]
+Int = npt.NDArray[np.int64]
 #: Room for any one-dimensional header, so that it can be rewritten when the length is known.
 _HEADER = 128
 
@@ -86,6 +88,27 @@ def load_strings(folder: Path, name: str) -> pa.LargeStringArray:
     return pa.LargeStringArray.from_buffers(
         len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data)
     )
+
+
+def blocks(work: Int, most: int) -> Iterator[tuple[int, int]]:
+    """Cut a list into runs of at most ``most`` work, and one element more.
+
+    >>> list(blocks(np.array([1, 1, 5, 1]), 2))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    before = np.cumsum(work) - work
+    starts = np.flatnonzero(np.diff(before // most, prepend=-1))
+    return pairwise([*starts.tolist(), len(work)])
+
+
+def ranges(starts: Int, lengths: Int) -> Int:
+    """Concatenate ranges: from each start, as many numbers as its length.
+
+    >>> ranges(np.array([10, 20]), np.array([2, 3])).tolist()
+    [10, 11, 20, 21, 22]
+    """
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
 class Strings(Sequence[str]):

@@ -16,7 +16,7 @@ from deepjoin.store.copies import link_or_copy
 from deepjoin.store.ledger import Entry, Key, entries_of, write_ledger
 from deepjoin.store.report import live_report, sum_of
 from deepjoin.store.segment import FRAMES, Segment
-from deepjoin.store.values.merging import Part, merge_values
+from deepjoin.store.values.builder import MergeInput, merge_values
 
 Int = npt.NDArray[np.int64]
 
@@ -52,7 +52,7 @@ def merge_segments(
     segments: Sequence[Segment], out: Path, scratch: Path, means: Means, whole: bool
 ) -> None:
     """Write one segment that stands for several; ``whole`` if there are none before them."""
-    parts = [Part(one.folder, one.values, kept_columns(one)) for one in segments]
+    parts = [MergeInput(one.folder, one.values, kept_columns(one)) for one in segments]
     merge_values(parts, out, scratch, means.memory, means.threads)
     rows, entries = _merged_ledger(segments, whole)
     with CatalogWriter(out) as catalog:
@@ -74,7 +74,7 @@ def kept_columns(segment: Segment) -> npt.NDArray[np.bool_]:
 
 
 def _gathered(
-    segments: Sequence[Segment], parts: Sequence[Part], name: str
+    segments: Sequence[Segment], parts: Sequence[MergeInput], name: str
 ) -> npt.NDArray[np.int64]:
     pairs = zip(segments, parts, strict=True)
     arrays = [getattr(segment.catalog, name)[part.kept] for segment, part in pairs]

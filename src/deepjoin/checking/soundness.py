@@ -19,8 +19,8 @@ from deepjoin.arrays import load_array, load_strings
 from deepjoin.normalise.canonical import CellType, canonical_array
 from deepjoin.normalise.hashing import hash_array
 from deepjoin.settings import Settings
+from deepjoin.store.values.index import AS_VALUE, FORWARD
 from deepjoin.store.values.profile import Generic
-from deepjoin.store.values.writer import AS_VALUE, FORWARD
 
 Int = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import ArrayWriter, create_array, load_array
+from deepjoin.arrays import ArrayWriter, blocks, create_array, load_array, ranges
 from deepjoin.relating.found import Found, together
-from deepjoin.store.values.prefix import blocks, ranges
 
 Int = npt.NDArray[np.int64]
 

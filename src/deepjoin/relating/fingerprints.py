@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
+from deepjoin.arrays import blocks
 from deepjoin.store.numbering import Int, Numbering
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.prefix import blocks
 
 #: Two words a column; none is zero but that of a column that joins with nothing.
 Prints = npt.NDArray[np.uint64]

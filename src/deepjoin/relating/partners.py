@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import blocks, ranges
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.relating.edge_list import EdgeList
 from deepjoin.store.numbering import Numbering
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.index import ValueIndex
-from deepjoin.store.values.prefix import blocks, ranges
 
 Int = npt.NDArray[np.int64]
 

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import ranges
 from deepjoin.store.values.index import ValueIndex
-from deepjoin.store.values.prefix import ranges
 
 Int = npt.NDArray[np.int64]
 

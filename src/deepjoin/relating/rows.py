@@ -13,11 +13,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import blocks, ranges
 from deepjoin.relating.found import Found
 from deepjoin.relating.postings import Postings
+from deepjoin.relating.prefix_filter import Candidates, counted, least_shared
 from deepjoin.relating.translation import Translation
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.prefix import Candidates, blocks, counted, least_shared, ranges
 
 Int = npt.NDArray[np.int64]
 

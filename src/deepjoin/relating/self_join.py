@@ -14,12 +14,12 @@ from functools import cached_property
 
 import numpy as np
 
+from deepjoin.arrays import blocks
 from deepjoin.relating.found import Found, together
 from deepjoin.relating.postings import AllPostings, SomePostings
 from deepjoin.relating.rows import WORK, Part, Rows
 from deepjoin.relating.translation import Translation
 from deepjoin.store.numbering import Int, Marks, Numbering
-from deepjoin.store.values.prefix import blocks
 
 #: Cells of columns x that are prepared at a time.
 _CELLS = 1 << 20

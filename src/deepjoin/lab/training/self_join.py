@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deepjoin.arrays import blocks, ranges
 from deepjoin.build.engine import Engine, Step
 from deepjoin.embed.columns.reasons import reason
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.training.columns import Int, TrainingColumns
-from deepjoin.store.values.prefix import Candidates, blocks, counted, least_shared, ranges
+from deepjoin.relating.prefix_filter import Candidates, counted, least_shared
 
 Float = npt.NDArray[np.float32]
 #: Told how many columns are done, of how many, and what is being done.

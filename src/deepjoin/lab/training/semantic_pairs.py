@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from deepjoin.arrays import blocks
 from deepjoin.build.engine import Engine
 from deepjoin.lab.training.columns import Int, TrainingColumns
 from deepjoin.lab.training.self_join import (
@@ -21,7 +22,6 @@ from deepjoin.lab.training.self_join import (
     overlaps,
     unheard,
 )
-from deepjoin.store.values.prefix import blocks
 
 #: Cells looked up at a time, and the least chance with which two values match.
 _CELLS, _MATCH = 1 << 16, 0.5

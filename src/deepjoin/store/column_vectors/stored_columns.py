@@ -15,8 +15,7 @@ from deepjoin.arrays import load_strings
 from deepjoin.model import Column
 from deepjoin.store.catalog import TableEntry
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.index import ValueIndex
-from deepjoin.store.values.writer import AS_VALUE
+from deepjoin.store.values.index import AS_VALUE, ValueIndex
 
 Int = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.integer[Any]]

@@ -1,33 +1,42 @@
-"""Builds the value index in bounded memory: reduce chunks, spill by hash, merge, write.
+"""Build a value index in bounded memory: reduce chunks, spill by hash, merge, write.
 
-Nothing but one chunk, one partition and a few numbers a column is held at a time; the rest
-is on disk. Why not an embedded database: ``docs/decisions/0003-value-index.md``.
+Only one chunk, one partition and a few numbers a column are held at a time; the rest is on
+disk. Merging several indexes into one takes the same way, without reading a table again.
+Why not an embedded database: ``docs/decisions/0003-value-index.md``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from deepjoin.arrays import load_strings
 from deepjoin.errors import UnreadableTable
 from deepjoin.normalise.private import key
 from deepjoin.settings import Settings
-from deepjoin.store.values.chunk import MAX_CHUNK, Chunk, Reduced, reduce_chunk
-from deepjoin.store.values.merge import Postings
-from deepjoin.store.values.partitions import merged_partitions
+from deepjoin.store.values.chunk import (
+    MAX_CHUNK,
+    ROWS,
+    Chunk,
+    ReducedChunk,
+    partition_of,
+    reduce_chunk,
+)
+from deepjoin.store.values.index import AS_VALUE, ValueIndex, ValueIndexWriter
+from deepjoin.store.values.postings import Postings, Spill, merged_partitions
 from deepjoin.store.values.profile import ColumnProfiles, ColumnTallies, Traits
-from deepjoin.store.values.spill import Spill
-from deepjoin.store.values.writer import ValueIndexWriter
 
 Int = npt.NDArray[np.int64]
 Kept = npt.NDArray[np.bool_]
-#: Which columns to keep, given what is known of all.
+#: Selects the columns to keep, from the profiles of all.
 Choose = Callable[[ColumnProfiles], Kept]
 
 #: Row numbers are stored in 32 bits.
@@ -38,7 +47,7 @@ _CHUNK_BYTES = 32 << 20
 
 
 class ValueIndexBuilder:
-    """Takes the cells of numbered columns in any order of columns, each column's in row order."""
+    """Takes cells of numbered columns: columns in any order, the cells of each in row order."""
 
     def __init__(self, scratch: Path, settings: Settings, memory: int, threads: int = 2) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
@@ -46,7 +55,7 @@ class ValueIndexBuilder:
         self._scratch = scratch
         self._settings = settings
         self._key = key(settings)
-        #: What is known of columns whose values are hidden; kept in memory, and never written.
+        #: Traits of columns whose values are hidden; they stay in memory and are never written.
         self._traits = Traits(0) if self._key else None
         self._spill = Spill(scratch, memory)
         self._pieces: list[tuple[int, int, pa.Array]] = []
@@ -54,7 +63,7 @@ class ValueIndexBuilder:
         self._present = np.zeros(0, np.int64)
         self._too_long = np.zeros(0, np.int64)
         self._pool = ThreadPoolExecutor(threads)
-        self._reducing: deque[Future[Reduced]] = deque()
+        self._reducing: deque[Future[ReducedChunk]] = deque()
 
     def add(self, column: int, first_row: int, cells: pa.Array) -> None:
         """Add consecutive cells of one column, starting at a row."""
@@ -76,13 +85,14 @@ class ValueIndexBuilder:
             stop = int(np.searchsorted(offsets, offsets[start] + _CHUNK_CELLS, side="right")) - 1
             stop = min(max(stop, start + 1), len(lists))
             if offsets[stop] - offsets[start] > MAX_CHUNK:  # one column larger than a chunk
-                self.add(first_column + start, 0, _strings(lists.slice(start, 1).flatten()))
+                cells = lists.slice(start, 1).flatten()
+                self.add(first_column + start, 0, cells.cast(pa.string()))
             else:
                 lengths = np.diff(offsets[start : stop + 1])
                 columns = np.repeat(np.arange(start, stop) + first_column, lengths)
                 rows = np.arange(len(columns)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
                 cells = lists.values.slice(int(offsets[start]), len(columns))
-                self._submit(Chunk(columns, rows, _strings(cells)))
+                self._submit(Chunk(columns, rows, cells.cast(pa.string())))
             start = stop
 
     def finish(self, out: Path, columns: int, choose: Choose) -> tuple[ColumnProfiles, Kept]:
@@ -94,18 +104,26 @@ class ValueIndexBuilder:
         self._collect(0)
         self._spill.seal()
         tallies = ColumnTallies(columns, self._traits)
-        merged = []
-        partitions = merged_partitions(self._spill, self._pool, self._threads)
-        for number, postings in enumerate(partitions):
-            merged.append(self._park(number, tallies.add(postings)))
+        # Which columns to keep is known only after the last partition, so postings wait where
+        # their rows were: in memory, or on disk.
+        merged: list[Postings | Path] = []
+        for postings in merged_partitions(self._spill, self._pool, self._threads):
+            stored = tallies.add(postings)
+            if self._spill.on_disk:
+                path = self._scratch / f"postings-{len(merged):02}"
+                stored.save(path)
+                merged.append(path)
+            else:
+                merged.append(stored)
         profiles = tallies.profiles(
             _grown(self._present, columns)[:columns], _grown(self._too_long, columns)[:columns]
         )
         kept = choose(profiles)
         with ValueIndexWriter(out, profiles.distinct[kept]) as writer:
             renumbered = np.cumsum(kept) - 1
-            for fetch in merged:
-                writer.append(fetch().keep(kept), renumbered)
+            for one in merged:
+                postings = Postings.load(one) if isinstance(one, Path) else one
+                writer.append(postings.keep(kept), renumbered)
         return profiles, kept
 
     def __enter__(self) -> ValueIndexBuilder:
@@ -134,7 +152,7 @@ class ValueIndexBuilder:
         self._collect(self._threads)
 
     def _collect(self, waiting: int) -> None:
-        """Take finished chunks in order until no more than this many are under way."""
+        """Take finished chunks in order until at most this many are running."""
         while len(self._reducing) > waiting:
             reduced = self._reducing.popleft().result()
             self._spill.append(reduced.rows)
@@ -146,21 +164,74 @@ class ValueIndexBuilder:
             self._present[reduced.first : stop] += reduced.present
             self._too_long[reduced.first : stop] += reduced.too_long
 
-    def _park(self, number: int, postings: Postings) -> Callable[[], Postings]:
-        """Keep merged postings where their rows were: in memory, or on disk."""
-        if not self._spill.on_disk:
-            return lambda: postings
-        path = self._scratch / f"postings-{number:02}"
-        postings.save(path)
-        return lambda: Postings.load(path)
-
 
 def _grown(array: Int, length: int) -> Int:
-    """Extend counts with zeros; doubling keeps many small steps cheap."""
+    """Extend counts with zeros; doubling makes many small steps cheap."""
     if len(array) >= length:
         return array
     return np.concatenate([array, np.zeros(max(length, 2 * len(array)) - len(array), np.int64)])
 
 
-def _strings(cells: pa.Array) -> pa.Array:
-    return cells.cast(pa.string())
+@dataclass(frozen=True)
+class MergeInput:
+    """A value index to merge, and which of its columns to keep."""
+
+    folder: Path
+    values: ValueIndex
+    kept: npt.NDArray[np.bool_]
+
+
+def merge_values(
+    parts: Sequence[MergeInput], out: Path, scratch: Path, memory: int, threads: int
+) -> None:
+    """Write the kept columns of all parts as one index, numbered in the order of the parts."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    spill = Spill(scratch, memory)
+    sizes = [np.diff(part.values.column_offsets)[part.kept] for part in parts]
+    numbers = np.arange(sum(map(len, sizes)))
+    with ThreadPoolExecutor(threads) as pool:
+        first = 0
+        for part in parts:
+            for rows in _stored_rows(part, first):
+                spill.append(rows)
+            first += int(part.kept.sum())
+        spill.seal()
+        with ValueIndexWriter(out, np.concatenate([np.zeros(0, np.int64), *sizes])) as writer:
+            for postings in merged_partitions(spill, pool, threads):
+                writer.append(postings, numbers)
+
+
+def _stored_rows(part: MergeInput, first: int) -> Iterator[pa.RecordBatch]:
+    """Turn a forward index back into the rows it was made of, a chunk at a time."""
+    index = part.values
+    strings, spellings = (load_strings(part.folder, name) for name in ("values", "spellings"))
+    offsets = np.asarray(index.column_offsets)
+    renumbered = np.cumsum(part.kept) - 1 + first
+    start = 0
+    while start + 1 < len(offsets):
+        stop = int(np.searchsorted(offsets, offsets[start] + _CHUNK_CELLS, side="right")) - 1
+        stop = max(stop, start + 1)
+        column = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
+        here = np.flatnonzero(part.kept[column])
+        column, places = column[here], here + int(offsets[start])
+        start = stop
+        if len(places) == 0:
+            continue
+        hashes = index.hashes[index.cell_values[places]]
+        order = np.argsort(partition_of(hashes), kind="stable")
+        places = places[order]
+        values = strings.take(pa.array(index.cell_values[places]))
+        spelled = index.cell_spellings[places]
+        own = spelled != AS_VALUE
+        numbers = pa.array(np.where(own, spelled, 0), mask=~own)
+        yield pa.record_batch(
+            {
+                "hash": hashes[order],
+                "column": renumbered[column[order]].astype(np.uint32),
+                "row": index.cell_rows[places],
+                "count": index.cell_counts[places],
+                "value": values,
+                "spelling": pc.coalesce(spellings.take(numbers), values),
+            },
+            schema=ROWS,
+        )

@@ -38,7 +38,7 @@ ROWS = pa.schema(
 
 @dataclass(frozen=True)
 class Chunk:
-    """Cells of many columns, flat: cell i stands in row ``rows[i]`` of column ``columns[i]``."""
+    """Cells of many columns, flat: cell i is in row ``rows[i]`` of column ``columns[i]``."""
 
     columns: Int
     rows: Int
@@ -46,7 +46,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Reduced:
+class ReducedChunk:
     """The distinct rows of a chunk, by hash partition, and two counts a column.
 
     ``present`` and ``too_long`` start at column ``first``: cells with a value, cells over the
@@ -60,10 +60,10 @@ class Reduced:
     traits: Traits | None = None
 
 
-def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") -> Reduced:
+def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") -> ReducedChunk:
     """Find the distinct values of each column of a chunk, with counts and first spellings.
 
-    Given a key, hashes take the place of values and nothing takes that of spellings.
+    Given a key, values are replaced by hashes and spellings are dropped.
     """
     encoded = chunk.cells.dictionary_encode()
     spelled, spelling_of = encoded.dictionary, _codes(encoded)
@@ -73,7 +73,8 @@ def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") ->
     # A missing cell's spelling is -1, which picks the extra last entry.
     value_of = np.append(_codes(values), -1)[spelling_of]
 
-    first, span = _column_span(chunk.columns)
+    first = int(chunk.columns.min()) if len(chunk.columns) else 0
+    span = int(chunk.columns.max()) - first + 1 if len(chunk.columns) else 0
     local = chunk.columns - first
     here = np.flatnonzero(value_of >= 0)
     present = np.bincount(local[here], minlength=span)
@@ -87,32 +88,25 @@ def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") ->
         traits.add(texts, value_of[positions], local[positions])
         spelled, spelling_of = pc.utf8_length(texts).cast(pa.string()), value_of
         texts = hidden_array(texts, key)
-    rows = _rows(chunk, positions, counts, (texts, value_of), (spelled, spelling_of))
-    return Reduced(rows, first, present, too_long, traits)
-
-
-def _rows(
-    chunk: Chunk,
-    positions: Int,
-    counts: Int,
-    values: tuple[pa.Array, Int],
-    spellings: tuple[pa.Array, Int],
-) -> pa.RecordBatch:
-    """Put the groups into rows, by partition; strings come with the number each cell has."""
-    hashes = hash_array(values[0])[values[1][positions]]
+    hashes = hash_array(texts)[value_of[positions]]
     order = np.argsort(partition_of(hashes), kind="stable")
-    positions, counts, hashes = positions[order], counts[order], hashes[order]
-    return pa.record_batch(
+    positions = positions[order]
+
+    def picked(strings: pa.Array, numbers: Int) -> pa.Array:
+        return strings.take(pa.array(numbers[positions])).cast(pa.large_string())
+
+    rows = pa.record_batch(
         {
-            "hash": hashes,
+            "hash": hashes[order],
             "column": chunk.columns[positions].astype(np.uint32),
             "row": chunk.rows[positions].astype(np.uint32),
-            "count": counts.astype(np.uint32),
-            "value": _picked(*values, positions),
-            "spelling": _picked(*spellings, positions),
+            "count": counts[order].astype(np.uint32),
+            "value": picked(texts, value_of),
+            "spelling": picked(spelled, spelling_of),
         },
         schema=ROWS,
     )
+    return ReducedChunk(rows, first, present, too_long, traits)
 
 
 def partition_of(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
@@ -120,19 +114,8 @@ def partition_of(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     return (hashes >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
 
 
-def _picked(strings: pa.Array, numbers: Int, positions: Int) -> pa.Array:
-    return strings.take(pa.array(numbers[positions])).cast(pa.large_string())
-
-
 def _codes(encoded: pa.DictionaryArray) -> Int:
     return np.asarray(encoded.indices.fill_null(-1)).astype(np.int64)
-
-
-def _column_span(columns: Int) -> tuple[int, int]:
-    if len(columns) == 0:
-        return 0, 0
-    first = int(columns.min())
-    return first, int(columns.max()) - first + 1
 
 
 def _group(columns: Int, values: Int, positions: Int) -> tuple[Int, Int]:

@@ -1,4 +1,4 @@
-"""The value index as a memory map: look values up, walk postings, fetch a column's cells."""
+"""The value index on disk: written in one pass from postings, read by memory mapping."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from deepjoin.arrays import Strings, load_array
+from deepjoin.arrays import ArrayWriter, Strings, StringsWriter, create_array, load_array
+from deepjoin.errors import DeepJoinError
 from deepjoin.normalise.hashing import hash_values
-from deepjoin.store.values.writer import AS_VALUE, FORWARD
+from deepjoin.store.values.postings import Postings
 
 Int = npt.NDArray[np.int64]
+
+#: In ``cell_spellings``: the cell is spelled as its canonical value.
+AS_VALUE = 0xFFFFFFFF
+
+#: The forward index, one entry a (column, value): grouped by column, values ascending.
+FORWARD = ("cell_values", "cell_counts", "cell_rows", "cell_spellings")
 
 
 class ValueIndex:
@@ -44,16 +53,15 @@ class ValueIndex:
         numbers = np.full(len(values), -1)
         same = self.hashes[np.minimum(places, len(self.hashes) - 1)] == hashes
         for i in np.flatnonzero(same).tolist():
-            numbers[i] = self._confirm(int(places[i]), hashes[i], values[i])
+            # Walk the values of one hash, nearly always one, to the very string.
+            at = int(places[i])
+            while self.values[at] != values[i]:
+                at += 1
+                if at == len(self.hashes) or self.hashes[at] != hashes[i]:
+                    at = -1
+                    break
+            numbers[i] = at
         return numbers
-
-    def _confirm(self, at: int, wanted: np.uint64, value: str) -> int:
-        """Walk the values of one hash, nearly always one, to the very string."""
-        while self.values[at] != value:
-            at += 1
-            if at == len(self.hashes) or self.hashes[at] != wanted:
-                return -1
-        return at
 
     def frequency(self, values: Int) -> Int:
         """Document frequency: in how many columns each value occurs."""
@@ -75,3 +83,71 @@ class ValueIndex:
     def spelling(self, value: str, number: int) -> str:
         """Return a cell as its table spells it, given its value and its spelling number."""
         return value if number == AS_VALUE else self._spellings[number]
+
+
+class ValueIndexWriter:
+    """Writes the inverted index in one pass and scatters the forward index beside it."""
+
+    def __init__(self, folder: Path, sizes: Int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
+        with ArrayWriter(folder / "column_offsets.npy", np.int64) as writer:
+            writer.append(offsets)
+        self._next = offsets[:-1].copy()
+        self._forward = {
+            name: create_array(folder / f"{name}.npy", np.uint32, int(offsets[-1]))
+            for name in FORWARD
+        }
+        self._hashes = ArrayWriter(folder / "value_hashes.npy", np.uint64)
+        self._values = StringsWriter(folder, "values")
+        self._posting_offsets = ArrayWriter(folder / "posting_offsets.npy", np.int64)
+        self._posting_offsets.append([0])
+        self._posting_columns = ArrayWriter(folder / "posting_columns.npy", np.int32)
+        self._spellings = StringsWriter(folder, "spellings")
+
+    def append(self, postings: Postings, column_numbers: Int) -> None:
+        """Write one partition; ``column_numbers`` are its columns' numbers in the index."""
+        first_value = self._hashes.length
+        if first_value + len(postings.hashes) >= AS_VALUE:
+            raise DeepJoinError(
+                f"More than {AS_VALUE:,} distinct values; index the folders one by one."
+            )
+        columns = column_numbers[postings.column]
+        frequency = np.bincount(postings.value, minlength=len(postings.hashes))
+        self._posting_offsets.append(np.cumsum(frequency) + self._posting_columns.length)
+        self._posting_columns.append(columns)
+        self._hashes.append(postings.hashes)
+        self._values.append(postings.values)
+        # Partitions come in value order, so each column's next free place keeps it sorted.
+        order = np.argsort(columns, kind="stable")
+        grouped = columns[order]
+        starts = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1])[: len(grouped)])
+        sizes = np.diff(np.append(starts, len(grouped)))
+        rank = np.arange(len(grouped)) - np.repeat(starts, sizes)
+        places = self._next[grouped] + rank
+        self._next[grouped[starts]] += sizes
+        self._forward["cell_values"][places] = postings.value[order] + first_value
+        self._forward["cell_counts"][places] = postings.count[order]
+        self._forward["cell_rows"][places] = postings.row[order]
+        self._forward["cell_spellings"][places] = self._spelling_numbers(postings)[order]
+
+    def _spelling_numbers(self, postings: Postings) -> npt.NDArray[np.uint32]:
+        """Store each distinct spelling of the partition once; most cells need none."""
+        value = postings.values.take(pa.array(postings.value))
+        other = pc.not_equal(postings.spellings, value)
+        encoded = postings.spellings.filter(other).dictionary_encode()
+        numbers = np.full(len(value), AS_VALUE, np.uint32)
+        numbers[np.asarray(other)] = np.asarray(encoded.indices) + self._spellings.length
+        self._spellings.append(encoded.dictionary)
+        return numbers
+
+    def __enter__(self) -> ValueIndexWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # `IndexWriter.place` syncs the files; syncing the maps as well would take twice as long.
+        self._forward.clear()
+        self._values.close()
+        self._spellings.close()
+        for writer in (self._hashes, self._posting_offsets, self._posting_columns):
+            writer.close()

@@ -17,7 +17,7 @@ from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.settings import Settings
 
 if TYPE_CHECKING:
-    from deepjoin.store.values.merge import Postings
+    from deepjoin.store.values.postings import Postings
 
 Int = npt.NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""What self-joins are made of: how many values two columns must share, and whole-array ranges.
+"""The prefix filter of self-joins: which pairs of columns can share enough values.
 
 Of a column with n values, any n - a + 1 hold one of every a: a column that shares a of all is
 found by looking these up alone, and the rarest are the cheapest (prefix filter).
@@ -6,8 +6,7 @@ found by looking these up alone, and the rarest are the cheapest (prefix filter)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ class Candidates(NamedTuple):
         return Candidates(*(array[chosen] for array in self))
 
 
-#: Compares so many more values of each pair, and returns how many of them match.
+#: Compares this many more values of each pair, and returns how many of them match.
 Compare = Callable[[Candidates, Int], Int]
 
 
@@ -44,27 +43,6 @@ def least_shared(sizes: Int, threshold: float) -> Int:
     least -= (least - 1) / sizes >= threshold
     least += least / sizes < threshold
     return least
-
-
-def blocks(work: Int, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a list into runs of at most so much work, and one element more.
-
-    >>> list(blocks(np.array([1, 1, 5, 1]), 2))
-    [(0, 2), (2, 3), (3, 4)]
-    """
-    before = np.cumsum(work) - work
-    starts = np.flatnonzero(np.diff(before // most, prepend=-1))
-    return pairwise([*starts.tolist(), len(work)])
-
-
-def ranges(starts: Int, lengths: Int) -> Int:
-    """Return the numbers from each start on, so many of each, one after the other.
-
-    >>> ranges(np.array([10, 20]), np.array([2, 3])).tolist()
-    [10, 11, 20, 21, 22]
-    """
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
 
 
 def counted(found: Candidates, sizes: Int, least: Int, work: int, compare: Compare) -> Candidates:
