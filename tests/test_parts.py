@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.parts import Parts, checked, first_columns, grouped, hive_keys, read_parts
+from deepjoin.read.parts import PartGroup, checked, first_columns, grouped, hive_keys, read_parts
 
 ONE = "0c9ad6c5-9b0c-4bd2-a4d4-8d1b4c5d6e7f"
 TWO = "5f0f4b1e-3f57-4a0e-9a39-07d1f3c1a2b4"
@@ -20,10 +20,10 @@ TWO = "5f0f4b1e-3f57-4a0e-9a39-07d1f3c1a2b4"
 def groups(*names: str, auto: bool = True, one_table: tuple[str, ...] = ()) -> dict[str, int]:
     """Count the files of each group; what is none has 0."""
     entries = grouped(names, auto, one_table)
-    return {_plain(e): len(e.members) if isinstance(e, Parts) else 0 for e in entries}
+    return {_plain(e): len(e.members) if isinstance(e, PartGroup) else 0 for e in entries}
 
 
-def _plain(entry: str | Parts) -> str:
+def _plain(entry: str | PartGroup) -> str:
     return entry if isinstance(entry, str) else entry.name
 
 
@@ -183,13 +183,13 @@ def test_groups_are_taken_apart_if_they_differ(
     members = tuple(f"log/part-{at}{endings}" for at in range(3))
     columns = dict(zip(members, headers, strict=True))
     for forced in (False, True):
-        parts = Parts("log", members, forced)
+        parts = PartGroup("log", members, forced)
         expected = ["x", parts] if alike or forced else ["x", *members]
         assert list(checked(["x", parts], columns.__getitem__)) == expected
 
 
 def test_what_cannot_be_read_does_not_differ() -> None:
-    parts = Parts("log", ("a.csv", "b.csv"))
+    parts = PartGroup("log", ("a.csv", "b.csv"))
 
     def columns_of(name: str) -> list[str]:
         raise {"a.csv": UnreadableTable, "b.csv": MissingExtra}[name]("no")
@@ -205,7 +205,7 @@ def test_first_columns() -> None:
 def test_members_are_read_in_order_with_their_keys() -> None:
     members = ("e/y=2020/c=S%C3%A3o/1.csv", "e/y=__HIVE_DEFAULT_PARTITION__/c=B/2.csv")
     files = {members[0]: batch(id=[1, 2]), members[1]: batch(id=["x"], c=["own"], more=[0.5])}
-    reading = read_parts(Parts("e", members), opener(files))
+    reading = read_parts(PartGroup("e", members), opener(files))
     assert rows(reading) == [
         {"id": 1, "y": "2020", "c": "São"},
         {"id": 2, "y": "2020", "c": "São"},
@@ -223,7 +223,7 @@ def test_many_notes_are_summed_up() -> None:
         columns: dict[str, list[object]] = {f"{name}-{at}": [1] for at in range(6)}
         return Reading(iter([batch(**columns)]), ["No header.", f"Stray: {name}"])
 
-    reading = read_parts(Parts("e", tuple(map(str, range(12)))), open_member)
+    reading = read_parts(PartGroup("e", tuple(map(str, range(12)))), open_member)
     rows(reading)
     assert reading.notes[:3] == [
         "12 part files read as one table.",
@@ -243,7 +243,9 @@ def test_many_notes_are_summed_up() -> None:
     ],
 )
 def test_a_member_that_cannot_be_read(error: DeepJoinError, is_passing: bool) -> None:
-    reading = read_parts(Parts("e", ("e/a", "e/b")), opener({"e/a": batch(id=[1]), "e/b": error}))
+    reading = read_parts(
+        PartGroup("e", ("e/a", "e/b")), opener({"e/a": batch(id=[1]), "e/b": error})
+    )
     with pytest.raises(UnreadableTable, match=rf"e: part file e/b: {error}") as caught:
         rows(reading)
     assert caught.value.passing is is_passing

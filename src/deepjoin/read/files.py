@@ -15,7 +15,7 @@ from deepjoin.read.folders import FolderFormat, group_stamp
 from deepjoin.read.formats import format_of, read_file, suffixes, title_of, words
 from deepjoin.read.parts import (
     Entry,
-    Parts,
+    PartGroup,
     checked,
     group_digest,
     grouped,
@@ -35,7 +35,7 @@ from deepjoin.read.source import (
     skipped_item,
     tables_gone,
 )
-from deepjoin.read.walk import NO_PERMISSION, Found, Root, Walk, matches
+from deepjoin.read.walk import NO_PERMISSION, FoundFile, Root, Walk, matches
 from deepjoin.settings import Settings
 
 __all__ = ["FileSource", "Root", "reopen"]
@@ -49,17 +49,13 @@ class _Scan:
     folders: dict[str, FolderFormat] = field(default_factory=dict)
     skipped: dict[str, Skipped] = field(default_factory=dict)
 
-    def skip(self, name: str, reason: str, passing: bool = False) -> None:
-        """Note what is passed over."""
-        self.skipped[name] = Skipped(name, reason, passing)
-
 
 class FileSource(Source):
     """The tables in files and folders.
 
     A table's name is its path relative to ``root``, the folder that holds all locations;
-    a sheet's is ``file.xlsx#Sheet``. Part files are one table by the name of their folder, or
-    of the pattern in ``one_table`` that fits them; with ``parts="never"`` by the latter alone.
+    a sheet's is ``file.xlsx#Sheet``. Part files are one table, named by their folder or by the
+    pattern in ``one_table`` that fits them; with ``parts="never"`` by such a pattern alone.
     ``skip_dirs``, which need not exist yet, are not entered.
     """
 
@@ -77,7 +73,7 @@ class FileSource(Source):
         one_table: Iterable[str] = (),
     ) -> None:
         self.roots = tuple(Root.at(location) for location in roots)
-        # A source that is reopened may find none of its places.
+        # Of a reopened source, all places may be gone.
         folders = [root.folder for root in self.roots]
         self.root = Path(os.path.commonpath(folders)) if folders else Path()
         self.include, self.exclude = tuple(include), tuple(exclude)
@@ -92,35 +88,28 @@ class FileSource(Source):
         """List the files, tables or not, in the order of their names."""
         scan = self._scan()
         items = [skipped_item(one.name, one.reason, one.passing) for one in scan.skipped.values()]
-        items += [self._folder_item(name, kind) for name, kind in scan.folders.items()]
+        for name, kind in scan.folders.items():
+            folder = self._inside(name)
+            try:
+                stamp = kind.stamp(folder)
+            except OSError:  # reading the table will say why
+                stamp = ""
+            listing = partial(self._folder_listing, name, kind)
+            items.append(Item(name, stamp, listing, partial(kind.digest, folder)))
         for entry in checked(self._grouped(scan), partial(member_columns, self.root)):
-            if isinstance(entry, Parts):
-                items.append(self._group_item(entry, scan))
+            if isinstance(entry, PartGroup):
+                stamp = group_stamp((name, _stamp(scan.files[name])) for name in entry.members)
+                listing = partial(Listing, (self._group_table(entry),))
+                digest = partial(group_digest, self.root, entry)
+                items.append(Item(entry.name, stamp, listing, digest))
+            elif os.access(path := os.path.join(self.root, entry), os.R_OK):
+                status = scan.files[entry]
+                size = status.st_size if status else 0
+                listing, digest = partial(self._listing, entry), partial(file_digest, path)
+                items.append(Item(entry, _stamp(status), listing, digest, size=size))
             else:
-                items.append(self._file_item(entry, scan))
+                items.append(skipped_item(entry, NO_PERMISSION, passing=True))
         yield from sorted(items, key=lambda item: item.name)
-
-    def _file_item(self, name: str, scan: _Scan) -> Item:
-        if not os.access(os.path.join(self.root, name), os.R_OK):
-            return skipped_item(name, NO_PERMISSION, passing=True)
-        listing = partial(self._listing, name)
-        digest, status = partial(_digest, self.root, name), scan.files[name]
-        size = status.st_size if status else 0
-        return Item(name, _stamp(status), listing, digest, size=size)
-
-    def _group_item(self, parts: Parts, scan: _Scan) -> Item:
-        stamp = group_stamp((name, _stamp(scan.files[name])) for name in parts.members)
-        listing = partial(Listing, (self._group_table(parts),))
-        return Item(parts.name, stamp, listing, partial(group_digest, self.root, parts))
-
-    def _folder_item(self, name: str, kind: FolderFormat) -> Item:
-        folder = self._inside(name)
-        try:
-            stamp = kind.stamp(folder)
-        except OSError:
-            stamp = ""
-        listing = partial(self._folder_listing, name, kind)
-        return Item(name, stamp, listing, partial(kind.digest, folder))
 
     def table(self, name: str) -> Table:
         """Find one table by its name, without listing the others."""
@@ -156,23 +145,24 @@ class FileSource(Source):
         if owner["kind"] != self.kind:
             return None
         try:
-            including = reopen(owner, index, settings)
+            known = reopen(owner, index, settings)
         except DeepJoinError:  # gone, so it includes nothing
             return None
-        if all(including._reaches_all_of(root) for root in self.roots):
-            return self._named_from(including.root)
-        return None
+        whole = [root for root in known.roots if root.file is None and not root.patterns]
+        for root in self.roots:
+            if root.file is not None:
+                included = root.file.is_relative_to(known.root) and known._has(root.file)
+            else:
+                folder = str(root.folder)
+                included = any(one.holds(folder) for one in whole)
+                included = included and not known._is_excluded(known._name(folder))
+            if not included:
+                return None
+        return self._named_from(known.root)
 
     def apart(self) -> FileSource:
         """Return the same files, their names beginning with that of the root folder."""
         return self._named_from(self.root.parent)
-
-    def _reaches_all_of(self, root: Root) -> bool:
-        if root.file is not None:
-            return root.file.is_relative_to(self.root) and self._has(root.file)
-        whole = (mine for mine in self.roots if mine.file is None and not mine.patterns)
-        inside = any(mine.holds(str(root.folder)) for mine in whole)
-        return inside and not self._is_excluded(self._name(str(root.folder)))
 
     def _named_from(self, root: Path) -> FileSource:
         other = copy.copy(self)
@@ -193,60 +183,67 @@ class FileSource(Source):
         return covered and self._is_wanted(self._name(str(path)))
 
     def _whole(self, name: str) -> Table:
-        """Open a folder that is one table, or the part files that together are."""
+        """Open a table that is a folder, or a group of part files."""
         folder = self._inside(name)
         start = folder if os.path.isdir(folder) else folder.parent
         scan = self._scan(str(start)) if _is_below(name) else _Scan()
         if name in scan.folders:
             return self._folder_table(name, scan.folders[name])
         for entry in self._grouped(scan):
-            if isinstance(entry, Parts) and entry.name == name:
+            if isinstance(entry, PartGroup) and entry.name == name:
                 return self._group_table(entry)
-        raise unknown_name("table", name, str(self.root), self._known())
-
-    def _known(self) -> list[str]:
         scan = self._scan()
         entries = self._grouped(scan)
-        names = [e.name if isinstance(e, Parts) else e if format_of(e) else "" for e in entries]
-        return sorted(filter(None, (*names, *scan.folders)))
+        known = [e.name if isinstance(e, PartGroup) else e if format_of(e) else "" for e in entries]
+        known = sorted(filter(None, (*known, *scan.folders)))
+        raise unknown_name("table", name, str(self.root), known)
 
     def _scan(self, start: str = "") -> _Scan:
-        """Look at everything that belongs, or at no more than what is below a folder."""
+        """Look at everything that belongs to the source, or only below one folder."""
         scan = _Scan()
         for root in self.roots:
-            if not start or root.holds(start) or root.folder.is_relative_to(start):
-                for path, found in self._found_at(root, scan, start):
-                    self._sort_in(path, found, scan)
+            if start and not root.holds(start) and not root.folder.is_relative_to(start):
+                continue
+            for path, found in self._found_at(root, scan, start):
+                name = self._name(path)
+                if isinstance(found, FolderFormat):
+                    # A pattern such as *.parquet also means the tables that consist of them.
+                    if self._is_wanted(name) or self._is_wanted(f"{name}/part.parquet"):
+                        scan.folders[name] = found
+                elif self._is_wanted(name):
+                    if (shown := _shown(name)) == name:
+                        scan.files[name] = found
+                    else:
+                        scan.skipped[shown] = Skipped(shown, "its name is not valid UTF-8")
         return scan
 
-    def _found_at(self, root: Root, scan: _Scan, start: str = "") -> Iterator[tuple[str, Found]]:
+    def _found_at(
+        self, root: Root, scan: _Scan, start: str = ""
+    ) -> Iterator[tuple[str, FoundFile]]:
+        """Yield what belongs to one place; what fails goes to the scan's list."""
         if root.file is not None:
-            return iter([(str(root.file), _status(root.file))])
+            try:
+                yield str(root.file), root.file.stat()
+            except OSError:
+                yield str(root.file), None
+            return
+
+        def enters(folder: os.DirEntry[str]) -> bool:
+            # Resolving is slow, and only a link has another name than the folder it leads to.
+            named = folder.is_symlink() or any(folder.name == skip.name for skip in self.skip_dirs)
+            if named and Path(folder.path).resolve() in self.skip_dirs:
+                return False
+            return root.reaches(folder.path) and not self._is_excluded(self._name(folder.path))
 
         def report(path: str, reason: str, passing: bool = False) -> None:
-            scan.skip(_shown(self._name(path)), reason, passing)
+            name = _shown(self._name(path))
+            scan.skipped[name] = Skipped(name, reason, passing)
 
         folder = start if start and root.holds(start) else str(root.folder)
-        found = Walk(partial(self._enters, root), report).files(folder)
-        return filter(partial(_belongs, root), found) if root.patterns else found
-
-    def _sort_in(self, path: str, found: Found, scan: _Scan) -> None:
-        name = self._name(path)
-        if isinstance(found, FolderFormat):
-            if self._is_wanted(name) or self._is_wanted(f"{name}/part.parquet"):
-                scan.folders[name] = found
-        elif self._is_wanted(name):
-            if _is_text(name):
-                scan.files[name] = found
-            else:
-                scan.skip(_shown(name), "its name is not valid UTF-8")
-
-    def _enters(self, root: Root, folder: os.DirEntry[str]) -> bool:
-        # Only a link has another name than the folder it leads to.
-        named = folder.is_symlink() or any(folder.name == skip.name for skip in self.skip_dirs)
-        if named and Path(folder.path).resolve() in self.skip_dirs:
-            return False
-        return root.reaches(folder.path) and not self._is_excluded(self._name(folder.path))
+        for path, found in Walk(enters, report).files(folder):
+            is_table = isinstance(found, FolderFormat)
+            if not root.patterns or (root.covers_table(path) if is_table else root.covers(path)):
+                yield path, found
 
     def _is_wanted(self, name: str) -> bool:
         included = not self.include or any(matches(pattern, name) for pattern in self.include)
@@ -264,23 +261,28 @@ class FileSource(Source):
         return name if name and not os.path.lexists(self.root / name) else "."
 
     def _name(self, path: str) -> str:
-        root = str(self.root)
-        below = path[len(root) :].lstrip(os.sep)
+        below = path[len(str(self.root)) :].lstrip(os.sep)
         return below.replace(os.sep, "/") or self._here()
 
     def _inside(self, name: str) -> Path:
         return self.root if name == self._here() else self.root / name
 
     def _listing(self, name: str) -> Listing:
+        """List the tables of one file, without reading it if its name tells."""
         kind, path = format_of(name), self.root / name
-        if kind is None and not self._is_named(path):
-            ending = suffixes(name) or "no ending"
-            return _passed_over(name, f"not a table format we read ({ending})")
+        endings = {suffixes(pattern) for pattern in self.include} - {""}
+        is_named = suffixes(name) in endings or any(root.names(str(path)) for root in self.roots)
+        if kind is None and not is_named:
+            return _passed_over(
+                name, f"not a table format we read ({suffixes(name) or 'no ending'})"
+            )
         if kind == "excel":
             return self._unless_missing(name, path, partial(_sheets, name, path))
-        reason = None if kind != "json" or self._is_named(path) else _why_not_rows(path)
-        if reason:
-            return _passed_over(name, reason)
+        if kind == "json" and not is_named:
+            from deepjoin.read.jsonlines import why_not_rows
+
+            if reason := why_not_rows(path):
+                return _passed_over(name, reason)
         return Listing((_table(name, partial(read_file, path, kind or "delimited")),))
 
     def _folder_listing(self, name: str, kind: FolderFormat) -> Listing:
@@ -294,11 +296,11 @@ class FileSource(Source):
         kind.check(folder)
         return _table(name, partial(kind.read, folder))
 
-    def _group_table(self, parts: Parts) -> Table:
-        return _table(parts.name, partial(read_group, self.root, parts))
+    def _group_table(self, group: PartGroup) -> Table:
+        return _table(group.name, partial(read_group, self.root, group))
 
     def _unless_missing(self, name: str, path: Path, listing: Callable[[], Listing]) -> Listing:
-        """Pass over what needs an extra, unless the user named that very thing."""
+        """Pass over what needs an extra, unless the user named that very file or folder."""
         try:
             return listing()
         except MissingExtra as error:
@@ -306,47 +308,20 @@ class FileSource(Source):
                 raise
             return Listing(skipped=(Skipped(name, str(error), passing=True),))
 
-    def _is_named(self, path: Path) -> bool:
-        endings = {suffixes(pattern) for pattern in self.include} - {""}
-        return suffixes(path.name) in endings or any(root.names(str(path)) for root in self.roots)
-
-
-def _belongs(root: Root, found: tuple[str, Found]) -> bool:
-    path, what = found
-    return root.covers_table(path) if isinstance(what, FolderFormat) else root.covers(path)
-
 
 def _is_below(name: str) -> bool:
     relative = PurePosixPath(name)
     return bool(name) and not relative.is_absolute() and ".." not in relative.parts
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _shown(name: str) -> str:
+    """Write a name as text; bytes that are not UTF-8 show as escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _status(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except OSError:
-        return None
-
-
 def _stamp(status: os.stat_result | None) -> str:
-    """Give the stamp of a file; one that has just vanished has none."""
+    """Return the stamp of a file; one that has just vanished has none."""
     return "" if status is None else file_stamp(status)
-
-
-def _digest(root: Path, name: str) -> str:
-    return file_digest(root / name)
 
 
 def _passed_over(name: str, reason: str) -> Listing:
@@ -357,19 +332,14 @@ def _table(name: str, read: Callable[[], Reading]) -> Table:
     return Table(name, read, title_of(name), words(str(PurePosixPath(name).parent)))
 
 
-def _why_not_rows(path: Path) -> str | None:
-    from deepjoin.read.jsonlines import why_not_rows
-
-    return why_not_rows(path)
-
-
 def _sheets(name: str, path: Path) -> Listing:
+    """List the sheets of a workbook, each a table."""
     from deepjoin.read.excel import read_sheet, sheet_names
 
     title = title_of(name)
     try:
         sheets = sorted(sheet_names(path))
-    except UnreadableTable:
+    except UnreadableTable:  # reading it will say why
         return Listing((Table(name, partial(read_file, path, "excel"), title),))
     if not sheets:
         return _passed_over(name, "every sheet is empty")
@@ -382,9 +352,9 @@ def _sheets(name: str, path: Path) -> Listing:
 
 
 def reopen(described: Description, index: Path, settings: Settings) -> FileSource:
-    """Open a source again from what `FileSource.describe` said.
+    """Open the source that `FileSource.describe` described.
 
-    Of several places, those that are left still serve their tables, by the old names.
+    Of several places, those that still exist keep serving their tables under the old names.
     """
     here = index.resolve()
     root, *paths = (
@@ -392,7 +362,13 @@ def reopen(described: Description, index: Path, settings: Settings) -> FileSourc
     )
     if not root.exists():
         raise tables_gone(root)
-    left = [path for path in paths if _is_there(path)]
+    left = []
+    for path in paths:
+        try:
+            FileSource([path])
+            left.append(path)
+        except DeepJoinError:
+            continue
     source = FileSource(
         *(left, settings.include, settings.exclude, [index]),
         parts=settings.parts,
@@ -400,11 +376,3 @@ def reopen(described: Description, index: Path, settings: Settings) -> FileSourc
     )
     source.root, source.gone = root, tuple(path for path in paths if path not in left)
     return source
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        FileSource([path])
-    except DeepJoinError:
-        return False
-    return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -44,10 +45,10 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A table in many files: its name, the folder's, and the files' names in order.
+class PartGroup:
+    """A table in many files: its name, usually the folder's, and the files' names in order.
 
-    ``forced`` is set where the user said so; then the files need not look alike.
+    ``forced`` is set if the user asked for the group; then the files need not look alike.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Parts:
     forced: bool = False
 
 
-Entry = str | Parts
+Entry = str | PartGroup
 OpenMember = Callable[[str], Reading]
 
 
@@ -64,11 +65,11 @@ def grouped(
 ) -> Iterator[Entry]:
     """Put the names of files, relative to a source, into groups; the rest stays as it is.
 
-    ``here`` is what a group is called whose folder is the source's own. Names come out in
-    order; marks that engines leave beside their files, such as ``_SUCCESS``, do not.
+    ``here`` names a group whose folder is the source's own. Names come out in order; the
+    marks that engines leave beside their files, such as ``_SUCCESS``, are dropped.
 
     >>> list(grouped(["a.csv", "log/part-0.csv", "log/part-1.csv", "log/_SUCCESS"], True))
-    ['a.csv', Parts(name='log', members=('log/part-0.csv', 'log/part-1.csv'), forced=False)]
+    ['a.csv', PartGroup(name='log', members=('log/part-0.csv', 'log/part-1.csv'), forced=False)]
     """
     ordered = sorted(names)
     found: dict[str, list[str]] = {}
@@ -81,14 +82,16 @@ def grouped(
     if not found:
         yield from ordered
         return
-    groups = [Parts(name or here, tuple(files), name in forced) for name, files in found.items()]
-    single = (name for name in left if not (_is_mark(name) and _is_below(name, found)))
-    entries: list[Entry] = [*groups, *single]
-    yield from sorted(entries, key=_entry_name)
-
-
-def _entry_name(entry: Entry) -> str:
-    return entry if isinstance(entry, str) else entry.name
+    entries: list[Entry] = [
+        PartGroup(name or here, tuple(files), name in forced) for name, files in found.items()
+    ]
+    for name in left:
+        last = _last(name)
+        is_mark = last.startswith(("_", ".")) and _format(last) is None
+        above = {"", *(name[:at] for at, letter in enumerate(name) if letter == "/")}
+        if not is_mark or above.isdisjoint(found):
+            entries.append(name)
+    yield from sorted(entries, key=lambda entry: entry if isinstance(entry, str) else entry.name)
 
 
 def _taken(
@@ -112,7 +115,7 @@ def _taken(
 
 
 def _named_by(patterns: Sequence[str], name: str) -> str | None:
-    """Name the topmost folder of a file that a pattern fits, else the pattern of the file."""
+    """Return the topmost folder of a file that a pattern fits, else the pattern of the file."""
     folders = name.split("/")[:-1]
     above = ["/".join(folders[:end]) for end in range(1, len(folders) + 1)]
     for pattern in patterns:
@@ -128,7 +131,7 @@ def _named_by(patterns: Sequence[str], name: str) -> str | None:
 
 
 def _hive_folder(name: str) -> str | None:
-    """Name the folder that holds the first ``key=value`` folder on the way to a file."""
+    """Return the folder that holds the first ``key=value`` folder on the way to a file."""
     if "=" not in name or not _is_table(name):
         return None
     folders = name.split("/")[:-1]
@@ -197,26 +200,12 @@ def _is_table(name: str) -> bool:
 
 
 def _format(last: str) -> str | None:
+    # Folders hold many files of few endings.
     head, *endings = last.rsplit(".", 2)
-    return _format_of_ending(".".join((head[:1], *endings)))
+    return _cached_format(".".join((head[:1], *endings)))
 
 
-@lru_cache(maxsize=4096)
-def _format_of_ending(name: str) -> str | None:
-    return format_of(name)
-
-
-def _is_mark(name: str) -> bool:
-    last = _last(name)
-    return last.startswith(("_", ".")) and _format(last) is None
-
-
-def _is_below(name: str, folders: Container[str]) -> bool:
-    while name:
-        name = name.rpartition("/")[0]
-        if name in folders:
-            return True
-    return False
+_cached_format = lru_cache(maxsize=4096)(format_of)
 
 
 def checked(
@@ -224,8 +213,8 @@ def checked(
 ) -> Iterator[Entry]:
     """Take groups apart whose first, middle and last file do not look like one table's.
 
-    ``columns_of`` names the columns of a file; what it raises as unreadable, and files without
-    columns, are left for the reading to tell.
+    ``columns_of`` names the columns of a file. Files that it cannot read, or that have no
+    columns, do not count: reading them will say what is wrong.
     """
     for entry in entries:
         if isinstance(entry, str) or entry.forced or _look_alike(entry, columns_of):
@@ -234,24 +223,19 @@ def checked(
             yield from entry.members
 
 
-def _look_alike(parts: Parts, columns_of: Callable[[str], Iterable[str]]) -> bool:
+def _look_alike(parts: PartGroup, columns_of: Callable[[str], Iterable[str]]) -> bool:
     members = parts.members
-    chosen = dict.fromkeys((members[0], members[len(members) // 2], members[-1]))
-    headers = [header for name in chosen if (header := _header(name, columns_of))]
-    # Files that say the names row by row, or in a schema, may lack some: tables grow columns.
+    headers: list[set[str]] = []
+    for name in dict.fromkeys((members[0], members[len(members) // 2], members[-1])):
+        with suppress(UnreadableTable, MissingExtra):
+            headers += filter(None, [set(columns_of(name))])
+    # JSON and Parquet name their columns, so some may be missing: tables grow columns.
     exact = _format(_last(members[0])) in (None, "delimited")
     return all(
         headers[0] == other
         or (not exact and 2 * len(headers[0] & other) >= len(headers[0] | other))
         for other in headers[1:]
     )
-
-
-def _header(member: str, columns_of: Callable[[str], Iterable[str]]) -> set[str]:
-    try:
-        return set(columns_of(member))
-    except (UnreadableTable, MissingExtra):
-        return set()
 
 
 def first_columns(reading: Reading) -> list[str]:
@@ -261,33 +245,38 @@ def first_columns(reading: Reading) -> list[str]:
     return []
 
 
-def read_parts(parts: Parts, open_member: OpenMember) -> Reading:
+def read_parts(parts: PartGroup, open_member: OpenMember) -> Reading:
     """Read the files of a table one after the other; ``key=value`` folders become columns.
 
     A later file may bring columns that earlier ones did not have, or lack some.
     """
     notes: list[str] = []
-    return Reading(_batches(parts, open_member, notes), notes)
 
+    def batches() -> Iterator[pa.RecordBatch]:
+        summary = _Summary(len(parts.members))
+        for member in parts.members:
+            keys = hive_keys(member)
+            try:
+                reading = open_member(member)
+                for batch in reading:
+                    added = {key: keys[key] for key in keys if key not in batch.schema.names}
+                    repeated = [
+                        pa.repeat(pa.scalar(value, pa.string()), batch.num_rows)
+                        for value in added.values()
+                    ]
+                    names = [*batch.schema.names, *added]
+                    summary.add_columns(member, names)
+                    yield pa.RecordBatch.from_arrays([*batch.columns, *repeated], names=names)
+            except (UnreadableTable, MissingExtra) as error:
+                passing = not isinstance(error, UnreadableTable) or error.passing
+                text = f"{parts.name}: part file {member}: {error}"
+                raise UnreadableTable(text, passing=passing) from None
+            summary.add_notes(reading.notes)
+        if not summary.columns:
+            raise UnreadableTable(f"{parts.name} is empty: so is every one of its part files.")
+        notes.extend(summary.notes())
 
-def _batches(parts: Parts, open_member: OpenMember, notes: list[str]) -> Iterator[pa.RecordBatch]:
-    summary = _Summary(len(parts.members))
-    for member in parts.members:
-        keys = hive_keys(member)
-        try:
-            reading = open_member(member)
-            for batch in reading:
-                whole = _with_keys(batch, keys)
-                summary.add_columns(member, whole.schema.names)
-                yield whole
-        except (UnreadableTable, MissingExtra) as error:
-            passing = not isinstance(error, UnreadableTable) or error.passing
-            text = f"{parts.name}: part file {member}: {error}"
-            raise UnreadableTable(text, passing=passing) from None
-        summary.add_notes(reading.notes)
-    if not summary.columns:
-        raise UnreadableTable(f"{parts.name} is empty: so is every one of its part files.")
-    notes.extend(summary.notes())
+    return Reading(batches(), notes)
 
 
 def hive_keys(name: str) -> dict[str, str | None]:
@@ -302,18 +291,8 @@ def hive_keys(name: str) -> dict[str, str | None]:
     }
 
 
-def _with_keys(batch: pa.RecordBatch, keys: dict[str, str | None]) -> pa.RecordBatch:
-    names = [*batch.schema.names]
-    columns = [*batch.columns]
-    for key, value in keys.items():
-        if key not in names:
-            names.append(key)
-            columns.append(pa.repeat(pa.scalar(value, pa.string()), batch.num_rows))
-    return pa.RecordBatch.from_arrays(columns, names=names)
-
-
 class _Summary:
-    """What the files of one table have to say, put together."""
+    """The notes of all files of one table, put together."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -341,7 +320,7 @@ class _Summary:
             self._totals[text] += int(number[1].replace(",", "")) if number else 0
 
     def notes(self) -> Iterator[str]:
-        """Say it in few words."""
+        """Write few notes about many files."""
         yield f"{_files(self._count)} read as one table."
         partly = [name for name, count in self.columns.items() if count < self._read]
         if partly:
@@ -357,15 +336,15 @@ def _files(count: int) -> str:
     return f"{count:,} part file{'' if count == 1 else 's'}"
 
 
-def read_group(root: Path, parts: Parts) -> Reading:
+def read_group(root: Path, parts: PartGroup) -> Reading:
     """Read part files, whose names are relative to ``root``, as one table."""
-    return read_parts(parts, partial(_read_member, root))
 
+    def read_member(name: str) -> Reading:
+        if _is_blank(root, name):
+            return Reading(iter(()), ["The file is empty."])
+        return read_file(root / name, format_of(name) or "delimited")
 
-def _read_member(root: Path, name: str) -> Reading:
-    if _is_blank(root, name):
-        return Reading(iter(()), ["The file is empty."])
-    return read_file(root / name, format_of(name) or "delimited")
+    return read_parts(parts, read_member)
 
 
 def _is_blank(root: Path, name: str) -> bool:
@@ -392,8 +371,8 @@ def member_columns(root: Path, name: str) -> list[str]:
     return first_columns(read_file(path, kind))
 
 
-def group_digest(root: Path, parts: Parts) -> str:
-    """Sum up the bytes of all part files, and their names."""
+def group_digest(root: Path, parts: PartGroup) -> str:
+    """Hash the names and bytes of all part files."""
     digest = xxhash.xxh3_128()
     for name in parts.members:
         digest.update(f"{name} {file_digest(root / name)}\n".encode())

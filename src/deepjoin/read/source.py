@@ -179,10 +179,10 @@ def file_stamp(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}"
 
 
-def file_digest(path: Path) -> str:
-    """Sum up the bytes of a file."""
+def file_digest(path: Location) -> str:
+    """Hash the bytes of a file."""
     digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
+    with open(path, "rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()

@@ -22,7 +22,7 @@ MANIFEST, _SEGMENTS, _LOCK = INDEX_MARKS = ("manifest.json", "segments", "lock")
 NO_PERMISSION = "no permission to read it"
 
 #: What a walk finds at a path: a file, by its status unless it has just gone, or a table.
-Found = os.stat_result | FolderFormat | None
+FoundFile = os.stat_result | FolderFormat | None
 
 
 class Walk:
@@ -41,7 +41,7 @@ class Walk:
         self._folders: list[str] = []
         self._links: list[str] = []
 
-    def files(self, root: str) -> Iterator[tuple[str, Found]]:
+    def files(self, root: str) -> Iterator[tuple[str, FoundFile]]:
         """Yield the files below a folder, and the folders that are tables, without their files.
 
         Linked folders come last, so that a folder keeps its own name when it is also linked.
@@ -65,7 +65,7 @@ class Walk:
         self._seen.add(identity)
         return True
 
-    def _found_in(self, folder: str) -> Iterator[tuple[str, Found]]:
+    def _found_in(self, folder: str) -> Iterator[tuple[str, FoundFile]]:
         try:
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
