@@ -208,7 +208,7 @@ def test_a_workbook_without_its_extra_may_be_read_later(
     source = BucketSource("s3://lake/geo", include=["book.xlsx"])
     assert not list(source.tables())
     (skipped,) = [one for one in source.skipped if one.passing]
-    assert skipped.reason.startswith("Reading s3://lake/geo/book.xlsx needs the Excel extra")
+    assert skipped.reason.startswith("Reading s3://lake/geo/book.xlsx needs fastexcel: pip")
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -152,7 +152,7 @@ def test_missing_excel_extra(workbook: Path, monkeypatch: pytest.MonkeyPatch) ->
     write(workbook.parent / "t.csv")
     source = FileSource([workbook.parent])
     assert [table.name for table in source.tables()] == ["t.csv"]
-    text = r"ourSales.xlsx needs the Excel extra: pip install 'deepjoin\[excel\]'"
+    text = r"ourSales.xlsx needs fastexcel: pip install 'deepjoin\[excel\]'"
     assert "pip install 'deepjoin[excel]'" in source.skipped[0].reason
     with pytest.raises(MissingExtra, match=text):
         list(FileSource([workbook]).tables())

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.errors import MissingExtra, UnreadableTable
+from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.normalise.cells import unique_names
+from deepjoin.optional import require
 from deepjoin.read.formats import unreadable
 
 if TYPE_CHECKING:
     from fastexcel import ExcelReader
 
 _ROWS = 65_536
-# How a workbook dates a time of day without a date; the two calendars of Excel.
+# The date that a workbook gives a time of day without one, in either calendar of Excel.
 _NO_DATE = r"^(1899-12-3[01]|1904-01-01) "
 
 
 def sheet_names(path: Path) -> list[str]:
     """List the sheets that hold at least one cell, and those too damaged to say."""
     workbook = _open(path)
-    return [name for name in workbook.sheet_names if not _is_empty(workbook, path, name)]
-
-
-def _is_empty(workbook: ExcelReader, path: Path, sheet: str) -> bool:
-    try:
-        return bool(_load(workbook, path, sheet).num_columns == 0)
-    except UnreadableTable:
-        return False
+    names = []
+    for name in workbook.sheet_names:
+        try:
+            if _load(workbook, path, name).num_columns:
+                names.append(name)
+        except UnreadableTable:  # reading it will say why
+            names.append(name)
+    return names
 
 
 def read_sheet(path: Path, sheet: str | None = None) -> Reading:
@@ -46,13 +46,10 @@ def read_sheet(path: Path, sheet: str | None = None) -> Reading:
         sheet = sheets[0]
         if len(sheets) > 1:
             notes.append(f"Only sheet '{sheet}' is read, not {', '.join(sheets[1:])}.")
-    return Reading(_batches(_load(workbook, path, sheet)), notes)
-
-
-def _batches(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Name the columns by the first row; one with neither name nor cell is a spacer."""
+    cells = _load(workbook, path, sheet)
     header = [column[0].as_py() for column in cells.columns]
     rows = cells.slice(1)
+    # A column with neither a name nor a cell is a spacer.
     kept = [
         position
         for position, column in enumerate(rows.columns)
@@ -61,21 +58,17 @@ def _batches(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     names = unique_names(header)
     columns = [pc.replace_substring_regex(rows.column(at), _NO_DATE, "") for at in kept]
     table = pa.RecordBatch.from_arrays(columns, names=[names[at] for at in kept])
-    for start in range(0, max(1, table.num_rows), _ROWS):
-        yield table.slice(start, _ROWS)
+    starts = range(0, max(1, table.num_rows), _ROWS)
+    return Reading((table.slice(start, _ROWS) for start in starts), notes)
 
 
 def _open(path: Path) -> ExcelReader:
+    fastexcel = require("fastexcel", "excel", f"Reading {path}")
     try:
-        import fastexcel
-    except ImportError:
-        raise MissingExtra(
-            f"Reading {path} needs the Excel extra: pip install 'deepjoin[excel]'"
-        ) from None
-    try:
-        # The library calls a file damaged that it may not open.
+        # The library reports a file that it may not open as damaged.
         with path.open("rb"):
-            return fastexcel.read_excel(path)
+            workbook: ExcelReader = fastexcel.read_excel(path)
+            return workbook
     except (fastexcel.FastExcelError, OSError) as error:
         raise _damaged(path, error) from None
 
@@ -84,7 +77,7 @@ def _load(workbook: ExcelReader, path: Path, sheet: str) -> pa.RecordBatch:
     import fastexcel
 
     try:
-        # As text, for a column of a sheet may mix types and text is what is compared.
+        # As text, because a column of a sheet may mix types, and text is what is compared.
         return workbook.load_sheet(sheet, header_row=None, dtypes="string").to_arrow()
     except fastexcel.FastExcelError as error:
         raise _damaged(path, error) from None

@@ -35,7 +35,7 @@ from deepjoin.read.source import (
     skipped_item,
     tables_gone,
 )
-from deepjoin.read.walk import NO_PERMISSION, FoundFile, Root, Walk, matches
+from deepjoin.read.walk import NO_PERMISSION, FoundFile, Root, matches, walk
 from deepjoin.settings import Settings
 
 __all__ = ["FileSource", "Root", "reopen"]
@@ -240,7 +240,7 @@ class FileSource(Source):
             scan.skipped[name] = Skipped(name, reason, passing)
 
         folder = start if start and root.holds(start) else str(root.folder)
-        for path, found in Walk(enters, report).files(folder):
+        for path, found in walk(folder, enters, report):
             is_table = isinstance(found, FolderFormat)
             if not root.patterns or (root.covers_table(path) if is_table else root.covers(path)):
                 yield path, found

@@ -58,28 +58,25 @@ def is_frame(value: object) -> bool:
 def frame_table(frame: object, name: str = "table") -> Table:
     """Make a table of a pandas, polars or Arrow frame, or of a dict of equally long lists."""
     if isinstance(frame, Mapping):
-        _check_lengths(frame, name)
-    elif not _can_be_read_again(frame):
+        lengths = {key: len(cells) for key, cells in frame.items()}
+        if len(set(lengths.values())) > 1:
+            shown = ", ".join(f"{key} {length}" for key, length in list(lengths.items())[:8])
+            raise DeepJoinError(f"The columns of '{name}' must be equally long, but are: {shown}.")
+    elif not isinstance(frame, (pa.Table, pa.RecordBatch)) and not _is_of_frames(frame):
+        # A stream can be read only once, and a table has to open many times.
         frame = _arrow(frame)
-    return Table(name, partial(_read_frame, frame), title_of(name))
+
+    def read() -> Reading:
+        table = _arrow(frame)
+        names = unique_names(table.column_names)
+        batches = table.to_batches(max_chunksize=_ROWS) or [no_rows(table.schema)]
+        return Reading(decoded(batch, names) for batch in batches)
+
+    return Table(name, read, title_of(name))
 
 
-def _can_be_read_again(frame: object) -> bool:
-    return isinstance(frame, (pa.Table, pa.RecordBatch)) or _library(frame) in ("pandas", "polars")
-
-
-def _check_lengths(columns: Mapping[Any, Any], name: str) -> None:
-    lengths = {key: len(cells) for key, cells in columns.items()}
-    if len(set(lengths.values())) > 1:
-        shown = ", ".join(f"{key} {length}" for key, length in list(lengths.items())[:8])
-        raise DeepJoinError(f"The columns of '{name}' must be equally long, but are: {shown}.")
-
-
-def _read_frame(frame: object) -> Reading:
-    table = _arrow(frame)
-    names = unique_names(table.column_names)
-    batches = table.to_batches(max_chunksize=_ROWS) or [no_rows(table.schema)]
-    return Reading(decoded(batch, names) for batch in batches)
+def _is_of_frames(value: object) -> bool:
+    return _library(value) in ("pandas", "polars")
 
 
 def _arrow(frame: Frame) -> pa.Table:
@@ -89,7 +86,10 @@ def _arrow(frame: Frame) -> pa.Table:
         columns = [_from_series(frame.iloc[:, at]) for at in range(len(names))]
         return pa.Table.from_arrays(columns, names=names)
     if library == "polars":
-        return _from_polars(frame)
+        if hasattr(frame, "collect"):
+            frame = frame.collect()
+        columns = [_from_polars_series(series) for series in frame.get_columns()]
+        return pa.Table.from_arrays(columns, names=unique_names(frame.columns))
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
     if isinstance(frame, Mapping):
@@ -99,21 +99,14 @@ def _arrow(frame: Frame) -> pa.Table:
 
 
 def _from_series(series: Series) -> pa.Array | pa.ChunkedArray:
-    """Arrow's reading of a pandas column, or text where Arrow has no type for the mixture."""
+    """Convert a pandas column by Arrow, or to text where Arrow has no type for the mixture."""
     try:
         array = pa.array(series, from_pandas=True)
     except _UNFIT:
         return text_array(map(cell_text, series))
-    # Periods and intervals: pandas stores what nobody would recognise.
+    # pandas stores periods and intervals as numbers that nobody would recognise.
     odd = isinstance(array.type, pa.BaseExtensionType)
     return text_array(map(cell_text, series)) if odd else array
-
-
-def _from_polars(frame: Frame) -> pa.Table:
-    if hasattr(frame, "collect"):
-        frame = frame.collect()
-    columns = [_from_polars_series(series) for series in frame.get_columns()]
-    return pa.Table.from_arrays(columns, names=unique_names(frame.columns))
 
 
 def _from_polars_series(series: Series) -> pa.Array:
@@ -163,12 +156,26 @@ class MemorySource(Source):
         """Take one frame, called "table", or a dict of name to frame."""
         if not isinstance(source, Mapping):
             return cls([frame_table(source)])
-        values = list(source.values())
-        if values and all(_is_column(value) for value in values):
-            return cls([frame_table(source)])
-        if not values:
+        if not source:
             raise DeepJoinError("The dict is empty: pass name to frame, or column name to cells.")
-        return cls([_named(str(name), value) for name, value in source.items()])
+        plain = (list, tuple, pa.Array, pa.ChunkedArray, np.ndarray)
+        if all(
+            isinstance(value, plain) or (_is_of_frames(value) and not is_frame(value))
+            for value in source.values()
+        ):
+            return cls([frame_table(source)])
+        tables = []
+        for name, value in source.items():
+            if isinstance(value, Table):
+                tables.append(replace(value, name=str(name)))
+            elif isinstance(value, Mapping) or is_frame(value):
+                tables.append(frame_table(value, str(name)))
+            else:
+                raise DeepJoinError(
+                    f"'{name}' is a {type(value).__name__}, not a frame: pass a pandas, polars or "
+                    "Arrow frame, a dict of lists or a deepjoin.Table for each name."
+                )
+        return cls(tables)
 
     @classmethod
     def of_items(cls, items: Sequence[Table | Column]) -> MemorySource:
@@ -195,36 +202,17 @@ class MemorySource(Source):
         raise unknown_name("table", name, "the given tables", [table.name for table in self.given])
 
 
-def _is_column(value: object) -> bool:
-    if isinstance(value, (list, tuple, pa.Array, pa.ChunkedArray, np.ndarray)):
-        return True
-    return _library(value) in ("pandas", "polars") and not is_frame(value)
-
-
-def _named(name: str, value: object) -> Table:
-    if isinstance(value, Table):
-        return replace(value, name=name)
-    if isinstance(value, Mapping) or is_frame(value):
-        return frame_table(value, name)
-    raise DeepJoinError(
-        f"'{name}' is a {type(value).__name__}, not a frame: pass a pandas, polars or Arrow "
-        "frame, a dict of lists or a deepjoin.Table for each name."
-    )
-
-
 def table_of_columns(name: str, columns: Sequence[Column]) -> Table:
     """Put columns side by side; shorter ones are filled up with missing cells."""
+
+    def read() -> Reading:
+        filled = zip(*zip_longest(*(column.cells for column in columns)), strict=True)
+        arrays = [text_array(cells) for cells in filled] or [text_array([]) for _ in columns]
+        names = unique_names(column.name for column in columns)
+        return Reading(iter([pa.RecordBatch.from_arrays(arrays, names=names)]))
+
     first = columns[0]
-    return Table(
-        name, partial(_read_columns, columns), first.title or title_of(name), first.context
-    )
-
-
-def _read_columns(columns: Sequence[Column]) -> Reading:
-    filled = zip(*zip_longest(*(column.cells for column in columns)), strict=True)
-    arrays = [text_array(cells) for cells in filled] or [text_array([]) for _ in columns]
-    names = unique_names(column.name for column in columns)
-    return Reading(iter([pa.RecordBatch.from_arrays(arrays, names=names)]))
+    return Table(name, read, first.title or title_of(name), first.context)
 
 
 def as_column(query: object, on: str | None = None) -> Column:
@@ -245,35 +233,34 @@ def as_column(query: object, on: str | None = None) -> Column:
         if on not in frame.column_names:
             raise unknown_name("column", on, "the query", frame.column_names)
         return replace(as_column(frame[on]), name=on)
+    # What most queries are, without looking at each cell twice.
     if type(query) is list and _PLAIN.issuperset(map(type, query)):
         return Column(query)
     if isinstance(query, Column):
         return query
-    _refuse(query)
-    library = _library(query)
-    if library and not isinstance(query, (list, tuple)):
-        name = getattr(query, "name", None)
-        return Column(_library_cells(query), name="" if name is None else str(name))
-    if isinstance(query, (set, frozenset)):
-        return Column(sorted(_cells(query), key=lambda cell: cell or ""))
-    if isinstance(query, Iterable):
-        return Column(_cells(query))
-    raise DeepJoinError(f"A {type(query).__name__} is not a column: pass a list of cells.")
-
-
-def _refuse(query: object) -> None:
-    """Turn away what is often passed by mistake, with the mend."""
     if isinstance(query, (str, bytes, bytearray)):
         kind = type(query).__name__
         raise DeepJoinError(f"A column is a list of cells, not one {kind}: pass [{query!r:.40}].")
     if isinstance(query, Mapping) or is_frame(query):
-        raw = query if isinstance(query, Mapping) else _column_names(query)
-        names = [str(name) for name in raw]
+        names = list(map(str, query if isinstance(query, Mapping) else _column_names(query)))
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         raise DeepJoinError(
             f"That is a whole table ({type(query).__name__}): name one of its columns with `on`: "
             f"{shown}."
         )
+    if _library(query) and not isinstance(query, (list, tuple)):
+        name = getattr(query, "name", None)
+        return Column(_library_cells(query), name="" if name is None else str(name))
+    if not isinstance(query, Iterable):
+        raise DeepJoinError(f"A {type(query).__name__} is not a column: pass a list of cells.")
+    cells = []
+    for value in query:
+        if isinstance(value, (bytes, bytearray)):
+            raise DeepJoinError(f"Cell {value!r:.40} is bytes: decode it to text first.")
+        cells.append(cell_text(value))
+    # A set has no order, so that of its cells makes the answer repeatable.
+    is_set = isinstance(query, (set, frozenset))
+    return Column(sorted(cells, key=lambda cell: cell or "") if is_set else cells)
 
 
 def _column_names(frame: Frame) -> Iterable[object]:
@@ -293,16 +280,6 @@ def _library_cells(query: Series) -> list[str | None]:
     return cells
 
 
-def _cells(values: Iterable[object]) -> list[str | None]:
-    return [_cell(value) for value in values]
-
-
-def _cell(value: object) -> str | None:
-    if isinstance(value, (bytes, bytearray)):
-        raise DeepJoinError(f"Cell {value!r:.40} is bytes: decode it to text first.")
-    return cell_text(value)
-
-
 def file_tables(path: Path) -> list[Table]:
     """List the tables of a file the user named: one, or the sheets of a workbook."""
     from deepjoin.read.files import FileSource
@@ -314,7 +291,7 @@ def file_tables(path: Path) -> list[Table]:
     name = os.fsencode(path.name).decode("utf-8", "backslashreplace")
     if format_of(path.name) == "excel":
         raise UnreadableTable(f"{name}: {source.skipped[0].reason}.")
-    # A name that no index could store is no hindrance to a query.
+    # An index could not store such a name, but a query needs none.
     return [Table(name, partial(read_file, path, format_of(path.name) or "delimited"))]
 
 

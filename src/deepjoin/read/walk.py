@@ -16,93 +16,74 @@ from deepjoin.read.folders import FolderFormat, folder_format
 from deepjoin.read.formats import suffixes
 from deepjoin.read.source import Location, relative
 
-#: What the manifest of an index says that it is; other programs write manifests too.
+#: How the manifest of an index names itself; other programs write manifests too.
 INDEX_PRODUCT = "deepjoin index"
 MANIFEST, _SEGMENTS, _LOCK = INDEX_MARKS = ("manifest.json", "segments", "lock")
 NO_PERMISSION = "no permission to read it"
 
-#: What a walk finds at a path: a file, by its status unless it has just gone, or a table.
+#: What is at a path: a file (its status, None if it has just vanished) or a folder of one table.
 FoundFile = os.stat_result | FolderFormat | None
 
 
-class Walk:
-    """One pass over a folder; ``report(path, reason, passing)`` hears of everything that fails.
+def walk(
+    root: str,
+    enters: Callable[[os.DirEntry[str]], bool],
+    report: Callable[[str, str, bool], None],
+) -> Iterator[tuple[str, FoundFile]]:
+    """Yield the files below a folder, and the folders that are tables, without their files.
 
-    ``passing`` is as in `Skipped`.
+    Linked folders come last, so that a folder that is also linked keeps its own name, and no
+    folder is entered twice. ``enters`` decides about the folders inside; ``report(path, reason,
+    passing)`` is called for everything that fails, ``passing`` being as in `Skipped`.
     """
-
-    def __init__(
-        self,
-        enter: Callable[[os.DirEntry[str]], bool],
-        report: Callable[[str, str, bool], None],
-    ) -> None:
-        self._enter, self._report = enter, report
-        self._seen: set[tuple[int, int]] = set()
-        self._folders: list[str] = []
-        self._links: list[str] = []
-
-    def files(self, root: str) -> Iterator[tuple[str, FoundFile]]:
-        """Yield the files below a folder, and the folders that are tables, without their files.
-
-        Linked folders come last, so that a folder keeps its own name when it is also linked.
-        """
-        self._folders.append(root)
-        while self._folders or self._links:
-            folder = self._folders.pop() if self._folders else self._links.pop(0)
-            if self._is_new(folder):
-                yield from self._found_in(folder)
-
-    def _is_new(self, folder: str) -> bool:
+    seen: set[tuple[int, int]] = set()
+    folders, links = [root], list[str]()
+    while folders or links:
+        folder = folders.pop() if folders else links.pop(0)
         try:
             status = os.stat(folder)
-        except OSError as error:
-            self._report(folder, reason_of(error), True)
-            return False
-        identity = (status.st_dev, status.st_ino)
-        if identity in self._seen:
-            self._report(folder, "links to a folder that is already listed", False)
-            return False
-        self._seen.add(identity)
-        return True
-
-    def _found_in(self, folder: str) -> Iterator[tuple[str, FoundFile]]:
-        try:
+            if (status.st_dev, status.st_ino) in seen:
+                report(folder, "links to a folder that is already listed", False)
+                continue
+            seen.add((status.st_dev, status.st_ino))
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
-            self._report(folder, reason_of(error), True)
-            return
+            report(folder, _reason(error), True)
+            continue
         names = {entry.name for entry in entries}
         if is_index_folder(folder, names):
-            return
-        table = folder_format(folder, names)
-        if table is not None:
+            continue
+        if table := folder_format(folder, names):
             yield folder, table
-            return
+            continue
         for entry in entries:
-            if not is_hidden(entry.name) and self._is_file(entry):
-                yield entry.path, _status(entry)
+            if is_hidden(entry.name):
+                continue
+            try:
+                is_file = entry.is_file()
+                if not is_file and entry.is_dir():
+                    if enters(entry):
+                        (links if entry.is_symlink() else folders).append(entry.path)
+                elif not is_file:
+                    broken = entry.is_symlink() and not os.path.exists(entry.path)
+                    report(entry.path, "broken link" if broken else "not a regular file", broken)
+            except OSError as error:
+                report(entry.path, _reason(error), True)
+                continue
+            if is_file:
+                try:
+                    yield entry.path, entry.stat()
+                except OSError:  # it has just vanished
+                    yield entry.path, None
 
-    def _is_file(self, entry: os.DirEntry[str]) -> bool:
-        try:
-            if entry.is_file():
-                return True
-            if entry.is_dir():
-                if self._enter(entry):
-                    (self._links if entry.is_symlink() else self._folders).append(entry.path)
-            else:
-                broken = entry.is_symlink() and not os.path.exists(entry.path)
-                self._report(entry.path, "broken link" if broken else "not a regular file", broken)
-        except OSError as error:
-            self._report(entry.path, reason_of(error), True)
-        return False
 
-
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    try:
-        return entry.stat()
-    except OSError:
-        return None
+def _reason(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return NO_PERMISSION
+    if isinstance(error, FileNotFoundError):
+        return "no longer there"
+    return (error.strerror or type(error).__name__).lower()
 
 
 def is_index_folder(folder: str, names: Collection[str] = INDEX_MARKS) -> bool:
@@ -134,17 +115,8 @@ def is_index_manifest(content: bytes) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Tell dot files and the lock files that office programs leave beside a workbook."""
+    """Tell whether a file is a dot file, or a lock that office programs put beside a workbook."""
     return name.startswith((".", "~$"))
-
-
-def reason_of(error: OSError) -> str:
-    """Put a failure of the file system into a few words."""
-    if isinstance(error, PermissionError):
-        return NO_PERMISSION
-    if isinstance(error, FileNotFoundError):
-        return "no longer there"
-    return (error.strerror or type(error).__name__).lower()
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -209,18 +181,35 @@ class Root:
         given = os.fspath(location)
         path = Path(os.path.abspath(os.path.expanduser(given)))
         if os.path.isdir(path):
-            return cls(_folder_of_tables(path))
+            if is_index_folder(str(path)):
+                raise DeepJoinError(
+                    f"'{path}' is a deepjoin index, not a folder of tables: open it with "
+                    "deepjoin.open, or search it with: deepjoin search INDEX FILE"
+                )
+            return cls(path)
         if os.path.isfile(path):
             return cls(path.parent, file=path)
         if os.path.exists(path):
             raise DeepJoinError(f"'{given}' is neither a file nor a folder.")
-        _refuse_secret(given)
+        if malformed := _URL_WITH_SECRET.match(given):
+            # The URL may hold a password, so the message does not repeat it.
+            scheme = malformed[1]
+            raise DeepJoinError(
+                f"What begins with '{scheme}:' is neither a file nor a URL, which has two "
+                f"slashes: {scheme}://user@host/name"
+            )
         if is_glob(given):
             first = next(at for at, part in enumerate(path.parts) if is_glob(part))
             folder = Path(*path.parts[:first])
             if os.path.isdir(folder):
                 return cls(folder, path.parts[first:])
-        raise _missing(given, path)
+        parent = next(folder for folder in path.parents if os.path.isdir(folder))
+        if not os.access(parent, os.R_OK | os.X_OK):
+            raise DeepJoinError(f"Cannot look for '{given}': no permission to read '{parent}'.")
+        wanted = path.relative_to(parent).parts[0]
+        near = difflib.get_close_matches(wanted, sorted(os.listdir(parent)), n=1)
+        hint = f"Did you mean '{parent / near[0]}'?" if near else f"'{parent}' exists."
+        raise DeepJoinError(f"No file or folder '{given}'. {hint}")
 
     def covers(self, path: str) -> bool:
         """Tell whether a file belongs to what the user named."""
@@ -245,14 +234,14 @@ class Root:
         return not self.patterns or reaches(self.patterns, self._parts(folder))
 
     def names(self, path: str) -> bool:
-        """Tell whether the user asked for this very path, or for files with its ending."""
+        """Tell whether the user named this very path, or files with its ending."""
         if not self.patterns:
             return path == str(self.file or self.folder)
         ending = suffixes(self.patterns[-1])
         return bool(ending) and ending == suffixes(path)
 
     def given(self, index: Path) -> str:
-        """Write down the place relative to an index, a pattern or a file's own name unresolved."""
+        """Write the place relative to an index; patterns and a file's own name stay unresolved."""
         tail = (self.file.name,) if self.file else self.patterns
         return PurePosixPath(relative(self.folder, index), *tail).as_posix()
 
@@ -263,34 +252,3 @@ class Root:
 
 def _with_slash(folder: str) -> str:
     return folder if folder.endswith(os.sep) else folder + os.sep
-
-
-def _folder_of_tables(folder: Path) -> Path:
-    if is_index_folder(str(folder)):
-        raise DeepJoinError(
-            f"'{folder}' is a deepjoin index, not a folder of tables: open it with deepjoin.open, "
-            "or ask it with: deepjoin search INDEX FILE"
-        )
-    return folder
-
-
-def _refuse_secret(given: str) -> None:
-    """Refuse a URL that is none without repeating it."""
-    malformed = _URL_WITH_SECRET.match(given)
-    if malformed:
-        scheme = malformed[1]
-        raise DeepJoinError(
-            f"What begins with '{scheme}:' is neither a file nor a URL, which has two slashes: "
-            f"{scheme}://user@host/name"
-        )
-
-
-def _missing(given: str, path: Path) -> DeepJoinError:
-    """Name the nearest folder that exists and, in it, what was perhaps meant."""
-    parent = next(folder for folder in path.parents if os.path.isdir(folder))
-    wanted = path.relative_to(parent).parts[0]
-    if not os.access(parent, os.R_OK | os.X_OK):
-        return DeepJoinError(f"Cannot look for '{given}': no permission to read '{parent}'.")
-    near = difflib.get_close_matches(wanted, sorted(os.listdir(parent)), n=1)
-    hint = f" Did you mean '{parent / near[0]}'?" if near else f" '{parent}' exists."
-    return DeepJoinError(f"No file or folder '{given}'.{hint}")
