@@ -330,7 +330,7 @@ def test_json_array_and_lines_agree(
 ) -> None:
     def read(text: str) -> list[object]:
         stream = io.StringIO(text)
-        return list(jsonlines._rows(Path("t"), stream))
+        return list(jsonlines.json_rows(Path("t"), stream))
 
     sizes = jsonlines._PEEK, jsonlines._CHUNK
     jsonlines._PEEK, jsonlines._CHUNK = chunk, chunk

@@ -1,4 +1,4 @@
-"""Which reader a file asks for: by its name, and by its first bytes where the name is wrong."""
+"""The format of a file: by its name, or by its first bytes where the name is wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 def suffixes(name: str) -> str:
-    """Give the ending that says what a file is, in lower case, compression included.
+    """Return the ending that says what a file is, in lower case, compression included.
 
     >>> suffixes("geo/Cities.CSV.gz"), suffixes("report.v2.csv"), suffixes("Makefile")
     ('.csv.gz', '.csv', '')
@@ -74,23 +74,7 @@ def words(text: str) -> str:
 def read_file(path: Path, expected: str) -> Reading:
     """Read a file as what its first bytes say it is, else as its name promises."""
     check_file(path)
-    return _read_as(_by_first_bytes(path, _head(path)) or expected, path)
-
-
-def true_format(path: Path) -> str | None:
-    """Name the format of a file by its first bytes, else by its ending."""
-    return _by_first_bytes(path, _head(path)) or format_of(path.name)
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(8)
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
-def _read_as(kind: str, path: Path) -> Reading:
+    kind = _by_first_bytes(path) or expected
     if kind == "parquet":
         from deepjoin.read.parquet import read_parquet
 
@@ -108,18 +92,24 @@ def _read_as(kind: str, path: Path) -> Reading:
     return read_delimited(path)
 
 
-def _by_first_bytes(path: Path, head: bytes) -> str | None:
+def true_format(path: Path) -> str | None:
+    """Name the format of a file by its first bytes, else by its ending."""
+    return _by_first_bytes(path) or format_of(path.name)
+
+
+def _by_first_bytes(path: Path) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            head = file.read(8)
+    except OSError as error:
+        raise unreadable(path, error) from None
     if head.startswith(b"PAR1"):
         return "parquet"
     if head == _OLD_OFFICE:
         return "excel"
-    if head.startswith(b"PK\x03\x04"):
-        return _in_zip(path)
-    return None
-
-
-def _in_zip(path: Path) -> str:
-    """Workbooks are zip archives; every other archive has to be unpacked first."""
+    if not head.startswith(b"PK\x03\x04"):
+        return None
+    # Workbooks are zip archives; every other archive has to be unpacked first.
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -131,16 +121,13 @@ def _in_zip(path: Path) -> str:
 
 
 def unreadable(path: Path, error: Exception, what: str = "cannot be read") -> UnreadableTable:
-    """Put what a library said about a file into one line that names the file."""
+    """Turn a library's error about a file into one line that names the file."""
     if isinstance(error, FileNotFoundError):
         return UnreadableTable(f"{path} is no longer there.", passing=True)
     if isinstance(error, PermissionError):
         return UnreadableTable(f"{path} {what}: no permission.", passing=True)
     lines = str(error).strip().splitlines() or [type(error).__name__]
     text = f"{path} {what}: {lines[0].strip()[:200].rstrip('.')}."
-    return UnreadableTable(text, passing=is_of_the_system(error))
-
-
-def is_of_the_system(error: BaseException) -> bool:
-    """Tell what the system said of a file from what a library, with the same class, did."""
-    return isinstance(error, OSError) and error.errno is not None
+    # Libraries raise OSError too, but only the operating system gives it a number.
+    is_of_system = isinstance(error, OSError) and error.errno is not None
+    return UnreadableTable(text, passing=is_of_system)

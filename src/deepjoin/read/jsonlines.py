@@ -21,11 +21,11 @@ from deepjoin.read.formats import unreadable
 _ROWS = 16_384
 _PEEK = 1 << 16
 _CHUNK = 1 << 20
-#: A longer row is not a table's row; the bound keeps memory bounded too.
+#: Longer rows are no rows of a table; the bound also keeps memory bounded.
 MAX_ROW = 1 << 26
-#: Keys that are data (ids as keys) would make a column each; the rest is left out and noted.
+#: Where ids serve as keys, each would make a column; keys beyond this are left out and noted.
 MAX_COLUMNS = 2_000
-#: A file whose first rows are all bad is given up.
+#: A file is given up when this many first rows are all bad.
 PATIENCE = 1_000
 
 _DAMAGED = (EOFError, OSError, UnicodeError, zlib.error, pa.ArrowException)
@@ -37,7 +37,7 @@ Row = dict[str, str | None]
 def why_not_rows(path: Path) -> str | None:
     """Say why a .json file is no table, from its start alone.
 
-    None if it may be one; what is empty or damaged is left for the reader to tell.
+    None if it may be one, or is empty or damaged: then reading it will say what is wrong.
     """
     try:
         with _open(path) as stream:
@@ -76,33 +76,32 @@ def read_jsonlines(path: Path) -> Reading:
     """
     check_file(path)
     notes: list[str] = []
-    return Reading(_guarded(path, notes), notes)
 
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            with _open(path) as stream:
+                yield from _RowBatches(path, notes).batches(json_rows(path, stream))
+        except _DAMAGED as error:
+            raise unreadable(path, error) from None
 
-def _guarded(path: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
-    try:
-        with _open(path) as stream:
-            yield from _Block(path, notes).batches(_rows(path, stream))
-    except _DAMAGED as error:
-        raise unreadable(path, error) from None
+    return Reading(batches(), notes)
 
 
 def _open(path: Path) -> TextIO:
     binary = io.BufferedReader(cast(io.RawIOBase, open_bytes(path, compression_of(path))))
     wide = binary.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")
-    # Bytes that are no character become half characters, which `_Block` finds, mends and notes.
+    # Invalid bytes become half characters, which `_RowBatches` finds, repairs and notes.
     if wide:
         return io.TextIOWrapper(binary, "utf-16", "surrogatepass")
     return io.TextIOWrapper(binary, "utf-8-sig", "surrogateescape")
 
 
-def _rows(path: Path, stream: TextIO) -> Iterator[Row | None]:
-    """Every row, None for a bad one."""
+def json_rows(path: Path, stream: TextIO) -> Iterator[Row | None]:
+    """Yield every row of an array or of lines, None for a bad one."""
     start = stream.read(_PEEK)
     text = start.lstrip()
-    if _is_array(text):
-        return _array_rows(path, stream, text[1:])
-    return _line_rows(path, stream, start)
+    is_array = _is_array(text)
+    return _array_rows(path, stream, text[1:]) if is_array else _line_rows(path, stream, start)
 
 
 def _line_rows(path: Path, stream: TextIO, start: str) -> Iterator[Row | None]:
@@ -116,9 +115,11 @@ def _line_rows(path: Path, stream: TextIO, start: str) -> Iterator[Row | None]:
 
 
 def _array_rows(path: Path, stream: TextIO, text: str) -> Iterator[Row | None]:
+    """Yield the rows of an array, decoding from a window that moves over the text."""
     decoder, at = json.JSONDecoder(), 0
     while True:
-        at = _end_of_gap(text, at)
+        gap = _GAP.match(text, at)
+        at = gap.end() if gap else at
         if text.startswith("]", at):
             return
         try:
@@ -130,11 +131,6 @@ def _array_rows(path: Path, stream: TextIO, text: str) -> Iterator[Row | None]:
             text, at = text[at:] + more, 0
         else:
             yield _flat(value)
-
-
-def _end_of_gap(text: str, at: int) -> int:
-    match = _GAP.match(text, at)
-    return match.end() if match else at
 
 
 def _parsed(line: str) -> Row | None:
@@ -170,14 +166,14 @@ def _cell(value: object) -> str | None:
     return _ENCODER.encode(value) if isinstance(value, list) else str(value)
 
 
-class _Block:
-    """The rows gathered for the next batch, and what was wrong in all of them so far."""
+class _RowBatches:
+    """Collects rows into batches, and counts what was wrong with all of them so far."""
 
     def __init__(self, path: Path, notes: list[str]) -> None:
         self.path, self.notes = path, notes
         self.names: set[str] = set()
         self.good = self.bad = 0
-        self.mended = self.crowded = False
+        self.is_repaired = self.is_crowded = False
 
     def batches(self, rows: Iterator[Row | None]) -> Iterator[pa.RecordBatch]:
         """Gather rows into batches bounded by rows and by characters."""
@@ -185,7 +181,9 @@ class _Block:
         size = 0
         for row in rows:
             if row is None:
-                self._count_bad()
+                self.bad += 1
+                if not self.good and self.bad == PATIENCE:
+                    break
                 continue
             self.good += 1
             block.append(row)
@@ -195,46 +193,31 @@ class _Block:
                 block, size = [], 0
         if block:
             yield self._batch(block)
-        self._finish()
-
-    def _count_bad(self) -> None:
-        self.bad += 1
-        if not self.good and self.bad == PATIENCE:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        raise UnreadableTable(
-            f"{self.path} holds no JSON objects: {self.bad} lines and none could be read."
-        )
-
-    def _batch(self, block: list[Row]) -> pa.RecordBatch:
-        names = dict.fromkeys(name for row in block for name in row)
-        kept = [name for name in names if self._has_room(name)]
-        columns = [self._column([row.get(name) for row in block]) for name in kept]
-        return pa.RecordBatch.from_arrays(columns, names=text_array(kept).to_pylist())
-
-    def _has_room(self, name: str) -> bool:
-        if name not in self.names and len(self.names) >= MAX_COLUMNS:
-            self.crowded = True
-            return False
-        self.names.add(name)
-        return True
-
-    def _column(self, cells: list[str | None]) -> pa.Array:
-        try:
-            return pa.array(cells, pa.string())
-        except UnicodeEncodeError:
-            self.mended = True
-            return text_array(cells)
-
-    def _finish(self) -> None:
         if not self.good:
-            if self.bad:
-                self._give_up()
-            raise UnreadableTable(f"{self.path} is empty: it holds no rows.")
+            raise UnreadableTable(
+                f"{self.path} holds no JSON objects: {self.bad} lines and none could be read."
+                if self.bad
+                else f"{self.path} is empty: it holds no rows."
+            )
         if self.bad:
             self.notes.append(f"{self.bad} of {self.good + self.bad} rows are not JSON objects.")
-        if self.crowded:
+        if self.is_crowded:
             self.notes.append(f"Only the first {MAX_COLUMNS} different keys became columns.")
-        if self.mended:
+        if self.is_repaired:
             self.notes.append(MENDED_NOTE)
+
+    def _batch(self, block: list[Row]) -> pa.RecordBatch:
+        columns: dict[str, pa.Array] = {}
+        for name in dict.fromkeys(name for row in block for name in row):
+            if name not in self.names and len(self.names) >= MAX_COLUMNS:
+                self.is_crowded = True
+                continue
+            self.names.add(name)
+            cells = [row.get(name) for row in block]
+            try:
+                columns[name] = pa.array(cells, pa.string())
+            except UnicodeEncodeError:
+                self.is_repaired = True
+                columns[name] = text_array(cells)
+        names = text_array(columns).to_pylist()
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=names)

@@ -19,9 +19,22 @@ _BROKEN = "is not a readable Parquet file"
 
 
 def read_parquet(path: Path) -> Reading:
-    """Open a Parquet file; columns of one name are told apart by a number."""
+    """Open a Parquet file; columns that share a name are numbered."""
     notes: list[str] = []
-    return Reading(_batches(path, _open(path), notes), notes)
+    file = _open(path)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        names = unique_names(file.schema_arrow.names)
+        with file:
+            try:
+                for batch in file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES)):
+                    yield with_valid_text(decoded(batch, names), notes)
+                if not file.metadata.num_rows:
+                    yield decoded(no_rows(file.schema_arrow), names)
+            except (pa.ArrowException, OSError) as error:
+                raise unreadable(path, error, _BROKEN) from None
+
+    return Reading(batches(), notes)
 
 
 def _open(path: Path) -> pq.ParquetFile:
@@ -29,18 +42,6 @@ def _open(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error, _BROKEN) from None
-
-
-def _batches(path: Path, file: pq.ParquetFile, notes: list[str]) -> Iterator[pa.RecordBatch]:
-    names = unique_names(file.schema_arrow.names)
-    with file:
-        try:
-            for batch in file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES)):
-                yield with_valid_text(decoded(batch, names), notes)
-            if not file.metadata.num_rows:
-                yield decoded(no_rows(file.schema_arrow), names)
-        except (pa.ArrowException, OSError) as error:
-            raise unreadable(path, error, _BROKEN) from None
 
 
 def batch_rows(metadata: pq.FileMetaData, most: int, size: int) -> int:
@@ -66,17 +67,17 @@ def decoded(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
 
 
 def with_valid_text(batch: pa.RecordBatch, notes: list[str]) -> pa.RecordBatch:
-    """Mend text that is not UTF-8: some writers store bytes of another encoding as text."""
+    """Repair text that is not UTF-8: some writers store bytes of another encoding as text."""
     if all(map(_is_valid, batch.columns)):
         return batch
     if MENDED_NOTE not in notes:
         notes.append(MENDED_NOTE)
-    columns = [column if _is_valid(column) else _mended(column) for column in batch.columns]
+    columns = [column if _is_valid(column) else _repaired(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _is_valid(column: pa.Array) -> bool:
-    """Whether all text is UTF-8; what is nested is not indexed, and left as it is."""
+    """Whether all text is UTF-8; nested columns are not indexed, so they are not checked."""
     if not _is_text(column.type):
         return True
     try:
@@ -93,10 +94,10 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _mended(column: pa.Array) -> pa.Array:
+def _repaired(column: pa.Array) -> pa.Array:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _mended(column.storage))
+        return pa.ExtensionArray.from_storage(kind, _repaired(column.storage))
     cells = column.cast(pa.large_binary()).to_pylist()
     return pa.array([cell and cell.decode("utf-8", "replace") for cell in cells], kind)
 
@@ -104,22 +105,29 @@ def _mended(column: pa.Array) -> pa.Array:
 def duckdb_scan(path: Path) -> str | None:
     """Return DuckDB's table expression for a file, or None where it would read other rows.
 
-    Text is looked through to its end, since DuckDB refuses what is not UTF-8. Hive partitioning
-    would put a folder's name, as in `region=eu`, in the place of a column.
+    All text is checked, because DuckDB refuses what is not UTF-8. Hive partitioning would
+    replace a column by the name of a folder, as in `region=eu`.
     """
     with _open(path) as file:
-        same = _known_to_duckdb(file.schema_arrow) and _has_valid_text(path, file)
-    return f"read_parquet({literal(str(path))}, hive_partitioning=false)" if same else None
-
-
-def _known_to_duckdb(schema: pa.Schema) -> bool:
-    """Whether DuckDB gives columns the names and values we do; its names ignore case."""
-    names = schema.names
-    return (
-        unique_names(names) == names
-        and len({name.lower() for name in names}) == len(names)
-        and not any(map(_differs, schema.types))
-    )
+        schema = file.schema_arrow
+        names = schema.names
+        # DuckDB's names ignore case.
+        if unique_names(names) != names or len({name.lower() for name in names}) < len(names):
+            return None
+        if any(map(_differs, schema.types)):
+            return None
+        texts = [
+            field.name
+            for field in schema
+            if _is_text(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+        ]
+        try:
+            for batch in file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES), columns=texts):
+                if not all(map(_is_valid, decoded(batch, batch.schema.names).columns)):
+                    return None
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(path, error, _BROKEN) from None
+    return f"read_parquet({literal(str(path))}, hive_partitioning=false)"
 
 
 def _differs(kind: pa.DataType) -> bool:
@@ -128,23 +136,3 @@ def _differs(kind: pa.DataType) -> bool:
         return _differs(kind.value_type)
     inner = (kind.field(at).type for at in range(kind.num_fields))
     return pa.types.is_duration(kind) or pa.types.is_decimal256(kind) or any(map(_differs, inner))
-
-
-def _has_valid_text(path: Path, file: pq.ParquetFile) -> bool:
-    try:
-        batches = file.iter_batches(
-            batch_rows(file.metadata, _ROWS, _BYTES), columns=_texts(file.schema_arrow)
-        )
-        return all(
-            _is_valid(column) for batch in batches for column in decoded(batch, batch.schema.names)
-        )
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, error, _BROKEN) from None
-
-
-def _texts(schema: pa.Schema) -> list[str]:
-    return [
-        field.name
-        for field in schema
-        if _is_text(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
-    ]

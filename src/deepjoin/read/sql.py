@@ -32,13 +32,9 @@ def duckdb_scan(path: Path) -> str | None:
     from deepjoin.read import delimited, parquet
 
     kind = true_format(path)
-    if _means_other_files(str(path)):
+    # DuckDB would take such a path for a pattern, or for one in the user's home.
+    if str(path).startswith("~") or any(character in str(path) for character in "*?[{"):
         return None
     if kind == "delimited":
         return delimited.duckdb_scan(path)
     return parquet.duckdb_scan(path) if kind == "parquet" else None
-
-
-def _means_other_files(path: str) -> bool:
-    """Whether DuckDB takes a path for a pattern, or for one in the user's home."""
-    return path.startswith("~") or any(character in path for character in "*?[{")
