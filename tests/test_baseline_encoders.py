@@ -19,7 +19,13 @@ from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.encoders.checkpoints import Words
 from deepjoin.lab.encoders.mlp import MlpEncoder, Tower, cell_means, load_mlp, write_mlp
 from deepjoin.lab.encoders.sherlock import load_sherlock
-from deepjoin.lab.encoders.tabert import Cell, Row, RowLayout, TabertEncoder, load_tabert
+from deepjoin.lab.encoders.tabert import (
+    RowLayout,
+    TabertCell,
+    TabertEncoder,
+    TabertRow,
+    load_tabert,
+)
 from deepjoin.lab.encoders.turl import TableInput, TurlEncoder, load_turl
 from deepjoin.model import Column
 
@@ -214,7 +220,10 @@ def test_rows_are_written_as_published(folders: dict[str, Path]) -> None:
     title, nation, gdp, united, number = words.numbers(
         ["ranked", "Nation", "GDP", "united states united states united states", "7"]
     )
-    cells = [Cell(nation, words.number("text"), united), Cell(gdp, words.number("real"), number)]
+    cells = [
+        TabertCell(nation, words.number("text"), united),
+        TabertCell(gdp, words.number("real"), number),
+    ]
     row = RowLayout().row(title, cells, words)
     assert tokens_of(row.tokens) == (
         "[CLS] rank ##ed [SEP] nation | text | united states united states united [SEP] "
@@ -234,7 +243,7 @@ def test_rows_are_written_as_published(folders: dict[str, Path]) -> None:
 def test_rows_name_their_columns(pooling: str, spans: list[str], folders: dict[str, Path]) -> None:
     words = tabert(folders["one"])._words
     nation, gdp, china = words.numbers(["Nation", "GDP", "China"])
-    cells = [Cell(name, words.number("text"), china) for name in (nation, gdp)]
+    cells = [TabertCell(name, words.number("text"), china) for name in (nation, gdp)]
     row = RowLayout(title_first=False, pooling=pooling).row([], cells, words)
     assert tokens_of(row.tokens) == (
         "[CLS] nation | text | china [SEP] gdp | text | china [SEP] [SEP]"
@@ -245,7 +254,7 @@ def test_rows_name_their_columns(pooling: str, spans: list[str], folders: dict[s
 
 def test_long_rows_are_cut_and_what_has_no_room_is_left_out(folders: dict[str, Path]) -> None:
     words = tabert(folders["one"])._words
-    cell = Cell(words.numbers(["nation " * 90])[0], words.number("text"), [])
+    cell = TabertCell(words.numbers(["nation " * 90])[0], words.number("text"), [])
     row = RowLayout(longest=20, title_tokens=10).row(
         words.numbers(["gdp " * 90])[0], [cell, cell], words
     )
@@ -288,7 +297,7 @@ def test_tabert_averages_the_tokens_of_a_column(folders: dict[str, Path]) -> Non
 
     encoder = tabert(folders["one"])
     (row,) = encoder.snapshot(NATIONS)
-    assert isinstance(row, Row)
+    assert isinstance(row, TabertRow)
     segments = [0] * row.first + [1] * (len(row.tokens) - row.first)
     with torch.inference_mode():
         states = encoder._bert(
@@ -417,7 +426,7 @@ def test_checkpoints_that_are_none_are_told_in_one_line(
             tabert(folder)
         assert "\n" not in str(told.value)
 
-    refused(tmp_path / "gone", "is no TaBERT checkpoint: there is no such folder. Give a folder")
+    refused(tmp_path / "gone", "is not a TaBERT checkpoint: there is no such folder. Give a folder")
     folder = tmp_path / "made"
     folder.mkdir()
     refused(folder, r"tb_config.json cannot be read \(")
@@ -429,9 +438,9 @@ def test_checkpoints_that_are_none_are_told_in_one_line(
     refused(folder, "model.bin cannot be read: ")
     assert "unpickled" not in capsys.readouterr().out
     torch.save({"tensors": 3}, folder / "model.bin")
-    refused(folder, "model.bin holds other things than tensors by name")
+    refused(folder, "model.bin is not a dictionary of tensors")
     torch.save({"a": torch.zeros(1)}, folder / "model.bin")
-    refused(folder, "no vocabulary is there, nor that of 'bert-base-uncased': ")
+    refused(folder, "it has no vocabulary, and that of 'bert-base-uncased' cannot be loaded: ")
     put_words(folder)
     refused(folder, "it has no tensor 'embeddings.word_embeddings.weight'")
 
@@ -444,7 +453,7 @@ def test_parts_that_do_not_fit_are_told_in_one_line(tmp_path: Path) -> None:
         tabert(save_tabert(tmp_path / "max", column_representation="max_pool"))
     with pytest.raises(DeepJoinError, match="its max_cell_len is 'five'"):
         tabert(save_tabert(tmp_path / "five", max_cell_len="five"))
-    with pytest.raises(DeepJoinError, match="cell_input_template is 7 in tb_config.json; it is a"):
+    with pytest.raises(DeepJoinError, match="cell_input_template is 7 in tb_config.json; it must"):
         tabert(save_tabert(tmp_path / "seven", cell_input_template=7))
     with pytest.raises(DeepJoinError, match="'vertical_transformer_layers.0.attention.self_att"):
         tabert(save_tabert(tmp_path / "layers", num_vertical_layers=2))
@@ -514,11 +523,11 @@ def test_folders_that_hold_no_mlp_are_told(tmp_path: Path, folders: dict[str, Pa
         r"holds no MLP: mlp.json cannot be read \(.*Make one with: python -m deepjoin.lab.training"
     )
     say(tmp_path / "mlp.json", version=1)
-    refused("mlp.json does not say version, cells, cells_digest")
+    refused("mlp.json does not have version, cells, cells_digest")
     say(tmp_path / "mlp.json", **{**said, "version": 9})
-    refused("mlp.json is of version 9, not 1")
+    refused("mlp.json has version 9, not 1")
     say(tmp_path / "mlp.json", **{**said, "cells": "/gone/cc.vec"})
-    refused("reads the cell vectors /gone/cc.vec, which are not there. Copy them to ")
+    refused("reads the cell vectors /gone/cc.vec, which do not exist. Copy them to ")
     say(tmp_path / "mlp.json", **{**said, "cells_digest": "other"})
     refused("was trained on cell vectors other, and default has ")
     say(tmp_path / "mlp.json", **said)
@@ -546,8 +555,7 @@ def lake_of(tmp_path: Path) -> deepjoin.Lake:
 @pytest.mark.parametrize("join", ["equi", "semantic"])
 def test_training_finds_held_back_columns(join: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from deepjoin.lab.training.mlp import train_mlp
-    from deepjoin.lab.training.mlp_fit import MlpSettings
+    from deepjoin.lab.training.mlp import MlpSettings, train_mlp
 
     lake = lake_of(tmp_path)
     wanted = MlpSettings(join, steps=30, batch=32, hidden=64, dimension=16)
@@ -598,9 +606,9 @@ def test_the_command_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main([index, "-o", index, *short]) == 1
     assert "holds other files. Give a new folder." in capsys.readouterr().err
     assert main([index, "-o", out, "--join", "outer"]) == 1
-    assert "join is 'outer'; it is one of equi, semantic." in capsys.readouterr().err
+    assert "join is 'outer'; it must be one of equi, semantic." in capsys.readouterr().err
     assert main([index, "-o", out, "--steps", "0"]) == 1
-    assert "steps is 0; it is from 1 to 1e+09." in capsys.readouterr().err
+    assert "steps is 0; it must be from 1 to 1e+09." in capsys.readouterr().err
 
 
 def test_sherlock_gives_numbers_alone_a_vector() -> None:
@@ -637,7 +645,7 @@ def test_sherlock_counts_repeated_cells_and_reads_no_file() -> None:
     encoder = load_sherlock("", profile="default", device=None)
     once, often = encoder.encode([Column(["1", "2"]), Column(["1", "2", "2"])], no_frequency)
     assert (once != often).any()
-    with pytest.raises(DeepJoinError, match="'x' stands behind 'sherlock:', which reads no file."):
+    with pytest.raises(DeepJoinError, match="'x' follows 'sherlock:', which reads no file."):
         load_sherlock("x", profile="default", device=None)
 
 
@@ -649,7 +657,7 @@ def test_what_torch_is_needed_for_is_told(
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"TURL needs torch: pip install 'deepjoin\[train\]'"):
         turl(folders["turl"])
-    monkeypatch.setattr(mlp, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"Training needs torch: pip install 'deepjoin\[tra"):
         mlp.train_mlp(lake_of(tmp_path), tmp_path / "mlp")
 

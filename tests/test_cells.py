@@ -19,14 +19,13 @@ from deepjoin.embed.cells.folder import Facts
 from deepjoin.embed.cells.score import match_chance, shared, soft_joinability
 from deepjoin.embed.cells.tokens import plain_word, split_words
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.lab.cell_table.features import FeatureReader
 from deepjoin.lab.cell_table.make import main
-from deepjoin.lab.cell_table.phrases import phrase_rows
-from deepjoin.lab.cell_table.tune import tune
+from deepjoin.lab.cell_table.tune import FeatureReader, tune
 from deepjoin.lab.cell_table.variants import (
     Alias,
     draw_pairs,
     mistype,
+    phrase_rows,
     read_aliases,
     read_codes,
     read_columns,
@@ -252,7 +251,7 @@ def test_make_says_what_the_base_lacks(tmp_path: Path, capsys: pytest.CaptureFix
 def test_distilling_names_the_extra_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deepjoin.lab.cell_table.distil import piece_outputs
+    from deepjoin.lab.cell_table.tune import piece_outputs
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'deepjoin\[train\]'"):

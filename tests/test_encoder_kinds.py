@@ -23,6 +23,7 @@ from deepjoin.embed.columns.kinds import option_of, split_kind
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra, UnknownName
 from deepjoin.lab.encoders import KINDS, averages
+from deepjoin.lab.evaluation import EvaluationSettings
 from deepjoin.read.corpus import write_corpus
 from deepjoin.search.methods import all_methods
 from deepjoin.store import models
@@ -327,7 +328,7 @@ def test_each_method_is_evaluated_with_its_encoder(
         deepjoin.evaluate(
             *(corpus, ["exact-equi", "fasttext", "bert"]),
             k=[1],
-            encoder=[f"fasttext:{vec}", f"bert:{folders('bert')}"],
+            settings=EvaluationSettings(encoder=[f"fasttext:{vec}", f"bert:{folders('bert')}"]),
         )
     )
     encoders = [(row["encoder"] or "").partition("@")[0] for row in rows]
@@ -346,12 +347,14 @@ def test_the_command_takes_several_encoders(run: Run, corpus: Path, vec: Path) -
 
 def test_a_method_without_its_encoder_is_refused_first(run: Run, corpus: Path) -> None:
     answer = run("evaluate", corpus, "--methods", "exact-equi,mlp", "--encoder", "default")
-    answer.refused("Method 'mlp' needs an encoder of its own. Add --encoder mlp:FOLDER")
+    answer.refused("Method 'mlp' needs its own encoder. Add --encoder mlp:FOLDER")
     assert answer.out == ""
     with pytest.raises(DeepJoinError, match="'default' and 'mine' are for the same method"):
-        next(iter(deepjoin.evaluate(corpus, encoder=["default", "mine"])))
+        twice = EvaluationSettings(encoder=["default", "mine"])
+        next(iter(deepjoin.evaluate(corpus, settings=twice)))
     with pytest.raises(UnknownName, match="No encoder kind 'fastext'"):
-        next(iter(deepjoin.evaluate(corpus, ["deepjoin"], encoder="fastext:a.vec")))
+        unknown = EvaluationSettings(encoder="fastext:a.vec")
+        next(iter(deepjoin.evaluate(corpus, ["deepjoin"], settings=unknown)))
 
 
 def test_a_path_of_the_configuration_file_counts_from_there(

@@ -16,7 +16,7 @@ import deepjoin
 from deepjoin import Column
 from deepjoin.cli import evaluate as command
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.lab.evaluation import cache, exact
+from deepjoin.lab.evaluation import cache
 from deepjoin.lab.evaluation.metrics import (
     candidates,
     interval,
@@ -179,7 +179,7 @@ def test_the_cache_is_used(
         raise AssertionError("built again")
 
     monkeypatch.setattr(cache, "index", again)
-    monkeypatch.setattr(exact, "brute_force", again)
+    monkeypatch.setattr(cache, "brute_force", again)
     second = rows_of(run(*wide).out)
     assert [row["build_s"] for row in first] == [row["build_s"] for row in second]
     assert [row["precision"] for row in second] == [1.0]
@@ -307,7 +307,7 @@ def test_a_truth_that_cannot_be_kept_is_explained(
 def test_arguments_are_checked_before_the_work(corpus: Path) -> None:
     with pytest.raises(UnknownName, match="No method 'magic'"):
         next(iter(deepjoin.evaluate(corpus, ["exact-equi", "magic"])))
-    with pytest.raises(DeepJoinError, match="k is 0; give numbers from 1 on"):
+    with pytest.raises(DeepJoinError, match="k is 0; give whole numbers >= 1"):
         next(iter(deepjoin.evaluate(corpus, k=[0])))
     with pytest.raises(UnknownName, match="No join kind 'near' in deepjoin"):
         next(iter(deepjoin.evaluate(corpus, join="near")))

@@ -13,8 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from deepjoin import Column
-from deepjoin.lab.evaluation.labels import Labels, read_labels
-from deepjoin.lab.evaluation.metrics import hard_recall_labels, ndcg_labels, precision_labels
+from deepjoin.lab.evaluation.metrics import (
+    Labels,
+    hard_recall_labels,
+    ndcg_labels,
+    precision_labels,
+    read_labels,
+)
 from deepjoin.read.corpus import CorpusSource, write_corpus
 from tests.support.command_line import Run, call
 from tests.support.corpora import write_labels

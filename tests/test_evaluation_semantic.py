@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.embed.cells import DEFAULT_TABLE, load_cell_encoder
+from deepjoin.lab.evaluation import EvaluationSettings
 from deepjoin.lab.evaluation import cache as keeping
-from deepjoin.lab.evaluation.semantic_truth import semantic_truth, with_found
-from deepjoin.lab.evaluation.truth import Truth
+from deepjoin.lab.evaluation.truth import Truth, semantic_truth, with_found
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search.exact_equi import exact_equi
@@ -177,7 +177,8 @@ def test_an_index_has_what_its_method_needs(corpus: Path, monkeypatch: pytest.Mo
         method = Method(exact_equi, ("equi", "semantic"), ("values", needs), "a test")
         monkeypatch.setitem(METHODS, name, method)
     methods = ["exact-equi", "hybrid", "a", "b"]
-    rows = list(deepjoin.evaluate(corpus, methods, k=[2], queries=1, sketch=16))
+    settings = EvaluationSettings(queries=1, sketch=16)
+    rows = list(deepjoin.evaluate(corpus, methods, k=[2], settings=settings))
     assert built == [
         {"encoder": "none", "cells": "none", "sketch": 0},
         {"encoder": "none", "cells": "default", "sketch": 0},

@@ -159,8 +159,8 @@ def test_training_draws_some_values_of_each_column(make_lake: MakeLake, tmp_path
             "cannot be written to .*lake.vec. Give a file name that ends in .bin",
         ),
         ({"out": "gone/lake.bin"}, "cannot be written to .*gone/lake.bin. Give"),
-        ({"dimension": 0}, "The dimension is 0, the number of epochs 5; both are at least 1"),
-        ({"epochs": 0}, "The dimension is 100, the number of epochs 0; both are at least 1"),
+        ({"dimension": 0}, "The dimension is 0, the number of epochs 5; both must be >= 1"),
+        ({"epochs": 0}, "The dimension is 100, the number of epochs 0; both must be >= 1"),
     ],
 )
 def test_training_that_cannot_be_done(
@@ -174,7 +174,7 @@ def test_training_that_cannot_be_done(
 def test_lakes_without_words_are_refused(make_lake: MakeLake, tmp_path: Path) -> None:
     pytest.importorskip("fasttext")
     marks = Column(["--", "?", "!"], name="mark", table="t", column_id="t#0")
-    with pytest.raises(DeepJoinError, match="has no words to train on. Index tables with texts"):
+    with pytest.raises(DeepJoinError, match="has no words to train on. Index tables with text"):
         train_fasttext(make_lake([marks]), tmp_path / "lake.bin")
 
 
@@ -184,7 +184,7 @@ def test_lakes_of_hashes_and_no_lake_are_refused(
     lake = deepjoin.index(
         lake_folder, tmp_path / "index", settings=deepjoin.Settings(hash_only=True)
     )
-    with pytest.raises(DeepJoinError, match="is a lake of hashes, .*Give an index made without"):
+    with pytest.raises(DeepJoinError, match="stores hashes and has no words .*Give"):
         train_fasttext(lake, tmp_path / "lake.bin")
     assert main([str(tmp_path / "no-index"), "-o", str(tmp_path / "lake.bin")]) == 1
     assert "is not a deepjoin index" in capsys.readouterr().err

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 
 from deepjoin import Column
 from deepjoin.lab.evaluation.truth import brute_force
-from deepjoin.lab.josie import order
-from deepjoin.lab.josie.cost import CostModel, fit
-from deepjoin.lab.josie.counter import Counter, overlap_of
-from deepjoin.lab.josie.estimate import Benefits, Estimates, ListCosts, estimate
-from deepjoin.lab.josie.index import SetIndex
+from deepjoin.lab.josie import index as josie_index
+from deepjoin.lab.josie.cost import Benefits, CostModel, Estimates, ListCosts, estimate, fit
+from deepjoin.lab.josie.index import CandidateCounter, SetIndex, overlap_of
 from deepjoin.lab.josie.method import JosieSearch, josie
 from deepjoin.lab.josie.search import Josie, score_from
 from deepjoin.matching.joinability import equi_joinability
@@ -239,7 +237,7 @@ def test_tokens_ascend_in_frequency_and_sets_and_queries_in_tokens() -> None:
     assert (np.diff(by_token) >= 0).all()
     assert all((np.diff(index.set_tokens[a:b]) > 0).all() for a, b in pairwise(index.set_offsets))
     known = np.flatnonzero(frequency)
-    asked = index.asked(np.random.default_rng(0).permutation(known))
+    asked = index.query(np.random.default_rng(0).permutation(known))
     assert (np.diff(asked.tokens) > 0).all() and (np.diff(asked.lengths) >= 0).all()
     assert asked.lengths.tolist() == by_token[asked.last].tolist()
     assert asked.weights.sum() == len(known) == asked.left[0]
@@ -249,7 +247,7 @@ def test_positions_are_places_in_the_sorted_set_and_count_from_zero() -> None:
     lists = drawn_sets(2, True, True)
     index = sets_of(lists)
     known = np.unique(np.concatenate([np.array(one, np.int64) for one in lists]))
-    asked = index.asked(known[::2])
+    asked = index.query(known[::2])
     read = index.read(asked, 0, len(asked))
     assert index.list_positions.min() == 0
     there = index.set_tokens[index.set_offsets[read.sets] + read.positions]
@@ -290,7 +288,9 @@ def test_unknown_values_count_in_the_joinability(make_lake: MakeLake) -> None:
 
 
 def test_lists_that_only_hash_alike_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "_signatures", lambda sets, values, many: np.zeros(many, np.uint64))
+    monkeypatch.setattr(
+        josie_index, "_signatures", lambda sets, values, many: np.zeros(many, np.uint64)
+    )
     lists = drawn_sets(3, False, True)
     index = sets_of(lists)
     query = max(lists, key=len)
@@ -327,18 +327,20 @@ def test_long_lists_are_left_unread_when_sets_are_cheap() -> None:
     index = sets_of(lists)
     cheap, dear = (Josie(index, model, 5).search(np.array(wanted), 1) for model in MODELS[1:3])
     assert cheap.sets.tolist() == dear.sets.tolist() == [0]
-    distinct = len(index.asked(np.array(wanted)))
+    distinct = len(index.query(np.array(wanted)))
     assert cheap.reading.lists < distinct
     assert cheap.reading.postings < sum(map(len, lists)) / 2
     assert cheap.reading.sets >= 1 and cheap.reading.tokens <= len(wanted) * cheap.reading.sets
 
 
-def running(lists: list[list[int]], batch: int) -> tuple[SetIndex, Counter, Estimates, ListCosts]:
+def running(
+    lists: list[list[int]], batch: int
+) -> tuple[SetIndex, CandidateCounter, Estimates, ListCosts]:
     """Read two batches of a query, and estimate."""
     index = sets_of(lists)
-    asked = index.asked(np.array(max(lists, key=len), np.int64))
+    asked = index.query(np.array(max(lists, key=len), np.int64))
     slots = np.zeros(len(lists), np.int32)
-    counter = Counter(slots, index.sizes, len(lists), np.zeros(0, np.int64))
+    counter = CandidateCounter(slots, index.sizes, len(lists), np.zeros(0, np.int64))
     for start in (0, batch):
         read = index.read(asked, start, start + batch)
         counter.add(read, asked, start, new=True)

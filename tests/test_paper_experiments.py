@@ -27,9 +27,8 @@ from benchmarks.paper.tables import document, section
 
 from deepjoin import Column
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.evaluation.chosen import Chosen
-from deepjoin.lab.evaluation.labels import Labels
-from deepjoin.lab.evaluation.row import Pool
+from deepjoin.lab.evaluation.metrics import Labels, Pool
+from deepjoin.lab.evaluation.task import EncoderChoice, EvaluationSettings
 from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search.methods import all_methods
@@ -137,7 +136,7 @@ def test_accuracy_stands_beside_the_papers_figure(places: Places, tmp_path: Path
 
 @pytest.mark.parametrize("method", [name for name, one in all_methods().items() if not one.kind])
 def test_indexes_have_what_an_evaluation_gives_a_method(method: str) -> None:
-    wanted = Chosen.of(None, None, None).of_method(method)
+    wanted = EncoderChoice.of(EvaluationSettings()).of_method(method)
     chosen = lakes.index_options({"method": method})
     assert chosen == {"encoder": wanted.encoder, "cells": wanted.cells, "sketch": wanted.sketch}
 

@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
-from deepjoin.lab.pexeso.grid import Grid, Radii, block
-from deepjoin.lab.pexeso.pexeso import Pexeso
-from deepjoin.lab.pexeso.pivots import choose_pivots, distances, farthest_first
+from deepjoin.lab.pexeso.pexeso import (
+    Grid,
+    Pexeso,
+    Radii,
+    block,
+    choose_pivots,
+    distances,
+    farthest_first,
+)
 from deepjoin.matching.joinability import least, similarities
 from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
 
@@ -150,7 +156,7 @@ def test_empty_sides_have_no_hits() -> None:
 
 def test_questions_out_of_range_are_refused() -> None:
     lake = Pexeso(unit([[1, 0]]), columns_of([[0]]))
-    with pytest.raises(DeepJoinError, match="tau is 1.5; it is a cosine above 0 and at most 1"):
+    with pytest.raises(DeepJoinError, match="tau is 1.5; it must be a cosine above 0"):
         lake.joinable(unit([[1, 0]]), 1.5, 1)
-    with pytest.raises(DeepJoinError, match="k is -1; it is 0 or more"):
+    with pytest.raises(DeepJoinError, match="k is -1; it must be >= 0"):
         lake.search(unit([[1, 0]]), 0.5, -1)

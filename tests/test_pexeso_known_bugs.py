@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from deepjoin.lab.pexeso import pexeso, pivots
-from deepjoin.lab.pexeso.grid import Grid, Radii, block
-from deepjoin.lab.pexeso.pexeso import Pexeso
-from deepjoin.lab.pexeso.pivots import choose_pivots, farthest_first
+from deepjoin.lab.pexeso import pexeso
+from deepjoin.lab.pexeso.pexeso import Grid, Pexeso, Radii, block, choose_pivots, farthest_first
 from deepjoin.matching.joinability import least, similarities
 from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
 
@@ -80,13 +78,13 @@ def test_columns_are_left_as_soon_as_the_bound_is_out_of_reach(
 ) -> None:
     vectors, lists, query = drawn_lake(3, False, 3)
     compared = []
-    matches = pexeso._Asked._matches
+    matches = pexeso._PexesoQuery._matches
 
-    def watched(self: pexeso._Asked, row: int, values: npt.NDArray[np.int64]) -> bool:
+    def watched(self: pexeso._PexesoQuery, row: int, values: npt.NDArray[np.int64]) -> bool:
         compared.append(row)
         return matches(self, row, values)
 
-    monkeypatch.setattr(pexeso._Asked, "_matches", watched)
+    monkeypatch.setattr(pexeso._PexesoQuery, "_matches", watched)
     lake = Pexeso(vectors, columns_of(lists))
     lake.joinable(query, 0.9, 1)
     every = len(compared)
@@ -108,7 +106,7 @@ def test_no_clock_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pivots_have_the_largest_projections() -> None:
     loadings = np.array([[0.1, -0.9, 0.3, 0.2], [0.05, 0.8, -0.1, 0.6], [0.7, 0.0, 0.1, 0.2]])
-    assert pivots._one_each(loadings, 3).tolist() == [1, 3, 0], "by size, whatever the sign"
+    assert pexeso._one_each(loadings, 3).tolist() == [1, 3, 0], "by size, whatever the sign"
 
 
 def test_outliers_are_sought_farthest_first() -> None:

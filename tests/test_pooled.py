@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column
-from deepjoin.lab.evaluation import cache
-from deepjoin.lab.evaluation.labels import Labels
-from deepjoin.lab.evaluation.metrics import harmonic, pooled_precision, pooled_recall
-from deepjoin.lab.evaluation.row import Pool
+from deepjoin.lab.evaluation import EvaluationSettings, cache
+from deepjoin.lab.evaluation.metrics import Labels, Pool, harmonic, pooled_precision, pooled_recall
 from deepjoin.read.corpus import write_corpus
 from tests.support.corpora import write_labels
 
@@ -147,7 +145,8 @@ def test_methods_that_have_answered_are_not_asked_again(
 
 
 def precision(corpus: Path, kept: Path, k: int = 3, queries: int = 2) -> float:
-    (row,) = deepjoin.evaluate(corpus, ["exact-equi"], k=[k], queries=queries, cache=kept)
+    settings = EvaluationSettings(queries=queries)
+    (row,) = deepjoin.evaluate(corpus, ["exact-equi"], k=[k], settings=settings, cache=kept)
     return float(row["precision"])
 
 

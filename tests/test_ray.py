@@ -522,13 +522,13 @@ def test_the_command_says_where_it_works(cluster: Any, folder: Path, tmp_path: P
 def test_pairs_to_learn_from_are_the_same(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, join: str
 ) -> None:
-    from deepjoin.lab.training import self_join, semantic_pairs
+    from deepjoin.lab.training import self_join
 
     chance = random.Random(3)
     lists = [chance.sample(WORDS[:80], chance.randint(3, 30)) for _ in range(60)]
     columns = TrainingColumns.of([deepjoin.Column(cells) for cells in lists], range(60))
     monkeypatch.setattr(self_join, "_WORK", 400)
-    monkeypatch.setattr(semantic_pairs, "_CELLS", 200)
+    monkeypatch.setattr(self_join, "_CELLS", 200)
     found = []
     for name in ("local", "ray"):
         with engine_named(name) as engine:
@@ -536,7 +536,7 @@ def test_pairs_to_learn_from_are_the_same(
                 found.append(self_join.equi_pairs(columns, 0.3, 5, engine=engine))
             else:
                 near = scipy.sparse.csr_array(np.eye(len(columns.frequency)))
-                mine = semantic_pairs.semantic_pairs
+                mine = self_join.semantic_pairs
                 found.append(mine(columns, near, 0.3, 5, engine=engine))
     assert len(found[0]) > 60
     for one, other in zip(*(vars(pairs).values() for pairs in found), strict=True):

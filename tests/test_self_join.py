@@ -1,4 +1,4 @@
-"""Mining pairs to train on: equal to comparing all columns, capped fairly, told in words."""
+"""Mining pairs to train on: equal to comparing all columns, capped fairly, errors in words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lab.training import self_join
 from deepjoin.lab.training.columns import TrainingColumns
 from deepjoin.lab.training.near import near_values
-from deepjoin.lab.training.self_join import Pairs, SelfJoin, equi_pairs
-from deepjoin.lab.training.semantic_pairs import semantic_pairs
+from deepjoin.lab.training.self_join import ColumnPairs, PairRule, equi_pairs, semantic_pairs
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.model import Column
 
@@ -45,7 +44,7 @@ def columns_of(sets: Sets, tables: list[int]) -> TrainingColumns:
     return lake([[f"v{value}" for value in sorted(values)] for values in sets], tables)
 
 
-def triples(pairs: Pairs) -> list[tuple[int, int, float]]:
+def triples(pairs: ColumnPairs) -> list[tuple[int, int, float]]:
     return list(zip(pairs.x.tolist(), pairs.y.tolist(), pairs.joinability.tolist(), strict=True))
 
 
@@ -90,7 +89,7 @@ def test_equi_pairs_are_those_of_comparing_all(
 @given(st.integers(1, 400), st.integers(1, 400), st.integers(1, 400))
 def test_as_many_values_must_match_as_reach_the_threshold(size: int, part: int, whole: int) -> None:
     threshold = min(part, whole) / whole
-    least = int(SelfJoin(threshold).least(np.array([size]))[0])
+    least = int(PairRule(threshold).least(np.array([size]))[0])
     assert least == min(count for count in range(1, size + 1) if count / size >= threshold)
 
 
@@ -120,7 +119,7 @@ def alike(count: int) -> TrainingColumns:
     return lake([["a", "b"] if number % 2 else ["a"] for number in range(count)])
 
 
-def capped_by_brute_force(pairs: Pairs, wanted: SelfJoin) -> list[tuple[int, int, float]]:
+def capped_by_brute_force(pairs: ColumnPairs, wanted: PairRule) -> list[tuple[int, int, float]]:
     worse = self_join._worse(pairs, wanted.seed).tolist()
     chance = {one[:2]: place for one, place in zip(triples(pairs), worse, strict=True)}
     best = sorted(triples(pairs), key=lambda one: (-one[2], chance[one[:2]]))
@@ -144,7 +143,7 @@ def test_caps_keep_the_best_of_each_column_on_both_sides(
     if not usable(by_brute_force(sets, tables, threshold), sets):
         return
     every = equi_pairs(columns_of(sets, tables), threshold, None)
-    right = capped_by_brute_force(every, SelfJoin(threshold, most, seed))
+    right = capped_by_brute_force(every, PairRule(threshold, most, seed))
     if usable(right, sets):
         assert triples(equi_pairs(columns_of(sets, tables), threshold, most, seed)) == right
 
@@ -157,11 +156,11 @@ def test_equally_good_columns_are_chosen_evenly() -> None:
     assert triples(pairs) != triples(equi_pairs(alike(200), 1.0, most=5, seed=1))
 
 
-def test_progress_is_told_to_the_end() -> None:
+def test_progress_is_reported_to_the_end() -> None:
     heard: list[tuple[int, int, str]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(self_join, "_WORK", 10)
-        equi_pairs(alike(20), told=lambda *said: heard.append(said))
+        equi_pairs(alike(20), progress=lambda *event: heard.append(event))
     assert len(heard) > 1
     assert heard[-1] == (20, 20, "columns compared")
 
@@ -185,7 +184,9 @@ def test_columns_without_pairs_are_refused(
 
 @pytest.mark.parametrize("threshold", [0, -1, 1.01, float("nan")])
 def test_thresholds_that_mean_nothing_are_refused(threshold: float) -> None:
-    with pytest.raises(DeepJoinError, match="it is above 0 and at most 1. Give one such as 0.7"):
+    with pytest.raises(
+        DeepJoinError, match="it must be above 0 and at most 1. Give one such as 0.7"
+    ):
         equi_pairs(alike(3), threshold)
 
 
@@ -197,7 +198,7 @@ def test_counts_below_one_are_refused() -> None:
 def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
     pairs = equi_pairs(alike(30))
     pairs.write(tmp_path / "pairs")
-    again = Pairs.read(tmp_path / "pairs")
+    again = ColumnPairs.read(tmp_path / "pairs")
     assert triples(again) == triples(pairs)
     assert [str(array.dtype) for array in (again.x, again.y, again.joinability)] == [
         "int64",
@@ -213,7 +214,7 @@ def test_torn_files_of_pairs_are_refused(tmp_path: Path) -> None:
     for length in [*range(0, len(whole), 7), len(whole) - 1]:
         path.write_bytes(whole[:length])
         with pytest.raises(DeepJoinError, match="pairs.npz, cannot be read: .* train again"):
-            Pairs.read(path)
+            ColumnPairs.read(path)
 
 
 @pytest.mark.parametrize("bit", [1, 8, 64])
@@ -225,7 +226,7 @@ def test_damaged_files_of_pairs_are_refused_or_read_as_they_were(tmp_path: Path,
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
         try:
-            assert triples(Pairs.read(path)) == triples(pairs)
+            assert triples(ColumnPairs.read(path)) == triples(pairs)
         except DeepJoinError as error:
             assert "cannot be read" in str(error)
 
@@ -242,9 +243,9 @@ def test_damaged_files_of_pairs_are_refused_or_read_as_they_were(tmp_path: Path,
 def test_files_of_something_else_are_refused(tmp_path: Path, arrays: dict[str, object]) -> None:
     np.savez(tmp_path / "pairs.npz", **arrays)
     with pytest.raises(DeepJoinError, match="cannot be read"):
-        Pairs.read(tmp_path / "pairs.npz")
+        ColumnPairs.read(tmp_path / "pairs.npz")
     with pytest.raises(DeepJoinError, match="cannot be read"):
-        Pairs.read(tmp_path / "absent.npz")
+        ColumnPairs.read(tmp_path / "absent.npz")
 
 
 def unit_rows(seed: int, count: int) -> np.ndarray:
@@ -294,7 +295,7 @@ def test_semantic_pairs_without_near_vectors_are_equi_pairs() -> None:
     columns = alike(50)
     heard: list[tuple[int, int, str]] = []
     near = near_values(np.zeros((2, 8), np.float32), 0.4, 0.5)
-    found = semantic_pairs(columns, near, told=lambda *said: heard.append(said))
+    found = semantic_pairs(columns, near, progress=lambda *event: heard.append(event))
     assert triples(found) == triples(equi_pairs(columns))
     assert heard[-1] == (50, 50, "columns compared")
 
@@ -305,7 +306,7 @@ def test_semantic_pairs_can_be_found_a_few_columns_at_a_time() -> None:
     near = near_values(unit_rows(1, 40), 0.8, 0.9)
     every = triples(semantic_pairs(columns, near, most=None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deepjoin.lab.training.semantic_pairs._CELLS", 20)
+        patch.setattr("deepjoin.lab.training.self_join._CELLS", 20)
         assert triples(semantic_pairs(columns, near, most=None)) == every
 
 

@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from deepjoin.cli import main
 from deepjoin.cli.train import _Lines
 from deepjoin.embed.columns import load_encoder
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.lab.training import TrainInputs, TrainResources, preset
+from deepjoin.progress import Progress, no_progress
 from tests.support import rivals
 from tests.support.histories import write
 from tests.support.tiny_models import save_model
@@ -44,8 +48,22 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(usual)
 
 
-def trained(training_tables: Path, out: Path, tiny_bert: str, **options: Any) -> Any:
-    return deepjoin.train(training_tables, out, base=tiny_bert, **(SHORT | options))
+def trained(
+    training_tables: Path,
+    out: Path,
+    tiny_bert: str,
+    progress: Progress = no_progress,
+    **options: Any,
+) -> Any:
+    """Train with few steps; options are fields of any of the settings objects."""
+    options = SHORT | options
+    inputs, resources = (
+        kind(**{one.name: options.pop(one.name) for one in fields(kind) if one.name in options})
+        for kind in (TrainInputs, TrainResources)
+    )
+    settings = preset(options.pop("preset", "default"), **options)
+    rest = {"settings": settings, "inputs": inputs, "resources": resources}
+    return deepjoin.train(training_tables, out, base=tiny_bert, progress=progress, **rest)
 
 
 def vectors(folder: Path) -> Any:
@@ -216,24 +234,24 @@ def test_too_little_memory(
     training_tables: Path, tmp_path: Path, tiny_bert: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = trained(training_tables, tmp_path / "whole", tiny_bert)
-    read = JoinModel._read
+    read = JoinModel._encode
 
     def limited(model: JoinModel, tokens: Any) -> Any:
         if model.training and len(tokens["input_ids"]) > 8:
             raise torch.OutOfMemoryError("too much")
         return read(model, tokens)
 
-    monkeypatch.setattr(JoinModel, "_read", limited)
+    monkeypatch.setattr(JoinModel, "_encode", limited)
     said: list[str] = []
     found = trained(
         *(training_tables, tmp_path / "mine", tiny_bert),
         progress=lambda done, total, text: said.append(text),
     )
-    told = re.compile("out of memory: from now on [0-9]+ columns are read at a time")
+    told = re.compile("out of memory: from now on [0-9]+ columns are encoded at a time")
     assert any(map(told.search, said))
     assert found.precision == expected.precision
     np.testing.assert_allclose(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"), atol=1e-4)
-    monkeypatch.setattr(JoinModel, "_read", lambda *given: _nothing_fits(read, *given))
+    monkeypatch.setattr(JoinModel, "_encode", lambda *given: _nothing_fits(read, *given))
     with pytest.raises(DeepJoinError, match="too little memory to learn from one column"):
         trained(training_tables, tmp_path / "none", tiny_bert)
 
@@ -259,8 +277,8 @@ def test_a_full_disk(training_tables: Path, tmp_path: Path, tiny_bert: str) -> N
 
 def test_an_index_has_its_own_cell_vectors(training_tables: Path, tmp_path: Path) -> None:
     deepjoin.index(training_tables, tmp_path / "index", encoder="none", vectors={"cells": "none"})
-    with pytest.raises(DeepJoinError, match="cells is 'default', and .* is an index, which has"):
-        deepjoin.train(tmp_path / "index", tmp_path / "mine", cells="default")
+    with pytest.raises(DeepJoinError, match="cells is 'default', and .* is an index, which"):
+        deepjoin.train(tmp_path / "index", tmp_path / "mine", inputs=TrainInputs(cells="default"))
     assert not (tmp_path / "mine").exists()
 
 
@@ -273,8 +291,8 @@ def test_what_cannot_be_trained(
     write(tmp_path / "numbers" / "a.csv", {"x": ["1.5", "2.7", "3.1", "4.4", "8.9"]})
     for source, text in (
         ("apart", r"No two of \d columns .* Lower --threshold or give more tables"),
-        ("single", "has 1 columns of text in 1 tables, .* Give more tables"),
-        ("numbers", "has 0 columns of text in 0 tables"),
+        ("single", "has 1 text columns in 1 tables; .* Add tables"),
+        ("numbers", "has 0 text columns in 0 tables"),
     ):
         with pytest.raises(DeepJoinError, match=text):
             trained(tmp_path / source, tmp_path / f"m-{source}", tiny_bert)
@@ -285,14 +303,14 @@ def test_what_cannot_be_trained(
         encoder="none",
         vectors={"cells": "none"},
     )
-    with pytest.raises(DeepJoinError, match="keeps hashes instead of cells"):
+    with pytest.raises(DeepJoinError, match="stores hashes instead of cells"):
         trained(tmp_path / "hashed", tmp_path / "m-hashed", tiny_bert)
     alone = save_model(tmp_path / "alone", "bert")
     for path in alone.glob("tokenizer*"):
         path.unlink()
     with pytest.raises(DeepJoinError, match="has no tokenizer file"):
         trained(training_tables, tmp_path / "m-alone", str(alone))
-    monkeypatch.setattr("deepjoin.lab.training.run.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'deepjoin\[train\]'"):
         trained(training_tables, tmp_path / "m-torch", tiny_bert)
 
@@ -313,7 +331,7 @@ def test_a_run_that_failed_leaves_nothing_to_the_next(
 
 def test_one_run_at_a_time(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
     def again() -> None:
-        with pytest.raises(DeepJoinError, match="Another run is at work in .*mine"):
+        with pytest.raises(DeepJoinError, match="Another run is working in .*mine"):
             trained(training_tables, tmp_path / "mine", tiny_bert)
 
     trained(training_tables, tmp_path / "mine", tiny_bert, progress=at(1, again))
@@ -340,7 +358,7 @@ def test_where_a_model_may_go(training_tables: Path, tmp_path: Path, tiny_bert: 
     [
         ({"device": "cuda"}, "was asked for, and torch sees 0 GPUs"),
         ({"device": "gpu"}, "There is no device 'gpu'"),
-        ({"preset": "papers"}, "preset is 'papers'; it is one of default, paper"),
+        ({"preset": "papers"}, "preset is 'papers'; it must be one of default, paper"),
         ({"aliases": "nowhere.parquet"}, "The spellings nowhere.parquet cannot be read"),
         ({"layers": 9}, "bert has 2 layers, and 9 are asked for"),
         ({"tokens": 1000}, "A text of 1007 tokens is too long for the encoder .*bert'"),
@@ -357,3 +375,12 @@ def test_options_that_are_wrong(
         pytest.skip("there is a GPU")
     with pytest.raises(DeepJoinError, match=text):
         trained(training_tables, tmp_path / "mine", tiny_bert, **options)
+
+
+def test_single_keywords_are_deprecated(
+    training_tables: Path, tmp_path: Path, tiny_bert: str
+) -> None:
+    with pytest.warns(DeprecationWarning, match=r"threshold, .*: give settings=TrainSettings\("):
+        found = deepjoin.train(training_tables, tmp_path / "old", base=tiny_bert, **SHORT)
+    assert found.precision == trained(training_tables, tmp_path / "new", tiny_bert).precision
+    np.testing.assert_array_equal(vectors(tmp_path / "old"), vectors(tmp_path / "new"))

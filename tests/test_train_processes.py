@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.training.prepare import Prepared, write_whole
+from deepjoin.lab.training.prepare import Prepared, write_json
 from deepjoin.lab.training.processes import Processes
 
 torch = pytest.importorskip("torch")
 
-from deepjoin.lab.training.loop import Loop  # noqa: E402  needs torch
+from deepjoin.lab.training.fit import Loop  # noqa: E402  needs torch
 
 _OPTIONS = (
     "--threshold .3 --batch 8 --tokens 40 --pattern colname-col --device cpu --learning-rate 1e-3"
@@ -86,7 +86,7 @@ def test_what_others_wait_for_is_whole(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Path, "write_text", write_half)
     for name, said in (("run.json", {"pairs": 3}), ("asked.json", {"source": "others"})):
         with pytest.raises(OSError, match="No space left"):
-            write_whole(tmp_path / name, said)
+            write_json(tmp_path / name, said)
     assert not prepared.is_whole
     assert prepared.asked() == {"source": "tables"}
 

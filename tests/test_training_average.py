@@ -80,9 +80,9 @@ def test_the_command_ships_it(
 
 WRONG = {
     "nowhere=1": "has no deepjoin.json",
-    "run1=x": "'x' in 'run1=x' is no number",
-    "run1=-1": "Weights are 0 or more",
-    "run1=nan": "Weights are 0 or more",
+    "run1=x": "'x' in 'run1=x' is not a number",
+    "run1=-1": "Weights must be >= 0",
+    "run1=nan": "Weights must be >= 0",
     "run2=1": "given twice",
     "other=1": "tokens differ",
     "another=1": "is another model",
@@ -120,5 +120,5 @@ def test_a_model_without_a_small_form(
 
 
 def test_weights_say_something(runs: list[str], tmp_path: Path) -> None:
-    with pytest.raises(DeepJoinError, match="one of them is more"):
+    with pytest.raises(DeepJoinError, match="one of them > 0"):
         average(dict.fromkeys(map(Path, runs), 0.0), tmp_path / "mean")

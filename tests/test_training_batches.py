@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,27 +16,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import deepjoin
 from deepjoin import Column, DeepJoinError
 from deepjoin.embed.cells.score import match_chance
+from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings
 from deepjoin.embed.columns.tokens import Tokens
-from deepjoin.lab.training import near, pieces, views
-from deepjoin.lab.training.batches import CROPPED, MINED, SHUFFLED, Batches, Examples, composed
-from deepjoin.lab.training.columns import TrainingColumns
-from deepjoin.lab.training.joined import Joinability
+from deepjoin.lab.training import near, tokenising
+from deepjoin.lab.training.batches import (
+    CROPPED,
+    MINED,
+    SHUFFLED,
+    Batches,
+    Examples,
+    Joinability,
+    View,
+    composed,
+)
+from deepjoin.lab.training.columns import Spellings, TrainingColumns
 from deepjoin.lab.training.near import near_values, value_vectors
-from deepjoin.lab.training.pieces import PieceTokeniser, tokeniser_for
-from deepjoin.lab.training.self_join import Pairs, equi_pairs
+from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs
 from deepjoin.lab.training.settings import PAPER, TrainSettings
-from deepjoin.lab.training.spellings import Spellings
-from deepjoin.lab.training.tokenising import Tokeniser
-from deepjoin.lab.training.views import View
+from deepjoin.lab.training.tokenising import PieceTokeniser, Tokeniser, tokeniser_for
 from deepjoin.matching.joinability import ONE, equi_joinability, similarities
 
 pytest.importorskip("scipy")
 
-SHIPPED = Path(deepjoin.__file__).parent / "encoders" / "default" / "tokenizer.json"
+SHIPPED = DEFAULT / "tokenizer.json"
 SEEDS = st.integers(0, 999).map(np.random.default_rng)
 RANDOM = np.random.default_rng(0)
 
@@ -77,9 +81,9 @@ def tokeniser(
 
 
 def every_view(columns: TrainingColumns, number: int, random: np.random.Generator) -> list[View]:
-    whole = views.whole(columns, number)
-    plain = [whole, views.shuffled(whole, random), views.cropped(whole, random)]
-    return [*plain, *map(views.nameless, plain)]
+    whole = View.whole(columns, number)
+    plain = [whole, whole.shuffled(random), whole.cropped(random)]
+    return [*plain, *(one.nameless() for one in plain)]
 
 
 @settings(max_examples=250)
@@ -107,7 +111,7 @@ def test_tokens_put_together_are_those_of_the_text(
         view
         for number in range(len(columns))
         for one in every_view(slow.columns, number, random)
-        for view in (one, views.respelled(one, slow.columns, spellings, 0.5, random))
+        for view in (one, one.respelled(slow.columns, spellings, 0.5, random))
     ]
     expected = slow.tokens.numbers(slow.texts(shown))
     # Twice: what is remembered is as good as what is made.
@@ -128,7 +132,7 @@ def test_rows_of_tokens_are_padded() -> None:
     slow = tokeniser(columns, TextSettings("colname-col", 48), shipped(48))
     fast = tokeniser_for(slow)
     assert isinstance(fast, PieceTokeniser)
-    shown = [views.whole(slow.columns, number) for number in range(3)]
+    shown = [View.whole(slow.columns, number) for number in range(3)]
     assert rows_of(fast(shown)) == rows_of(slow(shown)) == slow.tokens.numbers(slow.texts(shown))
     assert slow.texts(shown) == ["firm: GE, IBM.", "xxxxxxxxx, y.", ""]
     assert fast([])["input_ids"].shape == slow([])["input_ids"].shape == (0, 1)
@@ -153,7 +157,7 @@ def test_cells_without_tokens_and_with_many_letters_are_counted(limit: int) -> N
 def test_other_spellings_are_written_once_each() -> None:
     slow = tokeniser([Column(["GE", "USA", "IBM"])], TextSettings("col", 48), shipped(48))
     slow = replace(slow, spellings=["United States", "ge", " "])
-    whole = views.whole(slow.columns, 0)
+    whole = View.whole(slow.columns, 0)
     spelled = [
         replace(whole, spelled=np.array(one)) for one in ([-1, 0, -1], [-1, 1, 0], [2, 2, 2])
     ]
@@ -196,7 +200,7 @@ def test_tokenizers_that_join_cells_are_found_out() -> None:
 
 
 def test_only_some_columns_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_TRIED", 2)
+    monkeypatch.setattr(tokenising, "_TRIED", 2)
     slow = tokeniser(FIRMS, TextSettings("title-colname-col", 48), shipped(48))
     assert isinstance(tokeniser_for(slow, seed=5), PieceTokeniser)
 
@@ -217,7 +221,7 @@ def test_examples_are_pairs_and_shuffled_copies_and_parts(
 ) -> None:
     columns, random = lake(), np.random.default_rng(seed)
     drawn = random.integers(0, 30, (2, size))
-    pairs = Pairs(*drawn, np.ones(size, np.float32))
+    pairs = ColumnPairs(*drawn, np.ones(size, np.float32))
     chosen = replace(PAPER, shuffle=shuffle, crops=crops, seed=seed)
     examples = Examples.of(columns, pairs, chosen)
     mined, copies, parts = (examples.kind == kind for kind in (MINED, SHUFFLED, CROPPED))
@@ -378,7 +382,7 @@ def test_hard_negatives_are_neighbours_and_no_partners() -> None:
 def test_columns_without_neighbours_have_no_hard_negatives() -> None:
     columns = lake()
     examples = Examples(np.array([28, 29]), np.array([1, 2]), np.zeros(2, np.int64))
-    few = Pairs(np.array([3, 28]), np.array([4, 5]), np.ones(2, np.float32))
+    few = ColumnPairs(np.array([3, 28]), np.array([4, 5]), np.ones(2, np.float32))
     made = Batches(columns, examples, few, Joinability(14), as_shown, replace(OURS, batch=2))
     assert [one.column for one in made[0]["y"]["views"]][2:] == [5]
 
@@ -391,7 +395,7 @@ def test_matching_cells_can_be_removed_from_partners() -> None:
         x, y = batch["x"]["views"], batch["y"]["views"]
         assert len(y) == 2 * len(x)
         for one, partner, rest in zip(x, y[: len(x)], y[len(x) :], strict=True):
-            right = views.without(partner, one, columns)
+            right = partner.without(one, columns)
             assert (rest.column, rest.places.tolist()) == (partner.column, right.places.tolist())
 
 
@@ -467,7 +471,7 @@ def test_the_loss_is_that_of_the_formula(
     random: np.random.Generator,
 ) -> None:
     torch = tiny_torch()
-    from deepjoin.lab.training.loss import ranking_loss
+    from deepjoin.lab.training.model import ranking_loss
 
     x, y = random.standard_normal((size, 5)), random.standard_normal((size + more, 5))
     joinability = random.choice([0, 0.1, 0.7, 0.9, 1], (size, size + more))
@@ -489,7 +493,7 @@ def test_the_loss_is_that_of_the_formula(
 @pytest.mark.parametrize("target", ["partner", "joinability"])
 def test_gradients_reach_all_columns(metric: str, target: str) -> None:
     torch = tiny_torch()
-    from deepjoin.lab.training.loss import ranking_loss
+    from deepjoin.lab.training.model import ranking_loss
 
     torch.manual_seed(0)
     x, y = torch.randn(4, 8, requires_grad=True), torch.randn(6, 8, requires_grad=True)
@@ -504,7 +508,7 @@ def test_gradients_reach_all_columns(metric: str, target: str) -> None:
 
 def test_a_step_against_the_gradient_brings_partners_nearer() -> None:
     torch = tiny_torch()
-    from deepjoin.lab.training.loss import ranking_loss, scores
+    from deepjoin.lab.training.model import ranking_loss, scores
 
     torch.manual_seed(0)
     for target in ("partner", "joinability"):
@@ -519,7 +523,7 @@ def test_a_step_against_the_gradient_brings_partners_nearer() -> None:
 
 def test_known_joinable_columns_are_no_negatives() -> None:
     torch = tiny_torch()
-    from deepjoin.lab.training.loss import ranking_loss
+    from deepjoin.lab.training.model import ranking_loss
 
     x, y = torch.randn(2, 4), torch.randn(3, 4, requires_grad=True)
     values = [np.arange(10), np.arange(50, 60)]
@@ -567,8 +571,8 @@ def test_near_values_are_those_of_comparing_all(
     heard: list[tuple[int, int, str]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near, "_MOST", most)
-        patch.setattr(near, "_ASKED", 7)
-        found = near_values(vectors, *bounds, told=lambda *one: heard.append(one))
+        patch.setattr(near, "_ON_CPU", 7)
+        found = near_values(vectors, *bounds, progress=lambda *one: heard.append(one))
     right = near_by_brute_force(vectors, *bounds, most)
     assert found.toarray() == pytest.approx(right, abs=1e-6)
     assert [one[0] for one in heard] == [min(one + 7, size) for one in range(0, size, 7)]
@@ -583,7 +587,7 @@ def test_a_gpu_finds_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         torch.Tensor, "to", lambda rows, device, kind: as_cpu(rows, "cpu", kind), raising=True
     )
-    monkeypatch.setattr(near, "_ASKED_OF_GPU", 128)
+    monkeypatch.setattr(near, "_ON_GPU", 128)
     heard: list[int] = []
     found = near_values(vectors, 0.5, 0.7, "cuda", lambda *one: heard.append(one[0])).toarray()
     assert heard == [128, 256, 300]

@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.lab.training import validation, views
-from deepjoin.lab.training.columns import TrainingColumns
-from deepjoin.lab.training.gather import gather
-from deepjoin.lab.training.joined import Joinability
+from deepjoin.lab.training import validation
+from deepjoin.lab.training.batches import Joinability, View
+from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
 from deepjoin.lab.training.settings import PAPER, PRESETS, TrainSettings, preset
-from deepjoin.lab.training.spellings import Spellings, read_aliases
 from deepjoin.lab.training.validation import Validation, split
 from deepjoin.matching.joinability import equi_joinability
 from deepjoin.normalise.canonical import canonical
@@ -199,22 +197,22 @@ def test_values_are_compared_by_the_profile_of_the_lake(make_lake: MakeLake) -> 
 
 def test_lakes_that_teach_nothing_are_refused(make_lake: MakeLake) -> None:
     columns = [Column(NAMES, "city", table=name) for name in "abc"]
-    with pytest.raises(DeepJoinError, match="keeps hashes instead of cells, .* --hash-only"):
+    with pytest.raises(DeepJoinError, match="stores hashes instead of cells, .* --hash-only"):
         gather(make_lake(columns, hash_only=True), 9, 0)
-    with pytest.raises(DeepJoinError, match="has 2 columns of text in 2 tables, .* Give more"):
+    with pytest.raises(DeepJoinError, match="has 2 text columns in 2 tables; .* Add tables"):
         gather(make_lake(columns[:2]), 9, 0)
-    with pytest.raises(DeepJoinError, match="has 0 columns of text in 0 tables"):
+    with pytest.raises(DeepJoinError, match="has 0 text columns in 0 tables"):
         gather(make_lake([Column(["1", "2"], table="a")]), 9, 0)
 
 
-def random_view(columns: TrainingColumns, number: int, random: np.random.Generator) -> views.View:
-    whole = views.whole(columns, number)
+def random_view(columns: TrainingColumns, number: int, random: np.random.Generator) -> View:
+    whole = View.whole(columns, number)
     return [
         whole,
-        views.shuffled(whole, random),
-        views.cropped(whole, random),
-        views.nameless(views.cropped(whole, random)),
-        views.without(whole, views.whole(columns, 0), columns),
+        whole.shuffled(random),
+        whole.cropped(random),
+        whole.cropped(random).nameless(),
+        whole.without(View.whole(columns, 0), columns),
     ][random.integers(5)]
 
 
@@ -255,23 +253,23 @@ def test_near_values_count_by_their_chances(
 @given(st.integers(1, 40), SEEDS)
 def test_shuffles_and_crops_are_of_the_same_cells(size: int, random: np.random.Generator) -> None:
     columns = lake_of([["before"], [f"v{number}" for number in range(size)]])
-    whole = views.whole(columns, 1)
+    whole = View.whole(columns, 1)
     assert columns.column(1, whole.places) == columns.column(1)
-    shuffled, cropped = views.shuffled(whole, random), views.cropped(whole, random)
+    shuffled, cropped = whole.shuffled(random), whole.cropped(random)
     assert sorted(shuffled.places) == sorted(whole.places)
     assert len(set(cropped.places)) == len(cropped.places)
     assert set(cropped.places) <= set(whole.places)
     assert min(size, max(3, round(0.3 * size))) <= len(cropped.places) <= size
-    assert whole.named and shuffled.named and not views.nameless(cropped).named
-    assert np.array_equal(views.nameless(cropped).places, cropped.places)
+    assert whole.named and shuffled.named and not cropped.nameless().named
+    assert np.array_equal(cropped.nameless().places, cropped.places)
 
 
 def test_every_order_and_every_size_of_crops_comes_about() -> None:
     columns, random = lake_of([[f"v{number}" for number in range(5)]]), np.random.default_rng(0)
-    whole = views.whole(columns, 0)
-    orders = Counter(tuple(views.shuffled(whole, random).places) for _ in range(3000))
+    whole = View.whole(columns, 0)
+    orders = Counter(tuple(whole.shuffled(random).places) for _ in range(3000))
     assert len(orders) == 120
-    crops = {tuple(views.cropped(whole, random).places) for _ in range(4000)}
+    crops = {tuple(whole.cropped(random).places) for _ in range(4000)}
     # Orders of three of five cells, of four, and of all.
     assert Counter(map(len, crops)) == {3: 60, 4: 120, 5: 120}
 
@@ -279,10 +277,10 @@ def test_every_order_and_every_size_of_crops_comes_about() -> None:
 @given(LISTS)
 def test_cells_that_match_can_be_removed(columns: list[Column]) -> None:
     training = numbered([Column(["GE", "7", "rome"]), *columns])
-    other = views.whole(training, 0)
+    other = View.whole(training, 0)
     for number in range(len(training)):
-        whole = views.whole(training, number)
-        rest = training.column(number, views.without(whole, other, training).places).cells
+        whole = View.whole(training, number)
+        rest = training.column(number, whole.without(other, training).places).cells
         matched = {"ge", "7", "rome"}
         kept = [cell for cell in training.column(number).cells if canonical(cell) not in matched]
         assert rest == (kept or training.column(number).cells[:1])
@@ -319,7 +317,7 @@ def test_cells_are_spelled_otherwise_where_that_is_known(
     training = numbered(columns)
     spellings = Spellings.of(training, pairs, "default")
     for number in range(len(columns)):
-        view = views.respelled(views.whole(training, number), training, spellings, share, random)
+        view = View.whole(training, number).respelled(training, spellings, share, random)
         assert view.spelled is not None
         values = training.values[view.places]
         for value, drawn in zip(values, view.spelled, strict=True):
@@ -457,30 +455,30 @@ def test_many_queries_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"join": "fuzzy"}, "join is 'fuzzy'; it is one of equi, semantic."),
-        ({"metric": "dot"}, "metric is 'dot'; it is one of cosine, euclidean."),
-        ({"negatives": "none"}, "negatives is 'none'; it is one of batch, removed, hard."),
-        ({"target": "rank"}, "target is 'rank'; it is one of partner, joinability."),
-        ({"threshold": 0}, "threshold is 0; it is from 0.01 to 1."),
-        ({"tau": float("nan")}, "tau is nan; it is from 0 to 1."),
-        ({"columns": 3}, r"columns is 3; it is from 4 to 1e\+09."),
+        ({"join": "fuzzy"}, "join is 'fuzzy'; it must be one of equi, semantic."),
+        ({"metric": "dot"}, "metric is 'dot'; it must be one of cosine, euclidean."),
+        ({"negatives": "none"}, "negatives is 'none'; it must be one of batch, removed, hard."),
+        ({"target": "rank"}, "target is 'rank'; it must be one of partner, joinability."),
+        ({"threshold": 0}, "threshold is 0; it must be from 0.01 to 1."),
+        ({"tau": float("nan")}, "tau is nan; it must be from 0 to 1."),
+        ({"columns": 3}, r"columns is 3; it must be from 4 to 1e\+09."),
         ({"pairs": 0}, "pairs is 0"),
-        ({"shuffle": 1.5}, "shuffle is 1.5; it is from 0 to 1."),
+        ({"shuffle": 1.5}, "shuffle is 1.5; it must be from 0 to 1."),
         ({"crops": -1}, "crops is -1"),
         ({"nameless": 2}, "nameless is 2"),
         ({"respelled": -0.1}, "respelled is -0.1"),
         ({"scale": 0}, "scale is 0"),
-        ({"batch": 1}, "batch is 1; it is from 2 to 65536."),
+        ({"batch": 1}, "batch is 1; it must be from 2 to 65536."),
         ({"learning_rate": 0}, "learning_rate is 0"),
         ({"warmup": -1}, "warmup is -1"),
         ({"weight_decay": 2}, "weight_decay is 2"),
-        ({"dropout": 1}, "dropout is 1; it is from 0 to 0.9."),
+        ({"dropout": 1}, "dropout is 1; it must be from 0 to 0.9."),
         ({"epochs": 0}, "epochs is 0"),
         ({"steps": 0}, "steps is 0"),
         ({"validate": 0}, "validate is 0"),
         ({"patience": 0}, "patience is 0"),
         ({"layers": 0}, "layers is 0"),
-        ({"seed": -1}, "seed is -1; it is from 0"),
+        ({"seed": -1}, "seed is -1; it must be from 0"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(given: dict[str, object], text: str) -> None:
@@ -493,7 +491,7 @@ def test_every_number_has_its_range() -> None:
     refused = {"join", "metric", "negatives", "target", "masked", "symmetric", "prompt"}
     for field in fields(TrainSettings):
         if field.name not in refused:
-            with pytest.raises(DeepJoinError, match=f"{field.name} is -7; it is from"):
+            with pytest.raises(DeepJoinError, match=f"{field.name} is -7; it must be from"):
                 preset("default", **{field.name: -7})
 
 
@@ -501,7 +499,7 @@ def test_presets_are_changed_by_what_is_given() -> None:
     assert preset("default") == TrainSettings()
     assert preset("paper", seed=3, tau=None, batch=None) == preset("paper", seed=3)
     assert preset("paper", masked=False).masked is False
-    with pytest.raises(DeepJoinError, match="preset is 'fast'; it is one of default, paper."):
+    with pytest.raises(DeepJoinError, match="preset is 'fast'; it must be one of default, paper."):
         preset("fast")
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import struct
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,10 +17,19 @@ from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
 from deepjoin.errors import MissingExtra
-from deepjoin.lab.training import report, shipping
-from deepjoin.lab.training.card import CardFacts, Figure, card, write_card
-from deepjoin.lab.training.report import best, check_installed, curves, whole_file, write_report
-from deepjoin.lab.training.shipping import Agreement, agreement, halves, ship
+from deepjoin.lab.training import delivery, report
+from deepjoin.lab.training.delivery import Agreement, agreement, halves, ship
+from deepjoin.lab.training.report import (
+    CardFacts,
+    Figure,
+    best,
+    card,
+    check_installed,
+    curves,
+    whole_file,
+    write_card,
+    write_report,
+)
 from tests.support.encoder_models import Folders, loaded, model_folders
 
 pytest.importorskip("matplotlib")
@@ -86,7 +96,7 @@ def test_a_form_that_finds_other_columns_is_not_shipped(
 ) -> None:
     pytest.importorskip("onnx")
     bad = Agreement(30, 0.91234, 0.5, 0.9449)
-    monkeypatch.setattr(shipping, "agreement", lambda *_: bad)
+    monkeypatch.setattr(delivery, "agreement", lambda *_: bad)
     message = (
         "small form of 'tiny' finds other columns than the model: 94.5% of the ten nearest are the "
         r"same, vectors have a cosine of 0.91234 on average and 0.50000 at least \(30 texts\); of "
@@ -185,7 +195,7 @@ def test_losses_are_averaged_with_those_around(losses: list[float]) -> None:
     ("events", "given"), [([], "none"), ([{"loss": 1.0}], "loss"), ([{"step": 1}], "step")]
 )
 def test_events_that_are_none(events: list[report.Event], given: str, tmp_path: Path) -> None:
-    message = f"A report is of steps with a loss or a precision; it was given .*{given}.*Train"
+    message = f"A report needs steps with a loss or a precision; it was given .*{given}.*Train"
     with pytest.raises(DeepJoinError, match=message):
         write_report(tmp_path, HEADER, events)
     assert not any(tmp_path.iterdir())
@@ -193,8 +203,8 @@ def test_events_that_are_none(events: list[report.Event], given: str, tmp_path: 
 
 def test_matplotlib_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_installed()
-    monkeypatch.setattr(report, "find_spec", lambda name: None)
-    message = r"drawn with matplotlib, which is not installed: pip install 'deepjoin\[train\]'"
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    message = r"the curves of a training run needs matplotlib: pip install 'deepjoin\[train\]'"
     for call in (check_installed, lambda: write_report(tmp_path, HEADER, EVENTS)):
         with pytest.raises(MissingExtra, match=message):
             call()

@@ -18,8 +18,7 @@ from benchmarks.paper.lakes import lake_for, prepared, queries_of, search_of
 from benchmarks.paper.places import Places
 
 from deepjoin import Column
-from deepjoin.lab.evaluation.labels import RELEVANT, Labels, read_labels
-from deepjoin.lab.evaluation.row import Pool
+from deepjoin.lab.evaluation.metrics import RELEVANT, Labels, Pool, read_labels
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 

@@ -15,9 +15,10 @@ from benchmarks.paper.places import Places
 
 import deepjoin
 from deepjoin import Column, Lake
+from deepjoin.embed.columns import DEFAULT
 from deepjoin.lab.encoders.train_fasttext import train_fasttext
 from deepjoin.lab.evaluation.cache import SETTINGS
-from deepjoin.lab.evaluation.chosen import SKETCH
+from deepjoin.lab.evaluation.task import SKETCH
 from deepjoin.model import Results
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.methods import method_named
@@ -26,7 +27,6 @@ from deepjoin.search.methods import method_named
 #: paper's models are.
 FASTTEXT = "fasttext-wiki-train.bin"
 _TRAINED_ON = {"corpus": "wiki-train", "columns": 30_000}
-_DEFAULT = Path(deepjoin.__file__).parent / "encoders" / "default"
 
 Search = Callable[[Column, int], Results]
 #: The lake opened last: what its methods keep in memory serves the next setting as well.
@@ -110,11 +110,11 @@ def _make_fasttext(places: Places) -> None:
 
 def _with_sampling(sampling: str, places: Places) -> Path:
     """Copy the shipped encoder, to choose the cells of tall columns another way."""
-    shipped = xxhash.xxh3_64_hexdigest((_DEFAULT / "weights.npz").read_bytes())
+    shipped = xxhash.xxh3_64_hexdigest((DEFAULT / "weights.npz").read_bytes())
     folder = places.cache / "encoders" / f"default-{sampling}-{shipped}"
     if not (folder / "encoder.json").exists():
-        shutil.copytree(_DEFAULT, folder, ignore=lambda *_: ["encoder.json"], dirs_exist_ok=True)
-        about = json.loads((_DEFAULT / "encoder.json").read_text("utf-8"))
+        shutil.copytree(DEFAULT, folder, ignore=lambda *_: ["encoder.json"], dirs_exist_ok=True)
+        about = json.loads((DEFAULT / "encoder.json").read_text("utf-8"))
         about["text"]["sampling"] = sampling
         (folder / "encoder.json").write_text(json.dumps(about, indent=2), "utf-8")
     return folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.lab.pexeso.pexeso import Columns
+from deepjoin.lab.pexeso.pexeso import ColumnValues
 from deepjoin.matching.joinability import least, similarities
 
 Float = npt.NDArray[np.float32]
@@ -21,10 +21,10 @@ def unit(rows: npt.ArrayLike) -> Float:
     return (matrix / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def columns_of(lists: list[list[int]]) -> Columns:
+def columns_of(lists: list[list[int]]) -> ColumnValues:
     """Lay columns one behind the other."""
     offsets = np.cumsum([0, *map(len, lists)])
-    return Columns(offsets, np.array([v for one in lists for v in one], np.int64))
+    return ColumnValues(offsets, np.array([v for one in lists for v in one], np.int64))
 
 
 def counted(vectors: Float, lists: list[list[int]], query: Float, tau: float) -> Int:

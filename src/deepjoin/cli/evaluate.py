@@ -10,8 +10,8 @@ from time import monotonic
 
 from deepjoin.cli.opening import say
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.evaluation import evaluate
-from deepjoin.lab.evaluation.row import Row
+from deepjoin.lab.evaluation import EvaluationSettings, evaluate
+from deepjoin.lab.evaluation.metrics import Row
 from deepjoin.show.render import aligned
 
 _EXACT = ("precision", "precision_ties", "ndcg", "candidates_500")
@@ -41,14 +41,16 @@ def _evaluated(options: argparse.Namespace) -> Iterator[Row]:
         *(options.corpus, options.methods.split(",")),
         join=options.join,
         k=options.k,
-        queries=options.queries,
-        tau=options.tau,
-        encoder=options.encoder,
-        cells=options.cells,
-        sketch=options.sketch,
-        candidates=options.candidates,
+        settings=EvaluationSettings(
+            queries=options.queries,
+            tau=options.tau,
+            encoder=options.encoder,
+            cells=options.cells,
+            sketch=options.sketch,
+            candidates=options.candidates,
+        ),
         cache=options.cache,
-        tell=say,
+        notify=say,
         progress=_Lines(),
     )
 

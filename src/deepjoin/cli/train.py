@@ -10,8 +10,7 @@ from time import monotonic
 
 from deepjoin.cli.opening import say
 from deepjoin.cli.training_options import settings_of
-from deepjoin.lab.training import train
-from deepjoin.lab.training.delivery import Trained
+from deepjoin.lab.training import TrainInputs, TrainResources, preset, train
 
 #: Seconds between two lines that say how far the work is.
 _PAUSE = 5.0
@@ -20,7 +19,17 @@ _PAUSE = 5.0
 def run(options: argparse.Namespace) -> None:
     """Train, and print where the model is."""
     with redirect_stdout(sys.stderr):  # where Ray's nodes tell what went wrong with a worker
-        found = _trained(options)
+        found = train(
+            *(options.source, options.out),
+            base=options.base,
+            settings=preset(options.preset, **settings_of(options)),
+            inputs=TrainInputs(options.pattern, options.tokens, options.cells, options.aliases),
+            resources=TrainResources(
+                options.device, options.workers, options.engine, options.ray_address
+            ),
+            command=shlex.join(["deepjoin", *sys.argv[1:]]),
+            progress=_Lines(),
+        )
     if found.queries:
         say(
             f"P@10 of held-back columns: {found.precision:.3f}, before training "
@@ -33,25 +42,6 @@ def run(options: argparse.Namespace) -> None:
     else:
         say(f"The small form: {found.agreement}.")
     print(found.folder)
-
-
-def _trained(options: argparse.Namespace) -> Trained:
-    return train(
-        *(options.source, options.out),
-        base=options.base,
-        preset=options.preset,
-        pattern=options.pattern,
-        tokens=options.tokens,
-        cells=options.cells,
-        aliases=options.aliases,
-        device=options.device,
-        workers=options.workers,
-        command=shlex.join(["deepjoin", *sys.argv[1:]]),
-        progress=_Lines(),
-        engine=options.engine,
-        ray_address=options.ray_address,
-        **settings_of(options),
-    )
 
 
 class _Lines:

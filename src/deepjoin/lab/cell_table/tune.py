@@ -1,37 +1,192 @@
-"""Tune a table: rows move so that spellings of one thing meet and its neighbours part."""
+"""The vectors of a cell table: distilled from a transformer, then tuned on spellings.
+
+Tuning moves rows so that spellings of one thing meet and its neighbours part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
+import pyarrow as pa
+from scipy.sparse import csr_matrix, diags
 
-from deepjoin.lab.cell_table.features import Rows
-from deepjoin.lab.cell_table.variants import Pair
+from deepjoin.embed.cells.folder import Facts
+from deepjoin.embed.cells.table import StaticTable
+from deepjoin.embed.cells.tokens import Bags, plain_word, split_words
+from deepjoin.embed.cells.words import is_split, levelled, shades, slip_ratios, weights
+from deepjoin.lab.cell_table.variants import SpellingPair
+from deepjoin.optional import require
 
 Floats = npt.NDArray[np.floating[Any]]
-Features = Callable[[list[str], Rows], csr_matrix]
+Float32s = npt.NDArray[np.float32]
+Float64s = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+#: Returns the current rows of some numbers.
+RowsOf = Callable[[Int], Floats]
+Features = Callable[[list[str], RowsOf], csr_matrix]
 
+#: Strings whose features are counted, and word pieces that are run, at a time.
+_AT_ONCE, _PIECES_AT_ONCE = 1 << 16, 512
+#: Number of unused pieces and control tokens at the start of BERT's vocabulary.
+_RESERVED = 999
+#: Relative frequency at which a piece or a letter group counts half; rarer ones count more.
+_HALF_PIECE, _HALF_GRAM = 1e-4, 1e-3
+#: Initial lengths: tuning moves rows by shares of their lengths, so none may be too small.
+_GRAM_LENGTH = 0.15
+_NUMBER_LENGTH, _NUMBER_WEIGHT = 0.7, 0.3
+#: Adam's decay rates, and its epsilon.
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8
-#: Stands for minus infinity where two strings of a batch must not repel each other.
+#: Replaces minus infinity for strings of a batch that must not repel each other.
 _MASKED = -1e4
+
+
+class FeatureReader:
+    """Writes strings as sparse weights of the rows of a table, which tuning differentiates.
+
+    Rows of number pieces replace the directions that the table gives numbers.
+    """
+
+    def __init__(self, facts: Facts, tokenizer: str, words: Sequence[str] = ()) -> None:
+        self._width, self._recipe = facts.pieces + facts.buckets, facts.recipe
+        blank = np.zeros((self._width, facts.dimension), np.float32)
+        self._bare = StaticTable.pack(facts, tokenizer, blank, words=words)
+
+    def features(self, values: list[str], rows: RowsOf) -> csr_matrix:
+        """Return the weights that a table with these rows gives them for each value."""
+        starts, numbers, words = split_words(pa.array(values, pa.string()))
+        inner, places, parts = split_words(
+            pa.array([plain_word(word) for word in words], pa.string())
+        )
+        by_word = _counts(Bags(inner, places), len(parts)) @ self._by_part(parts, rows)
+        shaded = shades(starts, numbers, words, self._recipe)
+        return (_counts(Bags(starts, numbers), len(words), shaded) @ by_word).tocsr()
+
+    def frequencies(self, values: Iterable[str]) -> Float64s:
+        """Count the values that use each row."""
+        distinct = list(values)
+        ones, total = np.ones((self._width, 1), np.float32), np.zeros(self._width)
+        for start in range(0, len(distinct), _AT_ONCE):
+            found = self.features(distinct[start : start + _AT_ONCE], lambda ids: ones[ids])
+            total += np.bincount(found.indices, minlength=len(total))
+        return total
+
+    def _by_part(self, parts: list[str], rows: RowsOf) -> csr_matrix:
+        own, split = self._own(parts, rows)
+        places, meant = self._bare.slips(parts, split)
+        if meant:
+            own = self._mixed(own, places, self._own(meant, rows)[0], rows)
+        return diags(levelled(_sum(own, rows), self._recipe.even)) @ own
+
+    def _own(self, parts: list[str], rows: RowsOf) -> tuple[csr_matrix, npt.NDArray[np.bool_]]:
+        """Return the weights of words as spelled, and which words are not a single piece."""
+        bags = self._bare.bags(parts)
+        split = is_split(parts, bags[0])
+        pieces, letters = (_counts(some, self._width) for some in bags)
+        along, across = weights(_sum(pieces, rows), _sum(letters, rows), split, self._recipe)
+        return (diags(along) @ pieces + diags(across) @ letters).tocsr(), split
+
+    def _mixed(self, own: csr_matrix, places: Int, meant: csr_matrix, rows: RowsOf) -> csr_matrix:
+        kept = np.ones(own.shape[0], np.float32)
+        kept[places] = slip_ratios(
+            _sum(own[places], rows), _sum(meant, rows), self._recipe.slip
+        )  # fmt: skip
+        share = np.full(len(places), self._recipe.slip, np.float32)
+        shape = (own.shape[0], len(places))
+        put = csr_matrix((share, (places, np.arange(len(places)))), shape=shape)
+        return (diags(kept) @ own + put @ meant).tocsr()
+
+
+def _counts(
+    bags: Bags, width: int, weighed: npt.NDArray[np.float32] | None = None
+) -> csr_matrix:  # fmt: skip
+    weighed = np.ones(len(bags.ids), np.float32) if weighed is None else weighed
+    counts = csr_matrix((weighed, bags.ids, bags.starts), shape=(len(bags.starts) - 1, width))
+    counts.sum_duplicates()
+    return counts
+
+
+def _sum(counts: csr_matrix, rows: RowsOf) -> npt.NDArray[np.float32]:
+    """Sum rows by their counts, looking up only those that occur."""
+    used, places = np.unique(counts.indices, return_inverse=True)
+    narrow = csr_matrix((counts.data, places, counts.indptr), shape=(counts.shape[0], len(used)))
+    sums: npt.NDArray[np.float32] = (narrow @ rows(used)).astype(np.float32)
+    return sums
+
+
+def piece_outputs(model: str | Path, start: int, end: int) -> Float32s:
+    """Run ``[CLS] piece [SEP]`` for every word piece and return the output at the piece."""
+    torch: Any = require("torch", "train", f"Distilling {model}")
+    AutoModel: Any = require("transformers", "train", f"Distilling {model}").AutoModel
+    network = AutoModel.from_pretrained(str(model), local_files_only=True).eval()
+    count = network.config.vocab_size
+    outputs = np.zeros((count, network.config.hidden_size), np.float32)
+    with torch.inference_mode():
+        for first in range(0, count, _PIECES_AT_ONCE):
+            pieces = torch.arange(first, min(first + _PIECES_AT_ONCE, count))
+            ends = (torch.full_like(pieces, start), torch.full_like(pieces, end))
+            inputs = torch.stack([ends[0], pieces, ends[1]], 1)
+            found = network(input_ids=inputs, attention_mask=torch.ones_like(inputs))
+            outputs[first : first + len(pieces)] = found.last_hidden_state[:, 1].numpy()
+    return outputs
+
+
+def principal(outputs: Float32s, dimension: int) -> Float32s:
+    """Centre, keep the principal directions, and scale rows to a mean length of 1."""
+    centred = outputs - outputs[_RESERVED:].mean(axis=0)
+    _, directions = np.linalg.eigh(centred[_RESERVED:].T @ centred[_RESERVED:])
+    kept = centred @ directions[:, ::-1][:, :dimension]
+    # The sign of an eigenvector is arbitrary: fix it, so that tables are reproducible.
+    kept = kept * np.where(kept[np.abs(kept).argmax(axis=0), np.arange(dimension)] < 0, -1, 1)
+    scaled: Float32s = (kept / np.linalg.norm(kept, axis=1).mean()).astype(np.float32)
+    return scaled
+
+
+def first_table(
+    pieces: Float32s, is_number: npt.NDArray[np.bool_], frequency: Float64s, seed: int
+) -> Float32s:
+    """Weight pieces by rarity, give numbers random directions, append rows of letter groups.
+
+    A transformer puts 12 beside 13; as keys they have nothing in common, so each piece of a
+    number starts at random.
+    """
+    chance, count = np.random.default_rng(seed), len(pieces)
+    weights = _rarity(frequency[:count], _HALF_PIECE)
+    table = pieces * weights[:, None]
+    lengths = _NUMBER_LENGTH * np.maximum(weights[is_number], _NUMBER_WEIGHT)
+    table[is_number] = _directions(chance, lengths, pieces.shape[1])
+    grams = _GRAM_LENGTH * _rarity(frequency[count:], _HALF_GRAM)
+    whole: Float32s = np.concatenate([table, _directions(chance, grams, pieces.shape[1])])
+    return whole.astype(np.float32)
+
+
+def _rarity(frequency: Float64s, half: float) -> Float64s:
+    """Weight features by a / (a + p), the smooth inverse frequency."""
+    weights: Float64s = half / (half + frequency / max(frequency.sum(), 1))
+    return weights
+
+
+def _directions(chance: np.random.Generator, lengths: Float64s, dimension: int) -> Float64s:
+    drawn = chance.standard_normal((len(lengths), dimension))
+    placed: Float64s = drawn * (lengths / np.linalg.norm(drawn, axis=1))[:, None]
+    return placed
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How fast rows move, how hard they are held back, how sharp the softmax is."""
+    """Learning rate, regularisation towards the initial rows, and scale of the softmax."""
 
     rate: float = 2e-3
     hold: float = 1.0
     scale: float = 20.0
 
 
-class _Moves:
-    """How far each row has moved, in its own lengths, with Adam's two running means."""
+class _Adam:
+    """The movement of each row, in multiples of its length, with Adam's two running means."""
 
     def __init__(self, table: Floats) -> None:
         self.table = table
@@ -56,11 +211,11 @@ class _Moves:
 
 
 def tune(
-    table: Floats, batches: Iterable[list[Pair]], steps: int, features: Features,
+    table: Floats, batches: Iterable[list[SpellingPair]], steps: int, features: Features,
     tuning: Tuning | None = None,
 ) -> Floats:  # fmt: skip
-    """Return the table after one pass over the batches; rows never seen stay as they were."""
-    tuning, moves = tuning or Tuning(), _Moves(table)
+    """Return the table after one pass over the batches; rows that do not occur stay the same."""
+    tuning, moves = tuning or Tuning(), _Adam(table)
     for done, batch in enumerate(batches):
         left, right = (
             features([getattr(p, side) for p in batch], moves.rows) for side in ("left", "right")
@@ -73,9 +228,9 @@ def tune(
 
 
 def _slope(
-    left: csr_matrix, right: csr_matrix, rows: Floats, batch: list[Pair], tuning: Tuning
+    left: csr_matrix, right: csr_matrix, rows: Floats, batch: list[SpellingPair], tuning: Tuning
 ) -> Floats:
-    """Differentiate the symmetric in-batch softmax loss by the rows that take part."""
+    """Return the gradient of the symmetric in-batch softmax loss by the rows that occur."""
     (mine, my_lengths), (theirs, their_lengths) = _unit(left @ rows), _unit(right @ rows)
     scores = tuning.scale * (mine @ theirs.T)
     scores[_same(batch)] = _MASKED
@@ -105,8 +260,8 @@ def _softmax(scores: Floats, axis: int) -> Floats:
     return shares
 
 
-def _same(batch: list[Pair]) -> npt.NDArray[np.bool_]:
-    """Mark pairs of the batch that mean one thing, apart from each pair itself."""
+def _same(batch: list[SpellingPair]) -> npt.NDArray[np.bool_]:
+    """Mark pairs of different rows of the batch that mean the same."""
     keys = np.array([pair.key for pair in batch])
     lefts = np.array([pair.left for pair in batch])
     rights = np.array([pair.right for pair in batch])

@@ -1,34 +1,39 @@
-"""Columns as averages of what is known of their cells, nothing learned (paper, section 5.1)."""
+"""Baselines without training: a column is the mean of its cell vectors (paper, section 5.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
 from deepjoin.embed.columns.places import check_place
-from deepjoin.embed.columns.text import Frequency
+from deepjoin.embed.columns.text import Frequency, TextSettings
 from deepjoin.embed.columns.text_encoder import checked
+from deepjoin.embed.columns.torch_encoder import TorchEncoder, load_model
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import distinct_cells
 
 Int = npt.NDArray[np.int64]
-#: Gives each value a vector, and zeros where it knows nothing of it.
+#: Gives each value a vector; zeros for an unknown value.
 ToVectors = Callable[[Sequence[str]], FloatMatrix]
-
 #: Values whose vectors are held at a time.
 _VALUES = 1 << 14
+#: Tokens read of a cell, special ones not counted.
+_TOKENS = 126
+#: Special tokens that are not averaged; the token of unknown words is.
+_SPECIAL = ("cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
 
 
 class Averages(ColumnEncoder):
     """A column is the mean of the vectors of its distinct values; unknown values do not count.
 
-    It depends on the set of the values alone: not on order, spelling or repetition.
+    The vector depends on the set of values only, not on order, spelling or repetition.
     """
 
     def __init__(
@@ -39,7 +44,7 @@ class Averages(ColumnEncoder):
         self._vectors, self._profile = vectors, profile
 
     def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
-        """Return the mean of each column; a value that several hold is looked up once."""
+        """Return the mean of each column; a value in several columns is encoded once."""
         numbers: dict[str, int] = {}
         held = [
             [
@@ -48,9 +53,7 @@ class Averages(ColumnEncoder):
             ]
             for column in columns
         ]
-        return checked(self._means(list(numbers), held), self.name)
-
-    def _means(self, values: list[str], held: list[list[int]]) -> FloatMatrix:
+        values = list(numbers)
         sums = np.zeros((len(held), self.dimension))
         counts = np.zeros(len(held), np.int64)
         sorted_held = [np.sort(np.array(of, np.int64)) for of in held]
@@ -63,7 +66,7 @@ class Averages(ColumnEncoder):
                 sums[column] += rows[some].sum(axis=0, dtype=np.float64)
                 counts[column] += np.count_nonzero(known[some])
         means: FloatMatrix = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
-        return means
+        return checked(means, self.name)
 
 
 def load_fasttext(where: str, *, profile: str, device: str | None) -> Averages:
@@ -81,18 +84,51 @@ def load_fasttext(where: str, *, profile: str, device: str | None) -> Averages:
 
 
 def load_bert(where: str, *, profile: str, device: str | None) -> Averages:
-    """Average the word pieces of BERT, or of any model of transformers."""
+    """Average the word pieces of BERT, or of another transformers model."""
     return _of_model("bert", where, profile, device)
 
 
 def load_mpnet(where: str, *, profile: str, device: str | None) -> Averages:
-    """Average the word pieces of MPNet, or of any model of transformers."""
+    """Average the word pieces of MPNet, or of another transformers model."""
     return _of_model("mpnet", where, profile, device)
 
 
 def _of_model(kind: str, where: str, profile: str, device: str | None) -> Averages:
     check_place(where, others="")
-    from deepjoin.lab.encoders.cell_model import CellModel
-
     cells = CellModel(where, device)
     return Averages(kind, cells.name, cells.digest, cells.dimension, cells.encode_texts, profile)
+
+
+class CellModel(TorchEncoder):
+    """A language model that reads single cells: the mean of its last layer over the word pieces.
+
+    The pooling saved with a model is ignored. Needs the extra ``train``.
+    """
+
+    def __init__(self, spec: str | Path, device: str | None = None) -> None:
+        super().__init__(spec, TextSettings(tokens=_TOKENS), None, device)
+
+    @staticmethod
+    def _loaded(spec: str, device: str | None) -> Any:
+        model = load_model(spec, device)
+        import torch
+        from sentence_transformers import SentenceTransformer
+
+        found = (getattr(model.tokenizer, name, None) for name in _SPECIAL)
+        special = sorted({number for number in found if number is not None})
+
+        class WordsMean(torch.nn.Module):
+            """The mean of the last layer over word pieces; zeros for a text without any."""
+
+            def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+                """Add the vector of each text."""
+                words = features["attention_mask"].bool()
+                for number in special:
+                    words = words & (features["input_ids"] != number)
+                weights = words.unsqueeze(-1).to(features["token_embeddings"].dtype)
+                sums = (features["token_embeddings"] * weights).sum(1)
+                features["sentence_embedding"] = sums / weights.sum(1).clamp(min=1)
+                return features
+
+        modules = [model[0], WordsMean()]
+        return SentenceTransformer(modules=modules, device=str(model.device)).eval()

@@ -1,4 +1,4 @@
-"""Folders of published table models: what they say, their tensors, the words they read."""
+"""Published table models: the files of a checkpoint, its tensors, words and layers."""
 
 from __future__ import annotations
 
@@ -10,84 +10,98 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from xxhash import xxh3_128
 
 from deepjoin.embed.columns.base import ColumnEncoder
 from deepjoin.embed.columns.reasons import reason
 from deepjoin.embed.columns.text import SAMPLINGS, no_frequency
 from deepjoin.embed.devices import device_named
-from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import CellType, canonical_array, cell_types
 from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.optional import require
 
-#: Letters of a text beyond which no limit of these models reaches.
+#: Texts are cut at this many letters, far beyond the token limits of these models.
 _LETTERS = 1 << 14
 #: The vocabulary of all published table models.
 _USUAL_BASE = "bert-base-uncased"
 _SMALL = Column(["a", "b", "c", "d"], name="a", title="a " * 64)
+#: Parts of a layer: attention (query, key, value, output, norm), then the feed-forward part.
+BERT = (
+    *("attention.self.query", "attention.self.key", "attention.self.value"),
+    *("attention.output.dense", "attention.output.LayerNorm"),
+    *("intermediate.dense", "output.dense", "output.LayerNorm"),
+)
 
 
-class Layout(NamedTuple):
-    """What the files of a published checkpoint are called; the first weights that are there."""
+class CheckpointFiles(NamedTuple):
+    """File names of a published checkpoint; the first file of weights that exists is used."""
 
     title: str
     config: str
     weights: tuple[str, ...]
 
     def refused(self, folder: Path, why: str) -> DeepJoinError:
-        """Build the error for a folder that is none of these."""
+        """Return the error for a folder that is not such a checkpoint."""
         return DeepJoinError(
-            f"'{folder}' is no {self.title} checkpoint: {why.rstrip('.')}. Give a folder as "
+            f"'{folder}' is not a {self.title} checkpoint: {why.rstrip('.')}. Give a folder as "
             f"published, with {self.config}, {self.weights[-1]} and vocab.txt."
         )
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it lies on disk."""
+    """A checkpoint on disk: its configuration, tensors and vocabulary."""
 
     folder: Path
-    layout: Layout
-    said: dict[str, Any]
+    layout: CheckpointFiles
+    config: dict[str, Any]
     tensors: Mapping[str, Any]
     words: Words
 
     @classmethod
-    def read(cls, where: str, layout: Layout) -> Checkpoint:
+    def read(cls, where: str, layout: CheckpointFiles) -> Checkpoint:
         """Read a folder; weights are never unpickled into anything but tensors."""
         folder = Path(where)
         if not folder.is_dir():
             raise layout.refused(folder, "there is no such folder")
-        said = _said(folder, layout)
-        return cls(folder, layout, said, _tensors(folder, layout), Words.read(folder, layout, said))
+        try:
+            config = json.loads((folder / layout.config).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise layout.refused(folder, f"{layout.config} cannot be read ({error})") from None
+        if not isinstance(config, dict):
+            raise layout.refused(folder, f"{layout.config} holds no object")
+        tensors = _tensors(folder, layout)
+        return cls(folder, layout, config, tensors, Words.read(folder, layout, config))
 
     def refused(self, why: str) -> DeepJoinError:
-        """Build the error for a checkpoint whose files do not fit together."""
+        """Return the error for a checkpoint whose files do not fit together."""
         return self.layout.refused(self.folder, why)
 
     def number(self, name: str, usual: int) -> int:
-        """Read a whole number, above 0, of what the checkpoint says of itself."""
-        found = self.said.get(name, usual)
+        """Read a positive whole number of the configuration."""
+        found = self.config.get(name, usual)
         if not isinstance(found, int) or isinstance(found, bool) or found < 1:
             raise self.refused(f"its {name} is {found!r}")
         return found
 
     def share(self, name: str, usual: float) -> float:
-        """Read a number from 0 to 1 of what the checkpoint says of itself."""
-        found = self.said.get(name, usual)
+        """Read a number from 0 to 1 of the configuration."""
+        found = self.config.get(name, usual)
         if not isinstance(found, int | float) or not 0 <= found <= 1:
             raise self.refused(f"its {name} is {found!r}")
         return float(found)
 
     def check(self, encoder: ColumnEncoder) -> None:
-        """Read a small column, which says at once what does not fit together."""
+        """Encode a small column, which fails at once if the tensors do not fit together."""
         try:
             encoder.encode([_SMALL], no_frequency)
         except (RuntimeError, IndexError) as error:
             raise self.refused(f"its tensors do not fit together: {reason(error)}") from None
 
     def below(self, prefix: str) -> dict[str, Any]:
-        """Take the tensors whose names begin so, in single precision, named by the rest."""
+        """Return the tensors with a prefix in single precision, named without it."""
         return {
             name.removeprefix(prefix): tensor.float() if tensor.is_floating_point() else tensor
             for name, tensor in self.tensors.items()
@@ -95,21 +109,8 @@ class Checkpoint:
         }
 
 
-def _said(folder: Path, layout: Layout) -> dict[str, Any]:
-    try:
-        said = json.loads((folder / layout.config).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise layout.refused(folder, f"{layout.config} cannot be read ({error})") from None
-    if not isinstance(said, dict):
-        raise layout.refused(folder, f"{layout.config} holds no object")
-    return said
-
-
-def _tensors(folder: Path, layout: Layout) -> Mapping[str, Any]:
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtra(f"{layout.title} needs torch: pip install 'deepjoin[train]'.") from None
+def _tensors(folder: Path, layout: CheckpointFiles) -> Mapping[str, Any]:
+    torch: Any = require("torch", "train", layout.title)
     path = next((folder / name for name in layout.weights if (folder / name).is_file()), None)
     if path is None:
         raise layout.refused(folder, f"it has no {layout.weights[-1]}")
@@ -119,16 +120,16 @@ def _tensors(folder: Path, layout: Layout) -> Mapping[str, Any]:
 
             return dict(load_file(path))
         loaded: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    # Whatever is torn or no tensor comes as another type from another library.
+    # Damaged files raise different errors in different libraries.
     except Exception as error:
         raise layout.refused(folder, f"{path.name} cannot be read: {reason(error)}") from None
     if not isinstance(loaded, dict) or not all(torch.is_tensor(one) for one in loaded.values()):
-        raise layout.refused(folder, f"{path.name} holds other things than tensors by name")
+        raise layout.refused(folder, f"{path.name} is not a dictionary of tensors")
     return loaded
 
 
 class Words:
-    """Texts to numbers of word pieces, without special ones; threads may share it."""
+    """Tokenises texts to word pieces without special tokens; safe to share between threads."""
 
     def __init__(self, tokenizer: Any) -> None:
         tokenizer.no_padding()
@@ -137,19 +138,31 @@ class Words:
         self.size = int(tokenizer.get_vocab_size())
 
     @classmethod
-    def read(cls, folder: Path, layout: Layout, said: Mapping[str, Any]) -> Words:
-        """Read the vocabulary beside the weights, or that of the base model they name."""
-        base = str(said.get("base_model_name", _USUAL_BASE))
+    def read(cls, folder: Path, layout: CheckpointFiles, config: Mapping[str, Any]) -> Words:
+        """Read the vocabulary beside the weights, or that of the base model."""
+        base = str(config.get("base_model_name", _USUAL_BASE))
         try:
-            return cls(_tokenizer(folder, base, bool(said.get("do_lower_case", True))))
+            from tokenizers import BertWordPieceTokenizer, Tokenizer
+
+            if (folder / "tokenizer.json").is_file():
+                return cls(Tokenizer.from_file(str(folder / "tokenizer.json")))
+            if (folder / "vocab.txt").is_file():
+                lowercase = bool(config.get("do_lower_case", True))
+                vocabulary = str(folder / "vocab.txt")
+                return cls(BertWordPieceTokenizer(vocabulary, lowercase=lowercase))
+            from transformers import AutoTokenizer
+
+            loaded: Any = AutoTokenizer.from_pretrained(base)
+            return cls(loaded.backend_tokenizer)
         # The tokenizers library raises plain Exception for whatever it cannot read.
         except Exception as error:
             raise layout.refused(
-                folder, f"no vocabulary is there, nor that of '{base}': {reason(error)}"
+                folder,
+                f"it has no vocabulary, and that of '{base}' cannot be loaded: {reason(error)}",
             ) from None
 
     def number(self, token: str) -> int:
-        """Return the number of one token; that of [UNK] if it is none."""
+        """Return the number of a token, or that of [UNK]."""
         found = self._tokenizer.token_to_id(token)
         if found is None:
             found = self._tokenizer.token_to_id("[UNK]")
@@ -162,30 +175,17 @@ class Words:
         return [one.ids for one in found]
 
     def digest(self) -> str:
-        """Return all that the numbers depend on."""
+        """Return the tokenizer as text, on which the numbers depend."""
         return str(self._tokenizer.to_str())
 
 
-def _tokenizer(folder: Path, base: str, lowercase: bool) -> Any:
-    from tokenizers import BertWordPieceTokenizer, Tokenizer
-
-    if (folder / "tokenizer.json").is_file():
-        return Tokenizer.from_file(str(folder / "tokenizer.json"))
-    if (folder / "vocab.txt").is_file():
-        return BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=lowercase)
-    from transformers import AutoTokenizer
-
-    loaded: Any = AutoTokenizer.from_pretrained(base)
-    return loaded.backend_tokenizer
-
-
 def encodable(text: str) -> str:
-    """Replace lone surrogates, which fit no tokenizer and no Arrow string."""
+    """Replace lone surrogates, which tokenizers and Arrow strings reject."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def chosen_device(name: str | None) -> Any:
-    """Return the device that was asked for, else a GPU if there is one."""
+    """Return the named device, by default a GPU if there is one."""
     import torch
 
     if name is not None:
@@ -194,7 +194,7 @@ def chosen_device(name: str | None) -> Any:
 
 
 def shown_cells(column: Column, profile: str, most: int) -> list[str]:
-    """Give distinct cells in table order; of too many, some at random, the same each time.
+    """Return distinct cells in table order, a reproducible sample if there are too many.
 
     >>> shown_cells(Column(["GE", "ge", None, "IBM"]), "default", 5)
     ['GE', 'IBM']
@@ -207,7 +207,7 @@ def shown_cells(column: Column, profile: str, most: int) -> list[str]:
 
 
 def are_numbers(cells: Sequence[str]) -> bool:
-    """Say whether cells are all numbers.
+    """Return whether all cells are numbers.
 
     >>> are_numbers(["7.0", "+3", "-12"]), are_numbers(["7", "n/a"]), are_numbers([])
     (True, False, False)
@@ -215,3 +215,43 @@ def are_numbers(cells: Sequence[str]) -> bool:
     clean = [encodable(cell) for cell in cells]
     kinds = np.asarray(cell_types(canonical_array(pa.array(clean, pa.string()))))
     return bool(len(kinds)) and bool(np.isin(kinds, (CellType.INTEGER, CellType.DECIMAL)).all())
+
+
+class TransformerLayer:
+    """One transformer layer over the tensors of a checkpoint, by their names there."""
+
+    def __init__(
+        self, tensors: Mapping[str, Any], prefix: str, names: Sequence[str], heads: int, eps: float
+    ) -> None:
+        self._parts = [
+            (tensors[f"{prefix}{name}.weight"], tensors[f"{prefix}{name}.bias"]) for name in names
+        ]
+        self._heads, self._eps = heads, eps
+
+    def __call__(self, states: Any, visible: Any = None) -> Any:
+        """Return the next states; ``visible`` marks the states (last axis) that each attends to."""
+        from torch.nn import functional
+
+        query, key, value, output, first, wide, narrow, last = self._parts
+        rows, length, width = states.shape
+        split = (rows, length, self._heads, width // self._heads)
+        queries, keys, values = (
+            functional.linear(states, *part).reshape(split).transpose(1, 2)
+            for part in (query, key, value)
+        )
+        found = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=visible)
+        found = functional.linear(found.transpose(1, 2).reshape(states.shape), *output)
+        middle = functional.layer_norm(found + states, (width,), *first, self._eps)
+        found = functional.linear(functional.gelu(functional.linear(middle, *wide)), *narrow)
+        return functional.layer_norm(found + middle, (width,), *last, self._eps)
+
+
+def tensors_digest(tensors: Mapping[str, Any], *more: object) -> str:
+    """Hash tensors by name, and what else the vectors depend on."""
+    import torch
+
+    content = xxh3_128(repr(more).encode("utf-8", "surrogatepass"))
+    for name, tensor in sorted(tensors.items()):
+        content.update(f"{name}{tuple(tensor.shape)}".encode())
+        content.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return content.hexdigest()

@@ -27,9 +27,9 @@ from deepjoin.normalise.distinct import distinct_cells
 Doubles = npt.NDArray[np.float64]
 
 SAID, WEIGHTS = "mlp.json", "weights.npz"
-#: The form of the folder; another one is refused.
+#: Version of the folder; others are refused.
 _VERSION = 1
-#: The arrays of a tower, and by which of its three widths each is long.
+#: The arrays of a tower, and which of its three widths are their dimensions.
 _SHAPES = {
     "mean": (0,),
     "scale": (0,),
@@ -44,7 +44,7 @@ _CELLS = 1 << 15
 
 @dataclass(frozen=True)
 class Tower:
-    """Two layers from the mean of cell vectors to a column's vector.
+    """Two layers from the mean of cell vectors to the vector of a column.
 
     >>> zeros = {name: np.zeros([2] * len(widths)) for name, widths in _SHAPES.items()}
     >>> Tower(zeros)(np.ones((3, 2))).shape
@@ -65,16 +65,16 @@ class Tower:
 
     @property
     def inputs(self) -> int:
-        """How many numbers a cell vector has."""
+        """The dimension of cell vectors."""
         return len(self.weights["mean"])
 
     @property
     def dimension(self) -> int:
-        """How many numbers a column's vector has."""
+        """The dimension of column vectors."""
         return len(self.weights["second_bias"])
 
     def __call__(self, features: npt.NDArray[Any]) -> FloatMatrix:
-        """Turn features into vectors, in double precision: so the company rounds nothing off."""
+        """Encode features in double precision, so that a vector does not depend on its batch."""
         arrays = {name: np.asarray(self.weights[name], np.float64) for name in _SHAPES}
         states = (features.astype(np.float64) - arrays["mean"]) * arrays["scale"]
         states = np.maximum(states @ arrays["first"] + arrays["first_bias"], 0)
@@ -85,7 +85,7 @@ class Tower:
 
 
 def cell_means(values: Sequence[Sequence[str]], cells: CellEncoder) -> Doubles:
-    """Average the vectors of the values of each column, of those that are known."""
+    """Average the vectors of the known values of each column."""
     flat = [encodable(value) for some in values for value in some]
     owners = np.repeat(np.arange(len(values)), [len(some) for some in values])
     sums = np.zeros((len(values), cells.dimension))
@@ -122,22 +122,30 @@ class MlpEncoder(ColumnEncoder):
 
 
 def write_mlp(folder: Path, tower: Tower, cells: str, digest: str, more: Mapping[str, Any]) -> None:
-    """Write a tower, which cell vectors it reads, and whatever else is to be said of it."""
+    """Write a tower, the cell vectors it reads, and more facts about it."""
     write_weights(folder / WEIGHTS, {name: tower.weights[name] for name in _SHAPES})
     where = cells if cells == "default" else str(Path(cells).resolve())
-    said = {"version": _VERSION, "cells": where, "cells_digest": digest, **more}
-    (folder / SAID).write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+    facts = {"version": _VERSION, "cells": where, "cells_digest": digest, **more}
+    (folder / SAID).write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
 
 def load_mlp(where: str, *, profile: str, device: str | None) -> ColumnEncoder:
     """Load a folder that ``python -m deepjoin.lab.training.mlp`` wrote."""
     folder = Path(where)
-    said = _said(folder)
-    cells = load_cell_encoder(_cells_of(folder, said))
-    if cells.digest != said["cells_digest"]:
+    facts = _facts(folder)
+    name = str(facts["cells"])
+    beside = folder / Path(name).name
+    found = beside if name != "default" and beside.exists() else Path(name)
+    if name != "default" and not found.exists():
         raise DeepJoinError(
-            f"The MLP '{folder}' was trained on cell vectors {said['cells_digest']}, and "
-            f"{said['cells']} has {cells.digest}. Give it those, or train it again."
+            f"The MLP '{folder}' reads the cell vectors {name}, which do not exist. Copy them "
+            f"to {beside}, or train it again."
+        )
+    cells = load_cell_encoder(str(found))
+    if cells.digest != facts["cells_digest"]:
+        raise DeepJoinError(
+            f"The MLP '{folder}' was trained on cell vectors {facts['cells_digest']}, and "
+            f"{name} has {cells.digest}. Restore those, or train it again."
         )
     try:
         tower = Tower(read_weights((folder / WEIGHTS).read_bytes(), folder / WEIGHTS))
@@ -148,30 +156,17 @@ def load_mlp(where: str, *, profile: str, device: str | None) -> ColumnEncoder:
     return MlpEncoder(folder.name, tower, cells, profile)
 
 
-def _said(folder: Path) -> dict[str, Any]:
+def _facts(folder: Path) -> dict[str, Any]:
     try:
-        said = json.loads((folder / SAID).read_text("utf-8"))
+        facts = json.loads((folder / SAID).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise _refused(folder, f"{SAID} cannot be read ({error})") from None
     wanted = {"version": _VERSION, "cells": "", "cells_digest": ""}
-    if not isinstance(said, dict) or wanted.keys() - said.keys():
-        raise _refused(folder, f"{SAID} does not say {', '.join(wanted)}")
-    if said["version"] != _VERSION:
-        raise _refused(folder, f"{SAID} is of version {said['version']}, not {_VERSION}")
-    return said
-
-
-def _cells_of(folder: Path, said: Mapping[str, Any]) -> str:
-    """Find the cell vectors: in the folder itself, or where they were."""
-    cells = str(said["cells"])
-    beside = folder / Path(cells).name
-    found = beside if cells != "default" and beside.exists() else Path(cells)
-    if cells != "default" and not found.exists():
-        raise DeepJoinError(
-            f"The MLP '{folder}' reads the cell vectors {cells}, which are not there. Copy them "
-            f"to {beside}, or train it again."
-        )
-    return str(found)
+    if not isinstance(facts, dict) or wanted.keys() - facts.keys():
+        raise _refused(folder, f"{SAID} does not have {', '.join(wanted)}")
+    if facts["version"] != _VERSION:
+        raise _refused(folder, f"{SAID} has version {facts['version']}, not {_VERSION}")
+    return facts
 
 
 def _refused(folder: Path, why: str) -> DeepJoinError:

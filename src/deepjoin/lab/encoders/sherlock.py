@@ -1,10 +1,9 @@
 """Columns of numbers by their statistics (paper, section 2.1, after Sherlock): no model at all.
 
-What Sherlock measures of a column is measured here: how many cells there are and how varied they
-are, how long they are, which characters they have, and, as the numbers are to be compared, the
-range and the shape of their distribution. Each statistic becomes an angle, and a vector its cosine
-and sine, so that all vectors have one length, no statistic outweighs the others, and nothing
-depends on which columns there are.
+The statistics are those of Sherlock: number and variety of cells, their length and characters, and,
+because numbers are compared, the range and shape of their distribution. Each statistic becomes an
+angle, stored as cosine and sine, so that all vectors have the same length, no statistic outweighs
+the others, and nothing depends on the other columns.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lab.encoders.checkpoints import encodable
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import CellType, canonical_array, cell_types
-from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.normalise.distinct import distinct_cells
 
 Floats = npt.NDArray[np.float64]
 
-#: Changes with the statistics or their scales: other vectors cannot be compared.
+#: Changes with the statistics or their scales, because vectors are then not comparable.
 _VERSION = 1
-#: All characters a number has.
+#: The characters of numbers.
 _CHARACTERS = "0123456789.-"
 _QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1)
-#: Turns for each factor of ten between two numbers: the first tell far ones apart, the last near.
+#: Turns for each factor of ten: slow ones separate distant numbers, fast ones near numbers.
 _TURNS = np.array([1 / 64, 1 / 16, 1 / 4, 1, 4])
-#: Numbers below are about 0, and those beyond about the same.
+#: Smaller numbers count as about 0, larger ones as about equal.
 _LEAST, _MOST = 1e-3, 1e30
-#: Sizes at which the angle is half of a right one.
+#: Sizes that map to half a right angle.
 _CELLS, _LENGTH, _CHARACTER, _BITS = 1e4, 8.0, 1.0, 8.0
 
 
 class SherlockEncoder(ColumnEncoder):
-    """The statistics of columns of numbers; other columns have none."""
+    """Statistics of number columns; other columns have none."""
 
     kind = "sherlock"
     counted = True
@@ -50,30 +49,24 @@ class SherlockEncoder(ColumnEncoder):
         self.dimension = 2 * len(angles(["1"], [1]))
 
     def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
-        """Return the vector of each column; zeros for one that is not of numbers alone."""
+        """Return the vector of each column; zeros unless all its cells are numbers."""
         vectors = np.zeros((len(columns), self.dimension), np.float32)
         for place, column in enumerate(columns):
             cells = distinct_cells(column.cells, self._profile)
-            if numbers := _numbers(cells):
+            clean = [encodable(value) for value in cells.values]
+            values = canonical_array(pa.array(clean, pa.string()))
+            kinds = np.asarray(cell_types(values))
+            if len(kinds) and np.isin(kinds, (CellType.INTEGER, CellType.DECIMAL)).all():
+                numbers: list[str] = values.to_pylist()
                 turned = angles(numbers, cells.counts)
                 vectors[place] = np.concatenate([np.cos(turned), np.sin(turned)])
         return vectors
 
 
-def _numbers(cells: DistinctCells) -> list[str]:
-    """Write the values of a column as numbers; nothing if one of them is none."""
-    clean = [encodable(value) for value in cells.values]
-    values = canonical_array(pa.array(clean, pa.string()))
-    kinds = np.asarray(cell_types(values))
-    is_number = np.isin(kinds, (CellType.INTEGER, CellType.DECIMAL))
-    numbers: list[str] = values.to_pylist() if is_number.all() else []
-    return numbers
-
-
 def angles(numbers: Sequence[str], counts: Sequence[int]) -> Floats:
-    """Measure a column by its distinct numbers, as they are written, and how often each occurs.
+    """Compute the angles of a column from its distinct numbers as written, and their counts.
 
-    Statistics of the numbers themselves turn with their logarithm, at several speeds; all others
+    Statistics of the numbers themselves turn with their logarithm at several speeds; all others
     stay within a right angle.
     """
     values = np.clip(np.array([float(one) for one in numbers]), -_MOST, _MOST)
@@ -97,7 +90,7 @@ def angles(numbers: Sequence[str], counts: Sequence[int]) -> Floats:
 
 
 def _rising(sizes: Floats, half: float) -> Floats:
-    """Bring sizes from 0 on into the range from 0 to 1.
+    """Map sizes >= 0 to the range from 0 to 1.
 
     >>> _rising(np.array([0.0, 8.0, 24.0]), 8.0).tolist()
     [0.0, 0.5, 0.75]
@@ -106,7 +99,7 @@ def _rising(sizes: Floats, half: float) -> Floats:
 
 
 def _repetition(counts: Floats) -> Floats:
-    """Say how many cells and how many distinct ones there are, their share and their entropy."""
+    """Measure the numbers of cells and of distinct cells, their ratio and the entropy."""
     chances = counts / counts.sum()
     entropy = -(chances * np.log2(chances)).sum()
     many = np.log10(1 + np.array([counts.sum(), len(counts)]))
@@ -116,7 +109,7 @@ def _repetition(counts: Floats) -> Floats:
 
 
 def _moments(numbers: Floats) -> tuple[float, float, float, float]:
-    """Return mean, standard deviation, skewness and excess of kurtosis.
+    """Return mean, standard deviation, skewness and excess kurtosis.
 
     >>> _moments(np.array([1.0, 3.0]))
     (2.0, 1.0, 0.0, -2.0)
@@ -129,9 +122,9 @@ def _moments(numbers: Floats) -> tuple[float, float, float, float]:
 
 
 def load_sherlock(where: str, *, profile: str, device: str | None) -> ColumnEncoder:
-    """Give the statistics of columns; there is nothing to load."""
+    """Return the encoder; there is nothing to load."""
     if where:
         raise DeepJoinError(
-            f"'{where}' stands behind 'sherlock:', which reads no file. Give --encoder sherlock:"
+            f"'{where}' follows 'sherlock:', which reads no file. Give --encoder sherlock:"
         )
     return SherlockEncoder(profile)

@@ -1,4 +1,4 @@
-"""TaBERT as a column encoder: a few cells of a column behind its table's title, read by BERT.
+"""TaBERT as a column encoder: the title of the table and a few cells, read by BERT.
 
 A row is ``[CLS] title [SEP] name | type | cell [SEP]``; a lake gives one column at a time, so the
 table has that column alone. A column's state in a row is the mean over its tokens; models of
@@ -21,42 +21,43 @@ from deepjoin.embed.columns.text_encoder import batches, checked
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.encoders.checkpoints import (
     Checkpoint,
-    Layout,
+    CheckpointFiles,
+    TransformerLayer,
     Words,
     are_numbers,
     chosen_device,
     shown_cells,
+    tensors_digest,
 )
-from deepjoin.lab.encoders.layers import Layer, tensors_digest
 from deepjoin.model import Column
 
-LAYOUT = Layout("TaBERT", "tb_config.json", ("model.safetensors", "model.bin"))
-#: Where the BERT inside is: as published, and as an earlier version wrote it.
+LAYOUT = CheckpointFiles("TaBERT", "tb_config.json", ("model.safetensors", "model.bin"))
+#: Prefixes of the BERT inside: as published, and of an earlier version.
 _BERT = ("_bert_model.bert.", "bert.")
 _ACROSS = "vertical_transformer_layers."
-#: The parts of a layer across rows, in the order of `deepjoin.lab.encoders.layers.BERT`.
+#: The parts of a layer across rows, in the order of `deepjoin.lab.encoders.checkpoints.BERT`.
 _ACROSS_NAMES = (
     *("attention.self_attention.query_linear", "attention.self_attention.key_linear"),
     *("attention.self_attention.value_linear", "attention.self_output.dense"),
     *("attention.self_output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"),
 )
-#: What BERT has beyond the states: not needed, and not in all checkpoints.
+#: Parts of BERT that are not needed, and not in all checkpoints.
 _SPARE = ("pooler.", "embeddings.position_ids")
 _LONGEST = 512
 #: Tokens read at a time.
 _TOKENS = 1 << 14
 
 
-class Cell(NamedTuple):
-    """One cell of a row as it is read: its column's name, its type, itself; token numbers."""
+class TabertCell(NamedTuple):
+    """A cell of a row as token numbers: column name, type and value."""
 
     name: list[int]
     kind: int
     value: list[int]
 
 
-class Row(NamedTuple):
-    """A row as BERT reads it: tokens, how many are of the first segment, where each column is."""
+class TabertRow(NamedTuple):
+    """A row as BERT reads it: tokens, length of the first segment, span of each column."""
 
     tokens: list[int]
     first: int
@@ -65,7 +66,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class RowLayout:
-    """How a checkpoint was shown rows, as its configuration says."""
+    """How rows are written, by the configuration of a checkpoint."""
 
     template: tuple[str, ...] = ("column", "|", "type", "|", "value")
     delimiter: str = "[SEP]"
@@ -77,24 +78,24 @@ class RowLayout:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, positions: int) -> RowLayout:
-        """Read the layout from what a checkpoint says."""
-        said = checkpoint.said
-        pooling = str(said.get("column_representation", cls.pooling))
+        """Read the layout from the configuration."""
+        config = checkpoint.config
+        pooling = str(config.get("column_representation", cls.pooling))
         if not pooling.startswith(("mean_pool", "first_token")):
             raise checkpoint.refused(f"its column_representation is '{pooling}', no mean")
         longest = min(positions, checkpoint.number("max_sequence_len", _LONGEST))
         return cls(
-            template=_template(said),
-            delimiter=str(said.get("column_delimiter", cls.delimiter)),
-            title_first=bool(said.get("context_first", True)),
+            template=_template(config),
+            delimiter=str(config.get("column_delimiter", cls.delimiter)),
+            title_first=bool(config.get("context_first", True)),
             pooling=pooling,
             cell_tokens=checkpoint.number("max_cell_len", cls.cell_tokens),
             title_tokens=min(longest // 2, checkpoint.number("max_context_len", 256)),
             longest=longest,
         )
 
-    def row(self, title: Sequence[int], cells: Sequence[Cell], words: Words) -> Row:
-        """Write one row; columns that find no room are left out, the last that does is cut."""
+    def row(self, title: Sequence[int], cells: Sequence[TabertCell], words: Words) -> TabertRow:
+        """Write a row; the last column that fits is cut, further ones are left out."""
         title = title[: self.title_tokens]
         start = len(title) + 2 if self.title_first else 1
         end = start + self.longest - len(title) - 3
@@ -107,17 +108,13 @@ class RowLayout:
             piece, span = self._piece(cell, words)
             tokens += [words.number(self.delimiter)] * bool(tokens) + piece
             spans.append((min(at + span[0], end), min(at + span[1], end)))
-        return self._framed(title, tokens[: end - start], spans, words)
-
-    def _framed(
-        self, title: Sequence[int], table: list[int], spans: list[tuple[int, int]], words: Words
-    ) -> Row:
+        table = tokens[: end - start]
         first, last = words.number("[CLS]"), words.number("[SEP]")
         parts = (list(title), table) if self.title_first else (table, list(title))
-        return Row([first, *parts[0], last, *parts[1], last], len(parts[0]) + 2, spans)
+        return TabertRow([first, *parts[0], last, *parts[1], last], len(parts[0]) + 2, spans)
 
-    def _piece(self, cell: Cell, words: Words) -> tuple[list[int], tuple[int, int]]:
-        """Fill in the template; returns where in it the tokens are that stand for the column."""
+    def _piece(self, cell: TabertCell, words: Words) -> tuple[list[int], tuple[int, int]]:
+        """Fill in the template, and return the span of tokens that represent the column."""
         parts = {"column": cell.name, "type": [cell.kind], "value": cell.value[: self.cell_tokens]}
         tokens: list[int] = []
         name = (0, 0)
@@ -131,26 +128,26 @@ class RowLayout:
         return tokens, (0, 1 if "first_token" in self.pooling else len(tokens))
 
 
-def _template(said: Mapping[str, Any]) -> tuple[str, ...]:
-    if "column_item_delimiter" in said:  # as the first versions wrote it
+def _template(config: Mapping[str, Any]) -> tuple[str, ...]:
+    if "column_item_delimiter" in config:  # as the first versions wrote it
         parts = ["column"]
-        parts += ["type"] * bool(said.get("use_type_text", True))
-        parts += ["value"] * bool(said.get("use_sample_value", True))
-        template: Any = str(said["column_item_delimiter"]).join(parts)
+        parts += ["type"] * bool(config.get("use_type_text", True))
+        parts += ["value"] * bool(config.get("use_sample_value", True))
+        template: Any = str(config["column_item_delimiter"]).join(parts)
     else:
-        template = said.get("cell_input_template", RowLayout.template)
+        template = config.get("cell_input_template", RowLayout.template)
     if isinstance(template, str):
         return tuple(re.findall(r"\w+|[^\w\s]", template))
     if isinstance(template, list | tuple):
         return tuple(str(part) for part in template)
     raise DeepJoinError(
-        f"cell_input_template is {template!r} in tb_config.json; it is a text or a list. Copy the "
-        "checkpoint again."
+        f"cell_input_template is {template!r} in tb_config.json; it must be a text or a list. Copy "
+        "the checkpoint again."
     )
 
 
 class TabertEncoder(ColumnEncoder):
-    """A TaBERT checkpoint, of one row or of several."""
+    """A TaBERT checkpoint that reads one row or several."""
 
     kind = "tabert"
 
@@ -171,7 +168,7 @@ class TabertEncoder(ColumnEncoder):
             },
             *(self.layout, self._rows, profile, self._words.digest()),
             *(config.num_attention_heads, config.hidden_act, config.layer_norm_eps),
-            checkpoint.said.get("num_vertical_attention_heads"),
+            checkpoint.config.get("num_vertical_attention_heads"),
         )
 
     def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
@@ -189,15 +186,17 @@ class TabertEncoder(ColumnEncoder):
             vectors[places] = self._joined(states[rows])
         return checked(vectors, self.name)
 
-    def snapshot(self, column: Column) -> list[Row]:
+    def snapshot(self, column: Column) -> list[TabertRow]:
         """Write some of a column's cells as rows."""
         cells = shown_cells(column, self._profile, self._rows)
         kind = self._words.number("real" if are_numbers(cells) else "text")
         title, name, *values = self._words.numbers([column.title, column.name, *cells])
-        return [self.layout.row(title, [Cell(name, kind, value)], self._words) for value in values]
+        return [
+            self.layout.row(title, [TabertCell(name, kind, value)], self._words) for value in values
+        ]
 
-    def _states(self, rows: list[Row]) -> FloatMatrix:
-        """Return the state of the column in each row; rows of one length are read together."""
+    def _states(self, rows: list[TabertRow]) -> FloatMatrix:
+        """Return the state of the column in each row; rows of equal length form a batch."""
         import torch
 
         states = np.zeros((len(rows), self.dimension), np.float32)
@@ -217,7 +216,7 @@ class TabertEncoder(ColumnEncoder):
         return states
 
     def _joined(self, states: FloatMatrix) -> FloatMatrix:
-        """Let the rows of each column attend to each other, and average them."""
+        """Apply the layers across the rows of each column, and average the rows."""
         import torch
 
         with torch.inference_mode():
@@ -228,7 +227,7 @@ class TabertEncoder(ColumnEncoder):
         return joined
 
 
-def _arrays(row: Row) -> Iterator[Any]:
+def _arrays(row: TabertRow) -> Iterator[Any]:
     places = np.arange(len(row.tokens))
     ((start, stop),) = row.spans
     yield np.array(row.tokens, np.int64)
@@ -237,7 +236,7 @@ def _arrays(row: Row) -> Iterator[Any]:
 
 
 def _bert(checkpoint: Checkpoint) -> Any:
-    """Make the BERT inside a checkpoint; sizes are those of its tensors."""
+    """Build the BERT inside a checkpoint, with the sizes of its tensors."""
     import transformers
 
     library: Any = transformers
@@ -253,7 +252,7 @@ def _bert(checkpoint: Checkpoint) -> Any:
             intermediate_size=len(found["encoder.layer.0.intermediate.dense.bias"]),
             max_position_embeddings=len(found["embeddings.position_embeddings.weight"]),
             type_vocab_size=len(found["embeddings.token_type_embeddings.weight"]),
-            layer_norm_eps=float(checkpoint.said.get("layer_norm_eps", 1e-12)),
+            layer_norm_eps=float(checkpoint.config.get("layer_norm_eps", 1e-12)),
         )
         model = library.BertModel(config, add_pooling_layer=False)
         model.load_state_dict(found, strict=True)
@@ -268,14 +267,16 @@ def _bert(checkpoint: Checkpoint) -> Any:
     return model
 
 
-def _across(checkpoint: Checkpoint, tensors: Mapping[str, Any], eps: float) -> list[Layer]:
-    """Make the layers across rows, as many as the configuration says."""
-    if "num_vertical_layers" not in checkpoint.said:
+def _across(
+    checkpoint: Checkpoint, tensors: Mapping[str, Any], eps: float
+) -> list[TransformerLayer]:
+    """Build the layers across rows that the configuration declares."""
+    if "num_vertical_layers" not in checkpoint.config:
         return []
     heads = checkpoint.number("num_vertical_attention_heads", 6)
     try:
         return [
-            Layer(tensors, f"{number}.", _ACROSS_NAMES, heads, eps)
+            TransformerLayer(tensors, f"{number}.", _ACROSS_NAMES, heads, eps)
             for number in range(checkpoint.number("num_vertical_layers", 3))
         ]
     except KeyError as error:

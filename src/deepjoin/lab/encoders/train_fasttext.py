@@ -1,6 +1,6 @@
 """Train fastText on a lake: ``python -m deepjoin.lab.encoders.train_fasttext INDEX -o lake.bin``.
 
-Words that stand in one column come near to each other, and so do words that share letters.
+Words of one column get similar vectors, and so do words that share letters.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deepjoin.embed.cells.tokens import plain_word
-from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.indexing import open_lake
 from deepjoin.lake import Lake
+from deepjoin.optional import require
 
-#: Values drawn of a column: more of one kind teach little.
+#: Values drawn from a column; more of one kind add little.
 _VALUES = 200
-#: Groups of letters that share a row: as many as the lake has words, within these bounds.
+#: Rows for letter groups: as many as the lake has words, within these bounds.
 _FEWEST_ROWS, _MOST_ROWS = 1 << 12, 1 << 20
-#: Letters should count more and neighbours less than in prose: those of a column are all alike.
+#: Letters count more and context less than in prose: the cells of a column are all similar.
 _RECIPE = {
-    # Each thread makes a tenth of the first vectors: with fewer, some are whatever memory held.
+    # Each thread initialises a tenth of the vectors: fewer threads leave some uninitialised.
     "thread": 10,
     "model": "skipgram",
     "minCount": 1,
@@ -37,7 +38,7 @@ _RECIPE = {
 }
 
 
-class Trained(NamedTuple):
+class TrainedFastText(NamedTuple):
     """A model and what it was trained on."""
 
     path: Path
@@ -47,70 +48,53 @@ class Trained(NamedTuple):
 
 def train_fasttext(
     lake: Lake, out: str | Path, *, dimension: int = 100, epochs: int = 5, seed: int = 0
-) -> Trained:  # fmt: skip
+) -> TrainedFastText:  # fmt: skip
     """Train skipgram with subwords on the values of a lake, and write the model to ``out``.
 
-    An index takes it as ``cells``. Threads race, so each training gives another model; the
-    ``seed`` is for the values that are drawn.
+    An index takes it as ``cells``. Threads race, so every training gives a different model; the
+    ``seed`` only determines which values are drawn.
     """
-    out = _checked(lake, Path(out), dimension, epochs)
-    fasttext = _package()
-    # A model that is cut short is never seen under its name.
+    out = Path(out)
+    _check(lake, out, dimension, epochs)
+    fasttext: Any = require("fasttext", "fasttext", "Training fastText")
+    # An incomplete model never appears under its name.
     with written_aside(out) as aside:
         text = aside.with_name("columns.txt")
-        columns, words = _write(text, _lines(lake, seed))
+        columns = words = 0
+        with text.open("w", encoding="utf-8") as file:
+            for line in filter(None, _lines(lake, seed)):
+                file.write(" ".join(line) + "\n")
+                columns, words = columns + 1, words + len(line)
         if not words:
             raise DeepJoinError(
-                f"{lake.location} has no words to train on. Index tables with texts first."
+                f"{lake.location} has no words to train on. Index tables with text columns first."
             )
         rows = min(max(words, _FEWEST_ROWS), _MOST_ROWS)
         sizes = {"dim": dimension, "epoch": epochs, "bucket": rows}
         model = fasttext.train_unsupervised(input=str(text), **sizes, **_RECIPE)
         model.save_model(str(aside))
-    return Trained(out, columns, words)
+    return TrainedFastText(out, columns, words)
 
 
-def _checked(lake: Lake, out: Path, dimension: int, epochs: int) -> Path:
+def _check(lake: Lake, out: Path, dimension: int, epochs: int) -> None:
     if lake.settings.hash_only:
         raise DeepJoinError(
-            f"{lake.location} is a lake of hashes, which has no words to train on. "
+            f"{lake.location} stores hashes and has no words to train on. "
             "Give an index made without --hash-only."
         )
     if out.suffix != ".bin" or not out.parent.is_dir():
         raise DeepJoinError(
-            f"The model cannot be written to {out}. Give a file name that ends in .bin, in a "
-            "folder that is there."
+            f"The model cannot be written to {out}. Give a file name that ends in .bin, in an "
+            "existing folder."
         )
     if dimension < 1 or epochs < 1:
         raise DeepJoinError(
-            f"The dimension is {dimension}, the number of epochs {epochs}; both are at least 1."
+            f"The dimension is {dimension}, the number of epochs {epochs}; both must be >= 1."
         )
-    return out
-
-
-def _package() -> Any:
-    try:
-        import fasttext
-    except ImportError:
-        raise MissingExtra(
-            "Training fastText needs its package: pip install 'deepjoin[fasttext]'"
-        ) from None
-    return fasttext
-
-
-def _write(path: Path, lines: Iterator[list[str]]) -> tuple[int, int]:
-    """Write a line for each column that has words; count columns and words."""
-    columns = words = 0
-    with path.open("w", encoding="utf-8") as file:
-        for line in lines:
-            if line:
-                file.write(" ".join(line) + "\n")
-                columns, words = columns + 1, words + len(line)
-    return columns, words
 
 
 def _lines(lake: Lake, seed: int) -> Iterator[list[str]]:
-    """Give the words of some values of each column, as cells are looked up later."""
+    """Yield the words of some values of each column, normalised as for a look-up."""
     chance = np.random.default_rng(seed)
     for segment in lake.index.segments:
         values = segment.values
@@ -119,16 +103,22 @@ def _lines(lake: Lake, seed: int) -> Iterator[list[str]]:
             start, stop = values.cells_of(column)
             drawn = chance.permutation(stop - start)[:_VALUES] + start
             numbers = values.cell_values[drawn].tolist()
-            yield [part for number in numbers for part in _words(values.values[number])]
-
-
-def _words(value: str) -> list[str]:
-    return [part for word in value.split() for part in plain_word(word).split()]
+            words = [word for number in numbers for word in values.values[number].split()]
+            yield [part for word in words for part in plain_word(word).split()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train a model and say how to use it."""
-    options = _parser().parse_args(arguments)
+    """Train a model and print how to use it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deepjoin.lab.encoders.train_fasttext",
+        description="Train fastText on the values of an index.",
+    )
+    parser.add_argument("index", metavar="INDEX", help="an index, or the folder that has one")
+    parser.add_argument("-o", "--out", required=True, metavar="FILE.bin")
+    parser.add_argument("--dimension", type=int, default=100, metavar="N")
+    parser.add_argument("--epochs", type=int, default=5, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    options = parser.parse_args(arguments)
     try:
         trained = train_fasttext(
             open_lake(options.index), options.out, dimension=options.dimension,
@@ -143,19 +133,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"fasttext: --encoder fasttext:{trained.path}\n"
     )
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m deepjoin.lab.encoders.train_fasttext",
-        description="Train fastText on the values of an index.",
-    )
-    parser.add_argument("index", metavar="INDEX", help="an index, or the folder that has one")
-    parser.add_argument("-o", "--out", required=True, metavar="FILE.bin")
-    parser.add_argument("--dimension", type=int, default=100, metavar="N")
-    parser.add_argument("--epochs", type=int, default=5, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
-    return parser
 
 
 if __name__ == "__main__":

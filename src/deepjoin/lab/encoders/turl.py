@@ -1,10 +1,10 @@
-"""TURL as a column encoder: title, header and cells, each seeing what a table puts beside it.
+"""TURL as a column encoder: title, header and cells under the visibility matrix of a table.
 
-Words of title and header are tokens; a cell is one element, the mean of its words' embeddings,
-without the embedding of an entity, since cells of a lake are linked to none. A lake gives one
-column at a time, so the table has that column alone, and all its elements see each other. The
+Words of title and header are tokens. A cell is one element, the mean of the embeddings of its
+words, without an entity embedding, since cells of a lake are not linked to entities. Columns are
+encoded one at a time, so the table has a single column, whose elements all see each other. The
 vector is the mean state of the header followed by the mean state of the cells, as published for
-the types of columns.
+column types.
 """
 
 from __future__ import annotations
@@ -19,26 +19,33 @@ import numpy.typing as npt
 from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.embed.columns.text_encoder import checked
-from deepjoin.lab.encoders.checkpoints import Checkpoint, Layout, chosen_device, shown_cells
-from deepjoin.lab.encoders.layers import BERT, Layer, tensors_digest
+from deepjoin.lab.encoders.checkpoints import (
+    BERT,
+    Checkpoint,
+    CheckpointFiles,
+    TransformerLayer,
+    chosen_device,
+    shown_cells,
+    tensors_digest,
+)
 from deepjoin.model import Column
 
 Int = npt.NDArray[np.int64]
 
-LAYOUT = Layout("TURL", "config.json", ("model.safetensors", "pytorch_model.bin"))
-#: Tokens of a title, a header and a cell, and cells of a table, at most: as in pre-training.
+LAYOUT = CheckpointFiles("TURL", "config.json", ("model.safetensors", "pytorch_model.bin"))
+#: Most tokens of a title, a header and a cell, and most cells of a table, as in pre-training.
 TITLE, HEADER, CELL, CELLS = 50, 10, 10, 100
-#: What an element is; 2 is the page's entity, which is left out, and 3 a subject's, unknown here.
+#: Types of elements; 2 is the entity of the page and 3 that of a subject, both unknown here.
 _TITLE, _HEADER, _CELL = 0, 1, 4
-#: The row or column of what belongs to all of them.
+#: Row or column number of elements that belong to all.
 _ALL = -1
-#: Elements read at a time, each of which sees all others of its table.
+#: Elements in a batch; attention is quadratic in the elements of a table.
 _ELEMENTS = 1 << 13
 _TABLES = ("word", "position", "type")
 
 
 class TableInput(NamedTuple):
-    """A table as TURL reads it: the tokens, then the cells; what each is and where it stands."""
+    """A table as TURL reads it: tokens, then cells, with type, row and column of each."""
 
     tokens: list[int]
     positions: list[int]
@@ -54,7 +61,7 @@ class TableInput(NamedTuple):
         headers: Sequence[Sequence[int]],
         cells: Sequence[Sequence[Sequence[int]]],
     ) -> TableInput:
-        """Lay out a table from token numbers: its title, its headers, and the cells by column."""
+        """Build the input from token numbers of the title, the headers, and the cells by column."""
         spans = [title[:TITLE], *(header[:HEADER] for header in headers)]
         tokens = list(chain.from_iterable(spans))
         kinds = [_TITLE] * len(spans[0]) + [_HEADER] * (len(tokens) - len(spans[0]))
@@ -70,10 +77,10 @@ class TableInput(NamedTuple):
         )
 
     def visible(self) -> npt.NDArray[np.bool_]:
-        """Say which elements each one sees.
+        """Return the visibility matrix.
 
-        Words see all words; a title and whatever it may be see each other; cells see their
-        header, their column and their row.
+        Words see all words; the title sees and is seen by everything; cells see their header,
+        column and row.
 
         >>> table = TableInput.of([7], [[8], [9]], [[[1], [2]], [[3], [4]]])
         >>> table.visible()[3].astype(int).tolist()
@@ -88,7 +95,7 @@ class TableInput(NamedTuple):
         return found
 
     def of_column(self, column: int) -> tuple[Int, Int]:
-        """Return the elements that are a column's header, and those that are its cells."""
+        """Return the elements of the header and of the cells of a column."""
         here = self.columns == column
         words = np.arange(len(here)) < len(self.tokens)
         return np.flatnonzero(here & words), np.flatnonzero(here & ~words)
@@ -107,7 +114,7 @@ class TurlEncoder(ColumnEncoder):
         self._eps = checkpoint.share("layer_norm_eps", 1e-12)
         self._tensors = _tensors(checkpoint, layers)
         if self._embedding("word").ndim != 2:
-            raise checkpoint.refused("its word embedding is no matrix")
+            raise checkpoint.refused("its word embedding is not a matrix")
         words, width = self._embedding("word").shape
         if checkpoint.words.size > words:
             raise checkpoint.refused(
@@ -120,7 +127,7 @@ class TurlEncoder(ColumnEncoder):
         )
         self._tensors = {name: one.to(self._device) for name, one in self._tensors.items()}
         self._layers = [
-            Layer(self._tensors, f"encoder.layer.{number}.", BERT, heads, self._eps)
+            TransformerLayer(self._tensors, f"encoder.layer.{number}.", BERT, heads, self._eps)
             for number in range(layers)
         ]
 
@@ -133,7 +140,10 @@ class TurlEncoder(ColumnEncoder):
         tables = [self.table(column) for column in columns]
         for place, table in enumerate(tables):
             if table.mentions:
-                shapes.setdefault(_shape(table), []).append(place)
+                # Tables of one shape need no padding, so a vector does not depend on its batch.
+                of_all = int((table.columns == _ALL).sum())
+                key = (len(table.tokens), len(table.mentions), of_all)
+                shapes.setdefault(key, []).append(place)
         with torch.inference_mode():
             for shape, places in shapes.items():
                 step = max(1, _ELEMENTS // (shape[0] + shape[1]))
@@ -143,13 +153,13 @@ class TurlEncoder(ColumnEncoder):
         return checked(vectors, self.name)
 
     def table(self, column: Column) -> TableInput:
-        """Lay out a column as the only one of its table."""
+        """Build the input of a table with this column only."""
         cells = shown_cells(column, self._profile, CELLS)
         title, header, *mentions = self._words.numbers([column.title, column.name, *cells])
         return TableInput.of(title, [header], [mentions])
 
     def _read(self, tables: Sequence[TableInput]) -> FloatMatrix:
-        """Read tables of one shape, which see alike; returns the vector of their only column."""
+        """Encode tables of one shape, which share a visibility matrix."""
         import torch
 
         states = torch.cat([self._read_words(tables), self._read_cells(tables)], dim=1)
@@ -173,7 +183,7 @@ class TurlEncoder(ColumnEncoder):
         return self._normed(found + self._embedding("type")[kinds])
 
     def _read_cells(self, tables: Sequence[TableInput]) -> Any:
-        """Embed each cell: the mean of its words, fused with an entity that nobody knows."""
+        """Embed each cell: the mean of its words, fused with a zero entity embedding."""
         import torch
         from torch.nn import functional
 
@@ -205,17 +215,12 @@ class TurlEncoder(ColumnEncoder):
         return torch.from_numpy(np.array(lists, np.int64)).to(self._device)
 
 
-def _shape(table: TableInput) -> tuple[int, ...]:
-    """Tables of one shape need no padding: a vector does not depend on its company."""
-    return len(table.tokens), len(table.mentions), int((table.columns == _ALL).sum())
-
-
 def _table_name(name: str) -> str:
     return f"embeddings.{name}_embeddings.weight"
 
 
 def _tensors(checkpoint: Checkpoint, layers: int) -> dict[str, Any]:
-    """Take what is needed; the embeddings of entities, by far the largest part, are not."""
+    """Return the tensors needed: all but the entity embeddings, by far the largest part."""
     ends = ("weight", "bias")
     names = [
         *(_table_name(name) for name in _TABLES),

@@ -1,5 +1,6 @@
-"""Evaluation: build, search, compare with brute force, one row a method and k."""
+"""Evaluation: build, search, compare with brute force, one row for each method and k."""
 
 from deepjoin.lab.evaluation.run import evaluate
+from deepjoin.lab.evaluation.task import EvaluationSettings
 
-__all__ = ["evaluate"]
+__all__ = ["EvaluationSettings", "evaluate"]

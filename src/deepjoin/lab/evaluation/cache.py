@@ -1,4 +1,4 @@
-"""What an evaluation keeps: built indexes and exact truth, by all that they depend on."""
+"""What an evaluation keeps between runs: indexes, exact answers and the answers of methods."""
 
 from __future__ import annotations
 
@@ -19,26 +19,25 @@ from deepjoin.embed.columns.kinds import split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.files import replace_file
 from deepjoin.indexing import index
-from deepjoin.lab.evaluation.asking import Answers
-from deepjoin.lab.evaluation.task import Task
-from deepjoin.lab.evaluation.truth import Truth
+from deepjoin.lab.evaluation.task import Answers, EvaluationTask
+from deepjoin.lab.evaluation.truth import Truth, brute_force, semantic_truth, with_found
 from deepjoin.lake import Lake
 from deepjoin.model import Column
 from deepjoin.settings import BuildSettings, Settings, Vectors
 from deepjoin.store.manifest import FORMAT, READS
 from deepjoin.store.models import cell_encoder, stored
 
-#: The paper's corpora compare lower-cased, stripped cells, and drop no column here.
+#: The paper compares lower-cased, stripped cells; no column is dropped.
 SETTINGS = Settings(profile="basic", min_distinct=1, max_cell=1 << 30)
-#: Where column vectors are kept for all lakes of a user; nowhere if it is empty.
-_KEPT = "DEEPJOIN_CACHE"
+#: The environment variable that names the cache of column vectors; empty for none.
+_VECTOR_CACHE = "DEEPJOIN_CACHE"
 
 
 @dataclass(frozen=True)
-class Built:
-    """An index with what it took to build, and the encoders it was built with."""
+class BuiltIndex:
+    """An index, how long it took to build, and its encoders."""
 
-    #: By all that the index depends on.
+    #: Depends on everything that the index depends on.
     name: str
     lake: Lake
     seconds: float
@@ -47,12 +46,15 @@ class Built:
     encoder: str | None
 
 
-class Cache:
-    """A folder; whatever is cut short in it is made again."""
+class EvaluationCache:
+    """A folder of indexes and answers, keyed by what they depend on.
 
-    def __init__(self, folder: Path, task: Task) -> None:
+    Incomplete entries are made again.
+    """
+
+    def __init__(self, folder: Path, task: EvaluationTask) -> None:
         self._folder, self._source, self._task = folder, task.source, task
-        self._built: dict[Vectors, Built] = {}
+        self._built: dict[Vectors, BuiltIndex] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -63,50 +65,48 @@ class Cache:
     def truth(
         self, queries: Sequence[Column], by: object, make: Callable[[], list[Truth]]
     ) -> list[Truth]:
-        """Read the truth of queries, or make it; ``by`` is what it depends on beside them."""
-        path = self._folder / f"truth-{self._key(by, _asked(queries))}.json"
+        """Read the exact answers to queries, or compute them; ``by`` is what defines them."""
+        path = self._folder / f"truth-{self._key(by, _content(queries))}.json"
         try:
             return [Truth(one) for one in json.loads(path.read_text("utf-8"))]
         except (OSError, ValueError):
-            pass  # not there yet, or cut short: made anew
+            pass  # missing or incomplete
         truth = make()
         self._write(path, json.dumps([one.joinability for one in truth]))
         return truth
 
-    def answers(self, built: Built, by: object, make: Callable[[], Answers]) -> Answers:
-        """Read what a method answered, and how fast, or ask it; ``by`` is how it is asked.
+    def answers(self, built: BuiltIndex, by: object, make: Callable[[], Answers]) -> Answers:
+        """Read the answers of a method, or ask it; ``by`` is how it is asked.
 
-        The code is part of what an answer depends on, or changes to a method would not be seen.
+        The key includes the code of the package, so that changes to a method are seen.
         """
-        key = self._key(by, built.name, _asked(self._task.queries), _code())
+        key = self._key(by, built.name, _content(self._task.queries), _code())
         path = self._folder / f"answers-{key}.json"
         try:
             return Answers(**json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, TypeError):
-            pass  # not there yet, or cut short: asked anew
+            pass  # missing or incomplete
         answers = make()
         self._write(path, json.dumps(vars(answers)))
         return answers
 
-    def index(self, vectors: Vectors) -> Built:
-        """Open the index that has these vectors, or build it."""
+    def index(self, vectors: Vectors) -> BuiltIndex:
+        """Open the index with these vectors, or build it."""
         if vectors not in self._built:
-            self._built[vectors] = self._index(vectors)
+            cells = cell_encoder(vectors.cells, Path())
+            # Loaded for its name and released: the lake loads its own when it needs one.
+            columns = load_encoder(vectors.encoder, profile=SETTINGS.profile)
+            names = [f"{one.name}@{one.digest}" for one in (columns, cells) if one is not None]
+            del columns
+            by = (names, vectors.sketch, vectors.index, vectors.metric, FORMAT, READS)
+            path = self._folder / f"index-{self._key(by)}"
+            lake, seconds = self._opened(path, vectors) or self._build(path, vectors)
+            encoder = " + ".join(names) or None
+            self._built[vectors] = BuiltIndex(path.name, lake, seconds, cells, encoder)
         return self._built[vectors]
 
-    def _index(self, vectors: Vectors) -> Built:
-        cells = cell_encoder(vectors.cells, Path())
-        # Loaded to know what it is, and let go: the lake loads its own when it is needed.
-        columns = load_encoder(vectors.encoder, profile=SETTINGS.profile)
-        names = [f"{one.name}@{one.digest}" for one in (columns, cells) if one is not None]
-        del columns
-        by = (names, vectors.sketch, vectors.index, vectors.metric, FORMAT, READS)
-        path = self._folder / f"index-{self._key(by)}"
-        lake, seconds = self._opened(path, vectors) or self._build(path, vectors)
-        return Built(path.name, lake, seconds, cells, " + ".join(names) or None)
-
     def _opened(self, path: Path, vectors: Vectors) -> tuple[Lake, float] | None:
-        """Open an index that is whole, was timed, and knows where its encoders are."""
+        """Open an index if it is complete, was timed, and refers to the same encoders."""
         try:
             seconds, lake = float(_timing(path).read_text("utf-8")), Lake(path)
         except (OSError, ValueError, IndexUnusable):
@@ -117,8 +117,11 @@ class Cache:
 
     def _build(self, path: Path, vectors: Vectors) -> tuple[Lake, float]:
         of_texts = vectors.encoder != "none" and not split_kind(vectors.encoder)[0]
-        if of_texts and os.environ.get(_KEPT, "there"):
-            self._task.tell(f"columns encoded before are not again, nor in build_s; all: {_KEPT}=")
+        if of_texts and os.environ.get(_VECTOR_CACHE, "there"):
+            self._task.notify(
+                "build_s does not count column vectors that are cached; to encode all columns, "
+                f"set {_VECTOR_CACHE}="
+            )
         started = perf_counter()
         lake = index(
             self._source.folder,
@@ -133,18 +136,17 @@ class Cache:
         return lake, seconds
 
     def _write(self, path: Path, text: str) -> None:
-        """Write a file whole or not at all."""
         try:
             replace_file(path, text)
         except OSError as error:
             raise DeepJoinError(f"Cannot write {path}: {error.strerror}.") from None
 
     def _key(self, *by: object) -> str:
-        text = repr((self._content, SETTINGS, __version__, by))
+        text = repr((self._corpus, SETTINGS, __version__, by))
         return str(xxhash.xxh3_64_hexdigest(text.encode()))
 
     @cached_property
-    def _content(self) -> str:
+    def _corpus(self) -> str:
         digest = xxhash.xxh3_64()
         with (self._source.folder / "columns.parquet").open("rb") as file:
             while block := file.read(1 << 22):
@@ -152,18 +154,65 @@ class Cache:
         return str(digest.hexdigest())
 
 
-def _asked(queries: Sequence[Column]) -> list[object]:
+def _content(queries: Sequence[Column]) -> list[object]:
     return [(query.table, query.name, query.cells) for query in queries]
 
 
 @cache
 def _code() -> str:
-    """Digest all modules of this package."""
+    """Digest all modules of deepjoin."""
     digest = xxhash.xxh3_64()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    for path in sorted(Path(__file__).parents[2].rglob("*.py")):
         digest.update(path.read_bytes())
     return str(digest.hexdigest())
 
 
 def _timing(path: Path) -> Path:
     return path.with_name(path.name + ".seconds")
+
+
+@dataclass(frozen=True)
+class ExactAnswers:
+    """The exact answer to every query; empty where a join has none."""
+
+    truth: list[Truth]
+    #: The cell encoder and tau that define the answers to a semantic join.
+    cells: CellEncoder | None = None
+    tau: float = 0.0
+
+    def including(self, task: EvaluationTask, found: Sequence[Sequence[str]]) -> list[Truth]:
+        """Return the exact answers, with the joinability of everything a method found."""
+        if self.cells is None:
+            return self.truth
+        return with_found(
+            *(self.truth, found, task.source, task.queries, self.cells, self.tau),
+            profile=SETTINGS.profile,
+        )
+
+
+def exact_answers(task: EvaluationTask, kept: EvaluationCache, vectors: Vectors) -> ExactAnswers:
+    """Read or compute the exact answers; ``vectors`` is what a semantic index has."""
+    if task.join == "any":
+        return ExactAnswers([Truth({}) for _ in task.queries])
+    if task.join == "equi":
+        task.notify("truth by brute force")
+        columns = task.tracked(task.source.columns(), task.source.count, "columns compared")
+        return ExactAnswers(
+            kept.truth(
+                task.queries, "equi", lambda: brute_force(columns, task.queries, SETTINGS.profile)
+            )
+        )
+    if vectors.cells == "none":
+        raise DeepJoinError(
+            "cells is 'none', and join semantic compares cells by their vectors. Give default, a "
+            "folder or fastText vectors."
+        )
+    task.notify("index with cell vectors")
+    built = kept.index(vectors)
+    assert built.cells is not None
+    tau = built.cells.tau if task.settings.tau is None else task.settings.tau
+    task.notify(f"truth by the exact engine, tau {tau:g}")
+    best = semantic_truth(built.lake, task.queries, tau, task.exact_depth)
+    tracked = task.tracked(best, len(task.queries), "queries answered exactly")
+    by = ("semantic", built.cells.digest, tau, task.exact_depth)
+    return ExactAnswers(kept.truth(task.queries, by, lambda: list(tracked)), built.cells, tau)

@@ -1,18 +1,93 @@
-"""Precision and NDCG against the exact answer (paper, section 5.1) and against labels."""
+"""Precision, NDCG and recall against exact answers (paper, section 5.1) and against labels."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from deepjoin.lab.evaluation.labels import Labels
+from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.truth import Truth
+from deepjoin.model import Column
+from deepjoin.read.corpus import CorpusSource
+from deepjoin.read.formats import unreadable
 
-#: Of the exact top so many, how many are among the first so many.
+FIELDS = ("query_id", "column_id", "entity_jn", "surface_equi_jn")
+#: A column is relevant if it holds at least this share of the query's entities, and hard to find
+#: if it holds less than this share of its strings.
+RELEVANT, EASY = 0.7, 0.3
+#: Labels are stored in single precision, so bounds need a tolerance.
+_TOLERANCE = 1e-6
+#: `candidates` looks for the exact top 10 among the first 500.
 BEST, CANDIDATES = 10, 500
+Row = dict[str, Any]
+#: Column ids, best first, for each query.
+Rankings = Sequence[Sequence[str]]
+#: Seed of the bootstrap.
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of one query: the share of its entities, and of its strings, in labelled columns."""
+
+    gains: dict[str, float]
+    surface: dict[str, float]
+
+    @cached_property
+    def relevant(self) -> frozenset[str]:
+        """The columns that answer the query."""
+        least = RELEVANT - _TOLERANCE
+        return frozenset(column for column, gain in self.gains.items() if gain >= least)
+
+    @cached_property
+    def hard(self) -> frozenset[str]:
+        """The relevant columns that spell the entities differently."""
+        least = EASY - _TOLERANCE
+        return frozenset(column for column in self.relevant if self.surface[column] < least)
+
+    @cached_property
+    def easy(self) -> frozenset[str]:
+        """The relevant columns that equal strings suffice to find."""
+        return self.relevant - self.hard
+
+
+def read_labels(source: CorpusSource, queries: Sequence[Column]) -> list[Labels] | None:
+    """Read the labels of each query, except those of its own table; None without labels."""
+    path = source.folder / "labels.parquet"
+    try:
+        table = source.labels()
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, error, "is not a readable Parquet file") from None
+    if table is None:
+        return None
+    if missing := [name for name in FIELDS if name not in table.column_names]:
+        raise DeepJoinError(f"{path} has no {', '.join(missing)}. Labels have {', '.join(FIELDS)}.")
+    table_of = {query.column_id: query.table for query in queries}
+    tables: dict[str, str] = {}
+    for block in source.blocks(names=("column_id", "table_id")):
+        ids = (block[name].to_pylist() for name in ("column_id", "table_id"))
+        tables.update(zip(*ids, strict=True))
+    found: dict[str, Labels] = defaultdict(lambda: Labels({}, {}))
+    for query, column, gain, surface in zip(*(table[name].to_pylist() for name in FIELDS),
+                                            strict=True):  # fmt: skip
+        if query not in table_of:
+            continue
+        if column not in tables:
+            raise DeepJoinError(
+                f"{path} labels the column '{column}', which is not in columns.parquet. Label "
+                "columns of the corpus only."
+            )
+        if table_of[query] != tables[column]:
+            found[query].gains[column], found[query].surface[column] = gain, surface
+    return [found[query.column_id or ""] for query in queries]
 
 
 def precision(found: Sequence[str], truth: Truth, k: int) -> float | None:
@@ -48,21 +123,21 @@ def precision_labels(found: Sequence[str], labels: Labels, k: int) -> float | No
 
 
 def ndcg_labels(found: Sequence[str], labels: Labels, k: int) -> float | None:
-    """DCG by the labels over the best that could be; None for a query without labels."""
+    """DCG by the labels over the best possible; None for a query without labels."""
     return _ratio([labels.gains.get(column, 0.0) for column in found[:k]], labels.gains, k)
 
 
 def hard_recall_labels(found: Sequence[str], labels: Labels, k: int) -> float | None:
-    """Share of the hard columns in the top k that is left once the easy ones are taken out.
+    """Share of the hard columns in the top k after removing the easy ones.
 
-    ``found`` must go as much deeper than k as there are easy ones.
+    ``found`` must be longer than k by the number of easy ones.
     """
     rest = [column for column in found if column not in labels.easy]
     return _share(rest[:k], labels.hard, k)
 
 
 def pooled_precision(found: Sequence[str], labels: Labels, k: int) -> float | None:
-    """Share of what is in the top k that is relevant; None when nothing is relevant."""
+    """Share of the top k that is relevant; None when nothing is relevant."""
     if not labels.relevant:
         return None
     return len(labels.relevant.intersection(found[:k])) / max(1, len(found[:k]))
@@ -77,7 +152,7 @@ def pooled_recall(
 
 
 def harmonic(precision: float | None, recall: float | None) -> float | None:
-    """F1 of two averages, as the paper has it; None where one of them is not known."""
+    """F1 of two averages, as in the paper; None if one of them is unknown."""
     if precision is None or recall is None:
         return None
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
@@ -97,7 +172,7 @@ def _dcg(gains: Sequence[float]) -> float:
 
 
 def mean(values: Sequence[float | None]) -> tuple[float | None, int]:
-    """Average what is there, and count it."""
+    """Return the mean of the values that are not None, and their number."""
     present = [value for value in values if value is not None]
     return (sum(present) / len(present) if present else None), len(present)
 
@@ -110,3 +185,68 @@ def interval(values: Sequence[float | None], seed: int) -> tuple[float | None, f
     draws = np.random.default_rng(seed).integers(len(present), size=(1000, len(present)))
     low, high = np.percentile(present[draws].mean(axis=1), [2.5, 97.5])
     return float(low), float(high)
+
+
+def accuracy(found: Rankings, truth: Sequence[Truth], k: int) -> Row:
+    """Measure against the exact answers; None where there are none."""
+    pairs = list(zip(found, truth, strict=True))
+    by_id = [precision(ids, right, k) for ids, right in pairs]
+    low, high = interval(by_id, SEED)
+    tied, queries_ties = mean([precision_ties(ids, right, k) for ids, right in pairs])
+    gain, queries_ndcg = mean([ndcg(ids, right, k) for ids, right in pairs])
+    return {
+        "precision": mean(by_id)[0],
+        "precision_ties": tied,
+        "queries_ties": queries_ties,
+        "precision_low": low,
+        "precision_high": high,
+        "ndcg": gain,
+        "queries_ndcg": queries_ndcg,
+    }
+
+
+def candidates_of(deeper: Rankings, truth: Sequence[Truth]) -> Row:
+    """Measure how much of the exact top 10 is among the first 500."""
+    share, queries = mean([candidates(*pair) for pair in zip(deeper, truth, strict=True)])
+    return {"candidates_500": share, "queries_candidates": queries}
+
+
+def by_labels(found: Rankings, deeper: Rankings, labels: Sequence[Labels], k: int) -> Row:
+    """Measure against the labels."""
+    pairs = list(zip(found, labels, strict=True))
+    right, queries = mean([precision_labels(*pair, k) for pair in pairs])
+    gain, queries_ndcg = mean([ndcg_labels(*pair, k) for pair in pairs])
+    deep = zip(deeper, labels, strict=True)
+    hard, queries_hard = mean([hard_recall_labels(*pair, k) for pair in deep])
+    return {
+        "precision_labels": right,
+        "queries_labels": queries,
+        "ndcg_labels": gain,
+        "queries_ndcg_labels": queries_ndcg,
+        "hard_recall_labels": hard,
+        "queries_hard_labels": queries_hard,
+    }
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What all methods of a run found, which is what the paper's experts label."""
+
+    methods: tuple[str, ...]
+    #: For each method, what it found for each query.
+    found: tuple[Rankings, ...]
+
+    def measured(self, found: Rankings, labels: Sequence[Labels], k: int) -> Row:
+        """Measure one method by the labels within the pool, as the paper's experts do."""
+        pairs = list(zip(found, labels, strict=True))
+        right, _ = mean([pooled_precision(*pair, k) for pair in pairs])
+        pools = zip(*self.found, strict=True)
+        recalls = [pooled_recall(*pair, pool, k) for pair, pool in zip(pairs, pools, strict=True)]
+        recall, queries = mean(recalls)
+        return {
+            "pooled_precision": right,
+            "pooled_recall": recall,
+            "pooled_f1": harmonic(right, recall),
+            "queries_pooled": queries,
+            "pooled_methods": list(self.methods),
+        }

@@ -1,27 +1,38 @@
-"""The evaluation loop: for each method, search every query through the lake and compare."""
+"""`deepjoin.evaluate`: search every query with each method through a lake, and compare."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from deepjoin._version import __version__
-from deepjoin.build.build import Progress, no_progress
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.lab.evaluation.asking import Answers, ask
-from deepjoin.lab.evaluation.cache import Built, Cache
-from deepjoin.lab.evaluation.chosen import Chosen
-from deepjoin.lab.evaluation.exact import Exact, exact_answers
-from deepjoin.lab.evaluation.labels import read_labels
-from deepjoin.lab.evaluation.row import SEED, Pool, Row, accuracy, by_labels, candidates_of
-from deepjoin.lab.evaluation.task import Task, Tell
-from deepjoin.lab.evaluation.truth import Truth
+from deepjoin.lab.evaluation.cache import BuiltIndex, EvaluationCache, ExactAnswers, exact_answers
+from deepjoin.lab.evaluation.metrics import (
+    SEED,
+    Pool,
+    Row,
+    accuracy,
+    by_labels,
+    candidates_of,
+    read_labels,
+)
+from deepjoin.lab.evaluation.task import (
+    Answers,
+    EncoderChoice,
+    EvaluationSettings,
+    EvaluationTask,
+    ask,
+)
 from deepjoin.lake import JOINS
+from deepjoin.progress import Notify, Progress, no_notice, no_progress
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.methods import method_named
 from deepjoin.settings import SearchSettings, Vectors
@@ -33,60 +44,83 @@ def evaluate(
     *,
     join: str = "equi",
     k: Sequence[int] = (10, 20, 30, 40, 50),
-    queries: int | None = None,
-    tau: float | None = None,
-    encoder: str | Sequence[str] | None = None,
-    cells: str | None = None,
-    sketch: int | None = None,
-    candidates: bool = False,
+    settings: EvaluationSettings | None = None,
     cache: str | os.PathLike[str] | None = None,
-    tell: Tell = lambda text: None,
+    notify: Notify = no_notice,
     progress: Progress = no_progress,
+    **deprecated: Any,
 ) -> Iterator[Row]:
     """Yield one row for each method and k.
 
     Parameters
     ----------
     corpus
-        A folder of columns.parquet, queries.parquet and perhaps labels.parquet.
+        A folder of columns.parquet, queries.parquet and optionally labels.parquet.
     methods
         Names from `deepjoin methods`.
     join
-        "equi" and "semantic" are compared with the exact answer; "any" has none, only labels.
+        "equi" and "semantic" are compared with the exact answers; "any" with labels only.
     k
         The depths to measure at.
-    queries
-        Only the first so many queries.
-    tau
-        The cosine from which on two values match; unless given, the cell encoder's own.
-    encoder, cells, sketch
-        As for `deepjoin.index`, for the methods that need them; several encoders if they are of
-        different kinds.
-    candidates
-        Also measure how many of the exact top 10 are among the first 500.
+    settings
+        Number of queries, tau, encoders, and whether candidates are measured.
     cache
-        A folder to keep built indexes, truth and answers in.
-    tell, progress
-        Told what is done next, and how much of it is done, of how much.
+        A folder that keeps indexes, exact answers and answers of methods.
+    notify, progress
+        Called with what is done next, and with (done, total, what).
+    **deprecated
+        Single fields of `EvaluationSettings`, and ``tell`` for ``notify``, for one release.
     """
-    _check(methods, join, k, tau, candidates)
-    chosen = Chosen.of(encoder, cells, sketch)
-    chosen.check(methods)
+    if deprecated:
+        warnings.warn(
+            f"{', '.join(deprecated)}: give settings=EvaluationSettings(...) or notify instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        notify = deprecated.pop("tell", notify)
+        settings = replace(settings or EvaluationSettings(), **deprecated)
+    return _evaluated(
+        corpus, methods, join, k, settings or EvaluationSettings(), cache, notify, progress
+    )
+
+
+def _evaluated(
+    corpus: str | os.PathLike[str],
+    methods: Sequence[str],
+    join: str,
+    k: Sequence[int],
+    settings: EvaluationSettings,
+    cache: str | os.PathLike[str] | None,
+    notify: Notify,
+    progress: Progress,
+) -> Iterator[Row]:
+    _check(methods, join, k, settings)
+    encoders = EncoderChoice.of(settings)
+    encoders.check(methods)
     source = CorpusSource(corpus)
-    asked = source.queries()[:queries]
-    if not asked:
+    queries = source.queries()[: settings.queries]
+    if not queries:
         raise DeepJoinError(f"The corpus '{source.folder}' has no queries to evaluate with.")
-    labels = read_labels(source, asked)
-    task = Task(source, asked, join, tau, tuple(k), candidates, labels, tell, progress)
-    with _folder(cache) as folder:
-        kept = Cache(folder, task)
-        exact = exact_answers(task, kept, chosen.vectors({"cell vectors"}))
-        answered = (_answered(task, kept, one, chosen.of_method(one)) for one in methods)
-        yield from _rows(task, answered, exact)
+    labels = read_labels(source, queries)
+    task = EvaluationTask(source, queries, join, tuple(k), settings, labels, notify, progress)
+    with tempfile.TemporaryDirectory() if cache is None else nullcontext(cache) as folder:
+        kept = EvaluationCache(Path(folder), task)
+        exact = exact_answers(task, kept, encoders.vectors({"cell vectors"}))
+        answered = (_answered(task, kept, one, encoders.of_method(one)) for one in methods)
+        pool = None
+        if task.labels is not None:
+            # Pooled measures need the answers of all methods first.
+            every = list(answered)
+            pool = Pool(
+                tuple(one.method for one in every), tuple(one.answers.found for one in every)
+            )
+            answered = (one for one in every)
+        for one in answered:
+            yield from _rows(task, one, exact, pool)
 
 
 def _check(
-    methods: Sequence[str], join: str, k: Sequence[int], tau: float | None, candidates: bool
+    methods: Sequence[str], join: str, k: Sequence[int], settings: EvaluationSettings
 ) -> None:
     """Refuse what cannot be evaluated before any work is done."""
     if join not in JOINS:
@@ -99,91 +133,69 @@ def _check(
                 f"Methods: deepjoin methods."
             )
     if not k or min(k) < 1:
-        raise DeepJoinError(f"k is {','.join(map(str, k))}; give numbers from 1 on.")
+        raise DeepJoinError(f"k is {','.join(map(str, k))}; give whole numbers >= 1.")
+    tau = settings.tau
     if tau is not None and (join == "equi" or not 0 < tau <= 1):
         raise DeepJoinError(
             f"tau is {tau} and join {join}; tau is a cosine above 0 and at most 1, for joins any "
             "and semantic."
         )
-    if candidates and join == "any":
+    if settings.candidates and join == "any":
         raise DeepJoinError("Join any has no exact top 10; ask for candidates of equi or semantic.")
 
 
-@contextmanager
-def _folder(cache: str | os.PathLike[str] | None) -> Iterator[Path]:
-    if cache is not None:
-        yield Path(cache)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
-
-
 @dataclass(frozen=True)
-class _Answered:
-    """What one method answered, with the index it was asked on."""
+class _MethodAnswers:
+    """The answers of one method, and the index it searched."""
 
     method: str
-    built: Built
+    built: BuiltIndex
     answers: Answers
 
 
-def _answered(task: Task, kept: Cache, method: str, vectors: Vectors) -> _Answered:
-    """Put every query to a method, unless an earlier run has."""
-    task.tell(f"{method}: index")
+def _answered(
+    task: EvaluationTask, kept: EvaluationCache, method: str, vectors: Vectors
+) -> _MethodAnswers:
+    """Search every query with a method, unless an earlier run has."""
+    task.notify(f"{method}: index")
     built = kept.index(vectors)
-    search = partial(
-        built.lake.search, join=task.join, method=method, settings=SearchSettings(task.tau)
-    )
+    tau = task.settings.tau
+    search = partial(built.lake.search, join=task.join, method=method, settings=SearchSettings(tau))
 
     def make() -> Answers:
-        task.tell(f"{method}: {len(task.queries)} queries")
+        task.notify(f"{method}: {len(task.queries)} queries")
         return ask(search, task.queries, task.depth, task.deeper, task.progress)
 
-    by = method, task.join, task.tau, task.depth, task.deeper
-    return _Answered(method, built, kept.answers(built, by, make))
+    by = method, task.join, tau, task.depth, task.deeper
+    return _MethodAnswers(method, built, kept.answers(built, by, make))
 
 
-def _rows(task: Task, answered: Iterable[_Answered], exact: Exact) -> Iterator[Row]:
-    """Measure the answers of each method; labels need those of all methods first."""
-    pool = None
-    if task.labels is not None:
-        answered = list(answered)
-        methods, found = [one.method for one in answered], [one.answers.found for one in answered]
-        pool = Pool(tuple(methods), tuple(found))
-    for one in answered:
-        truth = exact.knowing(task, one.answers.found)
-        about = _about(task, one.built, exact, one.answers)
-        for k in task.k:
-            head = {"corpus": task.source.folder.name, "method": one.method, "join": task.join}
-            measured = {"queries": len(task.queries)} | _measured(task, one.answers, truth, pool, k)
-            yield head | {"k": k} | measured | about
-
-
-def _measured(task: Task, answers: Answers, truth: list[Truth], pool: Pool | None, k: int) -> Row:
-    row = accuracy(answers.found, truth, k)
-    if task.candidates:
-        row |= candidates_of(answers.deeper, truth)
-    if task.labels is not None and pool is not None:
-        row |= by_labels(answers.found, answers.deeper, task.labels, k)
-        row |= pool.measured(answers.found, task.labels, k)
-    return row
-
-
-def _about(task: Task, built: Built, exact: Exact, answers: Answers) -> Row:
-    """Say what the answers took, and by what they were found."""
-    return answers.times() | {
+def _rows(
+    task: EvaluationTask, one: _MethodAnswers, exact: ExactAnswers, pool: Pool | None
+) -> Iterator[Row]:
+    """Yield the rows of a method: what was measured at each k, and what the answers took."""
+    built, answers = one.built, one.answers
+    truth = exact.including(task, answers.found)
+    tau = None
+    if task.join == "semantic":
+        tau = exact.tau
+    elif task.join == "any" and built.cells is not None:
+        tau = built.cells.tau if task.settings.tau is None else task.settings.tau
+    about = answers.times() | {
         "build_s": built.seconds,
         "index_mb": built.lake.info()["bytes"] / 1e6,
         "memory_mb": answers.memory_mb,
-        "tau": exact.tau if task.join == "semantic" else _tau(task, built),
+        "tau": tau,
         "encoder": built.encoder,
         "seed": SEED,
         "version": __version__,
     }
-
-
-def _tau(task: Task, built: Built) -> float | None:
-    """Return the cosine that makes a match, where cells are compared by their vectors."""
-    if task.join == "equi" or built.cells is None:
-        return None
-    return built.cells.tau if task.tau is None else task.tau
+    head = {"corpus": task.source.folder.name, "method": one.method, "join": task.join}
+    for k in task.k:
+        row = head | {"k": k, "queries": len(task.queries)} | accuracy(answers.found, truth, k)
+        if task.settings.candidates:
+            row |= candidates_of(answers.deeper, truth)
+        if task.labels is not None and pool is not None:
+            row |= by_labels(answers.found, answers.deeper, task.labels, k)
+            row |= pool.measured(answers.found, task.labels, k)
+        yield row | about

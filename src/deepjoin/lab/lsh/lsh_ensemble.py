@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.lsh.lsh_index import THRESHOLDS, LshIndex
 from deepjoin.lab.lsh.minhash import (
     PLACES,
+    THRESHOLDS,
     Float,
     Hashes,
     Int,
+    LshIndex,
     Permutations,
     containment,
     sign_columns,

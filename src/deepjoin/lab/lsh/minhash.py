@@ -1,31 +1,42 @@
-"""MinHash signatures of all columns of a lake at once, the same that datasketch computes.
+"""MinHash signatures of all columns at once, and LSH Ensemble over them, both of datasketch.
 
-A signature of a set is, for each of some permutations of all hashes, the smallest hash of its
-values; the share of equal places of two signatures estimates the Jaccard similarity.
+datasketch chooses the partitions by size and, for each threshold, how many bands of how many
+places to compare; it also runs the search. Only its hash tables, dictionaries of sets that take
+about 64 KB a column and serve one threshold, are replaced by arrays that serve all thresholds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.errors import MissingExtra
 from deepjoin.normalise.hashing import hash_values
+from deepjoin.optional import require
 from deepjoin.store.segment import Segment
 
 Hashes = npt.NDArray[np.uint32]
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float64]
-
-#: Places of a signature, as many as datasketch has by default, and what permutes them.
+#: Length of a signature, the default of datasketch, and the seed of its permutations.
 PLACES, SEED = 128, 1
-#: datasketch's name for permutations of 32 bits by odd factors.
+#: The name that datasketch has for 32-bit permutations by odd factors.
 SCHEME = "affine32"
-#: Cells hashed at a time: what a processor's cache holds.
+#: Cells hashed at a time, so that they fit the cache of a processor.
 _CELLS = 1 << 18
+#: Containments searched in turn until enough columns are found.
+THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+#: Number of partitions, the default of datasketch.
+_PARTITIONS = 16
+#: Distinct sizes used to choose partitions, whose cost is quadratic in them.
+_SIZES = 400
+#: Multiplier of the hash of a band.
+_FACTOR = np.uint32(0x9E3779B1)
 
 
 @dataclass(frozen=True)
@@ -37,21 +48,16 @@ class Permutations:
 
     @classmethod
     def of_datasketch(cls) -> Permutations:
-        """Take those of a MinHash of datasketch, so that its own objects fit."""
-        try:
-            from datasketch import MinHash
-        except ImportError:
-            raise MissingExtra(
-                "Method 'lsh-ensemble' needs datasketch: pip install 'deepjoin[baselines]'"
-            ) from None
-        return cls(*MinHash(PLACES, SEED, scheme=SCHEME).permutations)
+        """Take those of datasketch, so that its objects are compatible."""
+        datasketch: Any = require("datasketch", "baselines", "Method 'lsh-ensemble'")
+        return cls(*datasketch.MinHash(PLACES, SEED, scheme=SCHEME).permutations)
 
     def signature(self, values: Sequence[str]) -> Hashes:
-        """Sign one set of distinct values."""
+        """Compute the signature of a set of distinct values."""
         return np.asarray(self.minima(mixed(hash_values(values)), np.zeros(1, np.int64))[0])
 
     def minima(self, cells: Hashes, starts: Int) -> Hashes:
-        """Give the smallest hashes of the sets that start at some cells, a row for each."""
+        """Return the smallest permuted hashes of the sets that start at some cells, a row each."""
         found = np.empty((len(self.factors), len(starts)), np.uint32)
         permuted = np.empty_like(cells)
         for place, (factor, term) in enumerate(zip(self.factors, self.terms, strict=True)):
@@ -62,7 +68,7 @@ class Permutations:
 
 
 def mixed(hashes: npt.NDArray[np.uint64]) -> Hashes:
-    """Shorten hashes to 32 bits and mix these, as this scheme of datasketch does."""
+    """Shorten hashes to 32 bits and mix them, as this scheme of datasketch does."""
     short = hashes.astype(np.uint32)
     short ^= short >> np.uint32(16)
     short *= np.uint32(0x85EBCA6B)
@@ -75,29 +81,134 @@ def mixed(hashes: npt.NDArray[np.uint64]) -> Hashes:
 def sign_columns(
     segment: Segment, permutations: Permutations, rows: Int, signatures: Hashes
 ) -> None:
-    """Write the signature of each column of a segment into its row; -1 is for none."""
+    """Write the signature of each column of a segment into its row; -1 skips a column."""
     index = segment.values
     hashes, offsets = mixed(np.asarray(index.hashes)), np.asarray(index.column_offsets)
-    for first, last in _blocks(offsets):
+    first, columns = 0, len(offsets) - 1
+    while first < columns:
+        # As many columns as fit, or one that is larger.
+        last = int(np.searchsorted(offsets, offsets[first] + _CELLS, side="right")) - 1
+        last = max(first + 1, last)
         cells = hashes[index.cell_values[offsets[first] : offsets[last]]]
         # No column of a lake is empty.
         found = permutations.minima(cells, offsets[first:last] - offsets[first])
         kept = rows[first:last] >= 0
         signatures[rows[first:last][kept]] = found[kept]
-
-
-def _blocks(offsets: Int) -> Iterator[tuple[int, int]]:
-    """Cut columns into runs of so many cells; a larger column is a run of its own."""
-    first, columns = 0, len(offsets) - 1
-    while first < columns:
-        last = int(np.searchsorted(offsets, offsets[first] + _CELLS, side="right")) - 1
-        last = max(first + 1, last)
-        yield first, last
         first = last
 
 
 def containment(signature: Hashes, size: int, signatures: Hashes, sizes: Int) -> Float:
-    """Estimate the share of a set of this size that each of some others holds."""
+    """Estimate the share of a set of this size that each of some other sets holds."""
     jaccard = (signatures == signature).sum(axis=1) / len(signature)
     shared = jaccard * (size + sizes) / (1 + jaccard)
     return np.asarray(np.minimum(shared, np.minimum(size, sizes)) / size)
+
+
+class LshIndex:
+    """LSH Ensemble over signatures of sets, sorted by size."""
+
+    def __init__(self, signatures: Hashes, sizes: Int) -> None:
+        bounds = _partitions(sizes)
+        rows = {r for one in map(_tuned, THRESHOLDS) for r in one.params[:, 1].tolist()}
+        turned = np.ascontiguousarray(signatures.T)  # the places of a band are contiguous
+        tables = {r: [_Band(signatures, turned, b * r, r) for b in range(PLACES // r)]
+                  for r in rows}  # fmt: skip
+        ends = np.searchsorted(sizes, [upper for _, upper in bounds], side="right").tolist()
+        starts = [0, *ends[:-1]]
+        indexes = [
+            {r: _banded(r, [_PartitionOfBand(table, *within) for table in tables[r]]) for r in rows}
+            for within in zip(starts, ends, strict=True)
+        ]
+        self._ensembles = {}
+        for threshold in THRESHOLDS:
+            ensemble = copy(_tuned(threshold))
+            ensemble.indexes = indexes
+            ensemble.lowers, ensemble.uppers = (list(side) for side in zip(*bounds, strict=True))
+            self._ensembles[threshold] = ensemble
+
+    def find(self, signature: Hashes, size: int, threshold: float) -> Int:
+        """Return the sets that may hold this share of a set, ascending."""
+        from datasketch import LeanMinHash
+
+        query = LeanMinHash(seed=SEED, hashvalues=signature, scheme=SCHEME)
+        found = set(self._ensembles[threshold].query(query, size))
+        return np.sort(np.fromiter(found, np.int64, len(found)))
+
+
+@cache
+def _tuned(threshold: float) -> Any:
+    """Let datasketch choose the bands for a threshold; cached, because it is slow."""
+    from datasketch import MinHashLSHEnsemble
+
+    return MinHashLSHEnsemble(threshold, PLACES, _PARTITIONS)
+
+
+def _banded(rows: int, tables: list[_PartitionOfBand]) -> Any:
+    from datasketch import MinHashLSH
+
+    lsh = MinHashLSH(num_perm=PLACES, params=(PLACES // rows, rows))
+    lsh.hashtables = tables
+    return lsh
+
+
+def _partitions(sizes: Int) -> list[tuple[int, int]]:
+    """Choose partitions of ascending sizes; if there are many, sizes are rounded up first."""
+    from datasketch.lshensemble_partition import optimal_partitions
+
+    distinct, counts = np.unique(sizes, return_counts=True)
+    if len(distinct) > _SIZES:
+        # Evenly in the logarithm: the error depends on the ratio of a size to the largest of its
+        # partition.
+        even = np.geomspace(distinct[0], distinct[-1], _SIZES)
+        last = np.unique(np.searchsorted(distinct, even[1:] * (1 + 1e-9), side="right")) - 1
+        starts = np.concatenate([[0], last[:-1] + 1])
+        counts, distinct = np.add.reduceat(counts, starts), distinct[last]
+    found = optimal_partitions(distinct, counts, _PARTITIONS)
+    return [(int(lower), int(upper)) for lower, upper in found]
+
+
+class _Band:
+    """One band of all signatures: hash and number of each set in one integer, sorted."""
+
+    def __init__(self, signatures: Hashes, turned: Hashes, first: int, rows: int) -> None:
+        self._places = signatures[:, first : first + rows]
+        keys = _keys(turned[first : first + rows]).astype(np.uint64) << np.uint64(32)
+        self._entries = np.sort(keys | np.arange(len(keys), dtype=np.uint64))
+        # A query looks up the same band for every partition and threshold.
+        self._last: tuple[bytes, npt.NDArray[np.uint32]] = (b"", np.zeros(0, np.uint32))
+
+    def find(self, band: bytes) -> npt.NDArray[np.uint32]:
+        """Return the sets with this band, ascending."""
+        last, found = self._last
+        if last != band:
+            places = np.frombuffer(band, np.uint32).byteswap()
+            key = np.uint64(_keys(places[:, None])[0]) << np.uint64(32)
+            start, stop = self._entries.searchsorted([key, key + np.uint64((1 << 32) - 1)])
+            found = self._entries[start:stop].astype(np.uint32)
+            found = np.asarray(found[(self._places[found] == places).all(axis=1)])
+            self._last = band, found
+        return found
+
+
+def _keys(places: Hashes) -> Hashes:
+    """Hash each column of places to one number."""
+    keys: Hashes = places[0].copy()
+    for place in places[1:]:
+        keys *= _FACTOR
+        keys += place
+    return keys
+
+
+class _PartitionOfBand:
+    """The entries of a band in one partition, in the form of a hash table of datasketch."""
+
+    def __init__(self, table: _Band, start: int, stop: int) -> None:
+        self._table, self._start, self._stop = table, start, stop
+
+    def __contains__(self, band: bytes) -> bool:
+        return len(self._table.find(band)) > 0
+
+    def __getitem__(self, band: bytes) -> list[int]:
+        found = self._table.find(band)
+        start, stop = found.searchsorted([self._start, self._stop])
+        return list(found[start:stop].tolist())

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from deepjoin.arrays import load_strings
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.lab.pexeso.pexeso import Columns, Pexeso
+from deepjoin.lab.pexeso.pexeso import ColumnValues, Pexeso
 from deepjoin.model import Column, Hit
 from deepjoin.search.base import Searching, Wanted, excluded_columns
 from deepjoin.search.ground import Ground
@@ -45,7 +45,9 @@ class PexesoSearch(Searching):
     def _grid(self, segment: Segment) -> Pexeso:
         vectors = self._encoder.encode(load_strings(segment.folder, "values"))
         index = segment.values
-        columns = Columns(np.asarray(index.column_offsets), np.asarray(index.cell_values, np.int64))
+        columns = ColumnValues(
+            np.asarray(index.column_offsets), np.asarray(index.cell_values, np.int64)
+        )
         return Pexeso(vectors, columns, segment.catalog.column_order)
 
     def _ranking(self, watch: Stopwatch, query: Column, wanted: Wanted) -> Meant:

@@ -1,6 +1,7 @@
 """Training of column encoders (paper, section 4): pairs from a self-join, then a ranking loss."""
 
-from deepjoin.lab.training.delivery import Trained
+from deepjoin.lab.training.delivery import TrainedEncoder
 from deepjoin.lab.training.run import train
+from deepjoin.lab.training.settings import TrainInputs, TrainResources, TrainSettings, preset
 
-__all__ = ["Trained", "train"]
+__all__ = ["TrainInputs", "TrainResources", "TrainSettings", "TrainedEncoder", "preset", "train"]

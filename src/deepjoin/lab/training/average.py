@@ -1,8 +1,8 @@
 """Average models of one base: ``python -m deepjoin.lab.training.average INDEX A=.7 B=.3 -o OUT``.
 
-Runs of one base model with different settings can be better together than any of them alone, and
-take no longer to encode with (Wortsman et al., Model soups, 2022). INDEX gives the texts that the
-small form is rounded for and compared on. Needs the extra ``train``.
+The average of several runs from one base model can be better than each of them, at the same speed
+(Wortsman et al., Model soups, 2022). INDEX provides the texts on which the small form is quantised
+and checked. Needs the extra ``train``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepjoin.embed.columns.restore import whole_folder
 from deepjoin.embed.columns.text_encoder import text_settings
@@ -27,31 +27,36 @@ from deepjoin.embed.columns.torch_encoder import (
 )
 from deepjoin.errors import DeepJoinError
 from deepjoin.indexing import open_lake
-from deepjoin.lab.training.delivery import SHIPPED, TEXTS
-from deepjoin.lab.training.gather import gather
-from deepjoin.lab.training.shipping import Agreement, ship
+from deepjoin.lab.training.columns import gather
+from deepjoin.lab.training.delivery import SHIPPED, TEXTS, Agreement, ship
 from deepjoin.store.column_vectors import FrequencySnapshot, write_frequency
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
 
-#: The tensors of a model by name.
-State = Mapping[str, Any]
-
 
 def average(models: Mapping[Path, float], out: Path) -> Path:
-    """Write the model whose weights are the weighted mean of those of some folders."""
+    """Write the weighted mean of the models in some folders."""
     folders, weights = list(models), list(models.values())
     _check(folders, weights)
     loaded = [load_model(str(folder), "cpu").float() for folder in folders]
-    said = [said_of(one, one.tokenizer.backend_tokenizer.to_str()) for one in loaded]
-    for folder, other in zip(folders, said, strict=True):
-        if other != said[0]:
+    structures = [said_of(one, one.tokenizer.backend_tokenizer.to_str()) for one in loaded]
+    for folder, structure in zip(folders, structures, strict=True):
+        if structure != structures[0]:
             raise DeepJoinError(
                 f"{folder} is another model than {folders[0]}: its layers, pooling or tokenizer "
                 "differ. Average runs of one base model."
             )
-    loaded[0].load_state_dict(_mean([one.state_dict() for one in loaded], weights))
+    states = [one.state_dict() for one in loaded]
+    shares = [weight / sum(weights) for weight in weights]
+    # Integer tensors number positions, and are the same in all models.
+    mean = {
+        name: sum(share * state[name] for share, state in zip(shares, states, strict=True))
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in states[0].items()
+    }
+    loaded[0].load_state_dict(mean)
     loaded[0].prompts["query"] = text_settings(folders[0] / SETTINGS_FILE).prompt
     with whole_folder(out) as aside, quiet():
         loaded[0].save(str(aside), create_model_card=False)
@@ -63,34 +68,23 @@ def _check(folders: Sequence[Path], weights: Sequence[float]) -> None:
     missing = [folder for folder in folders if not (folder / SETTINGS_FILE).is_file()]
     if missing:
         raise DeepJoinError(
-            f"{missing[0]} has no {SETTINGS_FILE}: it is no folder that deepjoin train wrote. "
-            "Give such folders."
+            f"{missing[0]} has no {SETTINGS_FILE}: deepjoin train did not write this folder. "
+            "Give folders that it wrote."
         )
     if not all(0 <= weight < math.inf for weight in weights) or sum(weights) == 0:
-        raise DeepJoinError("Weights are 0 or more, and one of them is more. Give MODEL=WEIGHT.")
+        raise DeepJoinError("Weights must be >= 0, and one of them > 0. Give MODEL=WEIGHT.")
     texts = [text_settings(folder / SETTINGS_FILE) for folder in folders]
     for folder, text in zip(folders, texts, strict=True):
         other = [name for name, one in vars(text).items() if one != getattr(texts[0], name)]
         if other:
             raise DeepJoinError(
                 f"{folder} reads other texts than {folders[0]}: {', '.join(other)} differ. Average "
-                "models that read the same."
+                "models with the same text settings."
             )
 
 
-def _mean(states: Sequence[State], weights: Sequence[float]) -> State:
-    """Average tensors of the same names; whole numbers, which number places, are the same."""
-    shares = [weight / sum(weights) for weight in weights]
-    return {
-        name: sum(share * state[name] for share, state in zip(shares, states, strict=True))
-        if tensor.is_floating_point()
-        else tensor
-        for name, tensor in states[0].items()
-    }
-
-
 def shipped(folder: Path, texts: Sequence[str]) -> Agreement | str:
-    """Write the small form of a model; else say why it has none."""
+    """Write the small form of a model, or return why it has none."""
     try:
         return ship(folder, folder / SHIPPED, folder.name, texts)
     except DeepJoinError as error:
@@ -98,7 +92,7 @@ def shipped(folder: Path, texts: Sequence[str]) -> Agreement | str:
 
 
 def texts_of(lake: Lake, model: Path) -> list[str]:
-    """Write columns of a lake as the texts a model reads."""
+    """Write columns of a lake as texts, with the text settings of a model."""
     columns = gather(lake, TEXTS, 0)
     encoder = TorchEncoder(str(model), profile=lake.settings.profile, device="cpu")
     every = [columns.column(number) for number in range(len(columns))]
@@ -108,8 +102,20 @@ def texts_of(lake: Lake, model: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Average, write the small form, and say how far it agrees."""
-    options = _parser().parse_args(arguments)
+    """Average models, write the small form, and report how far it agrees."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deepjoin.lab.training.average",
+        description=str(__doc__).replace("``", ""),
+    )
+    parser.add_argument("index", metavar="INDEX", help="an index of similar tables")
+    parser.add_argument(
+        "models",
+        metavar="MODEL=WEIGHT",
+        nargs="+",
+        help="folders that deepjoin train wrote; one without =WEIGHT counts 1",
+    )
+    parser.add_argument("-o", "--out", required=True, metavar="OUT", help="a new folder")
+    options = parser.parse_args(arguments)
     try:
         models = dict(map(_weighted, options.models))
         if len(models) < len(options.models):
@@ -127,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _weighted(text: str) -> tuple[Path, float]:
-    """Read MODEL=WEIGHT; a model alone counts 1.
+    """Parse MODEL=WEIGHT; a model without a weight counts 1.
 
     >>> _weighted("runs/a=.3")[1], _weighted("runs/b")[1]
     (0.3, 1.0)
@@ -139,24 +145,8 @@ def _weighted(text: str) -> tuple[Path, float]:
         return Path(name).absolute(), float(weight)
     except ValueError:
         raise DeepJoinError(
-            f"'{weight}' in '{text}' is no number. Give MODEL=WEIGHT, such as runs/a=.3"
+            f"'{weight}' in '{text}' is not a number. Give MODEL=WEIGHT, such as runs/a=.3"
         ) from None
-
-
-def _parser() -> argparse.ArgumentParser:
-    said = str(__doc__).replace("``", "")
-    parser = argparse.ArgumentParser(
-        prog="python -m deepjoin.lab.training.average", description=said
-    )
-    parser.add_argument("index", metavar="INDEX", help="an index of tables like those trained on")
-    parser.add_argument(
-        "models",
-        metavar="MODEL=WEIGHT",
-        nargs="+",
-        help="folders that deepjoin train wrote; one without =WEIGHT counts 1",
-    )
-    parser.add_argument("-o", "--out", required=True, metavar="OUT", help="a new folder")
-    return parser
 
 
 if __name__ == "__main__":

@@ -1,46 +1,138 @@
-"""Training examples, batch by batch: a batch is made from its number alone, so a run can go on."""
+"""Training batches: views of columns in positive pairs, and the joinability of all their pairs.
+
+A batch is computed from its number alone, so an interrupted run can resume at any step.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.lab.training import views
-from deepjoin.lab.training.columns import TrainingColumns
-from deepjoin.lab.training.joined import Joinability
-from deepjoin.lab.training.self_join import Pairs
+from deepjoin.lab.training.columns import Int, Spellings, TrainingColumns
+from deepjoin.lab.training.self_join import ColumnPairs
 from deepjoin.lab.training.settings import TrainSettings
-from deepjoin.lab.training.spellings import Spellings
-from deepjoin.lab.training.views import View
 
-Int = npt.NDArray[np.int64]
-#: From views to rows of token numbers, zeros behind the shorter ones, and where there are tokens.
-Tokenise = Callable[[Sequence[View]], dict[str, Any]]
+Floats = npt.NDArray[np.float32]
 
 MINED, SHUFFLED, CROPPED = 0, 1, 2
-#: Columns with fewer cells have no parts worth comparing.
-_WORTH_PARTING = 4
+#: The smallest share of a column and the fewest cells that a crop keeps.
+_LEAST_SHARE, _LEAST_CELLS = 0.3, 3
+#: Columns with fewer cells are not cropped.
+_WORTH_CROPPING = 4
+
+
+class Joinability:
+    """Joinability by definition 2.1; with ``near``, a value counts by its probability of a match.
+
+    ``near`` is a sparse matrix of values: 1 on the diagonal, elsewhere the probability that two
+    values mean the same. Several near values in one column add up to at most 1.
+
+    >>> Joinability(3)([np.array([0, 1])], [np.array([1, 2]), np.array([2])]).tolist()
+    [[0.5, 0.0]]
+    """
+
+    def __init__(self, values: int, near: Any = None) -> None:
+        self._values, self._near = values, near
+
+    def __call__(self, x: Sequence[Int], y: Sequence[Int]) -> Floats:
+        """Return a row for each x: the share of its values that match a value of each y."""
+        mine, held = self._incidence(x), self._incidence(y).T.tocsr()
+        if self._near is not None:
+            used, mine.indices = np.unique(mine.indices, return_inverse=True)
+            mine = mine[:, : len(used)]
+            held = self._near[used] @ held
+            np.minimum(held.data, 1, out=held.data)
+        found: Floats = (mine @ held).toarray().astype(np.float32)
+        sizes = np.array([max(1, len(one)) for one in x], np.float32)
+        return found / sizes[:, None]
+
+    def _incidence(self, columns: Sequence[Int]) -> Any:
+        from scipy.sparse import csr_array
+
+        ends = np.cumsum([0, *(len(one) for one in columns)])
+        values = np.concatenate([np.zeros(0, np.int64), *columns])
+        return csr_array(
+            (np.ones(len(values), np.float32), values, ends), shape=(len(columns), self._values)
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """A column as the encoder sees it: some of its cells in some order (paper, section 4.1)."""
+
+    column: int
+    places: Int
+    #: Whether name, title and context are part of the text.
+    named: bool = True
+    #: For each cell the number of another spelling, or -1; None if no cell is respelled.
+    spelled: Int | None = None
+    #: Whether the column is a query; otherwise it is searched for.
+    is_query: bool = False
+
+    @classmethod
+    def whole(cls, columns: TrainingColumns, number: int) -> View:
+        """View a column as it is."""
+        return cls(number, columns.places(number))
+
+    def shuffled(self, random: np.random.Generator) -> View:
+        """Put the cells in random order."""
+        return View(self.column, random.permutation(self.places), self.named)
+
+    def cropped(self, random: np.random.Generator) -> View:
+        """Keep a random part of the cells, in random order."""
+        size = len(self.places)
+        least = min(size, max(_LEAST_CELLS, round(_LEAST_SHARE * size)))
+        kept = int(random.integers(least, size + 1))
+        return View(self.column, random.permutation(self.places)[:kept], self.named)
+
+    def without(self, other: View, columns: TrainingColumns) -> View:
+        """Leave out the cells equal to a cell of another view; keep one if all are."""
+        values = columns.values
+        kept = self.places[~np.isin(values[self.places], values[other.places])]
+        return View(self.column, kept if len(kept) else self.places[:1], self.named)
+
+    def as_query(self) -> View:
+        """View the column as a query."""
+        return replace(self, is_query=True)
+
+    def nameless(self) -> View:
+        """Leave out name, title and context."""
+        return replace(self, named=False)
+
+    def respelled(
+        self,
+        columns: TrainingColumns,
+        spellings: Spellings,
+        share: float,
+        random: np.random.Generator,
+    ) -> View:
+        """Give a share of the cells another spelling."""
+        return replace(self, spelled=spellings.draw(columns.values[self.places], share, random))
+
+
+#: From views to padded rows of token numbers and their attention mask.
+Tokenise = Callable[[Sequence[View]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Positive examples: the columns of each, and how it was made."""
+    """Positive examples: the two columns of each, and how it was made."""
 
     x: Int
     y: Int
     kind: Int
 
     @classmethod
-    def of(cls, columns: TrainingColumns, pairs: Pairs, settings: TrainSettings) -> Examples:
-        """Take the pairs, shuffled copies of a share of them, and parts of single columns."""
+    def of(cls, columns: TrainingColumns, pairs: ColumnPairs, settings: TrainSettings) -> Examples:
+        """Take the mined pairs, shuffled copies of a share of them, and crops of single columns."""
         random = np.random.default_rng([settings.seed, len(pairs)])
         copies = random.choice(len(pairs), round(settings.shuffle * len(pairs)), replace=False)
-        parted = np.flatnonzero(columns.sizes >= _WORTH_PARTING)
-        crops = random.choice(parted, round(settings.crops * len(pairs))) if len(parted) else parted
+        large = np.flatnonzero(columns.sizes >= _WORTH_CROPPING)
+        crops = random.choice(large, round(settings.crops * len(pairs))) if len(large) else large
         kinds = np.repeat([MINED, SHUFFLED, CROPPED], [len(pairs), len(copies), len(crops)])
         return cls(
             np.concatenate([pairs.x, pairs.x[copies], crops]),
@@ -53,9 +145,9 @@ class Examples:
 
 
 def composed(y: Int, size: int, random: np.random.Generator) -> list[Int]:
-    """Deal examples out to batches so that no batch has the same Y twice; a rest is left over.
+    """Distribute examples over batches so that no batch has the same Y twice; drop the rest.
 
-    Batches are full, or, if none is, more than half as large as the largest.
+    Batches are full; if none can be, those more than half as large as the largest are kept.
 
     >>> [batch.tolist() for batch in composed(np.array([7, 7, 8]), 2, np.random.default_rng(0))]
     [[2, 0]]
@@ -74,19 +166,19 @@ def composed(y: Int, size: int, random: np.random.Generator) -> list[Int]:
             filling.remove(batch)
     if full:
         return full
-    # Of a small lake no batch is full, and one of them alone would leave most of it out.
+    # A small lake fills no batch, and keeping only the largest would drop most of the lake.
     most = max(map(len, filling), default=0)
     return [np.fromiter(one.values(), np.int64) for one in filling if 2 * len(one) > most]
 
 
 class Batches:
-    """A batch for each step of a run."""
+    """The batches of a run, one for each step."""
 
     def __init__(
         self,
         columns: TrainingColumns,
         examples: Examples,
-        neighbours: Pairs | None,
+        neighbours: ColumnPairs | None,
         joinability: Joinability,
         tokenise: Tokenise,
         settings: TrainSettings,
@@ -97,18 +189,18 @@ class Batches:
         self._neighbours, self._spellings = neighbours, spellings
         if neighbours is not None:
             self._starts = np.searchsorted(neighbours.x, np.arange(len(columns) + 1))
-        self._composed = 0, self._epoch_from(0)
-        self.per_epoch = len(self._composed[1])
+        self._epoch = 0, self._composed(0)
+        self.per_epoch = len(self._epoch[1])
 
     def __len__(self) -> int:
-        wanted = self._settings.epochs * self.per_epoch
-        return min(wanted, self._settings.steps or wanted)
+        total = self._settings.epochs * self.per_epoch
+        return min(total, self._settings.steps or total)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         epoch, at = divmod(number, self.per_epoch)
-        if epoch != self._composed[0]:
-            self._composed = epoch, self._epoch_from(epoch)
-        batches = self._composed[1]
+        if epoch != self._epoch[0]:
+            self._epoch = epoch, self._composed(epoch)
+        batches = self._epoch[1]
         rows = batches[at % len(batches)]
         x, y = self.views(rows, np.random.default_rng([self._settings.seed, number]))
         values = self._columns.values
@@ -117,42 +209,38 @@ class Batches:
         )
         return {"x": self._tokenise(x), "y": self._tokenise(y), "joinability": joined}
 
-    def _epoch_from(self, epoch: int) -> list[Int]:
+    def _composed(self, epoch: int) -> list[Int]:
         random = np.random.default_rng([self._settings.seed, epoch, 1])
         return composed(self._examples.y, self._settings.batch, random)
 
     def views(self, rows: Int, random: np.random.Generator) -> tuple[list[View], list[View]]:
-        """Make the two sides of a batch; behind the partners stand the other negatives."""
+        """Make the two sides of a batch; additional negatives follow the partners in Y."""
         pairs = [self._pair(row, random) for row in rows]
         x, y = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         if self._settings.negatives == "removed":
-            y += [views.without(*pair[::-1], self._columns) for pair in pairs]
+            y += [partner.without(one, self._columns) for one, partner in pairs]
         elif self._neighbours is not None:
-            y += [views.whole(self._columns, one) for one in self._near(rows, random)]
-        x, y = ([self._shown(one, random) for one in side] for side in (x, y))
-        return [views.asking(one) for one in x], y
+            # One neighbour of each column that has any; partners are in the batch already.
+            mine = self._examples.x[rows]
+            first, last = self._starts[mine], self._starts[mine + 1]
+            chosen = random.integers(first, np.maximum(last, first + 1))
+            near = np.setdiff1d(self._neighbours.y[chosen[last > first]], self._examples.y[rows])
+            y += [View.whole(self._columns, int(one)) for one in near]
+        x, y = ([self._augmented(one, random) for one in side] for side in (x, y))
+        return [one.as_query() for one in x], y
 
     def _pair(self, row: int, random: np.random.Generator) -> tuple[View, View]:
         x, y = (
-            views.whole(self._columns, side[row]) for side in (self._examples.x, self._examples.y)
+            View.whole(self._columns, side[row]) for side in (self._examples.x, self._examples.y)
         )
         kind = self._examples.kind[row]
         if kind == CROPPED:
-            return views.cropped(x, random), views.cropped(y, random)
-        return (views.shuffled(x, random) if kind == SHUFFLED else x), y
+            return x.cropped(random), y.cropped(random)
+        return (x.shuffled(random) if kind == SHUFFLED else x), y
 
-    def _near(self, rows: Int, random: np.random.Generator) -> list[int]:
-        """Take a neighbour of each column that has one; partners are there already."""
-        assert self._neighbours is not None
-        x = self._examples.x[rows]
-        first, last = self._starts[x], self._starts[x + 1]
-        chosen = random.integers(first, np.maximum(last, first + 1))
-        found = np.setdiff1d(self._neighbours.y[chosen[last > first]], self._examples.y[rows])
-        return [int(one) for one in found]
-
-    def _shown(self, view: View, random: np.random.Generator) -> View:
-        """Leave the words out now and then, and spell some cells otherwise."""
+    def _augmented(self, view: View, random: np.random.Generator) -> View:
+        """Respell some cells, and now and then leave out name, title and context."""
         share = self._settings.respelled
         if self._spellings is not None and share:
-            view = views.respelled(view, self._columns, self._spellings, share, random)
-        return views.nameless(view) if random.random() < self._settings.nameless else view
+            view = view.respelled(self._columns, self._spellings, share, random)
+        return view.nameless() if random.random() < self._settings.nameless else view

@@ -1,31 +1,42 @@
-"""Columns to train on: their words, their distinct cells, and which cells are equal."""
+"""Columns to train on: taken from a lake, with the other spellings known for their values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deepjoin.embed.columns.reasons import reason
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
+from deepjoin.normalise.canonical import canonical
+from deepjoin.store.column_vectors import segment_columns
+from deepjoin.store.segment import Segment
+
+if TYPE_CHECKING:
+    from deepjoin.lake import Lake
 
 Int = npt.NDArray[np.int64]
-
 _WORDS = ("name", "title", "context")
+#: Two tables to join with each other and one to validate with.
+_TABLES = 3
 
 
 @dataclass(frozen=True)
 class TrainingColumns:
-    """Columns in memory; the distinct cells of all lie one after the other.
+    """Columns in memory, their distinct cells concatenated.
 
-    Cells are equal, by the profile of the lake they come from, when their values are.
+    Two cells are equal, by the profile of their lake, if their value numbers are.
 
     >>> columns = TrainingColumns.of([Column(["GE", "ge", "IBM"]), Column(["IBM"])], [0, 1])
     >>> len(columns), columns.values.tolist(), columns.column(0).cells
@@ -36,9 +47,9 @@ class TrainingColumns:
     words: pa.Table
     #: The table of each column, as a number.
     tables: Int
-    #: Where the cells of each column begin, and where the last ones end.
+    #: Column i has the cells from offsets[i] to offsets[i + 1].
     offsets: Int
-    #: The cells as they are spelled, and the number of the value that each is.
+    #: The cells as spelled, and the value number of each.
     cells: pa.LargeStringArray
     values: Int
 
@@ -46,7 +57,7 @@ class TrainingColumns:
     def of(
         cls, columns: Sequence[Column], tables: Sequence[int], profile: str = "default"
     ) -> TrainingColumns:
-        """Give each value of columns a number; ``tables`` says which columns are of one table."""
+        """Give each value a number; ``tables`` has the table number of each column."""
         from deepjoin.normalise.distinct import distinct_cells
 
         numbers: dict[str, int] = {}
@@ -72,22 +83,22 @@ class TrainingColumns:
 
     @cached_property
     def frequency(self) -> Int:
-        """In how many columns each value is."""
+        """The number of columns that hold each value."""
         return np.bincount(self.values)
 
     def places(self, number: int) -> Int:
-        """Return where the cells of a column are."""
+        """Return the places of the cells of a column."""
         return np.arange(self.offsets[number], self.offsets[number + 1])
 
     def column(self, number: int, places: Int | None = None, named: bool = True) -> Column:
-        """Give a column, with the cells at some places only, or without its words."""
+        """Return a column, with all or some of its cells, with or without its words."""
         if places is None:
             places = self.places(number)
         words = {word: self.words[word][number].as_py() for word in _WORDS} if named else {}
         return Column(self.cells.take(pa.array(places)).to_pylist(), **words)
 
     def take(self, numbers: Int) -> TrainingColumns:
-        """Keep some columns, in this order; values keep their numbers."""
+        """Keep some columns, in this order; value numbers do not change."""
         places = np.concatenate([np.zeros(0, np.int64), *(self.places(one) for one in numbers)])
         return TrainingColumns(
             self.words.take(pa.array(numbers)),
@@ -98,7 +109,7 @@ class TrainingColumns:
         )
 
     def write(self, path: Path) -> None:
-        """Write all to one Arrow file."""
+        """Write the columns to an Arrow file."""
         lists = {
             "cells": pa.LargeListArray.from_arrays(self.offsets, self.cells),
             "values": pa.LargeListArray.from_arrays(
@@ -120,21 +131,139 @@ class TrainingColumns:
         """Read what `write` wrote."""
         try:
             with pa.OSFile(str(path)) as file:
-                return cls._of_table(pa.ipc.open_file(file).read_all().combine_chunks())
+                table: Any = pa.ipc.open_file(file).read_all().combine_chunks()
+            table.validate()
+            cells, values = (table[name].chunk(0) for name in ("cells", "values"))
+            return cls(
+                table.select(_WORDS),
+                table["table"].to_numpy(),
+                cells.offsets.to_numpy(),
+                cells.values,
+                values.values.to_numpy().astype(np.int64),
+            )
         except (pa.ArrowException, OSError, LookupError, AttributeError) as error:
             raise DeepJoinError(
                 f"The columns to train on, {path}, cannot be read: {reason(error)} "
                 "Remove the folder and train again."
             ) from None
 
-    @classmethod
-    def _of_table(cls, table: Any) -> TrainingColumns:
-        table.validate()
-        cells, values = (table[name].chunk(0) for name in ("cells", "values"))
-        return cls(
-            table.select(_WORDS),
-            table["table"].to_numpy(),
-            cells.offsets.to_numpy(),
-            cells.values,
-            values.values.to_numpy().astype(np.int64),
+
+def gather(lake: Lake, most: int, seed: int) -> TrainingColumns:
+    """Take the text columns of a lake, a random sample of ``most`` if there are more."""
+    if lake.settings.hash_only:
+        raise DeepJoinError(
+            f"{lake.location} stores hashes instead of cells, and an encoder learns from cells. "
+            "Train on the tables themselves, or on an index made without --hash-only."
         )
+    chosen = [_text_columns(segment) for segment in lake.index.segments]
+    ends = np.cumsum([0, *map(len, chosen)])
+    if ends[-1] > most:
+        kept = np.sort(np.random.default_rng(seed).choice(ends[-1], most, replace=False))
+        chosen = [
+            numbers[kept[(kept >= start) & (kept < start + len(numbers))] - start]
+            for numbers, start in zip(chosen, ends, strict=False)
+        ]
+    columns: list[Column] = []
+    tables: list[int] = []
+    first = 0
+    for segment, numbers in zip(lake.index.segments, chosen, strict=True):
+        columns += segment_columns(segment, numbers)
+        tables += (np.asarray(segment.catalog.column_tables)[numbers] + first).tolist()
+        first += len(segment.catalog.table_names)
+    if len(set(tables)) < _TABLES:
+        raise DeepJoinError(
+            f"{lake.location} has {len(columns)} text columns in {len(set(tables))} tables; "
+            f"training needs {_TABLES} tables or more, to join them with each other. Add tables."
+        )
+    return TrainingColumns.of(columns, tables, lake.settings.profile)
+
+
+def _text_columns(segment: Segment) -> Int:
+    catalog = segment.catalog
+    size = segment.values.columns
+    wanted = np.ones(size, np.bool_) if segment.dead is None else ~segment.dead
+    wanted &= np.asarray(catalog.column_generic) == 0
+    wanted &= np.array([catalog.type_name(one) == "text" for one in range(size)], np.bool_)
+    return np.flatnonzero(wanted)
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """For each value, the numbers of its other spellings."""
+
+    strings: list[str]
+    numbers: Int
+    offsets: Int
+
+    @classmethod
+    def of(
+        cls, columns: TrainingColumns, pairs: Iterable[tuple[str, str]], profile: str
+    ) -> Spellings:
+        """Look up values among surfaces; surfaces of one entity can replace each other."""
+        surfaces_of: dict[str, dict[str, None]] = defaultdict(dict)
+        for surface, entity in pairs:
+            surfaces_of[entity].update(dict.fromkeys((surface, entity)))
+        numbers: dict[str, int] = {}
+        known = known_values(columns, profile)
+        others: dict[int, set[int]] = defaultdict(set)
+        for surfaces in surfaces_of.values():
+            for one in surfaces:
+                value = known.get(canonical(one, profile) or "")
+                if value is not None:
+                    others[value] |= {
+                        numbers.setdefault(text, len(numbers)) for text in surfaces if text != one
+                    }
+        sizes = [len(others.get(value, ())) for value in range(len(columns.frequency))]
+        found = [number for value in sorted(others) for number in sorted(others[value])]
+        return cls(list(numbers), np.array(found, np.int64), np.cumsum([0, *sizes]))
+
+    def write(self, path: Path) -> None:
+        """Write the spellings to a file."""
+        strings = np.frombuffer(json.dumps(self.strings).encode(), np.uint8)
+        with path.open("wb") as file:
+            np.savez(file, strings=strings, numbers=self.numbers, offsets=self.offsets)
+
+    @classmethod
+    def read(cls, path: Path) -> Spellings:
+        """Read what `write` wrote."""
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                strings = json.loads(arrays["strings"].tobytes())
+                return cls(strings, arrays["numbers"], arrays["offsets"])
+        except (OSError, EOFError, ValueError, KeyError, RuntimeError, BadZipFile) as error:
+            raise DeepJoinError(
+                f"The spellings to train with, {path}, cannot be read: {reason(error)} "
+                "Remove the folder and train again."
+            ) from None
+
+    def draw(self, values: Int, share: float, random: np.random.Generator) -> Int:
+        """Draw another spelling for a share of the values; -1 where a value keeps its spelling."""
+        first, last = self.offsets[values], self.offsets[values + 1]
+        other = (last > first) & (random.random(len(values)) < share)
+        drawn = np.full(len(values), -1)
+        drawn[other] = self.numbers[random.integers(first[other], last[other])]
+        return drawn
+
+
+def known_values(columns: TrainingColumns, profile: str) -> dict[str, int]:
+    """Map each canonical value to its number."""
+    values, places = np.unique(columns.values, return_index=True)
+    cells = columns.cells.take(pa.array(places)).to_pylist()
+    return {
+        canonical(cell, profile) or "": value
+        for cell, value in zip(cells, values.tolist(), strict=True)
+    }
+
+
+def read_aliases(path: Path) -> list[tuple[str, str]]:
+    """Read pairs of surface and entity from a Parquet file with these two columns."""
+    try:
+        table = pq.read_table(path, columns=["surface", "entity"])
+        surfaces, entities = (column.cast(pa.string()).to_pylist() for column in table.columns)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DeepJoinError(
+            f"The spellings {path} cannot be read: {reason(error)} Give a Parquet file with the "
+            "text columns 'surface' and 'entity'."
+        ) from None
+    rows = zip(surfaces, entities, strict=True)
+    return [(surface, entity) for surface, entity in rows if surface and entity]

@@ -1,88 +1,174 @@
-"""From a fitted model to all that belongs to it: both forms, the report and the card."""
+"""From a fitted model to its folder: the model, its small ONNX form, the report and the card."""
 
 from __future__ import annotations
 
 import json
+import random
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from deepjoin._version import __version__
 from deepjoin.embed.columns import DEFAULT
-from deepjoin.embed.columns.export import read_json
+from deepjoin.embed.columns.calibration import TEXTS as CALIBRATED
+from deepjoin.embed.columns.export import export_encoder, read_json
+from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
+from deepjoin.embed.columns.restore import whole_folder
+from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.lab.training.card import CardFacts, Figure, write_card
 from deepjoin.lab.training.prepare import Prepared
-from deepjoin.lab.training.report import REPORT_FILE, write_report
-from deepjoin.lab.training.shipping import Agreement, ship
+from deepjoin.lab.training.report import REPORT_FILE, CardFacts, Figure, write_card, write_report
 
 if TYPE_CHECKING:
-    from deepjoin.lab.training.fit import Fitted
+    from deepjoin.lab.training.fit import FittedEncoder
 
-#: The small form beside the model, which needs no torch.
+Floats = npt.NDArray[np.float32]
+AGREEMENT_FILE = "agreement.json"
+K = 10
+#: Share of the ten nearest texts that must be the same.
+_LEAST = 0.95
+#: Fewest texts: half are compared, and among fewer than 30 the ten nearest say little.
+_FEWEST = 60
+#: Most texts compared.
+_COMPARED = 2000
+#: Smaller differences of cosines are rounding.
+_EQUAL = 1e-6
+#: The folder of the small form, which needs no torch, inside that of the model.
 SHIPPED = "shipped"
-#: The file without which a folder is no model.
+#: The file that makes a folder a model; written last.
 LAST = "modules.json"
-#: Texts of columns that the small form is rounded for and compared on.
+#: Texts of columns used to quantise the small form and to check it.
 TEXTS = 2400
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A trained encoder: its folder, how well it finds held-back columns, and its small form."""
+class Agreement:
+    """How close the vectors of the small form are to those of the model, on texts new to both.
+
+    ``top_10`` is the share of each text's ten nearest by the small form that are also among its
+    ten nearest by the model.
+    """
+
+    texts: int
+    mean_cosine: float
+    least_cosine: float
+    top_10: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.top_10:.1%} of the ten nearest are the same, vectors have a cosine of "
+            f"{self.mean_cosine:.5f} on average and {self.least_cosine:.5f} at least "
+            f"({self.texts} texts)"
+        )
+
+
+def ship(
+    model_folder: str | Path,
+    target: str | Path,
+    name: str,
+    texts: Sequence[str],
+) -> Agreement:
+    """Export a model, quantised on some of the texts it was trained on, and check it on others.
+
+    A small form that finds other columns than the model is refused and leaves no folder.
+    """
+    calibration, held_out = halves(texts)
+    model = TorchEncoder(model_folder)
+    with whole_folder(Path(target)) as aside:
+        export_encoder(model_folder, aside, name, texts=calibration)
+        found = agreement(model.encode_texts(held_out), OnnxEncoder(aside).encode_texts(held_out))
+        if found.top_10 < _LEAST:
+            raise DeepJoinError(
+                f"The small form of '{name}' finds other columns than the model: {found}; of the "
+                f"ten nearest {_LEAST:.0%} should be the same. Use the model itself, with "
+                "deepjoin[train] installed."
+            )
+        (aside / AGREEMENT_FILE).write_text(json.dumps(asdict(found), indent=2) + "\n", "utf-8")
+    return found
+
+
+def halves(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split texts, deterministically, into those to quantise on and those to check on."""
+    different = list(dict.fromkeys(texts))
+    if len(different) < _FEWEST:
+        raise DeepJoinError(
+            f"There are {len(different)} different columns to check the small form with; "
+            f"{_FEWEST} are needed. Train on a larger lake."
+        )
+    random.Random(0).shuffle(different)
+    taken = min(CALIBRATED, len(different) // 2)
+    return different[:taken], different[taken : taken + _COMPARED]
+
+
+def agreement(model: Floats, shipped: Floats) -> Agreement:
+    """Compare the vectors that two encoders give the same texts."""
+    (model, near), (shipped, also_near) = _cosines(model), _cosines(shipped)
+    cosines = (model * shipped).sum(axis=1)
+    # Every text searches among the others; of equally near ones any will do.
+    least = np.partition(near, -K, axis=1)[:, -K:][:, :1]
+    found = np.argpartition(also_near, -K, axis=1)[:, -K:]
+    same = float((np.take_along_axis(near, found, axis=1) >= least - _EQUAL).mean())
+    return Agreement(len(model), float(cosines.mean()), float(cosines.min()), same)
+
+
+def _cosines(vectors: Floats) -> tuple[Floats, Floats]:
+    """Return unit vectors, and the cosines of all pairs of different ones."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units: Floats = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+    near: Floats = units @ units.T
+    np.fill_diagonal(near, -np.inf)
+    return units, near
+
+
+@dataclass(frozen=True)
+class TrainedEncoder:
+    """A trained encoder: its folder, its precision on held-back columns, and its small form."""
 
     folder: Path
-    #: Of the columns that join best with a held-back one, the share among its ten nearest: by
-    #: the best model, and before training; of so many queries.
+    #: P@10 on held-back columns, tie-aware: after training and before; number of queries.
     precision: float
     before: float
     queries: int
-    #: None if the model has no small form; ``why`` says why.
+    #: None if the model has no small form; ``why`` is the reason.
     agreement: Agreement | None
     why: str = ""
 
     @classmethod
-    def read(cls, model: Path, folder: Path) -> Trained:
-        """Read what a report says, of a model that will be in a folder."""
-        said = json.loads((model / REPORT_FILE).read_bytes())
-        form = said["small_form"]
+    def read(cls, model: Path, folder: Path) -> TrainedEncoder:
+        """Read the report of a model that will be moved to ``folder``."""
+        report = json.loads((model / REPORT_FILE).read_bytes())
+        form = report["small_form"]
         agreement = Agreement(**form) if isinstance(form, dict) else None
         why = "" if agreement else str(form)
-        return cls(folder, said["precision"], said["before"], said["queries"], agreement, why)
+        measured = (report["precision"], report["before"], report["queries"])
+        return cls(folder, *measured, agreement, why)
 
 
-def deliver(fitted: Fitted, prepared: Prepared, name: str, command: str) -> None:
-    """Write the model in both forms, its report and its card, where the run keeps them."""
+def deliver(fitted: FittedEncoder, prepared: Prepared, name: str, command: str) -> None:
+    """Write the model in both forms, its report and its card into the folder of the run."""
     from deepjoin.lab.training.fit import save
 
     model = prepared.model
     shutil.rmtree(model, ignore_errors=True)
     save(fitted, model)
-    form = _shipped(fitted, model, name)
-    said = {"asked": prepared.asked(), **prepared.said()}
-    write_report(model, _header(said, fitted, form), fitted.events)
-    write_card(model, _facts(said, fitted, form, name, command))
-
-
-def _shipped(fitted: Fitted, model: Path, name: str) -> Agreement | str:
-    """Write the small form, where a model can have one; else say why it has none."""
     try:
-        return ship(model, model / SHIPPED, name, fitted.sample(TEXTS))
+        form: Agreement | str = ship(model, model / SHIPPED, name, fitted.sample(TEXTS))
     except MissingExtra:
         raise
     except DeepJoinError as error:
         if "No space left" in str(error):
             raise
-        return str(error)
-
-
-def _header(said: Mapping[str, Any], fitted: Fitted, form: Agreement | str) -> dict[str, Any]:
-    return {
+        form = str(error)  # not every model has a small form
+    request, facts = prepared.request() or {}, prepared.facts()
+    header = {
         "version": __version__,
-        **said["asked"],
-        **{key: said[key] for key in ("text", "columns", "held_back", "pairs")},
+        **request,
+        **{key: facts[key] for key in ("text", "columns", "held_back", "pairs")},
         "precision": fitted.precision,
         "before": fitted.before,
         "queries": fitted.queries,
@@ -91,36 +177,36 @@ def _header(said: Mapping[str, Any], fitted: Fitted, form: Agreement | str) -> d
         "device_memory_bytes": fitted.memory,
         "small_form": form if isinstance(form, str) else asdict(form),
     }
+    write_report(model, header, fitted.events)
+    write_card(model, _card_facts(header, fitted, form, name, command))
 
 
-def _base(spec: str) -> str:
-    """Name the model a run began with."""
-    return str(read_json(DEFAULT / "encoder.json")["name"]) if spec == "default" else spec
-
-
-def _facts(
-    said: Mapping[str, Any], fitted: Fitted, form: Agreement | str, name: str, command: str
+def _card_facts(
+    header: Mapping[str, Any],
+    fitted: FittedEncoder,
+    form: Agreement | str,
+    name: str,
+    command: str,
 ) -> CardFacts:
-    asked, text = said["asked"], said["text"]
+    base, text, settings = header["base"], header["text"], header["settings"]
     queries = f"{fitted.queries} queries"
     measured = [
         Figure("P@10 of held-back columns, tie-aware", fitted.precision, queries),
         Figure("the same before training", fitted.before, queries),
     ]
-    if not fitted.queries:
-        measured = []
     return CardFacts(
         name=name,
         license="other",
-        base_model=_base(asked["base"]),
-        data=f"{said['columns']:,} columns of {asked['source']}, {said['pairs']:,} joinable pairs",
+        base_model=read_json(DEFAULT / "encoder.json")["name"] if base == "default" else base,
+        data=f"{header['columns']:,} columns of {header['source']}, "
+        f"{header['pairs']:,} joinable pairs",
         data_license="that of the tables",
-        settings={**text, **asked["settings"]},
-        figures=[*measured, Figure("the small form", str(form))],
+        settings={**text, **settings},
+        figures=[*(measured if fitted.queries else ()), Figure("the small form", str(form))],
         command=command or "deepjoin.train",
         example=fitted.sample(1)[0],
         tokens=text["tokens"],
-        metric=asked["settings"]["metric"],
+        metric=settings["metric"],
         model=name,
         encoder=name if isinstance(form, str) else f"{name}/{SHIPPED}",
     )

@@ -1,52 +1,258 @@
-"""From a prepared folder to a trained encoder; nothing of the lake is needed any more."""
+"""Training proper: from a prepared folder to a trained encoder, without access to the lake."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import numpy as np
-from transformers import EarlyStoppingCallback
+import torch
+from torch.utils.data import SequentialSampler
+from transformers import (
+    EarlyStoppingCallback,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings
-from deepjoin.embed.columns.tokens import Tokens
+from deepjoin.embed.columns.tokens import Tokens as TextTokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE, quiet
-from deepjoin.lab.training import views
-from deepjoin.lab.training.batches import Batches, Examples
-from deepjoin.lab.training.columns import TrainingColumns
-from deepjoin.lab.training.joined import Joinability
-from deepjoin.lab.training.loop import (
-    Event,
-    Events,
-    Interruption,
-    Loop,
-    arguments,
-    events,
-    last_checkpoint,
-)
-from deepjoin.lab.training.model import JoinModel
-from deepjoin.lab.training.model import Tokens as ModelTokens
-from deepjoin.lab.training.pieces import tokeniser_for
+from deepjoin.errors import DeepJoinError
+from deepjoin.lab.training.batches import Batches, Examples, Joinability, View
+from deepjoin.lab.training.model import JoinModel, Tokens
 from deepjoin.lab.training.prepare import Prepared
 from deepjoin.lab.training.processes import Processes
-from deepjoin.lab.training.self_join import Told
 from deepjoin.lab.training.settings import TrainSettings
-from deepjoin.lab.training.tokenising import Tokeniser
+from deepjoin.lab.training.tokenising import Tokeniser, tokeniser_for
 from deepjoin.lab.training.validation import Validation
-from deepjoin.lab.training.views import View
+from deepjoin.progress import Progress
 
-_THREADS = "TOKENIZERS_PARALLELISM"
+Event = dict[str, Any]
+_PRECISION = "eval_precision"
+_STATE = "trainer_state.json"
+#: Steps between two reports of the loss.
+_LOGGED = 10
+_PARALLEL = "TOKENIZERS_PARALLELISM"
+
+
+class Loop(Trainer):
+    """The trainer of transformers, over a data set whose items are whole batches."""
+
+    def __init__(
+        self,
+        model: JoinModel,
+        batches: Batches,
+        validation: Validation,
+        validated: tuple[Tokens, Tokens],
+        arguments: TrainingArguments,
+        progress: Progress,
+        processes: Processes,
+    ) -> None:
+        super().__init__(model, arguments, _only, batches, validation)
+        self._join_model, self._validation, self._progress = model, validation, progress
+        #: The tokens of the columns searched in validation, and of the queries.
+        self._validated, self._processes = validated, processes
+        self.remove_callback(PrinterCallback)  # stdout is for results
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        return SequentialSampler(self.train_dataset)  # type: ignore[arg-type]
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        """Learn from a batch; if memory runs out, from the same batch in smaller pieces."""
+        while True:
+            try:
+                return super().training_step(model, dict(inputs), num_items_in_batch)
+            except torch.OutOfMemoryError:
+                if self._processes.count > 1:  # the others wait for gradients of the whole batch
+                    raise DeepJoinError(
+                        "A device is out of memory, and a run on several devices does not split "
+                        "batches. Give a smaller --batch, or train on one device."
+                    ) from None
+                model.zero_grad()
+            # Not while the exception is handled: it holds on to what filled the memory.
+            piece = self._join_model.halve(len(inputs["y"]["input_ids"]))
+            torch.cuda.empty_cache()
+            self._progress(
+                *(self.state.global_step, self.state.max_steps),
+                f"The device is out of memory: from now on {piece} columns are encoded at a time. "
+                "Batches stay the same.",
+            )
+
+    def precision(self) -> float:
+        """Search the held-back columns with the current vectors."""
+        if not len(self._validation.queries):
+            return 0.0
+
+        def measured() -> float:
+            with self.compute_loss_context_manager():
+                vectors, queries = map(self._join_model.encoded, self._validated)
+            return self._validation.precision(self._join_model.compare(queries, vectors))
+
+        # One number for all: rounding differences could stop one process and leave others waiting.
+        return self._processes.first_says(measured)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Validate, and notify the callbacks."""
+        metrics = {_PRECISION: self.precision()}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+
+def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
+    """Collate the one batch there is to tensors."""
+    (batch,) = batches
+    x, y = ({name: torch.from_numpy(one) for name, one in batch[side].items()} for side in "xy")
+    return {"x": x, "y": y, "joinability": torch.from_numpy(batch["joinability"])}
+
+
+class Events(TrainerCallback):
+    """Reports the loss as training proceeds, and the precision of each validation."""
+
+    def __init__(self, progress: Progress, before: float) -> None:
+        self._report = progress
+        self._loss, self._precision = "", f", P@10 {before:.3f}" if before else ""
+
+    def on_log(
+        self, args: Any, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
+    ) -> None:
+        """Report how far the run is."""
+        if "loss" in (logs or {}):
+            self._loss = f"loss {logs['loss']:.3f}"
+        if _PRECISION in (logs or {}):
+            self._precision = f", P@10 {logs[_PRECISION]:.3f}"
+        text = f"{self._loss}{self._precision}".strip(", ")
+        self._report(state.global_step, state.max_steps, text)
+
+
+class Interruption(TrainerCallback):
+    """Ends a run after the current step on Ctrl-C, with its state saved."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.came = False
+        self._processes = processes
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """Take the first Ctrl-C as a request; a second one ends the process at once.
+
+        With several processes the launcher forwards the signal, so it arrives twice; the launcher
+        also ends processes that take too long.
+        """
+        usual = signal.getsignal(signal.SIGINT)
+
+        def note(number: int, frame: FrameType | None) -> None:
+            self.came = True
+            if self._processes.count == 1:
+                signal.signal(signal.SIGINT, usual)
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, usual)
+        if self.came:
+            raise KeyboardInterrupt
+
+    def on_step_end(
+        self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Save and stop if requested; all processes do so after the same step."""
+        self.came = self._processes.any_says(self.came)
+        if self.came:
+            control.should_save = control.should_training_stop = True
+
+
+def events(state: TrainerState, before: float) -> list[Event]:
+    """Return the losses and precisions of a whole run, including parts before interruptions."""
+    found: list[Event] = [{"step": 0, "precision": before}]
+    for entry in state.log_history:
+        if "loss" in entry:
+            found.append({"step": entry["step"], "loss": entry["loss"]})
+        elif _PRECISION in entry:
+            found.append({"step": entry["step"], "precision": entry[_PRECISION]})
+    return found
+
+
+def arguments(
+    settings: TrainSettings,
+    steps: int,
+    folder: Path,
+    device: str | None,
+    workers: int,
+    validation: Validation,
+) -> TrainingArguments:
+    """Translate the settings for the trainer; without queries there is no best model to load."""
+    validates = len(validation.queries) > 0
+    on_cpu = device == "cpu" or not torch.cuda.is_available()
+    validate = min(settings.validate, steps)
+    translated = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=1,
+        learning_rate=settings.learning_rate,
+        warmup_steps=steps // 10 if settings.warmup is None else settings.warmup,
+        weight_decay=settings.weight_decay,
+        lr_scheduler_type="linear",
+        logging_steps=min(_LOGGED, validate),
+        eval_strategy="steps" if validates else "no",
+        eval_steps=validate,
+        save_strategy="steps",
+        save_steps=validate,
+        save_total_limit=2,
+        load_best_model_at_end=validates,
+        metric_for_best_model=_PRECISION if validates else None,
+        greater_is_better=True,
+        use_cpu=on_cpu,
+        bf16=not on_cpu and torch.cuda.is_bf16_supported(),
+        seed=settings.seed,
+        dataloader_num_workers=workers,
+        dataloader_pin_memory=not on_cpu,
+        dataloader_prefetch_factor=4 if workers else None,
+        remove_unused_columns=False,
+        logging_nan_inf_filter=False,  # it would wait for the device at each step
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        restore_callback_states_from_checkpoint=True,
+    )
+    translated._n_gpu = min(1, translated.n_gpu)  # an item is a batch: it cannot be divided
+    return translated
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Find the checkpoint to resume from; remove those without their last file, the state."""
+    whole: dict[int, Path] = {}
+    for path in folder.glob("checkpoint-*"):
+        try:
+            whole[int(json.loads((path / _STATE).read_bytes())["global_step"])] = path
+        except (OSError, ValueError, KeyError):
+            shutil.rmtree(path, ignore_errors=True)
+    return whole[max(whole)] if whole else None
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """What a run came to; ``model`` holds the best of it."""
+class FittedEncoder:
+    """The outcome of a run; ``model`` is the best one validated."""
 
     model: JoinModel
     tokeniser: Tokeniser
@@ -71,122 +277,95 @@ class Fitted:
         """Write some of the columns it was trained on as texts."""
         columns = self.tokeniser.columns
         chosen = np.random.default_rng(0).permutation(len(columns))[:count]
-        return self.tokeniser.texts([views.whole(columns, int(one)) for one in chosen])
+        return self.tokeniser.texts([View.whole(columns, int(one)) for one in chosen])
 
 
 def fit(
     prepared: Prepared,
     settings: TrainSettings,
     text: TextSettings,
-    told: Told,
+    progress: Progress,
     device: str | None = None,
     workers: int = 0,
     processes: Processes = Processes(),  # noqa: B008  it never changes
-) -> Fitted:
-    """Train, or go on where a killed run of the same folder was.
+) -> FittedEncoder:
+    """Train, or resume an interrupted run of the same folder.
 
-    Of several processes each learns from batches of its own, and all from the mean of these.
+    Each of several processes computes the gradients of its own batches, which are averaged.
     """
     columns, searched = prepared.columns(), prepared.searched()
     model = JoinModel(prepared.base, settings, device)
-    tokeniser = _tokeniser(model, columns, text)
-    joinability = Joinability(_values(columns, searched), prepared.near())
-    batches = _batches(prepared, columns, joinability, tokeniser, settings)
-    held = prepared.said()["held_back"]
+    tokenizer: Any = model.encoder.tokenizer
+    tokens = TextTokens.from_text(tokenizer.backend_tokenizer.to_str(), text.tokens, text.prompt)
+    every = (columns.column(number) for number in range(len(columns)))
+    frequency = DocumentFrequencies.of(every, text.profile)
+    tokeniser = Tokeniser(columns, text, frequency, tokens, int(tokenizer.pad_token_id or 0))
+    values = 1 + max(int(one.values.max(initial=0)) for one in (columns, searched))
+    joinability = Joinability(values, prepared.near())
+    spellings = prepared.spellings()
+    batches = Batches(
+        *(columns, Examples.of(columns, prepared.pairs(), settings), prepared.neighbours()),
+        joinability,
+        tokeniser_for(replace(tokeniser, spellings=spellings.strings if spellings else ())),
+        *(settings, spellings),
+    )
+    held = prepared.facts()["held_back"]
     validation = Validation.of(searched, held, joinability, settings.seed)
     steps = -(-len(batches) // processes.count)
     loop = Loop(
-        *(model, batches, validation, _tokens(validation, tokeniser)),
+        *(model, batches, validation, _validated(validation, tokeniser)),
         arguments(settings, steps, prepared.checkpoints, device, workers, validation),
-        *(told, processes),
+        *(progress, processes),
     )
     before, interruption = loop.precision(), Interruption(processes)
-    loop.add_callback(Events(told, before))
+    loop.add_callback(Events(progress, before))
     loop.add_callback(interruption)
     if len(validation.queries):
         loop.add_callback(EarlyStoppingCallback(settings.patience))
     else:
-        told(0, steps, f"None of {held} held-back columns joins: P@10 is not measured.")
+        progress(0, steps, f"None of {held} held-back columns joins: P@10 is not measured.")
     started = perf_counter()
+    checkpoint = last_checkpoint(prepared.checkpoints)
     with interruption.heeded(), _forking():
-        loop.train(resume_from_checkpoint=_from(prepared.checkpoints))
-    return Fitted(
+        loop.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    memory = int(torch.cuda.max_memory_allocated()) if torch.cuda.is_available() else 0
+    return FittedEncoder(
         *(model, tokeniser, events(loop.state, before), perf_counter() - started),
-        *(len(validation.queries), str(loop.args.device), _peak()),
+        *(len(validation.queries), str(loop.args.device), memory),
     )
 
 
-def _from(checkpoints: Path) -> str | None:
-    found = last_checkpoint(checkpoints)
-    return None if found is None else str(found)
+def _validated(validation: Validation, tokeniser: Tokeniser) -> tuple[Tokens, Tokens]:
+    """Tokenise the columns that are searched, and the queries among them."""
+    columns = validation.columns
+    views = [View.whole(columns, number) for number in range(len(columns))]
+    queries = [views[number].as_query() for number in validation.queries.tolist()]
+    tokenise = replace(tokeniser, columns=columns)
 
-
-def _values(*columns: TrainingColumns) -> int:
-    return 1 + max(int(one.values.max(initial=0)) for one in columns)
-
-
-def _tokeniser(model: JoinModel, columns: TrainingColumns, text: TextSettings) -> Tokeniser:
-    tokenizer: Any = model.encoder.tokenizer
-    tokens = Tokens.from_text(tokenizer.backend_tokenizer.to_str(), text.tokens, text.prompt)
-    all_of_them = (columns.column(number) for number in range(len(columns)))
-    frequency = DocumentFrequencies.of(all_of_them, text.profile)
-    return Tokeniser(columns, text, frequency, tokens, int(tokenizer.pad_token_id or 0))
-
-
-def _batches(
-    prepared: Prepared,
-    columns: TrainingColumns,
-    joinability: Joinability,
-    tokeniser: Tokeniser,
-    settings: TrainSettings,
-) -> Batches:
-    examples = Examples.of(columns, prepared.pairs(), settings)
-    spellings = prepared.spellings()
-    tokenise = tokeniser_for(replace(tokeniser, spellings=spellings.strings if spellings else ()))
-    negatives = prepared.neighbours()
-    return Batches(columns, examples, negatives, joinability, tokenise, settings, spellings)
-
-
-def _tokens(validation: Validation, tokeniser: Tokeniser) -> tuple[ModelTokens, ModelTokens]:
-    """Tokenise the columns that are searched, as a lake would show them, and the queries."""
-    import torch
-
-    searched = validation.columns
-    shown = [views.whole(searched, number) for number in range(len(searched))]
-    asked = [views.asking(shown[number]) for number in validation.queries.tolist()]
-    tokenise = replace(tokeniser, columns=searched)
-
-    def tensors(some: Sequence[View]) -> ModelTokens:
+    def tensors(some: Sequence[View]) -> Tokens:
         return {name: torch.from_numpy(array) for name, array in tokenise(some).items()}
 
-    return tensors(shown), tensors(asked)
+    return tensors(views), tensors(queries)
 
 
 @contextmanager
 def _forking() -> Iterator[None]:
-    """Keep the tokenizer to one thread: in a process forked from many it would wait for ever."""
-    usual = os.environ.get(_THREADS)
-    os.environ[_THREADS] = "false"
+    """Keep the tokenizer to one thread: its thread pool does not survive a fork, and would hang."""
+    previous = os.environ.get(_PARALLEL)
+    os.environ[_PARALLEL] = "false"
     try:
         yield
     finally:
-        if usual is None:
-            del os.environ[_THREADS]
+        if previous is None:
+            del os.environ[_PARALLEL]
         else:
-            os.environ[_THREADS] = usual
+            os.environ[_PARALLEL] = previous
 
 
-def _peak() -> int:
-    """Return the most memory the GPU has held, in bytes; 0 without one."""
-    import torch
-
-    return int(torch.cuda.max_memory_allocated()) if torch.cuda.is_available() else 0
-
-
-def save(fitted: Fitted, folder: Path) -> None:
-    """Write the model as sentence-transformers does, and how columns become texts for it."""
+def save(fitted: FittedEncoder, folder: Path) -> None:
+    """Write the model as sentence-transformers does, with its text settings."""
     with quiet():
         fitted.model.encoder.prompts["query"] = fitted.tokeniser.settings.prompt
         fitted.model.encoder.to("cpu").float().save(str(folder), create_model_card=False)
-    said = {key: one for key, one in asdict(fitted.tokeniser.settings).items() if key != "profile"}
-    (folder / SETTINGS_FILE).write_text(json.dumps({"text": said}, indent=2) + "\n", "utf-8")
+    text = {key: one for key, one in asdict(fitted.tokeniser.settings).items() if key != "profile"}
+    (folder / SETTINGS_FILE).write_text(json.dumps({"text": text}, indent=2) + "\n", "utf-8")

@@ -1,4 +1,4 @@
-"""The encoder while it is trained: it reads columns in as many pieces as memory allows."""
+"""The encoder in training: a sentence-transformers model and its ranking loss (section 4.2)."""
 
 from __future__ import annotations
 
@@ -7,78 +7,116 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from torch.nn.functional import cross_entropy, log_softmax, normalize
 from torch.utils.checkpoint import checkpoint
 
 from deepjoin.embed.columns.torch_encoder import load_model
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.training.loss import ranking_loss, scores
 from deepjoin.lab.training.settings import TrainSettings
 
 Tokens = dict[str, torch.Tensor]
-#: Columns read at a time when nothing has to be remembered for learning.
-_READ = 512
+#: Columns encoded at a time when no gradients are kept.
+_ENCODED = 512
+
+
+def scores(x: torch.Tensor, y: torch.Tensor, metric: str, scale: float) -> torch.Tensor:
+    """Score every x with every y: their cosine or negative distance, times the scale."""
+    if metric == "euclidean":
+        return -scale * torch.cdist(x[None], y[None], compute_mode="use_mm_for_euclid_dist")[0]
+    return scale * normalize(x, dim=1) @ normalize(y, dim=1).T
+
+
+def ranking_loss(
+    x: torch.Tensor, y: torch.Tensor, joinability: torch.Tensor, settings: TrainSettings
+) -> torch.Tensor:
+    """Return the loss of a batch.
+
+    The partner of x[i] is y[i]; further rows of y are negatives only. ``joinability`` has a row
+    for each x and a column for each y. Target "partner" is multiple negatives ranking, in which
+    columns known to be joinable do not count as negatives. Target "joinability" distributes the
+    probability over all columns of the batch in proportion to their joinability.
+    """
+    found = scores(x, y, settings.metric, settings.scale)
+    size = len(found)
+    if settings.target == "joinability":
+        wanted = joinability**settings.power
+        loss = _graded(found, wanted)
+        if not settings.symmetric:
+            return loss
+        return (loss + _graded(found[:, :size].T, wanted[:, :size].T)) / 2
+    partners = torch.arange(size, device=found.device)
+    if settings.masked:
+        known = joinability >= settings.threshold
+        known[partners, partners] = False
+        found = found.masked_fill(known, -torch.inf)
+    loss = cross_entropy(found, partners)
+    if not settings.symmetric:
+        return loss
+    return (loss + cross_entropy(found[:, :size].T, partners)) / 2
+
+
+def _graded(found: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    shares = wanted / wanted.sum(dim=1, keepdim=True).clamp_min(1e-9)
+    return -(shares * log_softmax(found, dim=1)).sum(dim=1).mean()
 
 
 class JoinModel(torch.nn.Module):
-    """A sentence-transformers model with the loss behind it."""
+    """A sentence-transformers model followed by the loss."""
 
     def __init__(self, folder: Path, settings: TrainSettings, device: str | None = None) -> None:
         super().__init__()
         self.encoder: SentenceTransformer = load_model(str(folder), device)
         self.settings = settings
-        self._set_dropout(settings.dropout)
-        #: Columns read at a time while learning: all of a batch, until memory says otherwise.
+        #: Columns encoded at a time in training: a whole batch, unless memory runs out.
         self.piece = 1 << 30
-
-    def _set_dropout(self, share: float | None) -> None:
         for module in self.modules():
-            if share is not None and isinstance(module, torch.nn.Dropout):
-                module.p = share
+            if settings.dropout is not None and isinstance(module, torch.nn.Dropout):
+                module.p = settings.dropout
 
     def forward(self, x: Tokens, y: Tokens, joinability: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the loss of a batch."""
-        # In full precision: a batch has thousands of scores, and their differences count.
+        # In full precision: the loss depends on small differences between thousands of scores.
         mine, theirs = self.vectors(x).float(), self.vectors(y).float()
         with torch.autocast(joinability.device.type, enabled=False):
             return {"loss": ranking_loss(mine, theirs, joinability, self.settings)}
 
     def vectors(self, tokens: Tokens) -> torch.Tensor:
-        """Read columns, one piece after the other; what a piece computed is computed again later.
+        """Encode columns piece by piece, recomputing activations in the backward pass.
 
-        So memory holds one piece, and the batch, which decides what is learned, stays whole.
+        Memory then holds one piece, while the loss still sees the whole batch.
         """
         size = len(tokens["input_ids"])
         if size <= self.piece:
-            return self._read(tokens)
+            return self._encode(tokens)
         pieces = [
             {name: one[start : start + self.piece] for name, one in tokens.items()}
             for start in range(0, size, self.piece)
         ]
-        return torch.cat([checkpoint(self._read, piece, use_reentrant=False) for piece in pieces])
+        return torch.cat([checkpoint(self._encode, piece, use_reentrant=False) for piece in pieces])
 
-    def _read(self, tokens: Tokens) -> torch.Tensor:
+    def _encode(self, tokens: Tokens) -> torch.Tensor:
         vectors: torch.Tensor = self.encoder(dict(tokens))["sentence_embedding"]
         return vectors
 
     @torch.no_grad()
     def encoded(self, tokens: Tokens) -> torch.Tensor:
-        """Read any number of columns, without learning from them."""
-        was_learning = self.training
+        """Encode any number of columns, without gradients."""
+        was_training = self.training
         self.eval()
         device = next(self.parameters()).device
         found = []
-        for start in range(0, len(tokens["input_ids"]), _READ):
-            some = {name: one[start : start + _READ].to(device) for name, one in tokens.items()}
-            found.append(self._read(some).float())
-        self.train(was_learning)
+        for start in range(0, len(tokens["input_ids"]), _ENCODED):
+            some = {name: one[start : start + _ENCODED].to(device) for name, one in tokens.items()}
+            found.append(self._encode(some).float())
+        self.train(was_training)
         return torch.cat(found)
 
     def compare(self, x: torch.Tensor, y: torch.Tensor) -> Any:
-        """Score vectors as a search will."""
+        """Score vectors as a search would."""
         return scores(x, y, self.settings.metric, 1.0).cpu().numpy()
 
     def halve(self, size: int) -> int:
-        """Read half as many columns at a time, of a batch of a size; returns how many."""
+        """Halve the columns encoded at a time, given the batch size, and return their number."""
         self.piece = min(self.piece, size) // 2
         if self.piece == 0:
             raise DeepJoinError(

@@ -1,4 +1,4 @@
-"""From a lake to a folder that holds all a training run needs: columns, pairs, the base model."""
+"""From a lake to a folder with all that a training run needs: columns, pairs, the base model."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import replace_file
-from deepjoin.lab.training.columns import TrainingColumns
-from deepjoin.lab.training.gather import gather
+from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
 from deepjoin.lab.training.near import near_values, value_vectors
-from deepjoin.lab.training.self_join import Pairs, Told, equi_pairs
-from deepjoin.lab.training.semantic_pairs import semantic_pairs
+from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs, semantic_pairs
 from deepjoin.lab.training.settings import TrainSettings
-from deepjoin.lab.training.spellings import Spellings, read_aliases
 from deepjoin.lab.training.validation import searched, split
+from deepjoin.progress import Progress
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
 
-#: Columns that share at least so much are neighbours: hard to tell from those that share more.
+#: Least joinability of hard negatives, and how many are kept for each column.
 _NEIGHBOUR, _NEIGHBOURS = 0.1, 50
-#: Held by the process that works in the folder.
+#: Locked by the process that works in the folder.
 LOCK = "lock"
-_ASKED, _RUN = "asked.json", "run.json"
+#: What the run was asked to do, written first; and what was prepared, written last.
+_REQUEST, _FACTS = "asked.json", "run.json"
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run needs, in one folder that can be taken to another machine."""
+    """The folder of a run, which can be copied to another machine."""
 
     folder: Path
 
@@ -52,44 +51,44 @@ class Prepared:
 
     @property
     def checkpoints(self) -> Path:
-        """Where the run keeps how far it is."""
+        """Where the run saves its state."""
         return self.folder / "checkpoints"
 
     @property
     def model(self) -> Path:
-        """Where the finished model is put together."""
+        """Where the finished model is assembled."""
         return self.folder / "model"
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is there."""
-        return (self.folder / _RUN).exists()
+        """Whether everything was written."""
+        return (self.folder / _FACTS).exists()
 
-    def asked(self) -> dict[str, Any] | None:
-        """Read what the run was asked for; None if it has not begun."""
+    def request(self) -> dict[str, Any] | None:
+        """Read what the run was asked to do; None if it has not begun."""
         try:
-            return dict(json.loads((self.folder / _ASKED).read_bytes()))
+            return dict(json.loads((self.folder / _REQUEST).read_bytes()))
         except (OSError, ValueError):
             return None
 
-    def begin(self, asked: Mapping[str, Any]) -> None:
-        """Empty the folder of whatever another run left, and write down what is asked for."""
+    def begin(self, request: Mapping[str, Any]) -> None:
+        """Remove what another run left, and write down the request."""
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
             elif path.name != LOCK:
                 path.unlink()
-        write_whole(self.folder / _ASKED, asked)
+        write_json(self.folder / _REQUEST, request)
 
-    def said(self) -> dict[str, Any]:
-        """Read what was prepared."""
+    def facts(self) -> dict[str, Any]:
+        """Read what was prepared: text settings and counts."""
         try:
-            said: dict[str, Any] = json.loads((self.folder / _RUN).read_bytes())
+            facts: dict[str, Any] = json.loads((self.folder / _FACTS).read_bytes())
         except (OSError, ValueError) as error:
             raise DeepJoinError(
                 f"{self.folder} holds no prepared training run: {error}. Remove it and start again."
             ) from None
-        return said
+        return facts
 
     def columns(self) -> TrainingColumns:
         """Read the columns to train on."""
@@ -99,24 +98,24 @@ class Prepared:
         """Read the columns to validate with."""
         return TrainingColumns.read(self.folder / "searched.arrow")
 
-    def pairs(self) -> Pairs:
+    def pairs(self) -> ColumnPairs:
         """Read the mined pairs."""
-        return Pairs.read(self.folder / "pairs.npz")
+        return ColumnPairs.read(self.folder / "pairs.npz")
 
-    def neighbours(self) -> Pairs | None:
-        """Read the pairs that negatives are taken from."""
+    def neighbours(self) -> ColumnPairs | None:
+        """Read the pairs that hard negatives are taken from, if there are any."""
         path = self.folder / "neighbours.npz"
-        return Pairs.read(path) if path.exists() else None
+        return ColumnPairs.read(path) if path.exists() else None
 
     def near(self) -> Any:
-        """Read which values mean the same; None for equi-joins."""
+        """Read the matrix of matching values; None for equi-joins."""
         from scipy.sparse import load_npz
 
         path = self.folder / "near.npz"
         return load_npz(path) if path.exists() else None
 
     def spellings(self) -> Spellings | None:
-        """Read other spellings of the values."""
+        """Read the other spellings of values, if there are any."""
         path = self.folder / "spellings.npz"
         return Spellings.read(path) if path.exists() else None
 
@@ -128,77 +127,55 @@ def prepare(
     text: TextSettings,
     aliases: Path | None,
     device: str,
-    told: Told,
+    progress: Progress,
     engine: Engine | None = None,
 ) -> None:
-    """Mine the pairs of a lake and write all into a folder; its last file says it is whole."""
+    """Mine the pairs of a lake and write everything into a folder, its facts last."""
     columns = gather(lake, settings.columns, settings.seed)
     training, held = split(columns, settings.seed)
     mined = columns.take(training)
-    near = _near(lake, columns, settings, device, told) if settings.join == "semantic" else None
-    if near is not None:
-        _save_near(near, folder / "near.npz")
-    pairs = _pairs(mined, near, settings.threshold, settings.pairs, settings, told, engine)
+    near = None
+    if settings.join == "semantic":
+        from scipy.sparse import save_npz
+
+        encoder = lake.context().cell_encoder()
+        tau = encoder.tau if settings.tau is None else settings.tau
+        floor = encoder.floor if settings.tau is None else 0.9 * settings.tau
+        vectors = value_vectors(columns, encoder, lake.settings.profile)
+        near = near_values(vectors, floor, tau, device, progress)
+        save_npz(folder / "near.npz", near, compressed=False)
+
+    def pairs_from(threshold: float, most: int) -> ColumnPairs:
+        rest = (threshold, most, settings.seed, progress, engine)
+        return equi_pairs(mined, *rest) if near is None else semantic_pairs(mined, near, *rest)
+
+    pairs = pairs_from(settings.threshold, settings.pairs)
     pairs.write(folder / "pairs.npz")
     if settings.negatives == "hard":
-        neighbours = _pairs(mined, near, _NEIGHBOUR, _NEIGHBOURS, settings, told, engine)
-        neighbours.write(folder / "neighbours.npz")
+        pairs_from(_NEIGHBOUR, _NEIGHBOURS).write(folder / "neighbours.npz")
     if aliases is not None:
         profile = lake.settings.profile
         Spellings.of(mined, read_aliases(aliases), profile).write(folder / "spellings.npz")
     mined.write(folder / "columns.arrow")
     columns.take(searched(training, held, settings.seed)).write(folder / "searched.arrow")
     counts = {"columns": len(mined), "held_back": len(held), "pairs": len(pairs)}
-    said = {"text": asdict(text), **counts}
-    write_whole(folder / _RUN, said)
+    write_json(folder / _FACTS, {"text": asdict(text), **counts})
 
 
-def write_whole(path: Path, said: Mapping[str, Any]) -> None:
-    """Write a file that other processes wait for: it appears when it is complete."""
-    replace_file(path, json.dumps(said, indent=2) + "\n")
-
-
-def _near(
-    lake: Lake, columns: TrainingColumns, settings: TrainSettings, device: str, told: Told
-) -> Any:
-    """Compare the values of all columns by meaning."""
-    encoder = lake.context().cell_encoder()
-    tau = encoder.tau if settings.tau is None else settings.tau
-    floor = encoder.floor if settings.tau is None else 0.9 * settings.tau
-    return near_values(
-        value_vectors(columns, encoder, lake.settings.profile), floor, tau, device, told
-    )
-
-
-def _save_near(near: Any, path: Path) -> None:
-    from scipy.sparse import save_npz
-
-    save_npz(path, near, compressed=False)
-
-
-def _pairs(
-    columns: TrainingColumns,
-    near: Any,
-    threshold: float,
-    most: int,
-    settings: TrainSettings,
-    told: Told,
-    engine: Engine | None,
-) -> Pairs:
-    if near is None:
-        return equi_pairs(columns, threshold, most, settings.seed, told, engine)
-    return semantic_pairs(columns, near, threshold, most, settings.seed, told, engine)
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file that other processes wait for, atomically."""
+    replace_file(path, json.dumps(content, indent=2) + "\n")
 
 
 def write_base(spec: str, folder: Path, layers: int | None, device: str | None) -> None:
-    """Write the model to start from: the shipped one, a folder in either form, or a public name."""
+    """Write the base model: the shipped one, a folder in either form, or a public name."""
     source = DEFAULT if spec == "default" else Path(spec)
     if (source / "encoder.json").is_file():
         restore(source, folder, layers)
         return
     from deepjoin.embed.columns.torch_encoder import TorchEncoder, load_model, quiet
 
-    TorchEncoder(spec, device=device)  # names whatever is missing or torn
+    TorchEncoder(spec, device=device)  # raises with the name of any missing or damaged file
     with quiet(), TemporaryDirectory(dir=folder.parent) as place:
         whole = Path(place) / "base"
         load_model(spec, "cpu").save(str(whole), create_model_card=False)
@@ -215,7 +192,7 @@ def write_base(spec: str, folder: Path, layers: int | None, device: str | None) 
 def base_text(
     folder: Path, spec: str, pattern: str | None, tokens: int | None, prompt: str
 ) -> TextSettings:
-    """Say how columns become texts: as told, else as for the base model; it must read as many."""
+    """Return the text settings, by default those of the base model, whose input they must fit."""
     from deepjoin.embed.columns.torch_encoder import load_model, positions
 
     stored = text_settings(folder / SETTINGS_FILE)

@@ -1,12 +1,11 @@
-"""What a training run leaves behind to be looked at: ``report.json`` and ``curves.png``."""
+"""What a training run writes for people: ``report.json``, ``curves.png`` and the model card."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
-from importlib.util import find_spec
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,54 +13,57 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.errors import DeepJoinError
 from deepjoin.files import replace_file
+from deepjoin.optional import require
 
 Doubles = npt.NDArray[np.float64]
-#: A loss or a precision and the step it was seen at.
+#: A loss or a precision, and its step.
 Event = Mapping[str, Any]
-
 REPORT_FILE = "report.json"
 CURVES_FILE = "curves.png"
 FORMAT = 1
-
-#: It comes with matplotlib, so a picture is the same on every machine.
+#: Comes with matplotlib, so a picture is the same on every machine.
 _TYPEFACE = "DejaVu Sans"
 _ACCENT, _TEXT, _QUIET, _HAIRLINE = "#0f6e84", "#1c2733", "#76838f", "#d5dbe0"
 _DOTS_AN_INCH = 160
 #: Width and height of a panel in inches; its axes as shares of it: left, bottom, width, height.
 _PANEL = (5.4, 3.9)
 _INSIDE = (0.13, 0.14, 0.69, 0.64)
-#: With so many losses their mean is shown as well, for a batch says little.
+#: From this many losses on, a running mean is drawn too: single batches vary widely.
 _MANY = 30
+_METRICS = {"cosine": "their cosine", "euclidean": "their Euclidean distance"}
+CARD_FILE = "README.md"
+TAGS = ("deepjoin", "sentence-transformers", "table-discovery", "joinable-columns")
 
 
 def check_installed() -> None:
-    """Tell before a long run, not after it, that its curves could not be drawn."""
-    if find_spec("matplotlib") is None:
-        raise MissingExtra(
-            "The curves of a training run are drawn with matplotlib, which is not installed: "
-            "pip install 'deepjoin[train]'."
-        )
+    """Check before a long run, not after it, that its curves can be drawn."""
+    require("matplotlib", "train", "Drawing the curves of a training run")
 
 
 def write_report(folder: Path, header: Mapping[str, Any], events: Sequence[Event]) -> None:
-    """Write both files, each whole or not at all.
+    """Write both files, each atomically.
 
-    ``header`` says what was done: settings, data, versions, hardware, seconds. Events are
+    ``header`` describes the run: settings, data, versions, hardware, seconds. Events are
     ``{"step", "loss"}`` and ``{"step", "precision"}``, the latter also with ``queries``.
     """
     check_installed()
-    _check(events)
+    odd = [one for one in events if "step" not in one or not {"loss", "precision"} & one.keys()]
+    if odd or not events:
+        raise DeepJoinError(
+            "A report needs steps with a loss or a precision; it was given "
+            f"{odd[:1] or 'none'}. Train for one step at least."
+        )
     trained = [event for event in events if event["step"]]
-    said = {"format": FORMAT, **header, "best": best(trained), "events": list(events)}
-    text = json.dumps(_plain(said), indent=2, ensure_ascii=False, allow_nan=False)
+    content = {"format": FORMAT, **header, "best": best(trained), "events": list(events)}
+    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
     whole_file(folder / REPORT_FILE, f"{text}\n".encode())
     whole_file(folder / CURVES_FILE, curves(events))
 
 
 def best(events: Sequence[Event]) -> Event | None:
-    """Find the validation with the highest precision, the first of equal ones.
+    """Find the first validation with the highest precision.
 
     >>> best([{"step": 0, "precision": 0.5}, {"step": 9, "precision": 0.8}, {"step": 9, "loss": 1}])
     {'step': 9, 'precision': 0.8}
@@ -70,7 +72,7 @@ def best(events: Sequence[Event]) -> Event | None:
 
 
 def whole_file(path: Path, content: bytes) -> None:
-    """Write a file atomically; report a disk that is full or read-only in one line."""
+    """Write a file atomically."""
     try:
         replace_file(path, content)
     except OSError as error:
@@ -79,22 +81,13 @@ def whole_file(path: Path, content: bytes) -> None:
         ) from None
 
 
-def _check(events: Sequence[Event]) -> None:
-    odd = [one for one in events if "step" not in one or not {"loss", "precision"} & one.keys()]
-    if odd or not events:
-        raise DeepJoinError(
-            f"A report is of steps with a loss or a precision; it was given {odd[:1] or 'none'}. "
-            "Train for one step at least."
-        )
-
-
 def _with(key: str, events: Sequence[Event]) -> list[Event]:
-    """Keep the events of a kind; what is no number, as after a loss too large, is left out."""
+    """Keep the events with a finite number for a key; a loss that diverged is not one."""
     return [event for event in events if math.isfinite(event.get(key, math.nan))]
 
 
 def _plain(value: Any) -> Any:
-    """Turn what settings and measurements hold into what JSON knows; what is no number is null."""
+    """Convert settings and measurements to JSON types; NaN and infinity become null."""
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value))
     if isinstance(value, Mapping):
@@ -109,7 +102,7 @@ def _plain(value: Any) -> Any:
 
 
 def curves(events: Sequence[Event]) -> bytes:
-    """Draw loss and precision over the steps as a PNG; a kind without a number is left out."""
+    """Draw loss and precision over the steps as a PNG; a panel without numbers is left out."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -123,16 +116,16 @@ def curves(events: Sequence[Event]) -> bytes:
             axes = figure.add_axes(
                 ((place + left) / len(panels), bottom, width / len(panels), height)
             )
-            _calm(axes, max(event["step"] for event in events))
+            axes.set_xlim(0, max(1, *(event["step"] for event in events)))
+            _style(axes)
             draw(axes, some)
         content = BytesIO()
         figure.savefig(content, format="png")
     return content.getvalue()
 
 
-def _calm(axes: Any, last: int) -> None:
-    """Leave of the frame only what is read."""
-    axes.set_xlim(0, max(1, last))
+def _style(axes: Any) -> None:
+    """Draw only the parts of the frame that carry information."""
     axes.margins(y=0.12)
     for side in ("top", "left", "right"):
         axes.spines[side].set_visible(False)
@@ -162,7 +155,15 @@ def _draw_precision(axes: Any, events: Sequence[Event]) -> None:
     top = int(np.argmax(precisions))
     axes.plot(steps, precisions, "o-", color=_ACCENT, linewidth=2, markersize=3.5, clip_on=False)
     axes.plot(steps[top], precisions[top], "o", color=_ACCENT, markersize=8, clip_on=False)
-    _label_best(axes, steps[top], precisions[top])
+    step, precision = steps[top], precisions[top]
+    axes.annotate(
+        f"{precision:.3f} at step {step:,.0f}" if step else f"{precision:.3f} before training",
+        *((step, precision), (0, 9)),
+        textcoords="offset points",
+        # Towards the middle of the panel, where there is room.
+        ha="right" if step > axes.get_xlim()[1] / 2 else "left",
+        **{"va": "bottom", "color": _ACCENT, "fontsize": 9.5, "fontweight": "bold"},
+    )
     if steps[0] == 0 and top:
         axes.axhline(precisions[0], color=_QUIET, linewidth=1, linestyle=(0, (4, 3)))
         _label_right(axes, precisions[0], f"{precisions[0]:.3f}\nbefore\ntraining", _QUIET)
@@ -181,20 +182,10 @@ def _title(axes: Any, title: str, more: str) -> None:
 
 
 def _label_right(axes: Any, height: float, text: str, color: str, weight: str = "normal") -> None:
-    """Write at the right of the panel, at the height of what is meant."""
+    """Write a label to the right of the panel, at a height of the y axis."""
     look = {"color": color, "fontsize": 9.5, "fontweight": weight, "linespacing": 1.3}
     at = axes.get_yaxis_transform()
     axes.annotate(text, (1, height), (10, 0), at, "offset points", va="center", **look)
-
-
-def _label_best(axes: Any, step: float, precision: float) -> None:
-    """Write above the best point, towards the middle of the panel."""
-    text = f"{precision:.3f} at step {step:,.0f}" if step else f"{precision:.3f} before training"
-    side = "right" if step > axes.get_xlim()[1] / 2 else "left"
-    look = {"color": _ACCENT, "fontsize": 9.5, "fontweight": "bold"}
-    axes.annotate(
-        text, (step, precision), (0, 9), textcoords="offset points", ha=side, va="bottom", **look
-    )
 
 
 def _points(events: Sequence[Event], key: str) -> tuple[Doubles, Doubles]:
@@ -203,10 +194,112 @@ def _points(events: Sequence[Event], key: str) -> tuple[Doubles, Doubles]:
 
 
 def _smoothed(numbers: Doubles) -> Doubles:
-    """Average each number with those around it, as many at the ends as there are."""
+    """Average each number with its neighbours, fewer of them at the ends."""
     reach = len(numbers) // _MANY
     sums = np.concatenate([[0.0], np.cumsum(numbers)])
     places = np.arange(len(numbers))
     first, end = np.maximum(places - reach, 0), np.minimum(places + reach + 1, len(numbers))
     means: Doubles = (sums[end] - sums[first]) / (end - first)
     return means
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measurement: what, how much, and under which conditions."""
+
+    what: str
+    value: float | str
+    conditions: str = ""
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """The content of a model card."""
+
+    name: str
+    #: An SPDX name in lower case, such as ``apache-2.0``.
+    license: str
+    base_model: str
+    #: What it was trained on, and the licence of that data.
+    data: str
+    data_license: str
+    settings: Mapping[str, object]
+    figures: Sequence[Figure]
+    #: The command that trains it again.
+    command: str
+    #: One of its texts as an example, and how many tokens of a text are read.
+    example: str
+    tokens: int
+    metric: str = "cosine"
+    limits: Sequence[str] = ()
+    #: The sentence-transformers folder, and the one that needs no torch.
+    model: str = "model"
+    encoder: str = "encoder"
+
+
+def write_card(folder: Path, facts: CardFacts) -> Path:
+    """Write the card into a folder, and return its path."""
+    path = folder / CARD_FILE
+    whole_file(path, card(facts).encode())
+    return path
+
+
+def card(facts: CardFacts) -> str:
+    """Write the card as Markdown with a YAML header."""
+    header = {
+        "license": facts.license,
+        "base_model": facts.base_model,
+        "library_name": "sentence-transformers",
+        "pipeline_tag": "sentence-similarity",
+    }
+    # JSON strings are valid YAML.
+    lines = [f"{key}: {json.dumps(one, ensure_ascii=False)}" for key, one in header.items()]
+    tags = [f"- {json.dumps(tag)}" for tag in TAGS]
+    index = f"deepjoin index tables/ --encoder {facts.encoder} --metric {facts.metric}"
+    python = (
+        "from sentence_transformers import SentenceTransformer\n\n"
+        f"model = SentenceTransformer({json.dumps(facts.model)})\n"
+        f"vectors = model.encode([{json.dumps(facts.example, ensure_ascii=False)}])"
+    )
+    figures = [(one.what, _number(one.value), one.conditions) for one in facts.figures]
+    parts = (
+        "\n".join(["---", *lines, "tags:", *tags, "---"]),
+        f"# {facts.name}",
+        "Gives each column of a table a vector; columns that can be joined have vectors close to "
+        f"each other. Trained by deepjoin from {facts.base_model}.",
+        "## Use",
+        "With deepjoin:" if facts.encoder == facts.model else "With deepjoin, without torch:",
+        f"```sh\n{index}\n```",
+        "With sentence-transformers, with columns written as in training, "
+        f"at most {facts.tokens} tokens each:",
+        f"```python\n{python}\n```",
+        f"Vectors are compared by {_METRICS[facts.metric]}.",
+        "## Data",
+        f"{facts.data}\n\nLicence of the data: {facts.data_license}.",
+        "## Settings",
+        _table(("setting", "value"), facts.settings.items()),
+        "## Figures",
+        _table(("measured", "value", "conditions"), figures) if figures else "None measured.",
+        "## Limits",
+        "\n".join(f"- {line}" for line in facts.limits) or "None known.",
+        "## Made with",
+        f"```sh\n{facts.command}\n```",
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _number(value: float | str) -> str:
+    """Round a number for reading.
+
+    >>> _number(0.80349), _number(1200), _number(51234.5)
+    ('0.803', '1,200', '51,234')
+    """
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[" ".join(str(one).split()).replace("|", "\\|") for one in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -1,8 +1,9 @@
-"""How a column encoder is trained: the paper's recipe, and ours."""
+"""Settings of a training run: the recipe (the paper's, and ours), inputs and resources."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,59 +11,63 @@ from deepjoin.errors import DeepJoinError
 
 JOINS = ("equi", "semantic")
 METRICS = ("cosine", "euclidean")
-#: What a column is compared with beside its own partner: the partners of the others in its batch,
-#: the same without the cells that match (which the paper rejected), or also columns that share
-#: some cells with it.
+#: What a column is compared with beside its partner: the other partners of its batch; also its
+#: partner without the matching cells (which the paper rejected); or also columns that share some
+#: cells with it.
 NEGATIVES = ("batch", "removed", "hard")
-#: What the encoder learns: which column is the partner, or how joinable each one is.
+#: What the encoder learns: which column is the partner, or how joinable each column is.
 TARGETS = ("partner", "joinability")
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Every choice of a training run."""
+    """The recipe of a training run.
+
+    >>> TrainSettings(join="semantic", batch=512).threshold
+    0.7
+    """
 
     join: str = "equi"
     #: Least joinability of a positive pair, and least cosine of matching cells.
     threshold: float = 0.7
     tau: float | None = None
-    #: Columns taken from the lake, and pairs taken of one column, at most.
+    #: Most columns taken from the lake, and most pairs of one column.
     columns: int = 100_000
     pairs: int = 50
-    #: The paper's shuffle rate: of all positives r / (1 + r) are shuffled copies.
+    #: The paper's shuffle rate r: r / (1 + r) of all positives are shuffled copies.
     shuffle: float = 0.3
-    #: Pairs of parts of one column, for each mined pair.
+    #: Pairs of crops of one column, for each mined pair.
     crops: float = 3.0
     #: How often a column is shown without its name and title.
     nameless: float = 0.2
-    #: How often a cell is spelled otherwise, where other spellings are known.
+    #: How often a cell gets another spelling, where other spellings are known.
     respelled: float = 0.2
     negatives: str = "hard"
     target: str = "joinability"
-    #: How much more a column counts that is twice as joinable: joinability to this power.
+    #: The target is joinability to this power: above 1, better partners count more.
     power: float = 2.0
-    #: Whether columns known to be joinable are kept from counting as negatives.
+    #: Whether columns known to be joinable are excluded from the negatives.
     masked: bool = True
-    #: Whether the partner, too, must find its column among those of the batch.
+    #: Whether the partner must also find its column in the batch.
     symmetric: bool = False
-    #: What stands before the text of a column that is searched with, to tell it from the others.
+    #: Prefix of the text of a query column, which tells it from searched columns.
     prompt: str = "query "
     metric: str = "cosine"
     scale: float = 20.0
     batch: int = 1024
     learning_rate: float = 5e-4
-    #: Steps until the learning rate is reached; a tenth of all, if not given.
+    #: Steps until the learning rate is reached; None for a tenth of all.
     warmup: int | None = None
     weight_decay: float = 0.01
-    #: Share of the activations left out while learning; the base model's own, if not given.
+    #: Dropout in training; None for that of the base model.
     dropout: float | None = 0.0
     epochs: int = 5
-    #: Ends earlier after so many steps, if given.
+    #: Most steps; None for no limit.
     steps: int | None = None
-    #: Steps between validations, and validations without a better one until training stops.
+    #: Steps between validations, and validations without improvement before training stops.
     validate: int = 200
     patience: int = 5
-    #: Layers kept of the base model; all, if not given.
+    #: Layers kept of the base model; None for all.
     layers: int | None = None
     seed: int = 0
 
@@ -75,17 +80,48 @@ class TrainSettings:
         ):
             if getattr(self, name) not in known:
                 raise DeepJoinError(
-                    f"{name} is '{getattr(self, name)}'; it is one of {', '.join(known)}."
+                    f"{name} is '{getattr(self, name)}'; it must be one of {', '.join(known)}."
                 )
         if (self.join, self.negatives) == ("semantic", "removed"):
             raise DeepJoinError(
                 "negatives is 'removed', which takes out equal cells, and join is semantic. Give "
                 "negatives batch or hard."
             )
-        for name, least, most in _RANGES:
-            given = getattr(self, name)
-            if given is not None and not least <= given <= most:
-                raise DeepJoinError(f"{name} is {given:g}; it is from {least:g} to {most:g}.")
+        check_ranges(self, _RANGES)
+
+
+def check_ranges(settings: object, ranges: Sequence[tuple[str, float, float]]) -> None:
+    """Refuse settings with a number outside its range."""
+    for name, least, most in ranges:
+        given = getattr(settings, name)
+        if given is not None and not least <= given <= most:
+            raise DeepJoinError(f"{name} is {given:g}; it must be from {least:g} to {most:g}.")
+
+
+@dataclass(frozen=True)
+class TrainInputs:
+    """How columns and cells become input of the encoder."""
+
+    #: Pattern and most tokens of the text of a column; None for those of the base model.
+    pattern: str | None = None
+    tokens: int | None = None
+    #: Cell encoder of semantic joins, as for `deepjoin.index`; None for the default.
+    cells: str | None = None
+    #: A Parquet file of other spellings, columns ``surface`` and ``entity``.
+    aliases: str | os.PathLike[str] | None = None
+
+
+@dataclass(frozen=True)
+class TrainResources:
+    """What a training run may use."""
+
+    #: "cpu" or "cuda"; None for a GPU if there is one.
+    device: str | None = None
+    #: Processes that make batches; None to choose.
+    workers: int | None = None
+    #: What reads the tables and mines the pairs, as for `deepjoin.index`; the pairs are the same.
+    engine: str | None = None
+    ray_address: str | None = None
 
 
 _MANY = 10**9
@@ -113,7 +149,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("seed", 0, _MANY),
 )
 
-#: The paper's recipe, with what it leaves open read as `docs/decisions` says.
+#: The paper's recipe; `docs/decisions` says how we read what it leaves open.
 PAPER = TrainSettings(
     columns=30_000,
     pairs=_MANY,
@@ -134,13 +170,13 @@ PRESETS: Mapping[str, TrainSettings] = {"default": TrainSettings(), "paper": PAP
 
 
 def preset(name: str, **given: Any) -> TrainSettings:
-    """Take a preset, and change what is given and not None.
+    """Return a preset with the given fields replaced; None leaves a field as it is.
 
     >>> preset("paper", batch=64, seed=None).batch
     64
     """
     if name not in PRESETS:
-        raise DeepJoinError(f"preset is '{name}'; it is one of {', '.join(PRESETS)}.")
+        raise DeepJoinError(f"preset is '{name}'; it must be one of {', '.join(PRESETS)}.")
     unknown = sorted(given.keys() - TrainSettings.__dataclass_fields__.keys())
     if unknown:
         raise DeepJoinError(
