@@ -182,7 +182,7 @@ def test_a_changed_table_is_not_wrong(run: Run, index: Path) -> None:
     assert (found.ok, found.changed, found.tables_compared) == (True, ["a.csv"], 3)
     answer = run("check", index)
     assert answer.status == 0
-    assert "Changed since being indexed: a.csv. Run: deepjoin index" in answer.err
+    assert "Changed since they were indexed: a.csv. Run: deepjoin index" in answer.err
 
 
 def test_a_table_that_is_gone_is_not_wrong(run: Run, index: Path) -> None:

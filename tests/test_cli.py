@@ -122,7 +122,7 @@ def test_search_as_table_has_one_line_a_hit(run: Run, data: Path, orders: Path) 
     answer = run("search", data, orders, "-c", "customer_country")
     lines = answer.out.splitlines()
     assert lines[0] == "customer_country: 5 distinct values"
-    assert lines[1].split()[:4] == ["#", "table", "column", "covers"]
+    assert lines[1].split()[:4] == ["#", "table", "column", "coverage"]
     assert lines[2].split()[:6] == ["1", COUNTRIES, "country", "80%", "4/5", "67%"]
     assert lines[3].split()[:4] == ["2", "geo/cities.csv", "nation", "60%"]
     assert f"not in {COUNTRIES}: Atlantis" in lines

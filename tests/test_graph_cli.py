@@ -39,9 +39,9 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 def test_a_graph_is_made_kept_and_told(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
     status, out, err = call(capsys, "graph", lake)
-    assert (status, out) == (0, "2 joins from 0.7 on, between 3 columns of 3 tables\n")
+    assert (status, out) == (0, "2 joins with joinability >= 0.7 between 3 columns of 3 tables\n")
     assert "3 of 3 columns joined in " in err
-    assert "; kept in the index" in err
+    assert "; saved in the index" in err
     _, again, err = call(capsys, "graph", lake)
     assert again == out
     assert "0 of 3 columns joined in " in err
@@ -51,7 +51,7 @@ def test_edges_are_written(capsys: pytest.CaptureFixture[str], lake: Path, tmp_p
     edges = tmp_path / "edges.csv"
     arguments = ("graph", lake, "--min-joinability", 0.6, "-o", edges, "--no-save")
     status, out, err = call(capsys, *arguments)
-    assert (status, out) == (0, "3 joins from 0.6 on, between 3 columns of 3 tables\n")
+    assert (status, out) == (0, "3 joins with joinability >= 0.6 between 3 columns of 3 tables\n")
     assert f"3 edges in {edges}\n" in err
     assert "kept" not in err
     assert not (lake / "graph").exists()
@@ -70,7 +70,7 @@ def test_json_sums_up(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
 
 def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
     status, out, err = call(capsys, "graph", lake, "--most", 1)
-    assert (status, out) == (0, "1 joins from 0.7 on, between 2 columns of 2 tables\n")
+    assert (status, out) == (0, "1 joins with joinability >= 0.7 between 2 columns of 2 tables\n")
     assert "1 edges were left out: --most 1.\n" in err
 
 

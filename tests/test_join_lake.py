@@ -150,7 +150,7 @@ def test_facts_are_told(run: Callable[..., tuple[int, str, str]]) -> None:
     assert [row["code"] for row in json.loads(out)] == ["a", "c", "b", None, None]
     assert (
         "3 of 5 rows match (1:1), 1 values by equality and 2 by meaning "
-        "(similarity from 0.65, best); 5 rows result"
+        "(similarity >= 0.65, best); 5 rows result"
     ) in err
 
 
@@ -159,7 +159,7 @@ def test_near_misses(run: Callable[..., tuple[int, str, str]]) -> None:
     assert status == 0
     assert out.splitlines()[0].split() == ["yours", "theirs", "similarity"]
     assert out.splitlines()[1].split() == ["USA", "United", "States", "0.976884"]
-    assert "of 5 values match nothing" in err
+    assert "of 5 values have no match" in err
     status, out, _ = run("--near-misses", "1", "--format", "json")
     assert json.loads(out) == [{"yours": "UK", "theirs": "United Kingdom", "similarity": 0.980238}]
 

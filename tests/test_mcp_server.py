@@ -232,7 +232,7 @@ def test_a_missing_index_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_missing_extra_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.cli.mcp.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "mcp", None)
     assert main(["mcp", str(tmp_path)]) == 1
     assert "pip install 'deepjoin[mcp]'" in capsys.readouterr().err
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from deepjoin.cli import progress
-from deepjoin.cli.progress import progress_bar, shortened
+from deepjoin.cli import output
+from deepjoin.cli.output import progress_bar, shortened
 
 MOVING = re.compile(r"\d+%\|.*\| \d+/\d+ \[\d\d:\d\d<\d\d:\d\d, +[\d.]+ tables/s, [^\]]+\]")
 COLUMNS = 100
@@ -122,7 +122,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing_behind(
         text += "".join(iter(terminal.read, ""))
     assert process.wait() == 130
     assert [line for line in shown(text) if line] == [
-        "deepjoin: Interrupted; what was done is whole; run the same command to go on."
+        "deepjoin: Interrupted. The index is consistent; run the same command to resume."
     ]
     if exists:
         assert (content(index), set(index.rglob("*"))) == (before, paths)
@@ -149,14 +149,14 @@ def drawn(terminal: Terminal, *calls: tuple[int, int, str]) -> str:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a bar draw itself at every call, not ten times a second."""
-    make = progress._bar
+    make = output.make_bar
 
     def bar(done: int, total: int, unit: str) -> Any:
         made = make(done, total, unit)
         made.mininterval = 0
         return made
 
-    monkeypatch.setattr(progress, "_bar", bar)
+    monkeypatch.setattr(output, "make_bar", bar)
 
 
 @pytest.mark.usefixtures("eager")

@@ -288,7 +288,7 @@ def test_the_command_line(
     monkeypatch.setenv("DEEPJOIN_VECTOR_STORE", store_url)
     assert found() == truth
     assert main(["publish", "no index", store_url, "--remove", "--name", "lake"]) == 0
-    assert "Took 'lake' out of postgresql://" in capsys.readouterr().err
+    assert "Removed 'lake' from postgresql://" in capsys.readouterr().err
     assert main(["publish", str(own_lake), store_url, "--remove"]) == 1
     assert "has no lake 'lake'. It has: none." in capsys.readouterr().err
     assert main(search) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import selectors
@@ -113,9 +112,9 @@ def test_a_port_that_is_taken_is_told(
         (["--host", "1.2.3.4.5"], "No address is called '1.2.3.4.5'"),
         (["--host", "192.0.2.1"], "Cannot serve at 192.0.2.1, port 8765: Cannot assign"),
         (["--port", "70000"], "--port is 70000; ports go from 0 to 65535."),
-        (["--token", "two words"], "A token is made of letters, digits and signs"),
-        (["--token", ""], "A token is made of letters, digits and signs"),
-        (["--out", "no/such/folder"], "'no/such/folder' is no folder that can be written to"),
+        (["--token", "two words"], "--token must be letters, digits and punctuation"),
+        (["--token", ""], "--token must be letters, digits and punctuation"),
+        (["--out", "no/such/folder"], "--out 'no/such/folder' is not a writable folder"),
     ],
 )
 def test_what_cannot_be_served_is_told(
@@ -135,18 +134,12 @@ def test_an_index_that_is_not_there_is_told(
 def test_the_missing_extra_is_told(
     lake_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = builtins.__import__
+    def without(name: str) -> Any:
+        raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
 
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("deepjoin.serve.http"):
-            raise ModuleNotFoundError("No module named 'fastapi'", name="fastapi")
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr("deepjoin.optional.import_module", without)
     line = refused(capsys, lake_folder)
-    assert line.endswith(
-        "The service needs its extra (fastapi is missing): pip install 'deepjoin[server]'"
-    )
+    assert line.endswith("deepjoin serve needs fastapi: pip install 'deepjoin[server]'")
 
 
 def test_options_reach_the_service(

@@ -360,7 +360,7 @@ def test_stopping_leaves_no_half_index(run: Run, lake_folder: Path, exists: bool
     (lake_folder / "new.csv").write_text("land\nFrance\nItaly\nPeru\nChad\nMali\n")
     answer = stopped_at("deepjoin.store.report.BuildReport.saved", lake_folder, signal.SIGINT)
     assert answer.status == 130
-    assert answer.err.startswith("deepjoin: Interrupted; what was done is whole;")
+    assert answer.err.startswith("deepjoin: Interrupted. The index is consistent;")
     assert not list(index.glob("segments/writing-*"))
     if exists:
         assert search_answers(index) == expected

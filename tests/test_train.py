@@ -19,7 +19,7 @@ import pytest
 
 import deepjoin
 from deepjoin.cli import main
-from deepjoin.cli.train import _Lines
+from deepjoin.cli.train import TrainingProgress
 from deepjoin.embed.columns import load_encoder
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.training import TrainInputs, TrainResources, preset
@@ -114,7 +114,7 @@ def test_the_command(
     assert main(given) == 0
     said = capsys.readouterr()
     assert said.out == f"{out}\n"
-    assert "P@10 of held-back columns" in said.err and "12 of 12" in said.err
+    assert "P@10 on held-back columns" in said.err and "12 of 12" in said.err
     settings = json.loads((out / "report.json").read_text())["settings"]
     assert (settings["warmup"], settings["target"], settings["batch"]) == (10_000, "partner", 16)
 
@@ -136,7 +136,7 @@ def test_one_engine_reads_and_mines(
 
     monkeypatch.setattr("deepjoin.lab.training.run.engine_named", lend)
     given = {"engine": "ray", "ray_address": "head:1", "steps": 1, "validate": 1}
-    trained(training_tables, tmp_path / "mine", tiny_bert, progress=_Lines(), **given)
+    trained(training_tables, tmp_path / "mine", tiny_bert, progress=TrainingProgress(), **given)
     assert lent == [("ray", "head:1")]
     assert capsys.readouterr().err.splitlines()[0] == "Working elsewhere."
 

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import argparse
 
-from deepjoin.cli.opening import open_index, say_names
-from deepjoin.cli.progress import progress_bar
+from deepjoin.cli.arguments import format_argument, index_argument
+from deepjoin.cli.output import print_tables, progress_bar
+
+SUMMARY = "index more tables into a lake"
+EPILOG = """\
+examples:
+  deepjoin add my.index new/orders.csv
+  deepjoin add my.index postgresql://me@db/shop
+
+Tables that came from the same files are replaced. `deepjoin index` refreshes added tables too."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    index_argument(parser)
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        nargs="+",
+        help="as for deepjoin index; inside or outside the indexed folder",
+    )
+    format_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Index more tables into a lake."""
+    from deepjoin.cli.opening import open_index
+
     lake = open_index(options.index)
     source = options.source if len(options.source) > 1 else options.source[0]
     with progress_bar() as progress:
         names = lake.add(source, progress=progress)
-    say_names("Added", names, lake, options.format)
+    print_tables("Added", names, lake, options.format)

@@ -7,19 +7,39 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from deepjoin.checking.check import Check, check_index
-from deepjoin.cli.opening import human_size, open_index, say
-from deepjoin.cli.progress import progress_bar
+from deepjoin.cli.arguments import format_argument, index_argument, whole
+from deepjoin.cli.output import human_size, progress_bar, say
 from deepjoin.show.terminal import printable
-from deepjoin.store.manifest import DEFAULT, is_index
-from deepjoin.store.remote import is_remote
+
+SUMMARY = "look for damage in an index, and compare it with its tables"
+EPILOG = """\
+examples:
+  deepjoin check data/
+  deepjoin check my.index --all         compare every table, not only a sample"""
 
 #: How many tables of a kind are named.
-_SHOWN = 5
+_NAMED = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    index_argument(parser)
+    parser.add_argument(
+        "--tables",
+        metavar="N",
+        type=whole(0),
+        default=100,
+        help="number of tables to read again and compare (default 100)",
+    )
+    parser.add_argument("--all", action="store_true", help="read and compare every table")
+    format_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Look for damage; 1 if there is any."""
+    from deepjoin.checking.check import check_index
+    from deepjoin.store.remote import is_remote
+
     folder = _folder(options.index)
     place = options.index if is_remote(options.index) else folder
     with progress_bar() as progress:
@@ -29,34 +49,34 @@ def run(options: argparse.Namespace) -> int:
     else:
         for problem in found.problems:
             print(printable(problem))
-    _say_all(found, str(place))
+    for note in found.notes:
+        say(note)
+    if found.changed:
+        say(f"Changed since they were indexed: {_named(found.changed)}. Run: deepjoin index")
+    if found.unreachable:
+        say(f"Can no longer be opened: {_named([one.name for one in found.unreachable])}.")
+        for reason in dict.fromkeys(one.reason for one in found.unreachable[:_NAMED]):
+            say(f"  {reason}")
+    problems = f"{len(found.problems):,} {'problem' if len(found.problems) == 1 else 'problems'}"
+    say(
+        f"{place}: {'no damage' if found else problems}; {found.files:,} files read "
+        f"({human_size(found.bytes)}), {found.tables_compared:,} tables compared."
+    )
     return 0 if found else 1
 
 
 def _folder(path: str) -> Path:
-    """Find the folder of an index, also of one that cannot be opened."""
+    """Find the folder of an index, even of one that cannot be opened."""
+    from deepjoin.cli.opening import open_index
+    from deepjoin.store.manifest import DEFAULT, is_index
+    from deepjoin.store.remote import is_remote
+
     for folder in (Path(path), Path(path) / DEFAULT):
         if not is_remote(path) and is_index(folder):
             return folder
     return open_index(path).path
 
 
-def _say_all(found: Check, place: str) -> None:
-    for note in found.notes:
-        say(note)
-    if found.changed:
-        say(f"Changed since being indexed: {_named(found.changed)}. Run: deepjoin index")
-    if found.unreachable:
-        say(f"Not to be opened any more: {_named([one.name for one in found.unreachable])}.")
-        for reason in dict.fromkeys(one.reason for one in found.unreachable[:_SHOWN]):
-            say(f"  {reason}")
-    problems = f"{len(found.problems):,} {'problem' if len(found.problems) == 1 else 'problems'}"
-    say(
-        f"{place}: {'sound' if found else problems}; {found.files:,} files read "
-        f"({human_size(found.bytes)}), {found.tables_compared:,} tables compared."
-    )
-
-
 def _named(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

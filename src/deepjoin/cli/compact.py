@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import argparse
 
-from deepjoin.cli.opening import human_size, open_index, say
+from deepjoin.cli.arguments import index_argument
+from deepjoin.cli.output import human_size, say
+
+SUMMARY = "merge all segments of an index into one, without removed tables"
+EPILOG = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    index_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Merge the segments of a lake into one."""
+    from deepjoin.cli.opening import open_index
+
     lake = open_index(options.index)
     before, segments = lake.info()["bytes"], len(lake.index.segments)
     if not lake.compact():
-        say(f"{lake.location} is one segment already.")
+        say(f"{lake.location} already has one segment.")
         return
-    now = lake.info()["bytes"]
+    after = lake.info()["bytes"]
     say(
-        f"{segments} {'segment' if segments == 1 else 'segments'} made one, "
-        f"{human_size(before)} before and {human_size(now)} now, in {lake.location}."
+        f"Merged {segments} {'segment' if segments == 1 else 'segments'} into one in "
+        f"{lake.location}: {human_size(before)} before, {human_size(after)} after."
     )

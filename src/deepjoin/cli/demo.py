@@ -1,42 +1,58 @@
-"""`deepjoin demo`: the whole story on a small lake, each step with the command that does it."""
+"""`deepjoin demo`: every step on a small lake, each with the command that does it."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deepjoin.cli.opening import index_with_progress
-from deepjoin.demo import DemoLake, write_demo_lake
-from deepjoin.joining import JoinPlan
-from deepjoin.lake import Lake
-from deepjoin.model import Hit
-from deepjoin.read.frames import file_table, read_columns
-from deepjoin.show.render import aligned, render_table
+from deepjoin.cli.output import print_records
 
-_SHOWN = 5
+if TYPE_CHECKING:
+    from deepjoin.demo import DemoLake
+    from deepjoin.lake import Lake
+    from deepjoin.model import Hit
+
+SUMMARY = "write a small lake, index it, search it, join it"
+EPILOG = ""
+
+_PREVIEW = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", default="deepjoin-demo", help="default: deepjoin-demo"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the lake, index it, search it, say why, and join: by equality, then by meaning."""
+    """Write the lake, index it, search it, explain, and join: by equality, then by meaning."""
+    from deepjoin.cli.opening import index_with_progress
+    from deepjoin.demo import write_demo_lake
+
     folder = Path(options.folder)
     demo = write_demo_lake(folder)
     print(f"A lake of {len(demo.tables)} tables is in {demo.folder}, your orders in {demo.query}.")
 
-    _step(f"deepjoin index {demo.folder}")
+    print(f"\n$ deepjoin index {demo.folder}")
     lake = index_with_progress(demo.folder)
     best = _search(lake, demo, demo.query_column, "equi")
-    print(f"\n{best.table} lacks: {', '.join(best.unmatched)}")
-    print(f"It would bring: {', '.join(best.brings.columns)}")
+    print(f"\nnot in {best.table}: {', '.join(best.unmatched)}")
+    print(f"{best.table} would bring: {', '.join(best.brings.columns)}")
     _join(lake, demo, demo.query_column, best, folder / "orders-with-countries.csv")
 
-    print("\nThe export of the sales people has your customers in capitals, without Ltd or GmbH.")
+    print("\nThe CRM export has your customers in capitals, without Ltd or GmbH.")
     found = _search(lake, demo, demo.meaning_column, "semantic")
     _join(lake, demo, demo.meaning_column, found, folder / "orders-with-clients.csv")
     print(f"\nIn the browser, with the extra 'server': deepjoin serve {demo.folder} --open")
 
 
 def _search(lake: Lake, demo: DemoLake, column: str, join: str) -> Hit:
-    _step(f"deepjoin search {demo.folder} {demo.query} -c {column} --join {join} -k 8")
+    from deepjoin.read.frames import file_table, read_columns
+    from deepjoin.show.render import render_table
+
+    print(f"\n$ deepjoin search {demo.folder} {demo.query} -c {column} --join {join} -k 8")
     (query,) = read_columns(file_table(demo.query), column)
     results = lake.search(query, 8, join=join)
     print(render_table(results))
@@ -46,17 +62,8 @@ def _search(lake: Lake, demo: DemoLake, column: str, join: str) -> Hit:
 def _join(lake: Lake, demo: DemoLake, column: str, hit: Hit, out: Path) -> None:
     target = f"{hit.table}:{hit.column}"
     command = f"deepjoin join {demo.folder} {demo.query} -c {column} --with {target}"
-    _step(f"{command} --join {hit.join} -o {out}")
+    print(f"\n$ {command} --join {hit.join} -o {out}")
     with lake.plan_join(demo.query, column, hit, join=hit.join) as plan:
-        _show(plan)
+        first = plan.preview(_PREVIEW)
+        print_records(first.to_pylist(), first.column_names, "table")
         print(f"\n{plan.write(out):,} rows in {out}")
-
-
-def _show(plan: JoinPlan) -> None:
-    preview = plan.preview(_SHOWN)
-    cells = [["" if v is None else str(v) for v in row.values()] for row in preview.to_pylist()]
-    print(aligned([preview.column_names, *cells], widest=18))
-
-
-def _step(command: str) -> None:
-    print(f"\n$ {command}")

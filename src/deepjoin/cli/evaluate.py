@@ -4,40 +4,93 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from deepjoin.cli.opening import say
+from deepjoin.cli.arguments import depths, share, whole
+from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.evaluation import EvaluationSettings, evaluate
-from deepjoin.lab.evaluation.metrics import Row
 from deepjoin.show.render import aligned
 
-_EXACT = ("precision", "precision_ties", "ndcg", "candidates_500")
-_LABELS = ("precision_labels", "ndcg_labels", "hard_recall_labels", "pooled_f1")
-_SHOWN = ("method", "k", *_EXACT, *_LABELS, "total_ms_p50", "total_ms_p99")
-#: Seconds between two lines that say how far a long step is.
+if TYPE_CHECKING:
+    from deepjoin.lab.evaluation.metrics import Row
+
+SUMMARY = "measure methods on a column corpus, against the exact answer and labels"
+EPILOG = """\
+examples:
+  deepjoin evaluate corpus/ --methods exact-equi,hybrid --join equi -k 10,20
+  deepjoin evaluate corpus/ --methods hybrid --join any -k 10 --cache kept/"""
+
+#: Columns of the table, where any method has them.
+_COLUMNS = (
+    *("method", "k", "precision", "precision_ties", "ndcg", "candidates_500"),
+    *("precision_labels", "ndcg_labels", "hard_recall_labels", "pooled_f1"),
+    *("total_ms_p50", "total_ms_p99"),
+)
+#: Seconds between two lines of progress.
 _PAUSE = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    parser.add_argument(
+        "corpus", metavar="CORPUS", help="folder of columns.parquet, queries.parquet"
+    )
+    parser.add_argument("--methods", metavar="a,b", default="hybrid", help="see: deepjoin methods")
+    parser.add_argument(
+        "--join",
+        choices=("equi", "semantic", "any"),
+        default="equi",
+        help="equi (default) and semantic are compared with the exact answer, any with labels only",
+    )
+    parser.add_argument(
+        "-k", metavar="K,K", type=depths, default="10,20,30,40,50", help="depths to measure at"
+    )
+    parser.add_argument("--queries", metavar="N", type=whole(1), help="only the first N queries")
+    parser.add_argument(
+        "--tau", metavar="T", type=share, help="semantic, any: as for deepjoin search"
+    )
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME|DIR|KIND:WHERE",
+        action="append",
+        help="for methods with column vectors (default: default); KIND:WHERE for the method KIND, "
+        "as in fasttext:cc.en.300.bin; repeatable, one for each kind",
+    )
+    parser.add_argument(
+        "--cells",
+        metavar="NAME|PATH|none",
+        help="for methods with cell vectors, and for the semantic truth",
+    )
+    parser.add_argument(
+        "--sketch", metavar="N", type=whole(1), help="for methods with sketches (default 768)"
+    )
+    parser.add_argument(
+        "--candidates",
+        action="store_true",
+        help="also measure how much of the exact top 10 is among the first 500",
+    )
+    parser.add_argument("--cache", metavar="DIR", help="keep built indexes and truth here")
+    parser.add_argument("--format", choices=("table", "json"), default="json", help="output format")
+    parser.add_argument("-o", "--out", metavar="DIR", help="also write the rows to DIR/rows.jsonl")
 
 
 def run(options: argparse.Namespace) -> None:
     """Evaluate and print one JSON object a line, or a table."""
-    folder = _folder(options.out) if options.out else None
+    from deepjoin.lab.evaluation import EvaluationSettings, evaluate
+
+    path = Path(options.out) / "rows.jsonl" if options.out else None
+    if path is not None:
+        # Before hours of work, not after.
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DeepJoinError(
+                f"Cannot write the rows to {options.out}: {error.strerror}."
+            ) from None
     rows: list[Row] = []
-    for row in _evaluated(options):
-        line = json.dumps(row, ensure_ascii=False)
-        if folder is not None:
-            _keep(folder / "rows.jsonl", line, "a" if rows else "w")
-        rows.append(row)
-        if options.format == "json":
-            print(line, flush=True)
-    if options.format == "table":
-        print(_table(rows))
-
-
-def _evaluated(options: argparse.Namespace) -> Iterator[Row]:
-    return evaluate(
+    for row in evaluate(
         *(options.corpus, options.methods.split(",")),
         join=options.join,
         k=options.k,
@@ -51,44 +104,35 @@ def _evaluated(options: argparse.Namespace) -> Iterator[Row]:
         ),
         cache=options.cache,
         notify=say,
-        progress=_Lines(),
-    )
+        progress=SlowProgress(),
+    ):
+        line = json.dumps(row, ensure_ascii=False)
+        if path is not None:
+            # Row by row, so that an interruption loses nothing already measured.
+            try:
+                with path.open("a" if rows else "w", encoding="utf-8") as file:
+                    file.write(line + "\n")
+            except OSError as error:
+                raise DeepJoinError(f"Cannot write the rows to {path}: {error.strerror}.") from None
+        rows.append(row)
+        if options.format == "json":
+            print(line, flush=True)
+    if options.format == "table":
+        names = [name for name in _COLUMNS if any(row.get(name) is not None for row in rows)]
+        print(aligned([names, *([_cell(row[name]) for name in names] for row in rows)]))
 
 
-class _Lines:
-    """Says on stderr how far the work is, every few seconds."""
+class SlowProgress:
+    """Writes a line of progress to stderr every few seconds; nothing for quick steps."""
 
     def __init__(self) -> None:
-        self._said = monotonic()
+        self._last = monotonic()
 
     def __call__(self, done: int, total: int, name: str) -> None:
-        if monotonic() - self._said >= _PAUSE:
+        """Write a line if the last one is old enough."""
+        if monotonic() - self._last >= _PAUSE:
             say(f"  {done:,} of {total:,} {name}")
-            self._said = monotonic()
-
-
-def _folder(out: str) -> Path:
-    """Make the folder of the rows before any work is done."""
-    try:
-        Path(out).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DeepJoinError(f"Cannot write the rows to {out}: {error.strerror}.") from None
-    return Path(out)
-
-
-def _keep(path: Path, line: str, mode: str) -> None:
-    """Write a row when it comes: what was measured before an interruption stays."""
-    try:
-        with path.open(mode, encoding="utf-8") as file:
-            file.write(line + "\n")
-    except OSError as error:
-        raise DeepJoinError(f"Cannot write the rows to {path}: {error.strerror}.") from None
-
-
-def _table(rows: list[Row]) -> str:
-    """Show what was measured."""
-    shown = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
-    return aligned([shown, *([_cell(row[name]) for name in shown] for row in rows)])
+            self._last = monotonic()
 
 
 def _cell(value: object) -> str:

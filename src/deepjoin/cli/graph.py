@@ -6,14 +6,49 @@ import argparse
 import json
 from pathlib import Path
 
-from deepjoin.cli.opening import open_or_index, say
-from deepjoin.cli.progress import progress_bar
-from deepjoin.relating.graph import Graph
-from deepjoin.relating.output import writer_of
+from deepjoin.cli.arguments import format_argument, index_argument, share, whole
+from deepjoin.cli.output import progress_bar, say
+
+SUMMARY = "find all joinable pairs of columns of a lake, exactly"
+EPILOG = """\
+examples:
+  deepjoin graph data/                           keep the graph in the index
+  deepjoin graph data/ --min-joinability 0.5 -o edges.parquet
+  deepjoin graph data/ -o edges.graphml          for Gephi, yEd or NetworkX
+
+Two columns join if one of them holds at least the share T of the other's distinct values.
+The next run only joins columns that changed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    index_argument(parser)
+    parser.add_argument(
+        "--min-joinability",
+        metavar="T",
+        type=share,
+        default=0.7,
+        help="share of the smaller column's distinct values found in the other (default 0.7)",
+    )
+    parser.add_argument(
+        "--most",
+        metavar="N",
+        type=whole(1),
+        help="only the best N edges of each column with larger ones; the rest is counted",
+    )
+    parser.add_argument("--no-save", action="store_true", help="save nothing in the index folder")
+    parser.add_argument("--rebuild", action="store_true", help="join everything again")
+    parser.add_argument(
+        "-o", "--out", metavar="EDGES", help="write the edges: .csv, .parquet, .json or .graphml"
+    )
+    format_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Find the joins of a lake, keep them beside it, and write them out."""
+    from deepjoin.cli.opening import open_or_index
+    from deepjoin.relating.output import writer_of
+
     if options.out:
         writer_of(Path(options.out))
     lake = open_or_index(options.index)
@@ -28,19 +63,15 @@ def run(options: argparse.Namespace) -> None:
     if options.out:
         graph.write(options.out)
         say(f"{len(graph):,} edges in {options.out}")
+    found, work = graph.counted, graph.work
     if options.format == "json":
         print(json.dumps({"index": str(lake.location)} | graph.to_dict(), ensure_ascii=False))
     else:
-        _print(graph)
-    if graph.work.left_out:
-        say(f"{graph.work.left_out:,} edges were left out: --most {options.most}.")
-
-
-def _print(graph: Graph) -> None:
-    found, work = graph.counted, graph.work
-    print(
-        f"{found.edges:,} joins from {graph.min_joinability:g} on, "
-        f"between {found.columns:,} columns of {found.tables:,} tables"
-    )
-    kept = "; kept in the index" if graph.saved else ""
-    say(f"{work.joined:,} of {work.columns:,} columns joined in {graph.seconds:.1f} s{kept}")
+        print(
+            f"{found.edges:,} joins with joinability >= {graph.min_joinability:g} "
+            f"between {found.columns:,} columns of {found.tables:,} tables"
+        )
+        kept = "; saved in the index" if graph.saved else ""
+        say(f"{work.joined:,} of {work.columns:,} columns joined in {graph.seconds:.1f} s{kept}")
+    if work.left_out:
+        say(f"{work.left_out:,} edges were left out: --most {options.most}.")

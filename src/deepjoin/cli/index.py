@@ -4,61 +4,202 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deepjoin.build.build import Titles
-from deepjoin.cli.opening import human_size, index_with_progress
+from deepjoin.cli.arguments import format_argument, size, whole
+from deepjoin.cli.output import human_size
 from deepjoin.errors import DeepJoinError
-from deepjoin.read.frames import file_table, read_columns
-from deepjoin.settings import BuildSettings, Settings, Vectors
 from deepjoin.show.terminal import printable
+
+if TYPE_CHECKING:
+    from deepjoin.build.build import Titles
+
+SUMMARY = "index folders, files, databases or buckets; when repeated, only what changed"
+EPILOG = """\
+examples:
+  deepjoin index data/
+  deepjoin index 'data/**/*.csv' -o my.index --exclude 'tmp/*'
+  deepjoin index postgresql://me@db/shop --include 'sales.*' -o shop.index
+  deepjoin index s3://bucket/tables -o s3://bucket/index
+  deepjoin index my.index               refresh an index from its own sources
+  deepjoin index data/ --dry-run        how many files, how long, how much disk
+
+Indexing again keeps the options of the first time, except those given anew."""
+
+#: Options that an index remembers, as fields of `Settings` and of `Vectors`.
+_SETTINGS = (
+    *("profile", "min_distinct", "deny_column", "include", "exclude", "parts", "one_table"),
+    *("sample_rows", "version_query", "hash_only"),
+)
+_VECTORS = ("encoder", "cells", "sketch", "vector_index", "metric")
+#: Fields that are not named like their option.
+_FIELDS = {"deny_column": "deny_columns", "vector_index": "index"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder, file, 'glob' or URL")
+    parser.add_argument("-o", "--out", metavar="INDEX", help="default: SOURCE/.deepjoin")
+    _add_table_options(parser)
+    _add_vector_options(parser)
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=size,
+        default="1G",
+        help="memory for cells before they are written to disk, e.g. 500M or 2G (default 1G)",
+    )
+    parser.add_argument(
+        "--threads", metavar="N", type=whole(1), help="default: one for each processor"
+    )
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="cuda, cuda:1 or cpu: where an encoder that uses torch runs; default: a GPU if "
+        "there is one",
+    )
+    parser.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="what reads and encodes: local (default), or ray, the workers of a cluster",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="address of the Ray cluster; default: RAY_ADDRESS, one that runs here, or a new one",
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="index again even if no file has changed"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print an estimate, write nothing")
+    format_argument(parser)
+
+
+def _add_table_options(parser: argparse.ArgumentParser) -> None:
+    """Add which tables and columns are read, and how cells compare."""
+    parser.add_argument(
+        "--profile",
+        choices=("default", "basic"),
+        help="how cells compare: default (case, white space, Unicode forms, 7 = 7.0, ISO dates) "
+        "or basic (case and outer white space only)",
+    )
+    parser.add_argument("--include", metavar="GLOB", action="append", help="only these files")
+    parser.add_argument("--exclude", metavar="GLOB", action="append", help="not these files")
+    parser.add_argument(
+        "--parts",
+        choices=("auto", "never"),
+        help="whether folders of part files and hive layouts count as one table (default auto)",
+    )
+    parser.add_argument(
+        "--one-table",
+        metavar="GLOB",
+        action="append",
+        help="folders whose files are one table, recognised or not",
+    )
+    parser.add_argument(
+        "--sample-rows",
+        metavar="N",
+        type=whole(0),
+        help="read only the first N rows of each database table (0: all)",
+    )
+    parser.add_argument(
+        "--version-query",
+        metavar="SQL",
+        help="query whose result changes when a database table does: "
+        "'SELECT max(changed_at) FROM {table}'",
+    )
+    parser.add_argument(
+        "--hash-only",
+        action="store_const",
+        const=True,
+        help="store salted hashes instead of values",
+    )
+    parser.add_argument(
+        "--deny-column", metavar="NAME", action="append", help="never index it (pattern)"
+    )
+    parser.add_argument(
+        "--min-distinct",
+        metavar="N",
+        type=whole(1),
+        help="leave out columns with fewer distinct values (default 5)",
+    )
+    parser.add_argument(
+        "--titles",
+        metavar="CSV",
+        help="a file with the columns table, title, context, to use instead of file names",
+    )
+
+
+def _add_vector_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is encoded, and how vectors are searched."""
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME|DIR|KIND:WHERE|none",
+        help="column encoder: default, a model folder, the name of a model, the KIND:WHERE of "
+        "another method, or none; only needed by the methods that say so in `deepjoin methods`",
+    )
+    parser.add_argument(
+        "--cells",
+        metavar="NAME|PATH|none",
+        help="cell encoder, for semantic joins: default, a folder made by "
+        "python -m deepjoin.lab.cell_table.make, fastText vectors (.vec, .bin), or none",
+    )
+    parser.add_argument(
+        "--sketch",
+        metavar="N",
+        type=whole(0),
+        help="numbers in a column's sketch, for the sketch methods; default 0: none",
+    )
+    parser.add_argument(
+        "--vector-index",
+        metavar="KIND",
+        help="how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
+    )
+    parser.add_argument(
+        "--metric",
+        choices=("cosine", "euclidean"),
+        help="distance between column vectors (default cosine)",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Index the sources, or say what that would take."""
-    settings = _given(
-        profile=options.profile,
-        min_distinct=options.min_distinct,
-        deny_columns=options.deny_column and tuple(options.deny_column),
-        include=options.include and tuple(options.include),
-        exclude=options.exclude and tuple(options.exclude),
-        parts=options.parts,
-        one_table=options.one_table and tuple(options.one_table),
-        sample_rows=options.sample_rows,
-        version_query=options.version_query,
-        hash_only=options.hash_only,
-    )
+    """Index the sources, or estimate what that would take."""
+    from deepjoin.cli.opening import index_with_progress
+    from deepjoin.settings import BuildSettings
+
     source = options.source if len(options.source) > 1 else options.source[0]
+    settings = _given(options, _SETTINGS)
     if options.dry_run:
-        _dry_run(source, Settings(**settings), options, options.format)
+        _print_forecast(source, settings, options)
         return
-    vectors = _given(
-        encoder=options.encoder,
-        cells=options.cells,
-        sketch=options.sketch,
-        index=options.vector_index,
-        metric=options.metric,
-    )
     build = BuildSettings(
         *(options.memory, options.threads, options.device, options.engine, options.ray_address),
         titles=_titles(options.titles) if options.titles else {},
         rebuild=options.rebuild,
     )
-    lake = index_with_progress(source, options.out, build, settings, vectors)
+    lake = index_with_progress(source, options.out, build, settings, _given(options, _VECTORS))
     if options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))
     else:
         print(lake.location)
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    """Drop the options that were not given: the index keeps what it has for these."""
-    return {name: value for name, value in options.items() if value is not None}
+def _given(options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Collect the options that were given; the index keeps its own for the others."""
+    values = {_FIELDS.get(name, name): getattr(options, name) for name in names}
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _titles(path: str) -> Titles:
     """Read titles and contexts from a CSV file with the columns table, title and context."""
+    from deepjoin.read.frames import file_table, read_columns
+
     table = file_table(Path(path))
     columns = {column.name: column.cells for column in read_columns(table)}
     if "table" not in columns or not columns.keys() & {"title", "context"}:
@@ -71,18 +212,20 @@ def _titles(path: str) -> Titles:
     return {name: pair for name, pair in zip(names, words, strict=True) if name}
 
 
-def _dry_run(source: object, settings: Settings, options: argparse.Namespace, form: str) -> None:
+def _print_forecast(source: object, settings: dict[str, Any], options: argparse.Namespace) -> None:
     from deepjoin.build.forecast import forecast
+    from deepjoin.settings import Settings, Vectors
 
-    none = "none" if settings.hash_only else None
+    chosen = Settings(**settings)
+    none = "none" if chosen.hash_only else None
     encoder, cells = (none or given or "default" for given in (options.encoder, options.cells))
-    expected = forecast(source, settings, Vectors(encoder, cells))
-    if form == "json":
+    expected = forecast(source, chosen, Vectors(encoder, cells))
+    if options.format == "json":
         print(json.dumps(vars(expected) | {"skipped": [vars(s) for s in expected.skipped]}))
         return
     print(f"{expected.tables:,} tables in files of {human_size(expected.bytes)}")
     print(f"about {expected.columns:,} columns to index")
     print(f"about {expected.seconds:,.0f} s and {human_size(expected.disk)} of disk")
-    print(f"(from {expected.tried:,} tables tried; nothing was written)")
+    print(f"(estimated from {expected.tried:,} tables; nothing was written)")
     for one in expected.skipped:
         print(printable(f"not read: {one.name}: {one.reason}"))

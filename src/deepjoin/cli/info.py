@@ -4,49 +4,64 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
-from deepjoin.cli.opening import described_vectors, human_size, left_out_lines, open_or_index
-from deepjoin.lake import Lake
+from deepjoin.cli.arguments import format_argument, index_argument
+from deepjoin.cli.output import described_vectors, human_size, left_out_lines
 from deepjoin.show.render import aligned
 from deepjoin.show.terminal import printable
+
+if TYPE_CHECKING:
+    from deepjoin.lake import Lake
+
+SUMMARY = "describe an index: what it holds, what was left out, and why"
+EPILOG = ""
+
+#: How many removed tables are named.
+_NAMED = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    index_argument(parser)
+    parser.add_argument("table", metavar="TABLE", nargs="?", help="one table, column by column")
+    format_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Describe the whole index, or one of its tables."""
+    from deepjoin.cli.opening import open_or_index
+
     lake = open_or_index(options.index)
     if options.table:
         _print_table(lake, options.table, options.format)
     elif options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))
     else:
-        _print_lake(lake)
+        for line in _description(lake):
+            print(printable(line))
 
 
-def _print_lake(lake: Lake) -> None:
+def _description(lake: Lake) -> list[str]:
     info = lake.info()
-    print(f"{lake.location}: {info['tables']:,} tables, {info['columns']:,} indexed columns")
-    print(f"{info['values']:,} distinct values in {info['cells']:,} cells")
-    print(
-        f"{human_size(info['bytes'])} on disk, format {info['format']}, deepjoin {info['version']}"
-    )
+    lines = [
+        f"{lake.location}: {info['tables']:,} tables, {info['columns']:,} indexed columns",
+        f"{info['values']:,} distinct values in {info['cells']:,} cells",
+        f"{human_size(info['bytes'])} on disk, format {info['format']}, deepjoin {info['version']}",
+    ]
     if info["segments"] > 1:
-        print(f"{info['segments']} segments (deepjoin compact makes them one)")
+        lines.append(f"{info['segments']} segments (deepjoin compact merges them)")
     if info["settings"]["hash_only"]:
-        print("hashes only: no values are stored")
-    print(printable(f"encoded: {described_vectors(lake)}"))
+        lines.append("hashes only: no values are stored")
+    lines.append(f"encoded: {described_vectors(lake)}")
     for source in info["sources"]:
-        print(printable(f"source: {source['kind']} {source.get('url') or source.get('root', '')}"))
-    if info["excluded"]:
-        print(printable(f"taken out: {_shortened(info['excluded'])}"))
-    for line in left_out_lines(lake, shown=1000):
-        print(printable(line))
-    for note in info["notes"]:
-        print(printable(f"mended: {note['table']}: {note['note']}"))
-
-
-def _shortened(names: list[str], shown: int = 10) -> str:
-    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+        lines.append(f"source: {source['kind']} {source.get('url') or source.get('root', '')}")
+    removed = info["excluded"]
+    if removed:
+        more = f" and {len(removed) - _NAMED:,} more" if len(removed) > _NAMED else ""
+        lines.append(f"removed: {', '.join(removed[:_NAMED])}{more}")
+    lines += left_out_lines(lake, named=1000)
+    return lines + [f"repaired: {note['table']}: {note['note']}" for note in info["notes"]]
 
 
 def _print_table(lake: Lake, name: str, form: str) -> None:
@@ -62,4 +77,4 @@ def _print_table(lake: Lake, name: str, form: str) -> None:
     ]
     print(aligned([("column", "type", "distinct", ""), *rows]))
     for note in entry.notes:
-        print(printable(f"mended: {note}"))
+        print(printable(f"repaired: {note}"))

@@ -3,72 +3,131 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import json
-import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from deepjoin.cli.arguments import format_argument, index_argument, share, target, whole
+from deepjoin.cli.output import print_records, progress_bar, say
 
-from deepjoin.cli.opening import open_or_index, say
-from deepjoin.joining import JoinFacts, JoinPlan
-from deepjoin.joining.output import writing_options
-from deepjoin.lake import Lake
-from deepjoin.settings import JoinSettings
-from deepjoin.show.render import aligned
+if TYPE_CHECKING:
+    from deepjoin.joining import JoinPlan
+    from deepjoin.lake import Lake
+
+SUMMARY = "join your file with a table of the lake"
+EPILOG = """\
+examples:
+  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --preview 5
+  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name -o out.parquet
+  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --sql
+  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --join semantic
+
+An equi-join matches cells that are equal up to case, white space and number format. A semantic
+join also matches cells that mean the same, UK and United Kingdom, a firm with and without Ltd,
+and adds a column with their similarity. Inspect some matches before you trust all of them:
+--near-misses 20 shows values that just missed, and --tau moves the threshold."""
 
 _PREVIEW = 10
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    index_argument(parser)
+    parser.add_argument("file", metavar="FILE", help="your table, or one of the lake")
+    parser.add_argument("-c", "--column", metavar="COLUMN", required=True, help="its key column")
+    parser.add_argument(
+        "--with",
+        dest="target",
+        metavar="TABLE:COLUMN",
+        type=target,
+        required=True,
+        help="the table of the lake and its key column, as a search names them",
+    )
+    parser.add_argument(
+        "--join",
+        choices=("equi", "semantic"),
+        default="equi",
+        help="equal values (default), or also values that mean the same",
+    )
+    parser.add_argument(
+        "--tau",
+        metavar="T",
+        type=share,
+        help="semantic: least similarity of a match, up to 1; default: set by the cell encoder",
+    )
+    parser.add_argument(
+        "--matching",
+        choices=("best", "one-to-one", "all"),
+        default="best",
+        help="semantic: match each of your values with its most similar one (default), with the "
+        "most similar one that no other value of yours fits better, or with all similar ones",
+    )
+    parser.add_argument(
+        "--near-misses",
+        metavar="N",
+        type=whole(0),
+        help="show the N of your values that just missed a match, and the nearest value of each",
+    )
+    parser.add_argument(
+        "--matches-out",
+        metavar="FILE",
+        help="also write the matched values and their similarity; the SQL and the pandas code "
+        "then read them from it (.parquet)",
+    )
+    parser.add_argument(
+        "--how", choices=("left", "inner"), default="left", help="keep rows without a match, or not"
+    )
+    parser.add_argument(
+        "--many",
+        choices=("expand", "first", "aggregate"),
+        default="expand",
+        help="when several rows match: all of them, the first, or one row of means and lists",
+    )
+    parser.add_argument("--preview", metavar="N", type=whole(0), help="show the first N rows only")
+    parser.add_argument(
+        "--sql", action="store_true", help="print the SQL, in the dialect of the table's database"
+    )
+    parser.add_argument("--pandas", action="store_true", help="print the pandas equivalent")
+    parser.add_argument("--unmatched", action="store_true", help="your rows without a match")
+    parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
+    format_argument(parser, "csv")
+
+
 def run(options: argparse.Namespace) -> None:
     """Join, preview, or print the SQL."""
+    from deepjoin.cli.opening import open_or_index
+    from deepjoin.joining.output import writing_options
+    from deepjoin.settings import JoinSettings
+
+    # Refuse a wrong extension before any work is done.
     for path in (options.out, options.matches_out):
         if path:
             writing_options(Path(path))
     lake = open_or_index(options.index)
-    with _planned(lake, options) as plan:
+    with (
+        progress_bar("values") as progress,
+        lake.plan_join(
+            options.file,
+            options.column,
+            options.target,
+            how=options.how,
+            many=options.many,
+            join=options.join,
+            settings=JoinSettings(tau=options.tau, matching=options.matching),
+            progress=progress,
+        ) as plan,
+    ):
         for warning in plan.warnings:
             say(f"warning: {warning}")
         if options.sql or options.pandas:
             print(_code(lake, plan, options))
         elif options.near_misses is not None:
-            _show_near_misses(plan, options)
+            misses = [miss._asdict() for miss in plan.near_misses(options.near_misses)]
+            print_records(misses, ["yours", "theirs", "similarity"], options.format)
+            facts = plan.facts
+            unmatched = facts.left_keys - facts.matched_keys
+            say(f"{unmatched:,} of {facts.left_keys:,} values have no match")
         else:
-            _run(plan, options)
-
-
-def _planned(lake: Lake, options: argparse.Namespace) -> JoinPlan:
-    return lake.plan_join(
-        options.file,
-        options.column,
-        options.target,
-        how=options.how,
-        many=options.many,
-        join=options.join,
-        settings=JoinSettings(tau=options.tau, matching=options.matching),
-        progress=_matching_bar(),
-    )
-
-
-def _matching_bar() -> Callable[[int, int, str], None]:
-    """Show values matched, on stderr, while a person is watching; each pass has its own bar."""
-    bar: Any = None
-
-    def show(done: int, total: int, name: str) -> None:
-        nonlocal bar
-        if bar is None:
-            from tqdm import tqdm
-
-            watched = sys.stderr.isatty()
-            bar = tqdm(total=total, desc=name, unit=" values", leave=False, disable=not watched)
-        bar.update(done - bar.n)
-        if done >= total:
-            bar.close()
-            bar = None
-
-    return show
+            _write(plan, options)
 
 
 def _code(lake: Lake, plan: JoinPlan, options: argparse.Namespace) -> str:
@@ -78,57 +137,35 @@ def _code(lake: Lake, plan: JoinPlan, options: argparse.Namespace) -> str:
     return plan.reading(file)[1] if file else plan.pandas_code
 
 
-def _run(plan: JoinPlan, options: argparse.Namespace) -> None:
+def _write(plan: JoinPlan, options: argparse.Namespace) -> None:
+    """Write the joined rows, or show the first."""
     rows = plan.unmatched() if options.unmatched else plan
     if options.matches_out:
         count = plan.matches().write(Path(options.matches_out))
         say(f"{count:,} pairs of values in {options.matches_out}")
     if options.out:
         count = rows.write(Path(options.out))
-        _say_facts(plan.facts, options)
+        _say_facts(plan, options)
         say(f"{count:,} rows in {options.out}")
     else:
-        _show(
-            rows.preview(_PREVIEW if options.preview is None else options.preview), options.format
-        )
-        _say_facts(plan.facts, options)
+        first = rows.preview(_PREVIEW if options.preview is None else options.preview)
+        print_records(first.to_pylist(), first.column_names, options.format)
+        _say_facts(plan, options)
 
 
-def _show_near_misses(plan: JoinPlan, options: argparse.Namespace) -> None:
-    misses = [miss._asdict() for miss in plan.near_misses(options.near_misses)]
-    _show_records(misses, ["yours", "theirs", "similarity"], options.format)
+def _say_facts(plan: JoinPlan, options: argparse.Namespace) -> None:
+    """Report how many rows match, how, and which columns were renamed."""
     facts = plan.facts
-    say(f"{facts.left_keys - facts.matched_keys:,} of {facts.left_keys:,} values match nothing")
-
-
-def _say_facts(facts: JoinFacts, options: argparse.Namespace) -> None:
-    table = options.target[0]
     matched = f"{facts.matched_left_rows:,} of {facts.left_rows:,} rows match"
     if facts.matched_left_rows:
         matched += f" ({facts.cardinality})"
     if facts.join == "semantic":
         similar = facts.matched_keys - facts.equal_keys
         matched += f", {facts.equal_keys:,} values by equality and {similar:,} by meaning"
-        matched += f" (similarity from {facts.tau:g}, {facts.matching})"
+        matched += f" (similarity >= {facts.tau:g}, {facts.matching})"
     if options.unmatched:
         say(matched)
         return
     say(f"{matched}; {facts.result_rows:,} rows result")
     for old, new in facts.renamed.items():
-        say(f"renamed: {old} of {table} is {new}, because your table has {old} too")
-
-
-def _show(rows: pa.Table, form: str) -> None:
-    _show_records(rows.to_pylist(), rows.column_names, form)
-
-
-def _show_records(records: list[dict[str, Any]], names: Sequence[str], form: str) -> None:
-    if form == "json":
-        print(json.dumps(records, ensure_ascii=False, default=str))
-    elif form == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(names)
-        writer.writerows(record.values() for record in records)
-    else:
-        shown = [["" if v is None else str(v) for v in record.values()] for record in records]
-        print(aligned([list(names), *shown], widest=24))
+        say(f"renamed: {old} of {options.target[0]} is {new}, because your table has {old} too")

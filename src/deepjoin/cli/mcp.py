@@ -4,23 +4,54 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-from deepjoin.cli.opening import open_or_index, say, vector_store
-from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.cli.arguments import index_argument, vector_store_argument
+from deepjoin.cli.output import say
+from deepjoin.errors import DeepJoinError
+from deepjoin.optional import require
+
+SUMMARY = "let an agent find, explain and make joins, by the Model Context Protocol"
+EPILOG = """\
+The agent's client starts this command and talks to it over stdin and stdout. Put into its
+configuration (Claude Desktop, Cursor and others; more in docs/mcp.md):
+
+  {"mcpServers": {"deepjoin": {"command": "deepjoin", "args": ["mcp", "/data/lake"]}}}
+
+tools: lake_info, find_tables, describe_table, search, explain, preview_join,
+and with --out: join. The lake is only read; paths that an agent sends are never opened.
+Index large folders first (deepjoin index): clients do not wait long for a start.
+When the index is refreshed, the next call sees the new state."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    index_argument(parser)
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="let the agent write joined tables into this folder, as new files; default: nowhere",
+    )
+    vector_store_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve the lake to an agent until it leaves."""
-    if find_spec("mcp") is None:
-        raise MissingExtra(
-            "deepjoin mcp needs the Python SDK of the Model Context Protocol: "
-            "pip install 'deepjoin[mcp]'."
-        )
+    """Serve the lake to an agent until it disconnects."""
+    require("mcp", "mcp", "deepjoin mcp")
+    from deepjoin.cli.opening import open_or_index, vector_store
     from deepjoin.serve.mcp.server import serve
 
-    out = None if options.out is None else _folder(options.out)
+    out = None
+    if options.out is not None:
+        out = Path(options.out).expanduser()
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DeepJoinError(
+                f"Cannot write joins to {options.out}: {error.strerror}. "
+                "Choose another folder with --out."
+            ) from None
+        out = out.resolve()
     lake = open_or_index(options.index, vector_store=vector_store(options))
     if sys.stdin.isatty():
         say("Waiting for a client on stdin; an agent's client starts this command by itself.")
@@ -29,15 +60,3 @@ def run(options: argparse.Namespace) -> None:
         + ("nothing is written." if out is None else f"joins are written to {out}.")
     )
     serve(lake, out)
-
-
-def _folder(path: str) -> Path:
-    """Make the folder for joins, or use the one that is there."""
-    folder = Path(path).expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DeepJoinError(
-            f"Cannot write joins to {path}: {error.strerror}. Name a folder with --out."
-        ) from None
-    return folder.resolve()

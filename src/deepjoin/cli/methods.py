@@ -5,43 +5,44 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
 
-from deepjoin.embed.columns.kinds import option_of
-from deepjoin.search.methods import Method, all_methods
+from deepjoin.cli.arguments import format_argument
 from deepjoin.show.render import aligned
 
-#: Letters of a line; longer summaries go on below.
+SUMMARY = "list the search methods"
+EPILOG = ""
+
+#: Characters of a line; longer summaries are wrapped.
 _WIDTH = 100
-_HEAD = ("method", "joins", "needs", "what it is")
+_HEAD = ("method", "joins", "needs", "description")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    format_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of methods."""
+    from deepjoin.embed.columns.kinds import option_of
+    from deepjoin.search.methods import all_methods
+
+    rows: list[tuple[str, str, str, str]] = []
+    for name, method in all_methods().items():
+        # Column vectors of another kind are named by the option that makes them.
+        option = option_of(method.kind) if method.kind else None
+        rows.append(
+            (name, ", ".join(method.joins), option or ", ".join(method.needs), method.summary)
+        )
+        if options.format == "json":
+            fields = {"joins": method.joins, "needs": method.needs, "also": method.also}
+            described = {"method": name, **fields, "option": option, "summary": method.summary}
+            print(json.dumps(described, ensure_ascii=False))
     if options.format == "json":
-        for name, method in all_methods().items():
-            print(json.dumps(_fields(name, method), ensure_ascii=False))
         return
-    rows = [(name, ", ".join(m.joins), _needs(m), m.summary) for name, m in all_methods().items()]
-    print(aligned([_HEAD, *_wrapped(rows)]))
-
-
-def _fields(name: str, method: Method) -> dict[str, object]:
-    fields = {"method": name, "joins": method.joins, "needs": method.needs, "also": method.also}
-    option = option_of(method.kind) if method.kind else None
-    return fields | {"option": option, "summary": method.summary}
-
-
-def _needs(method: Method) -> str:
-    """Name what of an index it reads; column vectors of another kind by how they are made."""
-    return option_of(method.kind) if method.kind else ", ".join(method.needs)
-
-
-def _wrapped(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Break the last cell of rows into lines, so that all fits."""
-    columns = list(zip(*rows, strict=True))[:-1]
-    room = _WIDTH - sum(max(map(len, column)) + 2 for column in columns)
+    room = _WIDTH - sum(max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[:-1])
+    lines: list[tuple[str, ...]] = [_HEAD]
     for *cells, summary in rows:
-        for part in textwrap.wrap(summary, room):
-            yield (*cells, part)
-            cells = [""] * len(cells)
+        first, *rest = textwrap.wrap(summary, room)
+        lines += [(*cells, first), *(("", "", "", part) for part in rest)]
+    print(aligned(lines))

@@ -5,61 +5,180 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import sys
-from collections.abc import Iterable
-from typing import Any
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deepjoin.cli.opening import open_or_index, vector_store
-from deepjoin.cli.query import query_columns
-from deepjoin.lake import Lake
+from deepjoin.cli.arguments import (
+    format_argument,
+    index_argument,
+    share,
+    vector_store_argument,
+    whole,
+)
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import FLAT, Column, Hit, Results, flat_row
-from deepjoin.settings import SearchSettings
 from deepjoin.show.render import aligned, one_line, render_table
 from deepjoin.show.terminal import printable
 
+if TYPE_CHECKING:
+    from deepjoin.lake import Lake
+
+SUMMARY = "find the columns that join with a column of yours"
+EPILOG = """\
+examples:
+  deepjoin search data/ orders.csv -c customer
+  deepjoin search data/ orders.csv               every column; the best key comes first
+  deepjoin search data/ geo/cities.csv -c city   a table of the lake itself
+  deepjoin search data/ --values 'Oslo,Lima,Rome'
+  cut -f1 names.tsv | deepjoin search data/ -    values from stdin, one a line"""
+
+#: Numbers found in a much longer column of numbers, below this share of it, are a coincidence.
 _COINCIDENCE = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    index_argument(parser)
+    parser.add_argument("query", metavar="FILE|-|TABLE", nargs="?", help="table with your column")
+    parser.add_argument("-c", "--column", metavar="COLUMN", help="default: try every column")
+    parser.add_argument("--values", metavar="a,b,c", help="search for these values instead")
+    parser.add_argument("-k", type=whole(0), metavar="K", help="number of hits (default 10)")
+    parser.add_argument(
+        "--join",
+        choices=("any", "equi", "semantic"),
+        default="any",
+        help="equi: equal values; semantic: values that mean the same; any (default): both",
+    )
+    parser.add_argument(
+        "--tau",
+        metavar="T",
+        type=share,
+        help="least cosine at which two values match; default: set by the cell encoder",
+    )
+    parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="cuda or cuda:1: compare with every column vector on a GPU (needs torch)",
+    )
+    vector_store_argument(parser)
+    parser.add_argument(
+        "--min-joinability",
+        metavar="T",
+        type=share,
+        help="only hits with at least this coverage (0 to 1)",
+    )
+    parser.add_argument("--group", choices=("tables",), help="one hit a table")
+    parser.add_argument(
+        "--matches",
+        metavar="N",
+        type=whole(0),
+        default=20,
+        help="cells listed per hit (default 20)",
+    )
+    format_argument(parser, "csv")
+    # With INDEX in deepjoin.toml, a single argument must be the query, not the index.
+    parser.set_defaults(incomplete=lambda given: given.query is None and given.values is None)
 
 
 def run(options: argparse.Namespace) -> None:
     """Search with one column, or with every column of a table and the best key first."""
+    from deepjoin.cli.opening import open_or_index, vector_store
+    from deepjoin.settings import SearchSettings
+
     lake = open_or_index(options.index, options.device, vector_store(options))
-    columns = query_columns(lake, options)
-    results = [_search(lake, column, options) for column in columns]
+    settings = SearchSettings(tau=options.tau, group=options.group, matches=options.matches)
+    results = [
+        lake.search(
+            column,
+            options.k,
+            join=options.join,
+            method=options.method,
+            settings=settings,
+            min_joinability=options.min_joinability,
+        )
+        for column in _query_columns(lake, options)
+    ]
     if len(results) > 1:
         results.sort(key=_key_quality, reverse=True)
     if options.format == "json":
-        _print_json(results)
+        first = results[0].to_dict()
+        others = {"others": [other.to_dict() for other in results[1:]]} if results[1:] else {}
+        print(json.dumps(first | others, ensure_ascii=False))
     elif options.format == "csv":
-        _print_csv(results)
+        writer = csv.DictWriter(sys.stdout, ["query_column", *FLAT], lineterminator="\n")
+        writer.writeheader()
+        for one in results:
+            name = {"query_column": one.query["column"]}
+            writer.writerows(name | flat_row(hit) for hit in one.hits)
     else:
-        _print_tables(results, _nothing(options))
+        _print_tables(results, options)
 
 
-def _nothing(options: argparse.Namespace) -> str:
-    """Say why there may be no hit."""
-    if options.k == 0:
-        return "0 hits were asked for"
-    if options.min_joinability:
-        return f"no column covers {options.min_joinability:.0%} of it"
-    return "no joinable column found"
+def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
+    """Find the columns to search with; at least one, or an error that says how to give one."""
+    query, column = options.query, options.column
+    if options.values is not None:
+        rows = csv.reader(options.values.splitlines(), skipinitialspace=True)
+        return [Column([cell for row in rows for cell in row])]
+    if query is None:
+        raise DeepJoinError(
+            "Nothing to search with: name a file, a table of the lake, - for stdin, "
+            "or give --values 'a,b,c'."
+        )
+    if query == "-":
+        return _from_stdin(column)
+    if os.path.isfile(query):
+        return _from_file(lake, Path(query), column)
+    if query in lake:
+        names = lake.index.indexed_columns(query) if column is None else [column]
+        if not names:
+            raise DeepJoinError(
+                f"No column of {query} is indexed; see: deepjoin info INDEX {query}"
+            )
+        return [lake.column(query, name) for name in names]
+    if os.path.isdir(query):
+        raise DeepJoinError(f"'{query}' is a folder; name a file or a table of the lake.")
+    parent = Path(query).parent
+    beside = [str(p) for p in parent.iterdir() if p.is_file()] if os.path.isdir(parent) else []
+    where = f"this directory or {lake.path}"
+    raise unknown_name("file or table", query, where, [*sorted(beside), *lake.tables])
 
 
-def _search(lake: Lake, column: Column, options: argparse.Namespace) -> Results:
-    return lake.search(
-        column,
-        options.k,
-        join=options.join,
-        method=options.method,
-        settings=SearchSettings(tau=options.tau, group=options.group, matches=options.matches),
-        min_joinability=options.min_joinability,
-    )
+def _from_stdin(column: str | None) -> list[Column]:
+    """Read one value a line; with -c, read a table."""
+    from deepjoin.read.encoding import encoding_of
+    from deepjoin.read.frames import file_table, read_columns
+
+    content = sys.stdin.buffer.read()
+    if column is None:
+        text = content.decode(encoding_of(content), "replace")
+        return [Column(text.splitlines())]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin.csv"
+        path.write_bytes(content)
+        return [replace(one, table=None) for one in read_columns(file_table(path), column)]
+
+
+def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:
+    from deepjoin.read.frames import file_tables, read_columns
+
+    found = [one for table in file_tables(path) for one in read_columns(table, column)]
+    # A file that is itself part of the lake must not find itself.
+    name = lake.index.name_of(path)
+    if name is None:
+        return [replace(one, table=None) for one in found]
+    # A sheet keeps what follows the name of its workbook.
+    return [replace(one, table=name + (one.table or "")[len(path.name) :]) for one in found]
 
 
 def _key_quality(results: Results) -> tuple[bool, float, int]:
-    """Order query columns: a key that says something, covers most, and has most values.
-
-    Numbers found here and there in a much longer column of numbers are a coincidence.
-    """
+    """Rank query columns: meaningful keys first, then by coverage, then by matched values."""
     if not results.hits:
         return (False, 0.0, 0)
     best: Hit = results.hits[0]
@@ -67,45 +186,39 @@ def _key_quality(results: Results) -> tuple[bool, float, int]:
     return (not (best.generic or coincidence), best.joinability, best.matched)
 
 
-def _print_json(results: list[Results]) -> None:
-    first: dict[str, Any] = results[0].to_dict()
-    if len(results) > 1:
-        first["others"] = [other.to_dict() for other in results[1:]]
-    print(json.dumps(first, ensure_ascii=False))
-
-
-def _print_csv(results: Iterable[Results]) -> None:
-    writer = csv.DictWriter(sys.stdout, ["query_column", *FLAT], lineterminator="\n")
-    writer.writeheader()
-    for one in results:
-        writer.writerows({"query_column": one.query["column"]} | flat_row(hit) for hit in one.hits)
-
-
-def _print_tables(results: list[Results], nothing: str) -> None:
+def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> None:
+    """Print the hits of the best column, why the first is one, and a line for other columns."""
     best = results[0]
     name = one_line(best.query["column"] or "values")
     print(f"{name}: {best.query['size']:,} distinct values")
-    print(render_table(best) if best.hits else nothing)
     if best.hits:
+        print(render_table(best))
         _print_reasons(best.hits[0])
+    elif options.k == 0:
+        print("no hits: -k is 0")
+    elif options.min_joinability:
+        print(f"no column has a coverage of {options.min_joinability:.0%}")
+    else:
+        print("no joinable column found")
     if len(results) > 1:
         print("\nother columns of yours")
-        print(aligned([("column", "best hit", "covers"), *(_summary(one) for one in results[1:])]))
+        rows = [("column", "best hit", "coverage"), *(_summary(one) for one in results[1:])]
+        print(aligned(rows))
 
 
 def _print_reasons(hit: Hit) -> None:
-    """Say of the best hit what it lacks and what it would bring."""
+    """Name values that a hit lacks, and columns that a join would add."""
     if hit.unmatched:
         more = hit.query_size - hit.matched - len(hit.unmatched[:5])
-        shown = ", ".join(one_line(cell) for cell in hit.unmatched[:5])
+        cells = ", ".join(one_line(cell) for cell in hit.unmatched[:5])
         more_text = f" and {more:,} more" if more else ""
-        print("\n" + printable(f"not in {hit.table}: {shown}{more_text}"))
+        print("\n" + printable(f"not in {hit.table}: {cells}{more_text}"))
     brings = hit.brings
     if brings.columns:
         more = len(brings.columns) - 12
-        shown = ", ".join(one_line(column) for column in brings.columns[:12])
+        columns = ", ".join(one_line(column) for column in brings.columns[:12])
         more_text = f" and {more:,} more" if more > 0 else ""
-        print(printable(f"{hit.table} would bring: {shown}{more_text}"))
+        print(printable(f"{hit.table} would bring: {columns}{more_text}"))
 
 
 def _summary(results: Results) -> tuple[str, str, str]:

@@ -5,83 +5,106 @@ from __future__ import annotations
 import argparse
 import os
 import webbrowser
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from deepjoin.cli.opening import open_or_index, say, vector_store
-from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.lake import Lake
+from deepjoin.cli.arguments import index_argument, seconds, size, vector_store_argument, whole
+from deepjoin.cli.output import say
+from deepjoin.errors import DeepJoinError
+from deepjoin.optional import require
 
-if TYPE_CHECKING:
-    from deepjoin.serve.http.settings import ServerSettings
+SUMMARY = "serve the page and the HTTP API of an index"
+EPILOG = """\
+examples:
+  deepjoin serve data/ --open
+  DEEPJOIN_TOKEN=... deepjoin serve data/ --host 0.0.0.0 --workers 4"""
 
-#: Where the token may be, so that it need not stand on a command line for all to see.
+#: Holds the token, so that it need not be visible on a command line.
 VARIABLE = "DEEPJOIN_TOKEN"
-_PORTS = 65_535
+_MAX_PORT = 65_535
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    index_argument(parser)
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default="127.0.0.1", help="default: this machine only"
+    )
+    parser.add_argument(
+        "--port", metavar="N", type=whole(0), default=8765, help="default 8765; 0: any free one"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=whole(1), help="processes (default: one a core, up to 4)"
+    )
+    parser.add_argument(
+        "--token", metavar="T", help="bearer token of clients; better set in $DEEPJOIN_TOKEN"
+    )
+    parser.add_argument(
+        "--max-upload",
+        metavar="SIZE",
+        type=size,
+        default=size("100MB"),
+        help="largest file accepted from a client (default 100MB)",
+    )
+    parser.add_argument(
+        "--max-rows",
+        metavar="N",
+        type=whole(1),
+        default=5_000_000,
+        help="maximum rows of such a file, and of a joined table (default 5,000,000)",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=30.0,
+        help="time limit of a request (default 30)",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="a folder that joined tables may be saved in; default: none"
+    )
+    vector_store_argument(parser)
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve an index until a signal says to stop."""
-    try:
-        from deepjoin.serve.http.running import serve
-        from deepjoin.serve.http.settings import ServerSettings
-    except ImportError as error:
-        raise MissingExtra(
-            f"The service needs its extra ({error.name} is missing): pip install 'deepjoin[server]'"
-        ) from None
-    if options.port > _PORTS:
-        raise DeepJoinError(f"--port is {options.port}; ports go from 0 to {_PORTS}.")
+    """Serve an index until a signal stops it."""
+    require("deepjoin.serve.http.running", "server", "deepjoin serve")
+    from deepjoin.cli.opening import open_or_index, vector_store
+    from deepjoin.serve.http.running import serve
+    from deepjoin.serve.http.settings import ServerSettings
+
+    if options.port > _MAX_PORT:
+        raise DeepJoinError(f"--port is {options.port}; ports go from 0 to {_MAX_PORT}.")
+    token = os.environ.get(VARIABLE, "") if options.token is None else options.token
+    if options.token == "" or not all("!" <= letter <= "~" for letter in token):
+        raise DeepJoinError("--token must be letters, digits and punctuation, without spaces.")
+    out = None if options.out is None else Path(options.out).resolve()
+    if out is not None and not (out.is_dir() and os.access(out, os.W_OK)):
+        raise DeepJoinError(f"--out '{options.out}' is not a writable folder; create it first.")
     stores = vector_store(options)
     lake = open_or_index(options.index, vector_store=stores)
     settings = ServerSettings(
         index=str(lake.location),
         folder=Path(),
         host=options.host,
-        token=_token(options.token),
+        token=token,
         max_upload=options.max_upload,
         max_rows=options.max_rows,
         seconds=options.timeout,
-        out=_out(options.out),
+        out=out,
         vector_store=tuple(stores),
     )
-    ready = partial(_tell, lake, settings, options.open)
-    serve(settings, options.port, options.workers or _workers(), ready)
+
+    def ready(address: str) -> None:
+        if not settings.is_local and not token:
+            say(
+                f"warning: whoever can reach {settings.host} can read this lake; give a --token, "
+                f"or set {VARIABLE}."
+            )
+        say(f"Serving {lake.location} ({lake.report.tables:,} tables) at {address}")
+        say("Press Ctrl-C to stop.")
+        if options.open:
+            webbrowser.open(address)
+
+    serve(settings, options.port, options.workers or min(4, os.cpu_count() or 1), ready)
     say("Stopped.")
-
-
-def _tell(lake: Lake, settings: ServerSettings, show: bool, address: str) -> None:
-    """Say where the service is, and open its page if that is wanted."""
-    _warn(settings)
-    say(f"Serving {lake.location} ({lake.report.tables:,} tables) at {address}")
-    say("Ctrl-C stops it.")
-    if show:
-        webbrowser.open(address)
-
-
-def _warn(settings: ServerSettings) -> None:
-    if not settings.is_local and not settings.token:
-        say(
-            f"warning: whoever can reach {settings.host} can read this lake; give a --token, or "
-            f"set {VARIABLE}."
-        )
-
-
-def _workers() -> int:
-    return min(4, os.cpu_count() or 1)
-
-
-def _token(given: str | None) -> str:
-    token = os.environ.get(VARIABLE, "") if given is None else given
-    if given == "" or not all("!" <= letter <= "~" for letter in token):
-        raise DeepJoinError("A token is made of letters, digits and signs, without spaces.")
-    return token
-
-
-def _out(given: str | None) -> Path | None:
-    if given is None:
-        return None
-    folder = Path(given).resolve()
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise DeepJoinError(f"'{given}' is no folder that can be written to; make it first.")
-    return folder

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from deepjoin.model import Hit, Match, Results
 
 _EXAMPLES = 3
-_HEAD = ("#", "table", "column", "covers", "matched", "back", "rows", "why")
+_HEAD = ("#", "table", "column", "coverage", "matched", "reverse", "cardinality", "why")
 
 
 def render_table(results: Results) -> str:

@@ -1,0 +1,129 @@
+"""Arguments that several commands share, and readers of option values.
+
+A reader raises `ArgumentTypeError`, so a bad value is a usage error (exit status 2).
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def index_argument(parser: ArgumentParser) -> None:
+    """Add the index that a command works on."""
+    parser.add_argument(
+        "index",
+        metavar="INDEX",
+        help="an index folder, or a folder of tables (indexed on first use)",
+    )
+
+
+def format_argument(parser: ArgumentParser, *more: str) -> None:
+    """Add the choice between a table for people and JSON for programs."""
+    parser.add_argument(
+        "--format", choices=("table", "json", *more), default="table", help="output format"
+    )
+
+
+def vector_store_argument(parser: ArgumentParser) -> None:
+    """Add the servers that search column vectors."""
+    parser.add_argument(
+        "--vector-store",
+        metavar="URL",
+        action="append",
+        help="search column vectors in PostgreSQL (see: deepjoin publish); repeat for each "
+        "server; default: $DEEPJOIN_VECTOR_STORE, or the index itself",
+    )
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Read a whole number >= ``least``."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]+", text) or int(text) < least:
+            raise ArgumentTypeError(f"must be a whole number >= {least}, got '{text}'")
+        return int(text)
+
+    return read
+
+
+def share(text: str) -> float:
+    """Read a share between 0 and 1.
+
+    >>> share("0.7")
+    0.7
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ArgumentTypeError(f"must be a number between 0 and 1, got '{text}'")
+    return value
+
+
+def number(text: str) -> float:
+    """Read a number >= 0.
+
+    >>> number("2e-5")
+    2e-05
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ArgumentTypeError(f"must be a number >= 0, got '{text}'")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Read a duration above 0 seconds.
+
+    >>> seconds("0.5")
+    0.5
+    """
+    value = number(text)
+    if value == 0:
+        raise ArgumentTypeError("must be more than 0 seconds")
+    return value
+
+
+def size(text: str) -> int:
+    """Read a size in bytes, such as 500M.
+
+    >>> size("2G") == 2 << 30
+    True
+    """
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ArgumentTypeError(f"must be a size such as 500M or 2G, got '{text}'")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def depths(text: str) -> list[int]:
+    """Read the depths of an evaluation.
+
+    >>> depths("10,20")
+    [10, 20]
+    """
+    read = whole(1)
+    try:
+        return [read(part.strip()) for part in text.split(",")]
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f"must be a list such as 10,20, got '{text}'") from None
+
+
+def target(text: str) -> tuple[str, str]:
+    """Read TABLE:COLUMN, split at the last colon.
+
+    >>> target("a:b.csv:name")
+    ('a:b.csv', 'name')
+    """
+    table, _, column = text.rpartition(":")
+    if not table or not column:
+        raise ArgumentTypeError(f"must have the form TABLE:COLUMN, got '{text}'")
+    return table, column
