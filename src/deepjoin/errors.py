@@ -1,7 +1,7 @@
 """Errors, in the user's words: what came, what was allowed, what to type next.
 
 Messages write arguments in backticks as a Python caller types them, `` `tau` `` or
-`` `join="semantic"` ``; the command line turns these into its options (`deepjoin.cli.output.in_options`).
+`` `join="semantic"` ``; `deepjoin.cli.output.in_options` turns these into options.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ import contextlib
 import difflib
 import io
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,6 +130,8 @@ def _read_for(
 
 
 def _read(path: Path) -> Tables:
+    import tomllib
+
     try:
         # With a line end added, an error in the last line is reported with its number too.
         tables = tomllib.loads(path.read_bytes().decode("utf-8-sig") + "\n")

@@ -7,7 +7,6 @@ import csv
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +151,8 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
 
 def _from_stdin(column: str | None) -> list[Column]:
     """Read one value a line; with -c, read a table."""
+    import tempfile
+
     from deepjoin.read.encoding import encoding_of
     from deepjoin.read.frames import file_table, read_columns
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import webbrowser
 from pathlib import Path
 
 from deepjoin.cli.arguments import index_argument, seconds, size, vector_store_argument, whole
@@ -104,6 +103,8 @@ def run(options: argparse.Namespace) -> None:
         say(f"Serving {lake.location} ({lake.report.tables:,} tables) at {address}")
         say("Press Ctrl-C to stop.")
         if options.open:
+            import webbrowser
+
             webbrowser.open(address)
 
     serve(settings, options.port, options.workers or min(4, os.cpu_count() or 1), ready)
