@@ -19,7 +19,7 @@ from deepjoin.store.column_vectors import (
     meaning_digest,
     meaning_rows,
 )
-from deepjoin.store.column_vectors import meaning as module
+from deepjoin.store.column_vectors import sketch as module
 from deepjoin.store.segment import Segment
 from tests.support.options import index_options
 
@@ -108,7 +108,7 @@ def test_a_lake_whose_meanings_are_of_another_kind_is_encoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_VERSION", 0)
+        patch.setattr(module, "_MEANING_VERSION", 0)
         lake = build(tmp_path / "i")
     with pytest.raises(DeepJoinError, match=r"meaning-0-.*Encode it again with: deepjoin index"):
         Lake(lake.path).search(["Germany"], method="deepjoin-sketch")

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.embed.columns.cache import VectorCache
+from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text import SAMPLINGS, DocumentFrequencies, TextSettings, column_texts
 from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.progress import Progress
 from deepjoin.store.column_vectors import (
     About,
     ColumnVectors,
@@ -30,7 +31,7 @@ from deepjoin.store.column_vectors import (
     write_frequency,
     write_rows,
 )
-from deepjoin.store.column_vectors import stored_columns as columns
+from deepjoin.store.column_vectors import encode as columns
 from deepjoin.store.segment import Segment
 from tests.support.column_lakes import WordEncoder, segment_of
 
@@ -105,7 +106,7 @@ def test_texts_are_those_of_the_tables(
 def test_columns_come_in_the_order_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "_CELLS", 13)
+    monkeypatch.setattr(columns, "_SPELLED", 13)
     source = cities(9)
     segment = segment_of(source, tmp_path)
     asked = np.array([7, 2, 2, 8, 0, 1])
@@ -157,7 +158,7 @@ def test_only_what_is_not_known_is_encoded(tmp_path: Path) -> None:
         finish_columns(segment, tmp_path / "three", encoder, frequency, rows[:, :23])
 
 
-def told_to(told: list[tuple[int, int, str]]) -> encode.Told:
+def told_to(told: list[tuple[int, int, str]]) -> Progress:
     return lambda done, total, text: told.append((done, total, text))
 
 
@@ -183,10 +184,11 @@ def test_an_interrupted_run_loses_one_block(
 
     with VectorCache(tmp_path / "cache") as cache:
         with pytest.raises(KeyboardInterrupt):
-            finish_columns(segment, tmp_path, encoder, frequency, None, interrupt, cache)
+            cached = CachedEncoder(encoder, cache)
+            finish_columns(segment, tmp_path, cached, frequency, None, interrupt)
         assert ColumnVectors.open(tmp_path, "columns") is None
         encoder.asked.clear()
-        finish_columns(segment, tmp_path, encoder, frequency, cache=cache)
+        finish_columns(segment, tmp_path, CachedEncoder(encoder, cache), frequency)
     assert len(encoder.asked) == 2
 
 

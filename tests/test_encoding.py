@@ -190,7 +190,7 @@ def test_vectors_put_together_otherwise_are_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(encode, "_BOTH", 1)
+        patch.setattr(encode, "_BOTH_VERSION", 1)
         lake = build(tmp_path / "i", encoder="default", sketch=64)
     with pytest.raises(DeepJoinError, match=r"again with: .*--encoder default --sketch 64"):
         Lake(lake.path).search(["Rome"], method="deepjoin-sketch")

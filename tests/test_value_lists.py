@@ -25,8 +25,8 @@ from deepjoin.embed.value_vectors import (
     ValueVectors,
     write_vectors,
 )
-from deepjoin.store import copying
-from deepjoin.store.copying import copy_vectors, same_rotation
+from deepjoin.store import cell_vectors
+from deepjoin.store.cell_vectors import copy_vectors, same_rotation
 
 Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
@@ -236,7 +236,7 @@ def test_copied_vectors_are_the_stored_ones(
     out, whole = folder / "out", folder / "whole"
     out.mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copying, "_BLOCK", 3)
+        patch.setattr(cell_vectors, "_COPIED", 3)
         copy_vectors(out, count, 5, sources, (rest, vectors[rest]))
     stored(whole, vectors)
     assert contents(out) == contents(whole)

@@ -40,7 +40,7 @@ def columns(count: int = 24) -> list[Column]:
 
 def encoded(columns: list[Column], folder: Path, metric: str = "cosine") -> Segment:
     segment = segment_of(columns, folder)
-    finish_columns(segment, segment.folder, ENCODER, no_frequency, metric=metric)
+    finish_columns(segment, segment.folder, ENCODER, no_frequency, index=("auto", metric))
     return segment
 
 

@@ -23,7 +23,7 @@ from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
 from deepjoin.embed.columns.cache import VectorCache, text_key
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.embed.columns.text_encoder import TextEncoder
-from deepjoin.store.column_vectors import Encoded, FrequencySnapshot, blocks, segment_columns
+from deepjoin.store.column_vectors import Encoded, FrequencySnapshot, column_blocks, segment_columns
 from deepjoin.store.models import column_encoder
 from deepjoin.store.segment import Segment
 
@@ -78,7 +78,7 @@ class EncodeElsewhere:
         self, segment: Segment, columns: Int, encoder: ColumnEncoder, frequency: Frequency
     ) -> Encoded:
         """Yield numbers of columns with their vectors."""
-        tasks = list(blocks(segment.values.sizes(columns), columns, encoder))
+        tasks = list(column_blocks(segment.values.sizes(columns), columns, encoder))
         if not tasks:
             return
         with closing(self.engine.flow(tasks, *self.steps(segment.folder))) as tables:

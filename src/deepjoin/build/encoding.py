@@ -15,7 +15,7 @@ from deepjoin.build.encode_elsewhere import EncodeElsewhere, Model
 from deepjoin.build.merging import kept_columns
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.base import ColumnEncoder
-from deepjoin.embed.columns.cache import VectorCache
+from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text_encoder import TextEncoder
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError
@@ -38,7 +38,7 @@ from deepjoin.store.column_vectors import (
     sketch_digest,
     write_frequency,
 )
-from deepjoin.store.column_vectors.frequency import FILES as SNAPSHOT
+from deepjoin.store.column_vectors.sketch import SNAPSHOT
 from deepjoin.store.copies import link_or_copy
 from deepjoin.store.models import cell_encoder, column_encoder, located, vector_cache
 from deepjoin.store.segment import Segment
@@ -72,11 +72,8 @@ class Encoding:
     def dress(self, built: Path) -> None:
         """Give a segment that was just built the vectors of its cells."""
         if self._cells is not None:
-            progress = self._means.progress
-            cell_vectors.write_cell_vectors(
-                *(built, self._cells, self._means.threads),
-                lambda done, total: progress(done, total, "values"),
-            )
+            means = self._means
+            cell_vectors.write_cell_vectors(built, self._cells, means.threads, means.progress)
 
     def merge(self, parts: Sequence[Segment], out: Path, renew: bool) -> None:
         """Give a segment that stands for several the vectors that these have.
@@ -140,9 +137,13 @@ class Encoding:
         if "columns" in spaces and self._columns is not None:
             known = known_rows(segment.folder, "columns", self._columns.digest)
             with vector_cache() as cache:
+                encode = self._encode(self._columns, frequency, cache)
+                encoder = self._columns
+                if cache is not None and isinstance(encoder, TextEncoder):
+                    encoder = CachedEncoder(encoder, cache)
+                index = kind, self._vectors.metric
                 finish_columns(
-                    *(segment, out, self._columns, frequency, known, means.progress, cache),
-                    *(kind, self._vectors.metric, self._encode(self._columns, frequency, cache)),
+                    segment, out, encoder, frequency, known, means.progress, index, encode
                 )
         if "sketch" in spaces:
             finish_sketch(segment, out, frequency, self._vectors.sketch, means.progress, kind)

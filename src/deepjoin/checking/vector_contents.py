@@ -28,8 +28,7 @@ from deepjoin.store.column_vectors import (
     segment_columns,
 )
 from deepjoin.store.column_vectors.columns import unknown
-from deepjoin.store.column_vectors.frequency import FILES as SNAPSHOT
-from deepjoin.store.column_vectors.sketch import sketch_rows
+from deepjoin.store.column_vectors.sketch import SNAPSHOT, sketch_rows
 from deepjoin.store.manifest import Manifest
 from deepjoin.store.models import cell_encoder, column_encoder
 from deepjoin.store.segment import Segment

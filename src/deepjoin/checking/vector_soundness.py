@@ -41,7 +41,7 @@ from deepjoin.store.column_vectors import (
     sketch_digest,
 )
 from deepjoin.store.column_vectors.columns import unknown
-from deepjoin.store.column_vectors.frequency import FILES as SNAPSHOT
+from deepjoin.store.column_vectors.sketch import SNAPSHOT
 
 ABOUT = "about.json"
 

@@ -11,8 +11,7 @@ from deepjoin.search.ground import Ground
 from deepjoin.search.vector_search import ToVector, VectorSearcher
 from deepjoin.store.column_vectors.columns import About
 from deepjoin.store.column_vectors.encode import both_about, both_query, meaning_about
-from deepjoin.store.column_vectors.meaning import Meaning
-from deepjoin.store.column_vectors.sketch import Sketcher, sketch_digest
+from deepjoin.store.column_vectors.sketch import Meaning, Sketcher, sketch_digest
 
 Float = npt.NDArray[np.float32]
 

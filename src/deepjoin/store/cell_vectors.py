@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,26 +16,37 @@ from deepjoin.arrays import load_array, load_strings
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.list_build import FROM as LISTS_FROM
 from deepjoin.embed.list_build import write_value_lists
-from deepjoin.embed.scan import CandidatePairs
-from deepjoin.embed.value_vectors import LIST_FILES, ValueLists, ValueVectors, write_vectors
-from deepjoin.store.copying import copy_vectors, same_rotation
+from deepjoin.embed.scan import CandidatePairs, QuantisedRows
+from deepjoin.embed.value_vectors import (
+    LIST_FILES,
+    ValueLists,
+    ValueVectors,
+    new_rotation,
+    quantised,
+    write_in_order,
+    write_vectors,
+)
+from deepjoin.errors import DeepJoinError
+from deepjoin.progress import Progress, no_progress
 from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Hashes = npt.NDArray[np.uint64]
-#: Told how many values are done, of how many.
-Told = Callable[[int, int], None]
+#: Stored vectors, the numbers of some of their values, and these values' numbers in a copy.
+CopiedFrom = tuple[ValueVectors, Int, Int]
 
 #: Where they are in the folder of a segment.
 FOLDER = Path("vectors") / "cells"
 _ABOUT = "about.json"
 #: Values encoded at a time: words that occur again are looked up once.
 _BLOCK = 1 << 17
+#: Vectors copied at a time.
+_COPIED = 1 << 16
 
 
 class CellVectors:
-    """The stored vectors of a segment, mapped at once: its folder may go while it is open."""
+    """The stored vectors of a segment, mapped at once: a merge may remove its folder."""
 
     def __init__(self, folder: Path, name: str, digest: str) -> None:
         self.folder, self.name, self.digest = folder, name, digest
@@ -55,23 +66,40 @@ class CellVectors:
 
     @property
     def has_lists(self) -> bool:
-        """Whether near values can be found without looking at all."""
+        """Whether near values can be found without scanning all values."""
         return self._lists is not None
 
     def near(self, queries: Floats, floor: float, threads: int, complete: bool) -> CandidatePairs:
-        """Find the values near each query: all of them if that is asked for or easy."""
+        """Find the values near each query; ``complete`` scans all values and misses none."""
         if complete or self._lists is None:
             return self.vectors.near(queries, floor, threads)
         return self._lists.near(queries, floor, threads)
 
 
 def write_cell_vectors(
-    segment: Path, encoder: CellEncoder, threads: int, told: Told = lambda done, total: None
+    segment: Path, encoder: CellEncoder, threads: int, progress: Progress = no_progress
 ) -> None:
     """Encode the values of a segment folder, in their order."""
-    folder = _prepared(segment)
     values = load_strings(segment, "values")
-    write_vectors(folder, _encoded(values, encoder, threads, told), encoder.dimension)
+
+    def encoded() -> Iterator[Floats]:
+        """Encode block after block, some ahead of the one that is stored."""
+        running: deque[Future[Floats]] = deque()
+        done = 0
+        with ThreadPoolExecutor(threads) as pool:
+            for start in range(0, len(values), _BLOCK):
+                running.append(pool.submit(encoder.encode, values.slice(start, _BLOCK)))
+                if len(running) > threads:
+                    block = running.popleft().result()
+                    done += len(block)
+                    yield block
+                    progress(done, len(values), "values")
+            while running:
+                yield running.popleft().result()
+
+    folder = segment / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    write_vectors(folder, encoded(), encoder.dimension)
     _finish(folder, encoder, threads)
 
 
@@ -84,10 +112,6 @@ def merge_cell_vectors(
     """Give a merged segment its vectors: copied from its parts, encoded where none has them."""
     known = [(values, one.vectors) for values, one in parts
              if one is not None and one.digest == encoder.digest]  # fmt: skip
-    if not known or not same_rotation([vectors for _, vectors in known]):
-        write_cell_vectors(out, encoder, threads)
-        return
-    folder = _prepared(out)
     hashes = load_array(out / "value_hashes.npy")
     missing = np.ones(len(hashes), bool)
     sources = []
@@ -97,38 +121,37 @@ def merge_cell_vectors(
         sources.append((vectors, old[new_here], new[new_here]))
         missing[new] = False
     left = np.flatnonzero(missing)
-    if len(left) > _BLOCK:  # more than is to be held at once
+    # Vectors under several rotations cannot be mixed, and what is missing is held at once.
+    if not known or not same_rotation([one for _, one in known]) or len(left) > _BLOCK:
         write_cell_vectors(out, encoder, threads)
         return
+    folder = out / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
     strings = load_strings(out, "values").take(pa.array(left))
     copy_vectors(folder, len(hashes), encoder.dimension, sources, (left, encoder.encode(strings)))
     _finish(folder, encoder, threads)
 
 
 def _same_values(old: Hashes, new: Hashes) -> tuple[Int, Int]:
-    """Find the numbers that values of one index have in another, those with a hash of their own."""
+    """Match the values of two indexes by their hashes: their numbers in both.
+
+    A hash that several values share identifies none of them.
+    """
     if len(old) == 0 or len(new) == 0:
         return (np.zeros(0, np.int64),) * 2
+
+    def unshared(hashes: Hashes) -> npt.NDArray[np.bool_]:
+        repeated = hashes[1:] == hashes[:-1]  # they are in ascending order
+        alone: npt.NDArray[np.bool_] = ~(np.append(repeated, False) | np.insert(repeated, 0, False))
+        return alone
+
     at = np.minimum(np.searchsorted(old, new), len(old) - 1)
-    same = (old[at] == new) & _alone(new) & _alone(old)[at]
+    same = (old[at] == new) & unshared(new) & unshared(old)[at]
     return at[same].astype(np.int64), np.flatnonzero(same)
 
 
-def _alone(hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Mark the hashes, in ascending order, that no other value has."""
-    repeated = hashes[1:] == hashes[:-1]
-    alone: npt.NDArray[np.bool_] = ~(np.append(repeated, False) | np.insert(repeated, 0, False))
-    return alone
-
-
-def _prepared(segment: Path) -> Path:
-    folder = segment / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def _finish(folder: Path, encoder: CellEncoder, threads: int) -> None:
-    """Put many values into lists, and say who made the vectors, which makes them whole."""
+    """Sort many values into lists, and write who made the vectors: only then are they used."""
     vectors = ValueVectors.open(folder)
     if len(vectors) >= LISTS_FROM:
         write_value_lists(folder, vectors, threads)
@@ -136,17 +159,54 @@ def _finish(folder: Path, encoder: CellEncoder, threads: int) -> None:
     (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
 
 
-def _encoded(values: pa.Array, encoder: CellEncoder, threads: int, told: Told) -> Iterator[Floats]:
-    """Encode block after block, some ahead of the one that is stored."""
-    running: deque[Future[Floats]] = deque()
-    done = 0
-    with ThreadPoolExecutor(threads) as pool:
-        for start in range(0, len(values), _BLOCK):
-            running.append(pool.submit(encoder.encode, values.slice(start, _BLOCK)))
-            if len(running) > threads:
-                block = running.popleft().result()
-                done += len(block)
-                yield block
-                told(done, len(values))
-        while running:
-            yield running.popleft().result()
+def same_rotation(vectors: Sequence[ValueVectors]) -> bool:
+    """Tell whether vectors of all of these can be copied into one segment."""
+    return all(np.array_equal(one.rotation, vectors[0].rotation) for one in vectors)
+
+
+def copy_vectors(
+    out: Path,
+    count: int,
+    dimension: int,
+    sources: Sequence[CopiedFrom],
+    encoded: tuple[Int, npt.ArrayLike] | None = None,
+) -> None:
+    """Write the vectors of ``count`` values, those of the sources as they are stored there.
+
+    Where two sources have a value, the later counts; ``encoded`` are the numbers of values that
+    no source has, and their vectors.
+    """
+    stored = [vectors for vectors, _, _ in sources]
+    if stored and (stored[0].dimension != dimension or not same_rotation(stored)):
+        found = sorted({one.dimension for one in stored})
+        raise DeepJoinError(
+            f"Vectors of dimensions {found} came, where one rotation of dimension {dimension} "
+            "is allowed. Encode the values again."
+        )
+    rotation = stored[0].rotation if stored else new_rotation(dimension)
+    parts = [(one.stored, one.rows_of(old), new) for one, old, new in sources]
+    if encoded is not None:
+        numbers, rows = encoded
+        parts.append((quantised(rows, rotation), np.arange(len(numbers)), numbers))
+    #: For every value of the copy: the part that has it, and its row there.
+    owner, row = np.full(count, -1, np.int32), np.zeros(count, np.int64)
+    for number, (_, places, values) in enumerate(parts):
+        owner[values], row[values] = number, places
+    missing = np.flatnonzero(owner < 0)
+    if len(missing):
+        raise DeepJoinError(
+            f"{len(missing)} of {count} values have no vector, the first is {missing[0]}. "
+            "Give a vector for every value no source has."
+        )
+
+    def blocks() -> Iterator[QuantisedRows]:
+        for start in range(0, count, _COPIED):
+            owners, places = owner[start : start + _COPIED], row[start : start + _COPIED]
+            codes = np.empty((len(owners), dimension), np.uint8)
+            scales, errors = np.empty(len(owners), np.float32), np.empty(len(owners), np.float32)
+            for number, (rows, _, _) in enumerate(parts):
+                mine = np.flatnonzero(owners == number)
+                codes[mine], scales[mine], errors[mine] = rows.take(places[mine])
+            yield QuantisedRows(codes, scales, errors)
+
+    write_in_order(out, blocks(), rotation)

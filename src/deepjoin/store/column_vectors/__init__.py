@@ -11,22 +11,28 @@ from deepjoin.store.column_vectors.columns import (
 from deepjoin.store.column_vectors.encode import (
     Encode,
     Encoded,
-    blocks,
     both_about,
     both_digest,
     both_query,
     both_rows,
+    column_blocks,
     encode_here,
     finish_both,
     finish_columns,
     finish_sketch,
     meaning_about,
     meanings,
+    segment_columns,
 )
-from deepjoin.store.column_vectors.frequency import FrequencySnapshot, write_frequency
-from deepjoin.store.column_vectors.meaning import Meaning, meaning_digest, meaning_rows
-from deepjoin.store.column_vectors.sketch import Sketcher, sketch_digest
-from deepjoin.store.column_vectors.stored_columns import segment_columns
+from deepjoin.store.column_vectors.sketch import (
+    FrequencySnapshot,
+    Meaning,
+    Sketcher,
+    meaning_digest,
+    meaning_rows,
+    sketch_digest,
+    write_frequency,
+)
 
 __all__ = [
     "SPACES",
@@ -37,11 +43,11 @@ __all__ = [
     "FrequencySnapshot",
     "Meaning",
     "Sketcher",
-    "blocks",
     "both_about",
     "both_digest",
     "both_query",
     "both_rows",
+    "column_blocks",
     "encode_here",
     "finish_both",
     "finish_columns",

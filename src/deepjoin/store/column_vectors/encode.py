@@ -1,20 +1,28 @@
-"""Give a segment its column vectors: only those that are not known are made."""
+"""Give a segment its column vectors, made from what it stores: no table is read again.
+
+Columns whose vectors are known from an earlier segment are not encoded again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from deepjoin.arrays import blocks, load_strings, ranges
 from deepjoin.embed.columns.base import ColumnEncoder
-from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text import Frequency
-from deepjoin.embed.columns.text_encoder import TextEncoder
 from deepjoin.embed.vector_index.build import narrowed
 from deepjoin.errors import DeepJoinError
+from deepjoin.model import Column
+from deepjoin.progress import Progress, no_progress
+from deepjoin.store.catalog import TableEntry
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.column_vectors.columns import (
     About,
@@ -23,48 +31,86 @@ from deepjoin.store.column_vectors.columns import (
     unknown,
     write_rows,
 )
-from deepjoin.store.column_vectors.frequency import FrequencySnapshot
-from deepjoin.store.column_vectors.meaning import meaning_digest, meaning_rows
-from deepjoin.store.column_vectors.sketch import sketch_digest, sketch_rows
-from deepjoin.store.column_vectors.stored_columns import segment_columns
+from deepjoin.store.column_vectors.sketch import (
+    FrequencySnapshot,
+    meaning_digest,
+    meaning_rows,
+    sketch_digest,
+    sketch_rows,
+    unit,
+)
 from deepjoin.store.segment import Segment
+from deepjoin.store.values.index import AS_VALUE
 
 Int = npt.NDArray[np.int64]
 Half = npt.NDArray[np.float16]
 Float = npt.NDArray[np.float32]
 Rows = npt.NDArray[Any]
-#: Whose meanings they are, and one a column, some at a time.
-Meant = tuple[About, Iterator[Half]]
+#: Who made the meanings, and one row a column, some at a time.
+MeaningRows = tuple[About, Iterator[Half]]
 #: Numbers of columns with their vectors, some at a time, in any order.
 Encoded = Iterator[tuple[Int, Float]]
 #: From columns of a segment, by their numbers, to their vectors.
 Encode = Callable[[Segment, Int, ColumnEncoder, Frequency], Encoded]
-#: Told how many columns are done, of how many, and what they are.
-Told = Callable[[int, int, str], None]
 
-#: Columns encoded between two words of progress, and lost at most by an interruption.
+#: Columns encoded between two reports of progress; at most these are lost by an interruption.
 _BLOCK = 1024
-#: Cells of one block, from which on it ends.
+#: A block ends once it has this many cells.
 _CELLS = 1 << 22
-#: How much the likeness of sketches counts beside that of the model's vectors, as stored.
-_SKETCH_COUNTS = 2
-#: Version of the rows that are all in one.
-_BOTH = 2
-#: How much more the sketch and the meaning of a query count, by the kind of join.
-_ASKED = {"equi": (4, 1), "semantic": (0.5, 4)}
-#: Rows put together at a time.
+#: Cells spelled out at a time.
+_SPELLED = 1 << 18
+#: Weight of the similarity of sketches beside that of the model's vectors, as stored.
+_SKETCH_WEIGHT = 2
+#: Version of combined rows.
+_BOTH_VERSION = 2
+#: Weights of the sketch and the meaning of a query, on top of the stored ones, by join kind.
+_QUERY_WEIGHTS = {"equi": (4, 1), "semantic": (0.5, 4)}
+#: Rows combined at a time.
 _ROWS = 1 << 14
 
 
-def _tell_nobody(done: int, total: int, text: str) -> None:
-    pass
+def segment_columns(segment: Segment, numbers: Rows, counted: bool = False) -> Iterator[Column]:
+    """Give columns by their numbers: distinct cells as first spelled, in row order.
+
+    ``counted`` repeats each cell as often as the table does.
+    """
+    index, catalog = segment.values, segment.catalog
+    values, spellings = (load_strings(segment.folder, name) for name in ("values", "spellings"))
+    known, table = -1, TableEntry("")
+    numbers = np.asarray(numbers, np.int64)
+    for start, stop in blocks(index.sizes(numbers), _SPELLED):
+        block = numbers[start:stop]
+        sizes = index.sizes(block)
+        places = ranges(np.asarray(index.column_offsets)[block], sizes)
+        # The forward index has each column's values in hash order; columns are read by row.
+        owners = np.repeat(np.arange(len(block)), sizes)
+        places = places[np.lexsort((np.asarray(index.cell_rows)[places], owners))]
+        spelled = np.asarray(index.cell_spellings)[places]
+        other = spelled != AS_VALUE
+        cells = values.take(pa.array(np.asarray(index.cell_values)[places]))
+        if other.any():
+            cells = pc.replace_with_mask(
+                cells, pa.array(other), spellings.take(pa.array(spelled[other]))
+            )
+        if counted:
+            counts = np.asarray(index.cell_counts)[places].astype(np.int64)
+            cells = cells.take(pa.array(np.repeat(np.arange(len(places)), counts)))
+            owners = np.repeat(owners, counts)
+        bounds = np.searchsorted(owners, np.arange(len(block) + 1)).tolist()
+        texts = cells.to_pylist()
+        for number, (first, last) in zip(block.tolist(), pairwise(bounds), strict=True):
+            if int(catalog.column_tables[number]) != known:  # columns of a table are neighbours
+                known = int(catalog.column_tables[number])
+                table = catalog.table(known)
+            words = catalog.column_names[number], table.name, table.title, table.context
+            yield Column(texts[first:last], *words, catalog.column_ids[number])
 
 
 def encode_here(
     segment: Segment, columns: Int, encoder: ColumnEncoder, frequency: Frequency
 ) -> Encoded:
     """Encode columns of a segment, block by block."""
-    for block in blocks(segment.values.sizes(columns), columns, encoder):
+    for block in column_blocks(segment.values.sizes(columns), columns, encoder):
         some = list(segment_columns(segment, block, encoder.counted))
         yield block, encoder.encode(some, frequency)
 
@@ -75,21 +121,32 @@ def finish_columns(
     encoder: ColumnEncoder,
     frequency: Frequency,
     known: Half | None = None,
-    progress: Told = _tell_nobody,
-    cache: VectorCache | None = None,
-    kind: str = "auto",
-    metric: str = "cosine",
+    progress: Progress = no_progress,
+    index: tuple[str, str] = ("auto", "cosine"),
     encode: Encode = encode_here,
 ) -> int:
     """Encode the live columns without a known row, and write the rows and their index to ``out``.
 
-    Returns how many were encoded. Columns that have left the lake get a row of zeros.
+    ``index`` is its kind and metric. Returns how many columns were encoded; those that have left
+    the lake get a row of zeros.
     """
     about = About(encoder.name, encoder.digest, encoder.dimension)
-    if cache is not None and isinstance(encoder, TextEncoder):
-        encoder = CachedEncoder(encoder, cache)
-    with rows_to_fill(out, "columns", about, segment.values.columns, kind, metric) as rows:
-        missing = _start(rows, segment, known)
+    with rows_to_fill(out, "columns", about, segment.values.columns, *index) as rows:
+        if known is not None and known.shape != rows.shape:
+            raise DeepJoinError(
+                f"Known vectors of shape {known.shape} came for {len(rows)} columns of "
+                f"{rows.shape[1]} numbers. Encode without them."
+            )
+        unseen = np.ones(len(rows), bool)
+        if known is not None:
+            for start in range(0, len(rows), _ROWS):
+                some = slice(start, start + _ROWS)
+                rows[some] = known[some]
+                unseen[some] = unknown(rows[some])
+        if segment.dead is not None:
+            rows[segment.dead & unseen] = 0
+            unseen &= ~segment.dead
+        missing = np.flatnonzero(unseen)
         done = 0
         for block, vectors in encode(segment, missing, encoder, frequency):
             rows[block] = narrowed(vectors)
@@ -98,27 +155,8 @@ def finish_columns(
     return len(missing)
 
 
-def _start(rows: Half, segment: Segment, known: Half | None) -> Int:
-    """Fill in the rows that are known, and return the numbers of the live ones that are not."""
-    if known is not None and known.shape != rows.shape:
-        raise DeepJoinError(
-            f"Known vectors of shape {known.shape} came for {len(rows)} columns of "
-            f"{rows.shape[1]} numbers. Encode without them."
-        )
-    missing = np.ones(len(rows), bool)
-    if known is not None:
-        for start in range(0, len(rows), _ROWS):
-            some = slice(start, start + _ROWS)
-            rows[some] = known[some]
-            missing[some] = unknown(rows[some])
-    if segment.dead is not None:
-        rows[segment.dead & missing] = 0
-        missing &= ~segment.dead
-    return np.flatnonzero(missing)
-
-
-def blocks(sizes: Int, columns: Int, encoder: ColumnEncoder) -> Iterator[Int]:
-    """Cut columns of these sizes into blocks; an encoder that likes larger ones is given them."""
+def column_blocks(sizes: Int, columns: Int, encoder: ColumnEncoder) -> Iterator[Int]:
+    """Cut columns of these sizes into blocks; encoders that prefer larger ones get them."""
     most = _BLOCK * encoder.block // ColumnEncoder.block
     ends, start = np.cumsum(sizes), 0
     while start < len(columns):
@@ -133,7 +171,7 @@ def finish_sketch(
     out: Path,
     frequency: FrequencySnapshot,
     dimension: int,
-    progress: Told = _tell_nobody,
+    progress: Progress = no_progress,
     kind: str = "auto",
 ) -> None:
     """Sketch all columns of a segment and write the rows and their index to ``out``.
@@ -146,9 +184,9 @@ def finish_sketch(
 
 
 def meanings(
-    segment: Segment, out: Path, frequency: FrequencySnapshot, progress: Told = _tell_nobody
-) -> Meant | None:
-    """Sum up what the columns of a segment mean, if ``out`` has vectors of its values."""
+    segment: Segment, out: Path, frequency: FrequencySnapshot, progress: Progress = no_progress
+) -> MeaningRows | None:
+    """Make the meanings of a segment's columns, if ``out`` has vectors of its values."""
     cells = CellVectors.open(out)
     if cells is None:
         return None
@@ -156,21 +194,22 @@ def meanings(
     return about, meaning_rows(segment, cells, frequency, progress)
 
 
-def finish_both(out: Path, kind: str = "auto", meant: Meant | None = None) -> None:
-    """Write column vectors, sketches and meanings once more, as one vector each."""
+def finish_both(out: Path, kind: str = "auto", meanings: MeaningRows | None = None) -> None:
+    """Combine column vectors, sketches and meanings into one vector each, and write them."""
     columns, sketch = (ColumnVectors.open(out, space) for space in ("columns", "sketch"))
     if columns is None or sketch is None or not (columns.complete and sketch.complete):
         raise DeepJoinError(
             f"{out} lacks column vectors or sketches, of which deepjoin-sketch is made. "
             "Give both --encoder and --sketch."
         )
-    about = both_about(columns.about, sketch.about, None if meant is None else meant[0])
-    blocks = _all_in_one(columns.rows, sketch.rows, None if meant is None else meant[1])
-    write_rows(out, "both", about, len(columns.rows), blocks, kind)
+    meant, rows = (None, None) if meanings is None else meanings
+    both = _combined(columns.rows, sketch.rows, rows)
+    about = both_about(columns.about, sketch.about, meant)
+    write_rows(out, "both", about, len(columns.rows), both, kind)
 
 
-def _all_in_one(columns: Half, sketch: Half, meanings: Iterator[Half] | None) -> Iterator[Float]:
-    """Put the rows together as far as each block of meanings goes."""
+def _combined(columns: Half, sketch: Half, meanings: Iterator[Half] | None) -> Iterator[Float]:
+    """Combine rows as far as each block of meanings goes."""
     start = 0
     while start < len(columns):
         meaning = None if meanings is None else next(meanings)
@@ -180,10 +219,10 @@ def _all_in_one(columns: Half, sketch: Half, meanings: Iterator[Half] | None) ->
 
 
 def both_rows(columns: Rows, sketch: Rows, meaning: Rows | None = None) -> Float:
-    """Put vectors, sketches and meanings side by side, the likeness of sketches counting twice.
+    """Put vectors, sketches and meanings side by side, the similarity of sketches weighing double.
 
-    A column without a sketch gets one that is like no query's: were its row shorter, the cosine
-    would lift it above those that share values with the query.
+    A column without a sketch gets one that is similar to no query's: a shorter row would have a
+    higher cosine than those that share values with the query.
     """
     sketches = unit(sketch)
     sketches[~sketches.any(axis=1), -1] = 1
@@ -191,24 +230,24 @@ def both_rows(columns: Rows, sketch: Rows, meaning: Rows | None = None) -> Float
 
 
 def both_query(columns: Rows, sketch: Rows, join: str, meaning: Rows | None = None) -> Float:
-    """Put what there is of a query side by side, weighed for the kind of join."""
-    sketch_counts, meaning_counts = map(np.float32, _ASKED[join])
-    meant = None if meaning is None else unit(meaning) * meaning_counts
-    return _side_by_side(unit(columns), unit(sketch) * sketch_counts, meant)
+    """Put vector, sketch and meaning of a query side by side, weighed for the kind of join."""
+    sketch_weight, meaning_weight = map(np.float32, _QUERY_WEIGHTS[join])
+    meant = None if meaning is None else unit(meaning) * meaning_weight
+    return _side_by_side(unit(columns), unit(sketch) * sketch_weight, meant)
 
 
 def _side_by_side(columns: Float, sketches: Float, meanings: Rows | None) -> Float:
-    parts = [columns, sketches * np.float32(_SKETCH_COUNTS**0.5)]
+    parts = [columns, sketches * np.float32(_SKETCH_WEIGHT**0.5)]
     return np.hstack(parts if meanings is None else [*parts, meanings.astype(np.float32)])
 
 
 def both_digest(columns: str, sketch: str, meaning: str = "") -> str:
-    """Return what stands for vectors that are all in one."""
-    return f"{columns}+{sketch}+{_BOTH}" + (f"+{meaning}" if meaning else "")
+    """Identify everything that combined vectors depend on."""
+    return f"{columns}+{sketch}+{_BOTH_VERSION}" + (f"+{meaning}" if meaning else "")
 
 
 def both_about(columns: About, sketch: About, meaning: About | None = None) -> About:
-    """Say whose the vectors are that are all in one."""
+    """Describe combined vectors by what they are made of."""
     meant = About("", "", 0) if meaning is None else meaning
     return About(
         f"{columns.name}+{sketch.name}" + (f"+{meant.name}" if meant.name else ""),
@@ -218,13 +257,5 @@ def both_about(columns: About, sketch: About, meaning: About | None = None) -> A
 
 
 def meaning_about(cells: str, dimension: int) -> About:
-    """Say whose meanings are that are made of the vectors of some encoder of cells."""
+    """Describe meanings made of the vectors of a cell encoder, given its digest."""
     return About("meaning", meaning_digest(cells), dimension + 1)
-
-
-def unit(rows: Rows) -> Float:
-    """Scale rows to length 1, and leave zeros."""
-    wide = rows.astype(np.float32)
-    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    wide /= np.where(lengths > 0, lengths, 1)[:, None]
-    return wide

@@ -1,61 +1,135 @@
-"""Sketches of columns: a random direction for each value, summed up, rare values the longer.
+"""Sketches and meanings of columns: vectors of their values, weighed by rarity and summed.
 
-Two columns that share values have sketches that point the same way; no model is needed, and
-the same hash gives the same direction everywhere. Values found in one column only are left
-out: nothing can meet them, and they would add noise.
+A sketch sums a random direction for each value. Two columns that share values have sketches
+that point the same way; no model is needed, and the same hash gives the same direction
+everywhere. Values found in one column only are left out: nothing can match them, and they
+would add noise.
+
+A meaning sums the cell vectors of the values, so columns that say the same in other words point
+the same way. There, values of one column only count most: their meaning may be in others.
+
+How rare a value is comes from a snapshot of the frequencies, so that the vectors of segments
+that are encoded later can be compared with earlier ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import load_array
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.scan import ZERO_POINT
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.normalise.hashing import hash_values
-from deepjoin.store.column_vectors.frequency import FrequencySnapshot
+from deepjoin.progress import Progress, no_progress
+from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.segment import Segment
 
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
 Half = npt.NDArray[np.float16]
 Hashes = npt.NDArray[np.uint64]
-Told = Callable[[int, int, str], None]
 #: From the numbers of values to a vector each.
 Vectors = Callable[[Int], Float]
 
+#: The files of a snapshot of frequencies, in the folder of a segment.
+SNAPSHOT = ("frequency_hashes.npy", "frequency_counts.npy", "frequency_columns.npy")
 DIMENSIONS = (384, 768, 1536)
-#: Version of the directions and weights: sketches of another cannot be compared.
-_VERSION = 1
-#: The last number of a column's sketch, which queries do not have, is as long as so many of the
-#: rarest values: without it, columns of two or three values outrank those that hold more.
-_STEADY = 4
-#: Values summed, and columns kept, at a time.
+#: Versions of directions and weights: vectors of different versions cannot be compared.
+_SKETCH_VERSION = 1
+_MEANING_VERSION = 1
+#: The last number of a column's vector, which queries do not have, is as long as this many of
+#: the rarest values (of a meaning, their root): without it, columns of two or three values
+#: would rank above those that hold more.
+_STEADY_SKETCH = 4
+_STEADY_MEANING = 32
+#: Values summed, and columns held, at a time.
 _VALUES = 1 << 12
 _COLUMNS = 1 << 13
-#: The signs that a byte stands for.
+#: The signs that a byte encodes.
 _SIGNS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) * 2 - 1
 
 
+def write_frequency(segments: Sequence[Segment], folder: Path) -> None:
+    """Count in how many live columns of a lake each value is, if in more than one."""
+    counted = [(one.values.hashes, one.frequency(np.arange(len(one.values.hashes))))
+               for one in segments]  # fmt: skip
+    hashes = np.concatenate([np.zeros(0, np.uint64), *(found for found, _ in counted)])
+    counts = np.concatenate([np.zeros(0, np.int64), *(found for _, found in counted)])
+    if len(segments) > 1:
+        hashes, group = np.unique(hashes, return_inverse=True)
+        counts = np.bincount(group, counts, len(hashes)).astype(np.int64)
+    shared = counts > 1
+    columns = sum(segment.live_columns for segment in segments)
+    np.save(folder / SNAPSHOT[0], hashes[shared])
+    np.save(folder / SNAPSHOT[1], counts[shared].astype(np.uint32))
+    np.save(folder / SNAPSHOT[2], np.array([columns], np.int64))
+
+
+class FrequencySnapshot:
+    """A `Frequency` for texts, read from disk; values in one column count as unknown, 0."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._hashes, self._counts, columns = (load_array(folder / name) for name in SNAPSHOT)
+        #: How many columns the lake had.
+        self.columns = int(columns[0])
+
+    @staticmethod
+    def exists(folder: Path) -> bool:
+        """Tell whether the folder of a segment holds a snapshot."""
+        return (folder / SNAPSHOT[-1]).exists()
+
+    def __call__(self, values: Sequence[str]) -> Int:
+        """Look up canonical values, or their hashes in a private lake."""
+        return self.of_hashes(hash_values(values))
+
+    def of_hashes(self, hashes: Hashes) -> Int:
+        """Look up values by their hashes."""
+        if len(self._hashes) == 0:
+            return np.zeros(len(hashes), np.int64)
+        at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+        return np.where(self._hashes[at] == hashes, self._counts[at], 0).astype(np.int64)
+
+    def of_segment(self, segment: Segment) -> Int:
+        """Look up the values of a segment, which may share some that were not shared before."""
+        hashes = np.asarray(segment.values.hashes)
+        return np.maximum(self.of_hashes(hashes), segment.frequency(np.arange(len(hashes))))
+
+    def of_query(self, hashes: Hashes, segments: Sequence[Segment]) -> Int:
+        """Look up the values of a query: the highest count of the snapshot and the segments."""
+        found = self.of_hashes(hashes)
+        for segment in segments:
+            held = segment.values.hashes
+            if len(held) and len(hashes):
+                at = np.minimum(np.searchsorted(held, hashes), len(held) - 1)
+                found = np.maximum(found, np.where(held[at] == hashes, segment.frequency(at), 0))
+        return found
+
+
 def sketch_digest(dimension: int) -> str:
-    """Return what stands for all a sketch depends on beside the lake."""
-    return f"sketch-{_VERSION}-{dimension}"
+    """Identify everything a sketch depends on besides the lake."""
+    return f"sketch-{_SKETCH_VERSION}-{dimension}"
 
 
 def check_dimension(dimension: int) -> None:
-    """Refuse a dimension that directions are not made for."""
+    """Refuse a dimension that is not made of whole 64-bit words."""
     if dimension < 64 or dimension % 64:
         raise DeepJoinError(
-            f"A sketch of {dimension} dimensions is asked for; it has a multiple of 64, "
-            f"best one of {', '.join(map(str, DIMENSIONS))}."
+            f"A sketch cannot have {dimension} dimensions; give a multiple of 64, best one of "
+            f"{', '.join(map(str, DIMENSIONS))}."
         )
 
 
 def directions(hashes: Hashes, dimension: int) -> Float:
-    """Give each value the signs that its hash stands for."""
+    """Give each value the direction, one sign a dimension, that follows from its hash."""
     steps = np.arange(1, dimension // 64 + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = hashes[:, None] + steps
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -75,13 +149,13 @@ def sketch_rows(
     segment: Segment,
     frequency: FrequencySnapshot,
     dimension: int,
-    told: Told = lambda done, total, text: None,
+    progress: Progress = no_progress,
 ) -> Iterator[Half]:
-    """Sketch every column of a segment, some at a time; without a shared value it is all zeros."""
+    """Sketch the columns of a segment, some at a time; one without shared values is all zeros."""
     check_dimension(dimension)
     columns = max(frequency.columns, segment.live_columns)
     weighed = weights(frequency.of_segment(segment), columns)
-    steady = float(weights(np.array([2]), columns)[0]) * (_STEADY * dimension) ** 0.5
+    steady = float(weights(np.array([2]), columns)[0]) * (_STEADY_SKETCH * dimension) ** 0.5
 
     def signs(values: Int) -> Float:
         return directions(segment.values.hashes[values], dimension)
@@ -90,14 +164,15 @@ def sketch_rows(
     for start in range(0, count, _COLUMNS):
         stop = min(start + _COLUMNS, count)
         sums = column_sums(segment, weighed, (start, stop), dimension, signs)
-        yield _steadied(sums, steady).astype(np.float16)
-        told(stop, count, "sketches")
+        sums[sums.any(axis=1), -1] = steady
+        yield unit(sums).astype(np.float16)
+        progress(stop, count, "sketches")
 
 
 def column_sums(
     segment: Segment, weighed: Float, columns: tuple[int, int], dimension: int, vectors: Vectors
 ) -> Float:
-    """Add up the weighed vectors of the values of columns from one up to another."""
+    """Add up the weighed vectors of the values of each column of a range."""
     values, (start, stop) = segment.values, columns
     bounds = np.asarray(values.column_offsets[start : stop + 1])
     numbers = np.asarray(values.cell_values[bounds[0] : bounds[-1]])
@@ -114,13 +189,12 @@ def column_sums(
     return sums
 
 
-def _steadied(sums: Float, steady: float) -> Float:
-    """Put the steady number in the last place, and scale to length 1."""
-    filled = sums.any(axis=1)
-    sums[filled, -1] = steady
-    lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
-    sums /= np.where(lengths > 0, lengths, 1)[:, None]
-    return sums
+def unit(rows: npt.NDArray[np.floating[Any]]) -> Float:
+    """Scale rows to length 1 in single precision, and leave zeros."""
+    wide = rows.astype(np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    wide /= np.where(lengths > 0, lengths, 1)[:, None]
+    return wide
 
 
 class Sketcher:
@@ -152,3 +226,63 @@ class Sketcher:
             vector += weighed[some] @ directions(hashes[some], self._dimension)
         vector[-1] = 0
         return vector
+
+
+def meaning_digest(cells: str) -> str:
+    """Identify everything a meaning depends on besides the lake; ``cells`` is the encoder."""
+    return f"meaning-{_MEANING_VERSION}-{cells}"
+
+
+def rarity(frequencies: Int, columns: int) -> Float:
+    """Weigh values by their rarity, those in one column the most."""
+    return np.log((columns + 1) / np.maximum(frequencies, 1)).astype(np.float32)
+
+
+def meaning_rows(
+    segment: Segment,
+    cells: CellVectors,
+    frequency: FrequencySnapshot,
+    progress: Progress = no_progress,
+) -> Iterator[Half]:
+    """Sum the cell vectors of each column of a segment, some at a time; rows have length 1."""
+    columns = max(frequency.columns, segment.live_columns)
+    weighed = rarity(frequency.of_segment(segment), columns)
+    steady = _STEADY_MEANING**0.5 * np.log(columns + 1)
+    stored, dimension = cells.vectors, cells.vectors.dimension
+
+    def vectors(values: Int) -> Float:
+        found = stored.stored.take(stored.rows_of(values))
+        return (found.codes.astype(np.float32) - ZERO_POINT) * found.scales[:, None]
+
+    count = segment.values.columns
+    for start in range(0, count, _COLUMNS):
+        stop = min(start + _COLUMNS, count)
+        sums = column_sums(segment, weighed, (start, stop), dimension, vectors)
+        turned = sums @ stored.rotation.T
+        rows = np.pad(turned, ((0, 0), (0, 1)), constant_values=steady)
+        yield unit(rows).astype(np.float16)
+        progress(stop, count, "meanings")
+
+
+class Meaning:
+    """Makes the meanings of queries, for the segments of a lake."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        frequency: FrequencySnapshot,
+        encoder: CellEncoder,
+        profile: str,
+    ) -> None:
+        self._segments, self._frequency = segments, frequency
+        self._encoder, self._profile = encoder, profile
+        live = (segment.live_columns for segment in segments)
+        self._columns = max([frequency.columns, *live])
+
+    def __call__(self, query: Column) -> Float:
+        """Sum the cell vectors of a query: all zeros if no value has one."""
+        values = distinct_cells(query.cells, self._profile).values
+        found = self._frequency.of_query(hash_values(values), self._segments)
+        # Lone surrogates, which no lake holds, cannot be encoded.
+        known = [value.encode("utf-8", "replace").decode() for value in values]
+        return np.append(rarity(found, self._columns) @ self._encoder.encode(known), np.float32(0))
