@@ -40,7 +40,7 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 
 @dataclass
 class _Pass:
-    """One pass over a file, and what was found odd on the way."""
+    """One pass over a file, and the oddities met on the way."""
 
     path: Path
     dialect: Dialect
@@ -52,7 +52,7 @@ class _Pass:
     first_stray: str = ""
 
     def notes(self) -> Iterator[str]:
-        """Say what the user should know."""
+        """Describe what the user should know."""
         dialect = self.dialect
         if dialect.skip_lines:
             yield f"Lines before the table, left out: {dialect.skip_lines:,}."
@@ -91,14 +91,12 @@ def read_delimited(path: Path, *, _engine: str = "") -> Reading:
                 f"{path.name} changed while it was being read; index it again when it is at rest."
             )
         if not rows:
-            yield _no_rows(state.dialect.names)
+            names = state.dialect.names
+            none = [pa.array([], pa.string())] * len(names)
+            yield pa.RecordBatch.from_arrays(none, names=list(names))
         notes.extend(state.notes())
 
     return Reading(batches(), notes)
-
-
-def _no_rows(names: tuple[str, ...]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], pa.string())] * len(names), names=list(names))
 
 
 def _batches(state: _Pass) -> Iterator[pa.RecordBatch]:
@@ -118,12 +116,24 @@ def _whole(data: bytes, state: _Pass, last: bool = False) -> Generator[pa.Record
     form = state.dialect.form
     end = record_end(data, form) if state.plain and not form.padded else None
     if end is None:
-        return (yield from _careful(data, state, last))
+        # Quotes that do not pair: read with the csv module, line by line.
+        end = len(data) if last else line_end(data)
+        rest = yield from _records(lines_of(data[:end].decode()), state, cut=not last)
+        taken = end - len(rest.encode())
+        if taken == 0 and len(data) > LONGEST_CELL:
+            return (yield from _one_line(data, state))
+        return taken
     if last and not _open_quote(data[end:], form):
         end = len(data)
     if end == 0 and (last or len(data) > LONGEST_CELL):
         return (yield from _one_line(data, state))
-    yield from _chunk(data[:end], state)
+    if end:
+        chunk = data[:end]
+        table = _arrow(chunk, state.dialect)
+        if table is not None:
+            yield from table.to_batches(max_chunksize=_ROWS)
+        else:
+            yield from _csv_batches(csv.reader(lines_of(chunk.decode()), **form.options()), state)
     return end
 
 
@@ -142,16 +152,6 @@ def _one_line(data: bytes, state: _Pass) -> Generator[pa.RecordBatch, None, int]
     return len(line.encode())
 
 
-def _careful(data: bytes, state: _Pass, last: bool) -> Generator[pa.RecordBatch, None, int]:
-    """Read with the csv module, line by line, minding quotes that do not pair."""
-    end = len(data) if last else line_end(data)
-    rest = yield from _records(lines_of(data[:end].decode()), state, cut=not last)
-    taken = end - len(rest.encode())
-    if taken == 0 and len(data) > LONGEST_CELL:
-        return (yield from _one_line(data, state))
-    return taken
-
-
 def _records(lines: Iterable[str], state: _Pass, cut: bool) -> Generator[pa.RecordBatch, None, str]:
     dialect = state.dialect
     records = Records(lines, dialect.form, len(dialect.names), cut=cut)
@@ -162,20 +162,16 @@ def _records(lines: Iterable[str], state: _Pass, cut: bool) -> Generator[pa.Reco
 
 
 def _body(state: _Pass) -> Iterator[bytes]:
-    """Yield the file from its first row on, as UTF-8, quotes in cells doubled."""
+    """Yield the file from its first row on, as UTF-8, escaped quotes doubled."""
     dialect = state.dialect
     blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.mended)
     if dialect.escape:
         blocks = _doubled(blocks, dialect.quote)
-    return _without_lines(blocks, dialect.first_line)
-
-
-def _without_lines(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
-    """Drop the first lines; a sample was enough to count them, so a block or two will do."""
     data = b""
     for block in blocks:
+        # The lines to skip were counted in a sample, so they end within a block or two.
         data += block
-        start = _after_lines(data, count)
+        start = _after_lines(data, dialect.first_line)
         if start is not None:
             yield data[start:]
             break
@@ -192,6 +188,7 @@ def _after_lines(data: bytes, count: int) -> int | None:
 
 
 def _doubled(blocks: Iterator[bytes], quote: str) -> Iterator[bytes]:
+    """Double the quotes that follow a backslash, which may end one block and belong to the next."""
     rest = b""
     for block in blocks:
         data = rest + block
@@ -200,18 +197,6 @@ def _doubled(blocks: Iterator[bytes], quote: str) -> Iterator[bytes]:
         yield unescaped(data[:end].decode(), quote).encode()
         rest = data[end:]
     yield rest
-
-
-def _chunk(data: bytes, state: _Pass) -> Iterator[pa.RecordBatch]:
-    """Read whole records whose quotes pair."""
-    if not data:
-        return
-    table = _arrow(data, state.dialect)
-    if table is not None:
-        yield from table.to_batches(max_chunksize=_ROWS)
-        return
-    form = state.dialect.form
-    yield from _csv_batches(csv.reader(lines_of(data.decode()), **form.options()), state)
 
 
 def _arrow(data: bytes, dialect: Dialect) -> pa.Table | None:
@@ -272,13 +257,20 @@ def _batch(rows: list[list[str]], width: int, names: tuple[str, ...]) -> pa.Reco
 def duckdb_scan(path: Path) -> str | None:
     """Return DuckDB's table expression for a file, or None where it would read other rows.
 
-    The whole file is looked through, as the last row may be the odd one. Hive partitioning
-    would put a folder's name, as in `region=eu`, in the place of a column.
+    The whole file is checked, because the last row may be the odd one. Hive partitioning would
+    replace a column by the name of a folder, as in `region=eu`.
     """
     state = _Pass(path, sniff(path), Mended())
-    if not _known_to_duckdb(state.dialect) or not _plain_throughout(state):
-        return None
     dialect = state.dialect
+    is_known = (
+        dialect.encoding.startswith("utf-8")
+        and not (dialect.compression or dialect.padded or dialect.escape)
+        and dialect.first_line - dialect.skip_lines == dialect.header
+        # DuckDB's names ignore case.
+        and len({name.lower() for name in dialect.names}) == len(dialect.names)
+    )
+    if not is_known or not _plain_throughout(state):
+        return None
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in dialect.names)
     quote = literal(dialect.quote)
     return (
@@ -289,44 +281,31 @@ def duckdb_scan(path: Path) -> str | None:
     )
 
 
-def _known_to_duckdb(dialect: Dialect) -> bool:
-    """Whether DuckDB has a word for all of a dialect; its names ignore case."""
-    lines = dialect.first_line - dialect.skip_lines
-    return (
-        dialect.encoding.startswith("utf-8")
-        and not (dialect.compression or dialect.padded or dialect.escape)
-        and lines == dialect.header
-        and len({name.lower() for name in dialect.names}) == len(dialect.names)
-    )
-
-
 def _plain_throughout(state: _Pass) -> bool:
     """Whether every record is one that all readers of delimited text agree on."""
     dialect, data, kinds = state.dialect, b"", set[str]()
     blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.mended)
-    started = False
+    is_start = True
     for block in chain(blocks, (b"",)):
         data += block
         end = record_end(data, dialect.form) if block else len(data)
         if end is None or _open_quote(data[:end], dialect.form):
             return False
         chunk, data = data[:end], data[end:]
-        start = 0 if started else _start(chunk, dialect)
         found, longest = line_ends(chunk, dialect.form)
         kinds |= found
-        if start is None or longest > _DUCKDB_LINE or not _plain_rows(chunk[start:], dialect):
+        if is_start:
+            start = _after_lines(chunk, dialect.first_line)
+            if start is None and (dialect.skip_lines or not dialect.header):
+                return False
+            start = len(chunk) if start is None else start
+            # DuckDB counts the lines to skip otherwise where one of them has quotes.
+            if dialect.skip_lines and dialect.quote and dialect.quote.encode() in chunk[:start]:
+                return False
+            chunk, is_start = chunk[start:], False
+        if longest > _DUCKDB_LINE or not _plain_rows(chunk, dialect):
             return False
-        started = True
     return len(kinds) < 2 and state.mended == Mended()
-
-
-def _start(data: bytes, dialect: Dialect) -> int | None:
-    """Return where the rows begin, or None where DuckDB would skip other lines."""
-    start = _after_lines(data, dialect.first_line)
-    if start is None:
-        return len(data) if dialect.header and not dialect.skip_lines else None
-    quoted = dialect.skip_lines and dialect.quote and dialect.quote.encode() in data[:start]
-    return None if quoted else start
 
 
 def _plain_rows(data: bytes, dialect: Dialect) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from deepjoin.errors import UnreadableTable
 from deepjoin.normalise.cells import unique_names
 from deepjoin.read.encoding import (
+    COMPRESSIONS,
     check_file,
     compression_of,
     decode_sample,
@@ -28,7 +29,6 @@ _SCORED_CHARACTERS = 1 << 15
 _SCORED_RECORDS = 200
 _ENOUGH_RECORDS = 3
 
-_PACKED = (".gz", ".zst", ".bz2")
 _BY_SUFFIX = {".csv": ",;", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 _DELIMITERS = ",\t;|"
 #: Separates nothing: a list whose items hold commas is one column.
@@ -38,12 +38,36 @@ _MARKDOWN = ("# ", "- ", "* ", "> ")
 _SENTENCE_END = (".", "!", "?", ":", "```")
 
 
+Row = Sequence[str]
+
+_NUMBER = re.compile(
+    r"[-+(]? ?[$€£¥]? ?[-+]?(?:[0-9][0-9., '\u00a0\u202f]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)? ?[%)€]?"
+)
+_MONTHS = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATE = re.compile(
+    r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}(?:[ T]+[0-9]{1,2}:[0-9]{2}.*)?"
+    r"|[0-9]{1,2}:[0-9]{2}(?::[0-9.]+)?(?: ?[ap]m)?"
+    rf"|[0-9]{{1,2}}[- ]{_MONTHS}[-, ]+[0-9]{{2,4}}|{_MONTHS} [0-9]{{1,2}},? [0-9]{{4}}",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"[0-9]")
+_YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
+_MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?", ".", "\\n"))
+# Enough to tell a header by; a table may have ten thousand columns.
+_COLUMNS = 64
+_ROWS = 50
+_TITLES = 20
+_LONGEST_NAME = 1000
+#: A row with more cells cannot belong to a table.
+WIDEST = 100_000
+
+
 @dataclass(frozen=True)
 class Dialect:
     """All that is needed to read a delimited file; ``quote`` may be '' for none.
 
     ``skip_lines`` counts the lines before the header or the first row, ``first_line`` those
-    before the first row of data. ``escape`` is a backslash where it stands before quotes.
+    before the first row of data. ``escape`` is a backslash if quotes are escaped by one.
     """
 
     encoding: str
@@ -122,7 +146,11 @@ def sniff(path: Path) -> Dialect:
     dialect, judged = None, 0
     for wanted in _SAMPLES:
         data = read_sample(path, compression, wanted)
-        encoding = _text_encoding(path, data)
+        if found := foreign_kind(data):
+            raise UnreadableTable(f"{path.name} is {found}, not delimited text; leave it out.")
+        if not data.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
+            raise UnreadableTable(f"{path.name} is empty: it holds nothing but blanks.")
+        encoding = encoding_of(data)
         cut = len(data) == wanted and (compression is not None or size > wanted)
         text = decode_sample(data, encoding)
         endless = cut and "\n" not in text and "\r" not in text
@@ -133,7 +161,7 @@ def sniff(path: Path) -> Dialect:
     if endless:
         raise UnreadableTable(f"{path.name} has no line end in its first {len(text):,} characters.")
     if dialect is None:
-        # Not one record ends in the sample: the quote that opens it is not meant.
+        # No record ends in the sample, so the quote that opens the first is no quote.
         dialect, _ = _judge(path, text, None)
     if dialect is None:
         raise UnreadableTable(f"{path.name} is empty: it holds nothing but blanks.")
@@ -149,50 +177,34 @@ def check_width(path: Path, width: int) -> None:
         )
 
 
-def _text_encoding(path: Path, data: bytes) -> str:
-    found = foreign_kind(data)
-    if found:
-        raise UnreadableTable(f"{path.name} is {found}, not delimited text; leave it out.")
-    if not data.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
-        raise UnreadableTable(f"{path.name} is empty: it holds nothing but blanks.")
-    return encoding_of(data)
-
-
 def _judge(path: Path, text: str, cut: bool | None) -> tuple[Dialect | None, int]:
-    """Return the dialect of a text, and from how many records it was told.
+    """Return the dialect of a text, and the number of records it was judged by.
 
     ``cut`` says whether the text goes on; None takes it to be whole although it may not be.
     """
-    found = markup_kind(text)
-    if found:
+    if found := markup_kind(text):
         raise UnreadableTable(f"{path.name} is {found}, not delimited text; leave it out.")
     hint = _EXCEL_HINT.match(text)
-    short = _short(text)
+    lines = sum(text.count(end, 0, _SCORED_CHARACTERS) for end in "\n\r")
+    # A wide table needs more characters to show at least some of its records.
+    short = text if lines < 20 else text[:_SCORED_CHARACTERS]
     cut = cut is not None and (cut or len(short) < len(text))
-    sample = _Sample(short, cut, _suffix(path))
+    endings = [ending.lower() for ending in path.suffixes]
+    suffix = next((ending for ending in reversed(endings) if ending not in COMPRESSIONS), "")
+    sample = _Sample(short, cut, suffix)
     form, escape = _form(sample, hint.group(1) if hint else None)
     if form is None:
-        _refuse_prose(path, sample)
-        form = _single_column(sample)
+        if not sample.own and _is_prose(sample):
+            raise UnreadableTable(f"{path.name} looks like prose, not a table; leave it out.")
+        form = Form((sample.own or ",")[0])
+        if any(len(row) > 1 for row in sample.rows(form)):
+            form = Form(_NO_DELIMITER)
     if escape:
         sample = sample.unescaped(form.quote)
     records = sample.records(form)
     if hint and len(records) > 1:
         records = records[1:]
     return _described(form, escape, records) if records else None, len(records)
-
-
-def _short(text: str) -> str:
-    """Return enough of a text to judge it by, and at least some records of a wide table."""
-    if text.count("\n", 0, _SCORED_CHARACTERS) + text.count("\r", 0, _SCORED_CHARACTERS) < 20:
-        return text
-    return text[:_SCORED_CHARACTERS]
-
-
-def _suffix(path: Path) -> str:
-    """Return the ending that says what a file is, its packing apart."""
-    endings = [ending.lower() for ending in path.suffixes]
-    return next((ending for ending in reversed(endings) if ending not in _PACKED), "")
 
 
 def unescaped(text: str, quote: str) -> str:
@@ -203,7 +215,18 @@ def unescaped(text: str, quote: str) -> str:
 def _form(sample: _Sample, hint: str | None) -> tuple[Form | None, str]:
     """Choose the form that cuts the sample most evenly, and whether backslashes escape."""
     delimiters = [hint] if hint else [d for d in _DELIMITERS if d in sample.text]
-    forms = [form for delimiter in delimiters for form in _forms(sample, delimiter)]
+    forms = []
+    for delimiter in delimiters:
+        escaped = re.escape(delimiter)
+        forms.append(Form(delimiter))
+        if '"' in sample.text:
+            if delimiter != " " and re.search(rf'{escaped} +"', sample.text):
+                forms.append(Form(delimiter, '"', padded=True))
+            forms.append(Form(delimiter, ""))
+        else:
+            apostrophes = rf"(?:^|{escaped})'(?:[^'\n]|'')*'(?={escaped}|$)"
+            if len(re.findall(apostrophes, sample.text, re.M)) > 2:
+                forms.append(Form(delimiter, "'"))
     scored = [(_score(sample, form), form, "") for form in forms]
     if '\\"' in sample.text:
         other = sample.unescaped('"')
@@ -213,18 +236,6 @@ def _form(sample: _Sample, hint: str | None) -> tuple[Form | None, str]:
     if best < (0.03 if own or hint else 0.2) or (not own and _reads_as_prose(sample, form)):
         return _spaces(sample), ""
     return form, escape
-
-
-def _forms(sample: _Sample, delimiter: str) -> Iterator[Form]:
-    """Yield the ways of quoting that a text may use with a delimiter."""
-    text, escaped = sample.text, re.escape(delimiter)
-    yield Form(delimiter)
-    if '"' in text:
-        if delimiter != " " and re.search(rf'{escaped} +"', text):
-            yield Form(delimiter, '"', padded=True)
-        yield Form(delimiter, "")
-    elif len(re.findall(rf"(?:^|{escaped})'(?:[^'\n]|'')*'(?={escaped}|$)", text, re.M)) > 2:
-        yield Form(delimiter, "'")
 
 
 def _score(sample: _Sample, form: Form) -> float:
@@ -241,15 +252,12 @@ def _score(sample: _Sample, form: Form) -> float:
     # What fits the very first record beats what takes it for a title.
     fits = 1.0 if len(rows[0]) == width else 0.4
     own = 1.2 if form.delimiter in sample.own else 1.0
-    return even**2 * enough * paired * fits * own * _clean(body, form) * (1 - 1 / width)
-
-
-def _clean(rows: list[list[str]], form: Form) -> float:
-    """Return the share of cells without another delimiter or a quote left at their edge."""
+    # The share of cells without another delimiter, or a quote left at their edge.
     others = "".join(d for d in "\t;|" if d != form.delimiter)
     soiled = re.compile(rf'[{others}]|^ ?"|"$')
-    cells = [cell for row in rows[:50] for cell in row[:50]]
-    return 1 - sum(1 for cell in cells if soiled.search(cell)) / max(len(cells), 1)
+    cells = [cell for row in body[:50] for cell in row[:50]]
+    clean = 1 - sum(1 for cell in cells if soiled.search(cell)) / max(len(cells), 1)
+    return even**2 * enough * paired * fits * own * clean * (1 - 1 / width)
 
 
 def usual_width(rows: list[list[str]]) -> int:
@@ -259,7 +267,7 @@ def usual_width(rows: list[list[str]]) -> int:
 
 
 def _spaces(sample: _Sample) -> Form | None:
-    """Columns of numbers set apart by blanks; words set apart by blanks are prose."""
+    """Recognise columns of numbers separated by blanks; words separated by blanks are prose."""
     if sample.own:
         return None
     form = Form(" ", padded=True)
@@ -272,7 +280,7 @@ def _spaces(sample: _Sample) -> Form | None:
 
 
 def _reads_as_prose(sample: _Sample, form: Form) -> bool:
-    """Whether commas are followed by blanks and stand between many words."""
+    """Whether every comma is followed by a blank, and the cells are long or sentences."""
     rows = sample.rows(form)
     cells = [cell for row in rows for cell in row]
     if form.delimiter in "\t|" or any(
@@ -289,16 +297,6 @@ def _is_prose(sample: _Sample) -> bool:
     return words > 7 * len(lines) or (words > 2 * len(lines) and 2 * sentences > len(lines))
 
 
-def _refuse_prose(path: Path, sample: _Sample) -> None:
-    if not sample.own and _is_prose(sample):
-        raise UnreadableTable(f"{path.name} looks like prose, not a table; leave it out.")
-
-
-def _single_column(sample: _Sample) -> Form:
-    plain = Form((sample.own or ",")[0])
-    return plain if all(len(row) == 1 for row in sample.rows(plain)) else Form(_NO_DELIMITER)
-
-
 def _described(form: Form, escape: str, records: list[_Record]) -> Dialect:
     """Find the header among the records and name the columns."""
     rows = [record.cells for record in records]
@@ -306,6 +304,13 @@ def _described(form: Form, escape: str, records: list[_Record]) -> Dialect:
     at = first_row(rows, width)
     first, body = rows[at], rows[at + 1 :]
     header = is_header(first, body)
+    names = widened((), width)
+    if header:
+        # One name too few means that the column of row labels, the first, has none.
+        full = bool(body) and all(len(row) == width and row[-1].strip() for row in body)
+        if len(first) == width - 1 and full and len({row[0] for row in body}) == len(body):
+            first = ["", *first]
+        names = widened(header_names(first), max(width, len(first)))
     return Dialect(
         encoding="",
         compression=None,
@@ -313,48 +318,15 @@ def _described(form: Form, escape: str, records: list[_Record]) -> Dialect:
         quote=form.quote,
         skip_lines=records[at].line,
         header=header,
-        names=_names(first, body, width) if header else widened((), width),
+        names=names,
         first_line=records[at].next_line if header else records[at].line,
         padded=form.padded,
         escape=escape,
     )
 
 
-def _names(first: list[str], body: list[list[str]], width: int) -> tuple[str, ...]:
-    """Name the columns; a name too few means the row labels in front have none."""
-    labels = {row[0] for row in body}
-    full = bool(body) and all(len(row) == width and row[-1].strip() for row in body)
-    if len(first) == width - 1 and full and len(labels) == len(body):
-        first = ["", *first]
-    return widened(header_names(first), max(width, len(first)))
-
-
-Row = Sequence[str]
-
-_NUMBER = re.compile(
-    r"[-+(]? ?[$€£¥]? ?[-+]?(?:[0-9][0-9., '\u00a0\u202f]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)? ?[%)€]?"
-)
-_MONTHS = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-_DATE = re.compile(
-    r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}(?:[ T]+[0-9]{1,2}:[0-9]{2}.*)?"
-    r"|[0-9]{1,2}:[0-9]{2}(?::[0-9.]+)?(?: ?[ap]m)?"
-    rf"|[0-9]{{1,2}}[- ]{_MONTHS}[-, ]+[0-9]{{2,4}}|{_MONTHS} [0-9]{{1,2}},? [0-9]{{4}}",
-    re.IGNORECASE,
-)
-_DIGIT = re.compile(r"[0-9]")
-_YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
-_MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?", ".", "\\n"))
-# Enough to judge by; a table may have ten thousand columns.
-_COLUMNS = 64
-_ROWS = 50
-_TITLES = 20
-_LONGEST_NAME = 1000
-#: A row with more cells is not one of a table.
-WIDEST = 100_000
-
-
 def kind(cell: str) -> str:
-    """Tell what a cell looks like.
+    """Tell what a cell looks like: a number, a date, text, or '' if it is missing.
 
     >>> [kind(cell) for cell in ("1,200", "5 Jan 2020", "n/a", "Oslo")]
     ['number', 'date', '', 'text']
@@ -375,17 +347,12 @@ def first_row(rows: Sequence[Row], width: int) -> int:
     Titles and comments come before it: rows that are short or nearly blank.
     """
     first = next((at for at, row in enumerate(rows) if len(row) >= width), 0)
-    if first and _short_header(rows[first - 1], rows[first], width):
-        first -= 1
+    before = rows[first - 1] if first else ()
+    if len(before) > 1 and 2 * len(before) > width and not before[0].lstrip().startswith("#"):
+        # The row before may lack only some names: R writes none for the row labels.
+        is_text = {kind(cell) for cell in before} <= {"text", ""}
+        first -= is_text and bool({kind(cell) for cell in rows[first]} - {"text", ""})
     return _header_under_titles(rows, first, width) or first
-
-
-def _short_header(row: Row, data: Row, width: int) -> bool:
-    """Whether a row lacks only some names: R writes none for the row labels."""
-    if len(row) < 2 or 2 * len(row) <= width or row[0].lstrip().startswith("#"):
-        return False
-    kinds = {kind(cell) for cell in row}
-    return kinds <= {"text", ""} and bool({kind(cell) for cell in data} - {"text", ""})
 
 
 def _header_under_titles(rows: Sequence[Row], top: int, width: int) -> int | None:
@@ -417,24 +384,23 @@ def is_header(first: Row, body: Sequence[Row]) -> bool:
     """
     body = [row for row in body if row != first][: 4 * _ROWS]
     if not body:
-        return _names_alone(first)
+        kinds = [kind(cell) for cell in first]
+        years = all(_YEAR.fullmatch(cell.strip()) for cell in first if kind(cell) == "number")
+        return "date" not in kinds and ("number" not in kinds or (years and "text" in kinds))
     if _counts_up(first) and not _counts_up(body[0]):
         return True
     evidence = sum(
         _evidence(first[at].strip(), [row[at].strip() for row in body if at < len(row)])
         for at in range(min(len(first), _COLUMNS))
     )
-    return evidence - _twins(first, body) >= 0
-
-
-def _names_alone(first: Row) -> bool:
-    kinds = [kind(cell) for cell in first]
-    years = all(_YEAR.fullmatch(cell.strip()) for cell in first if kind(cell) == "number")
-    return "date" not in kinds and ("number" not in kinds or (years and "text" in kinds))
+    # Equal cells within the first row are data if most rows below have such twins too.
+    some = body[:_ROWS]
+    twins = _has_twins(first) and 2 * sum(map(_has_twins, some)) > len(some)
+    return evidence - twins >= 0
 
 
 def _evidence(name: str, column: list[str]) -> int:
-    """Weigh one column: above zero its first cell is a name, below it is data."""
+    """Weigh one column: above zero its first cell is a name, below zero it is data."""
     if not (found := kind(name)):
         return 0
     pairs = [(cell, which) for cell in column[:_ROWS] if (which := kind(cell))]
@@ -485,20 +451,13 @@ def _counts_up(first: Row) -> bool:
     return all(int(after) - int(before) == 1 for before, after in pairwise(numbers))
 
 
-def _twins(first: Row, body: Sequence[Row]) -> int:
-    """Whether equal cells fill the first row as they fill the rows below."""
-    if not _has_twins(first):
-        return 0
-    return int(2 * sum(_has_twins(row) for row in body[:_ROWS]) > min(len(body), _ROWS))
-
-
 def _has_twins(row: Row) -> bool:
     cells = [cell for cell in row[:_COLUMNS] if cell.strip()]
     return 3 * len(set(cells)) < 2 * len(cells)
 
 
 def header_names(cells: Row) -> tuple[str, ...]:
-    """Name columns by the cells of a header, without the white space that lays it out.
+    """Name columns by the cells of a header, without extra white space.
 
     >>> header_names([" id ", "", "id", "id_2"])
     ('id', 'column_2', 'id_3', 'id_2')

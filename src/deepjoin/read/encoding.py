@@ -1,4 +1,4 @@
-"""Bytes to UTF-8: what a file is, how it is packed, and which characters it is written in."""
+"""Bytes to UTF-8: what a file is, how it is compressed, and which encoding it has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import gzip
 import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,6 +19,8 @@ import pyarrow as pa
 from deepjoin.errors import UnreadableTable
 
 BLOCK = 1 << 24
+#: Endings of compressed files.
+COMPRESSIONS = (".gz", ".zst", ".bz2")
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _UNPACKING_ERRORS = (EOFError, OSError, zlib.error, pa.ArrowException)
@@ -90,13 +93,13 @@ _MARKS = frozenset("‘“”–—…•€£°©®™·\xa0«»½ßºªİ")
 
 @dataclass
 class Mended:
-    """What had to be changed in the bytes of a file so that they became text."""
+    """Repairs that turned the bytes of a file into text."""
 
     nul_bytes: int = 0
     bad_byte: int | None = None
 
     def notes(self, encoding: str) -> Iterator[str]:
-        """Say it in the user's words."""
+        """Describe the repairs to the user."""
         if self.nul_bytes:
             yield f"{self.nul_bytes:,} NUL bytes were removed."
         if self.bad_byte is not None:
@@ -130,18 +133,15 @@ def read_some(stream: BinaryIO, size: int) -> bytes:
 
 
 def unreadable(path: Path, error: BaseException) -> UnreadableTable:
-    """Turn what the system or an unpacker said into one line about the file."""
+    """Turn an error of the system or of decompression into one line about the file."""
     if isinstance(error, UnreadableTable):
         return error
     if isinstance(error, OSError) and error.strerror:
         return UnreadableTable(f"{path.name} cannot be read: {error.strerror}.", passing=True)
+    said = " ".join(str(error).split())[:120] or type(error).__name__
     return UnreadableTable(
-        f"{path.name} is packed but damaged or cut short ({_one_line(error)}); fetch it again."
+        f"{path.name} is packed but damaged or cut short ({said}); fetch it again."
     )
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__
 
 
 def check_file(path: Path) -> tuple[int, int]:
@@ -158,7 +158,7 @@ def check_file(path: Path) -> tuple[int, int]:
 
 
 def compression_of(path: Path) -> str | None:
-    """How a file is packed, by its first bytes."""
+    """Tell how a file is compressed by its first bytes."""
     try:
         with path.open("rb") as stream:
             head = stream.read(4)
@@ -184,7 +184,7 @@ def foreign_kind(sample: bytes) -> str | None:
     """
     raw = sample[:1024].translate(None, _CONTROLS + b"\0") != sample[:1024]
     for offset, magic, kind in _MAGIC:
-        # A table may well begin with "ID3" or "ORC": letters count beside bytes no text has.
+        # A table may well begin with "ID3" or "ORC": letters count only beside binary bytes.
         if sample.startswith(magic, offset) and (raw or not magic.isalnum()):
             return kind
     if encoding_by_zeros(sample) or any(sample.startswith(bom) for bom, _ in _BOMS):
@@ -246,24 +246,18 @@ def encoding_by_zeros(sample: bytes) -> str | None:
 def _code_page(sample: bytes, error: UnicodeDecodeError) -> str:
     """Choose a code page for bytes that are not UTF-8, judging the lines that need one."""
     lines = [line for line in sample.replace(b"\r", b"\n").split(b"\n") if not line.isascii()]
-    good = sum(_is_utf8(line) for line in lines[:1000])
-    if good * 10 >= 9 * min(len(lines), 1000) or (len(lines) == 1 and _mostly_utf8(error)):
+    some = lines[:1000]
+    good = 0
+    for line in some:
+        with suppress(UnicodeDecodeError):
+            line.decode()
+            good += 1
+    # Of a single line, what comes before the first bad byte decides.
+    is_started = len(lines) == 1 and not error.object[: error.start].isascii()
+    if good * 10 >= 9 * len(some) or is_started:
         return "utf-8"
     foreign = b"\n".join(dict.fromkeys(lines))[:16384]
     return _other_script(foreign) or max(_LATIN, key=lambda name: _plausible(foreign, name))
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _mostly_utf8(error: UnicodeDecodeError) -> bool:
-    """Whether what comes before the first bad byte has proper UTF-8 beyond ASCII."""
-    return not error.object[: error.start].isascii()
 
 
 def _other_script(sample: bytes) -> str | None:
@@ -326,24 +320,19 @@ def _from_utf8(blocks: Iterator[bytes], encoding: str, mended: Mended) -> Iterat
             yield block
             continue
         data = rest + block
-        clean, used = _clean_utf8(data, position, mended)
+        try:
+            used = codecs.utf_8_decode(data, "strict", False)[1]
+            clean = data[:used]
+        except UnicodeDecodeError as error:
+            if mended.bad_byte is None:
+                mended.bad_byte = position + error.start
+            text, used = codecs.utf_8_decode(data, _AS_CP1252, False)
+            clean = text.encode()
         position, rest = position + used, data[used:]
         yield clean
     if rest:
         mended.bad_byte = position if mended.bad_byte is None else mended.bad_byte
         yield rest.decode("utf-8", _AS_CP1252).encode()
-
-
-def _clean_utf8(data: bytes, position: int, mended: Mended) -> tuple[bytes, int]:
-    """Return the whole characters of a block and how many bytes they took."""
-    try:
-        used = codecs.utf_8_decode(data, "strict", False)[1]
-        return data[:used], used
-    except UnicodeDecodeError as error:
-        if mended.bad_byte is None:
-            mended.bad_byte = position + error.start
-        text, used = codecs.utf_8_decode(data, _AS_CP1252, False)
-        return text.encode(), used
 
 
 def _from_other(blocks: Iterator[bytes], encoding: str, mended: Mended) -> Iterator[bytes]:

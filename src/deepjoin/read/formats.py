@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.read.encoding import check_file
+from deepjoin.read.encoding import COMPRESSIONS, check_file
 
 FORMATS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".data"), "delimited"),
@@ -17,7 +17,6 @@ FORMATS = {
     ".json": "json",
     **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "excel"),
 }
-COMPRESSIONS = (".gz", ".zst", ".bz2")
 _COMPRESSED = ("delimited", "jsonlines", "json")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

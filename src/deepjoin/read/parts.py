@@ -19,8 +19,8 @@ import xxhash
 from deepjoin.errors import MissingExtra, UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.read.dialect import sniff
+from deepjoin.read.encoding import COMPRESSIONS
 from deepjoin.read.formats import (
-    COMPRESSIONS,
     format_of,
     read_file,
     suffixes,
