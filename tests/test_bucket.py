@@ -19,8 +19,8 @@ import pytest
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, UnreadableTable
 from deepjoin.read import Source, bucket, remote_files
-from deepjoin.read.bucket import BucketSource, Downloads, reopen
-from deepjoin.read.remote_files import BucketUrl, RemoteFiles, explained
+from deepjoin.read.bucket import BucketSource, reopen
+from deepjoin.read.remote_files import BucketUrl, Downloads, RemoteFiles, explained
 from deepjoin.read.source import Skipped
 from deepjoin.settings import Settings
 from tests.support.buckets import BUCKET, Store, answering, running_store, use
@@ -458,10 +458,14 @@ def test_a_file_that_is_read_where_it_is_may_fail(store: Store) -> None:
 
 
 def test_a_full_disk_is_told(store: Store, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    really = Path.open
 
-    monkeypatch.setattr(remote_files, "_copy", full)
+    def full(path: Path, mode: str = "r", **options: Any) -> Any:
+        if mode == "wb":
+            raise OSError(28, "No space left on device")
+        return really(path, mode, **options)
+
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(
         DeepJoinError, match="No space left in .* for a copy of s3://lake/geo/world"
     ):
@@ -529,7 +533,7 @@ def test_a_scheme_may_need_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         list(BucketSource("sftp://host/x").tables())
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(
-        MissingExtra, match=r"needs the fsspec extra: pip install 'deepjoin\[fsspec"
+        MissingExtra, match=r"needs fsspec: pip install 'deepjoin\[fsspec"
     ):
         list(BucketSource("sftp://host/x").tables())
 

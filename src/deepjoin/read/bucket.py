@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,16 +17,24 @@ from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknow
 from deepjoin.model import Reading, Table
 from deepjoin.read.formats import format_of, read_file, suffixes, title_of, words
 from deepjoin.read.parts import Entry, checked, grouped, member_columns, read_parts
-from deepjoin.read.remote_files import INDEX, BucketUrl, Download, RemoteFiles, closed_folders
+from deepjoin.read.remote_files import (
+    INDEX,
+    BucketUrl,
+    Download,
+    Downloads,
+    RemoteFiles,
+    closed_folders,
+    ending,
+)
 from deepjoin.read.source import Description, Item, Listing, Skipped, Source, left_out, skipped_item
 from deepjoin.read.walk import MANIFEST, covers, is_hidden, is_index_manifest, matches
 from deepjoin.settings import Settings
 
-#: Enough to see the header of a file, or whether JSON holds rows.
+#: Bytes that show the header of a file, or whether JSON holds rows.
 _HEAD = 1 << 18
-#: Nanoseconds; stores tell times to the second.
+#: Nanoseconds; stores give times to the second.
 _LATELY = 2_000_000_000
-#: What a source holds open once it has been listed.
+#: Attributes that hold something open once the source has been listed.
 _OPEN = ("_place", "_downloads")
 
 Infos = dict[str, pa.fs.FileInfo]
@@ -64,8 +71,10 @@ class BucketSource(Source):
         entries = list(self._grouped(infos))
         order = [name for entry in entries for name in _members(entry) if self._is_read(name)]
         self._downloads.expect({name: infos[name].size or 0 for name in order})
-        passed_over = self._passed_over(listed) | ({} if infos else self._all_left_out(listed))
-        items = [skipped_item(name, reason) for name, reason in passed_over.items()]
+        items = [skipped_item(name, why) for name, why in self._passed_over(listed).items()]
+        if not infos:
+            count = sum(self._is_below(name) and self._is_read(name) for name in self._open(listed))
+            items += [skipped_item(str(self.url), left_out(count))] if count else []
         for entry in entries:
             members = [infos[name] for name in _members(entry)]
             size = sum(info.size or 0 for info in members)
@@ -83,11 +92,11 @@ class BucketSource(Source):
         raise unknown_name("table", name, str(self.url), [table.name for table in found])
 
     def describe(self, index: Path) -> Description:
-        """Say where the source is; a bucket is the same from everywhere."""
+        """Say where the source is; a URL does not depend on the index folder."""
         return {"kind": self.kind, "url": str(self.url)}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is open: another process reaches the bucket by itself."""
+        """Leave out what is open: another process connects to the bucket itself."""
         return {name: value for name, value in vars(self).items() if name not in _OPEN}
 
     @cached_property
@@ -113,7 +122,7 @@ class BucketSource(Source):
         if self._closed(infos).get("") == INDEX:
             raise DeepJoinError(
                 f"'{self.url}' is a deepjoin index, not a folder of tables: open it with "
-                "deepjoin.open, or ask it with: deepjoin search INDEX FILE"
+                "deepjoin.open, or search it with: deepjoin search INDEX FILE"
             )
         if self.url.patterns and not any(map(self._is_below, self._open(infos))):
             raise DeepJoinError(f"No object matches '{self.url}'.")
@@ -131,24 +140,22 @@ class BucketSource(Source):
         return (name for name in infos if not name.startswith(closed))
 
     def _closed(self, infos: Infos) -> dict[str, str]:
-        """Find the folders whose files are not tables; other programs write manifests too."""
-        found = closed_folders(infos).items()
-        return {
-            folder: kind for folder, kind in found if kind != INDEX or self._has_manifest(folder)
-        }
-
-    def _has_manifest(self, folder: str) -> bool:
-        name = f"{folder}/{MANIFEST}" if folder else MANIFEST
-        if name not in self._manifests:
-            try:
-                content = self._place[0].read(name, lambda file: bytes(file.read()))
-                self._manifests[name] = is_index_manifest(content)
-            except UnreadableTable:  # its name is all there is to go by
-                self._manifests[name] = True
-        return self._manifests[name]
+        """Find the folders whose files are not tables, and what they are."""
+        found = closed_folders(infos)
+        for folder in [folder for folder, kind in found.items() if kind == INDEX]:
+            name = f"{folder}/{MANIFEST}" if folder else MANIFEST
+            if name not in self._manifests:
+                try:
+                    content = self._place[0].read(name, lambda file: bytes(file.read()))
+                    self._manifests[name] = is_index_manifest(content)
+                except UnreadableTable:  # only its name can tell
+                    self._manifests[name] = True
+            if not self._manifests[name]:  # other programs write manifests too
+                del found[folder]
+        return found
 
     def _passed_over(self, infos: Infos) -> dict[str, str]:
-        """Say what is left out although it may hold tables."""
+        """Return what is left out although it may hold tables, with the reasons."""
         if self._place[1]:
             return {}
         odd = {name: "its name has slashes side by side" for name in infos if "" in name.split("/")}
@@ -160,20 +167,13 @@ class BucketSource(Source):
             if kind != INDEX and (not folder or self._belongs(folder) or self.url.patterns)
         }
 
-    def _all_left_out(self, infos: Infos) -> dict[str, str]:
-        """Say so where the patterns leave nothing of a bucket that has tables."""
-        count = sum(self._is_below(name) and self._is_read(name) for name in self._open(infos))
-        return {str(self.url): left_out(count)} if count else {}
-
     def _belongs(self, name: str) -> bool:
-        return self._is_below(name) and self._is_wanted(name)
+        included = not self.include or any(matches(pattern, name) for pattern in self.include)
+        excluded = any(matches(pattern, name) for pattern in self.exclude)
+        return self._is_below(name) and included and not excluded
 
     def _is_below(self, name: str) -> bool:
         return _is_path(name) and covers(self.url.patterns, name.split("/"))
-
-    def _is_wanted(self, name: str) -> bool:
-        included = not self.include or any(matches(pattern, name) for pattern in self.include)
-        return included and not any(matches(pattern, name) for pattern in self.exclude)
 
     def _grouped(self, names: Iterable[str]) -> Iterator[Entry]:
         here = PurePosixPath(self.url.host, self.url.path).name
@@ -194,10 +194,14 @@ class BucketSource(Source):
     def _entry(self, name: str) -> Entry:
         """Find the object, or the folder of part files, that holds a table."""
         ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] == "#")]
-        for end in ends:
-            if self._is_object(name[:end]):
-                return name[:end]
         files, only = self._place
+        for file in (name[:end] for end in ends):
+            if only or not self._belongs(file):
+                found = file == only
+            else:
+                found = files.info(file).type == pa.fs.FileType.File
+            if found:
+                return file
         if not only and _is_path(name):
             below = self._wanted(files.below(name))
             for entry in self._grouped(below):
@@ -208,17 +212,11 @@ class BucketSource(Source):
             raise unknown_name("table", name, str(self.url), filter(self._is_read, entries))
         return entries[name]
 
-    def _is_object(self, name: str) -> bool:
-        files, only = self._place
-        if only or not self._belongs(name):
-            return name == only
-        return bool(files.info(name).type == pa.fs.FileType.File)
-
     def _is_read(self, name: str) -> bool:
         return format_of(name) is not None or self._is_named(name)
 
     def _is_named(self, name: str) -> bool:
-        """Tell whether the user asked for this very object, or for objects with its ending."""
+        """Tell whether the user named this very object, or objects with its ending."""
         endings = {suffixes(pattern) for pattern in (*self.include, *self.url.patterns[-1:])}
         return name == self._place[1] or suffixes(name) in endings - {""}
 
@@ -235,7 +233,7 @@ class BucketSource(Source):
         return Listing((_table(entry, partial(self._read, entry)),))
 
     def _looked_into(self, name: str, kind: str) -> Listing:
-        """List the sheets of a workbook, and JSON that holds rows; its start tells."""
+        """List the sheets of a workbook, or JSON if its start shows that it holds rows."""
         from deepjoin.read.files import FileSource
 
         files, only = self._place
@@ -257,7 +255,7 @@ class BucketSource(Source):
         return Listing(tuple(tables), tuple(skipped))
 
     def _read(self, name: str, sheet: str = "", more: bool = False) -> Reading:
-        """Read a copy; ``more`` tells that other sheets of it are likely to follow."""
+        """Read a copy; ``more`` says that other sheets of it are likely to be read next."""
         copy = self._downloads.take(name)
         done = partial(self._downloads.keep, name, copy) if more else copy.remove
         return self._read_copy(name, sheet, copy, done)
@@ -276,37 +274,32 @@ class BucketSource(Source):
         """Read a copy under the name of its object."""
         shown = self._place[0].shown(name)
         try:
-            reading = _opened(copy.path, format_of(name) or "delimited", sheet)
+            if sheet:
+                from deepjoin.read.excel import read_sheet
+
+                reading = read_sheet(copy.path, sheet)
+            else:
+                reading = read_file(copy.path, format_of(name) or "delimited")
         except (UnreadableTable, MissingExtra) as error:
             copy.remove()
             raise _renamed(error, copy.path, shown) from None
-        return Reading(_batches(reading, copy, shown, done), reading.notes)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from reading
+            except (UnreadableTable, MissingExtra) as error:
+                raise _renamed(error, copy.path, shown) from None
+            finally:
+                done()
+
+        return Reading(batches(), reading.notes)
 
 
 def reopen(described: Description, index: Path, settings: Settings) -> BucketSource:
-    """Make the source again that was described."""
+    """Open the source that `BucketSource.describe` described."""
     return BucketSource(
         described["url"], settings.include, settings.exclude, settings.parts, settings.one_table
     )
-
-
-def _opened(path: Path, kind: str, sheet: str) -> Reading:
-    if not sheet:
-        return read_file(path, kind)
-    from deepjoin.read.excel import read_sheet
-
-    return read_sheet(path, sheet)
-
-
-def _batches(
-    reading: Reading, copy: Download, shown: str, done: Callable[[], object]
-) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from reading
-    except (UnreadableTable, MissingExtra) as error:
-        raise _renamed(error, copy.path, shown) from None
-    finally:
-        done()
 
 
 def _renamed(error: DeepJoinError, path: Path, shown: str) -> DeepJoinError:
@@ -335,7 +328,7 @@ def _is_path(name: str) -> bool:
 
 
 def _stamp(infos: list[pa.fs.FileInfo]) -> str:
-    """Sum up sizes and times; '' where a time is unknown, or so new that it may serve again."""
+    """Combine sizes and times; '' if a time is unknown or too recent to show another change."""
     lately = time.time_ns() - _LATELY
     times = [info.mtime_ns for info in infos]
     if any(time is None or time > lately for time in times):
@@ -346,80 +339,3 @@ def _stamp(infos: list[pa.fs.FileInfo]) -> str:
     for info in infos:
         digest.update(f"{info.path}\n{info.size}-{info.mtime_ns}\n".encode())
     return digest.hexdigest()
-
-
-_AHEAD = 8
-#: Larger files are copied when their turn comes: transfer, not waiting, is what they cost.
-_LARGEST = 32 << 20
-
-
-class Downloads:
-    """Copies files when they are taken, and ahead of time while they are taken in order.
-
-    Whoever takes one file, or every tenth, has nothing copied ahead. At most eight files of
-    32 MiB are held; the last of them go with this object.
-    """
-
-    def __init__(self, files: RemoteFiles) -> None:
-        self._files = files
-        self._sizes: Mapping[str, int] = {}
-        self._order: list[str] = []
-        self._positions: dict[str, int] = {}
-        self._latest = -1
-        self._held: dict[str, Future[Download]] = {}
-
-    def expect(self, sizes: Mapping[str, int]) -> None:
-        """Set the order, with the sizes, in which files will be taken; forget older copies."""
-        self._sizes, self._order = sizes, list(sizes)
-        self._positions = {name: position for position, name in enumerate(self._order)}
-        self._latest = -1
-        self._held = {}
-
-    def take(self, name: str) -> Download:
-        """Give the copy of a file; it is the caller's to remove."""
-        held = self._held.pop(name, None)
-        position = self._positions.get(name, -1)
-        step = position - self._latest
-        if position >= 0:
-            in_order = step == 1 or (held is not None and 0 < step <= _AHEAD)
-            if in_order and self._files.is_parallel:
-                self._go_on(position + 1)
-            self._latest = position
-        return held.result() if held is not None else self._copy(name)
-
-    def take_held(self, name: str) -> Download | None:
-        """Give the copy of a file if there is one already."""
-        held = self._held.pop(name, None)
-        return held.result() if held is not None else None
-
-    def keep(self, name: str, copy: Download) -> None:
-        """Hold a whole copy that will soon be taken again, if files are taken in order."""
-        if name not in self._positions:
-            copy.remove()
-            return
-        while len(self._held) >= _AHEAD:
-            self._held.pop(next(iter(self._held)))
-        done: Future[Download] = Future()
-        done.set_result(copy)
-        self._held[name] = done
-
-    def _go_on(self, position: int) -> None:
-        """Begin to copy what comes next; forget what was passed over."""
-        for name in [name for name in self._held if self._positions[name] < position]:
-            del self._held[name]
-        for name in self._order[position : position + _AHEAD]:
-            fits = len(self._held) < _AHEAD and self._sizes[name] <= _LARGEST
-            if fits and name not in self._held:
-                self._held[name] = self._pool.submit(self._copy, name)
-
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_AHEAD, "deepjoin-download")
-
-    def _copy(self, name: str) -> Download:
-        return self._files.download(name, ending(name))
-
-
-def ending(name: str) -> str:
-    """Give a copy the ending that says what it is, and nothing else of a foreign name."""
-    return suffixes(name) if format_of(name) else ""

@@ -8,9 +8,11 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +20,8 @@ import pyarrow as pa
 import pyarrow.fs
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
+from deepjoin.optional import require
+from deepjoin.read.formats import format_of, suffixes
 from deepjoin.read.walk import is_glob
 
 S3 = ("s3", "s3a", "s3n")
@@ -26,7 +30,7 @@ AZURE = ("abfs", "abfss")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-#: A user, a container or the word anonymous may stand before a host, and a port behind it.
+#: A host may follow a user, a container or the word anonymous, and precede a port.
 _HOST = re.compile(r"([\w.-]+@)?[\w.-]*(:\d+)?")
 _PARAMETERS = re.compile(r"\?[\w.-]+=")
 _KEYS = {
@@ -35,74 +39,14 @@ _KEYS = {
     **dict.fromkeys(AZURE, "AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET"),
 }
 
-
-@dataclass(frozen=True)
-class BucketUrl:
-    """A place in a bucket: a folder, one object, or the part of a folder that a glob fits.
-
-    ``host`` is the bucket, or what stands in its place: a container and its account, a server.
-    ``path`` is what comes below it up to the first wildcard, without slashes around it.
-    """
-
-    scheme: str
-    host: str
-    path: str = ""
-    patterns: tuple[str, ...] = ()
-    #: Set where the URL ends in a slash, so that it cannot be one object.
-    is_folder: bool = False
-
-    @classmethod
-    def parse(cls, url: str) -> BucketUrl:
-        """Take a URL apart.
-
-        >>> BucketUrl.parse("s3://lake/sales/2024/*.csv")
-        BucketUrl(scheme='s3', host='lake', path='sales/2024', patterns=('*.csv',), is_folder=False)
-        """
-        found = _SCHEME.fullmatch(url)
-        if found is None:
-            raise DeepJoinError(f"'{url}' is no URL of a bucket, such as s3://bucket/folder.")
-        scheme, rest = found[1].lower(), found[2]
-        host, _, below = rest.partition("/")
-        _refuse_secrets(scheme, host, rest)
-        parts = [part for part in below.split("/") if part]
-        first = next((at for at, part in enumerate(parts) if is_glob(part)), len(parts))
-        path, patterns = "/".join(parts[:first]), tuple(parts[first:])
-        return cls(scheme, host, path, patterns, rest.endswith("/"))
-
-    @property
-    def folder(self) -> str:
-        """The URL of the folder that names are relative to."""
-        return f"{self.scheme}://{self.host}" + (f"/{self.path}" if self.path else "")
-
-    @property
-    def access(self) -> str:
-        """What to set, in the environment, to be let in."""
-        return _KEYS.get(self.scheme, "what its library reads from the environment")
-
-    def __str__(self) -> str:
-        return "/".join((self.folder, *self.patterns))
-
-
-def _refuse_secrets(scheme: str, host: str, rest: str) -> None:
-    """Refuse what may be a secret without repeating it; a secret key may have slashes."""
-    shape = _BUCKET if scheme in S3 else _HOST
-    access = _KEYS.get(scheme, "credentials")
-    if not shape.fullmatch(host):
-        raise DeepJoinError(
-            f"The {scheme}:// URL has no plain bucket or host name after the slashes. If there is "
-            f"a user or password in it, leave it out and set {access} in the environment."
-        )
-    if _PARAMETERS.search(rest):
-        raise DeepJoinError(
-            f"The {scheme}:// URL has parameters after a question mark; leave them out and set "
-            f"{access} in the environment."
-        )
-
-
 Result = TypeVar("Result")
 
 #: What file systems raise: Arrow's own, and those of the libraries behind fsspec.
 FAILURES = (OSError, pa.ArrowException)
+#: Files that are copied ahead at most.
+_AHEAD = 8
+#: Larger files are copied when their turn comes: their cost is the transfer, not the waiting.
+_LARGEST = 32 << 20
 _BLOCK = 8 << 20
 _ATTEMPTS = 3
 _CONNECT_SECONDS = 5
@@ -110,7 +54,7 @@ _REQUEST_SECONDS = 30
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET")
 
-#: Of an error's text, the marks; what it means and what to check. The first that fits is told.
+#: Patterns of an error's text, its meaning and what to check. The first that fits is shown.
 _TROUBLES = (
     (
         r"NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist",
@@ -140,7 +84,7 @@ _TROUBLES = (
         "no answer. Check the network, and AWS_ENDPOINT_URL if it is set",
     ),
 )
-#: What a folder is that holds no tables of its own, by a file in it; an index also has segments.
+#: Folders whose files are no tables, recognised by a file in them; an index also has segments.
 INDEX = "an index"
 _CLOSED = (
     (re.compile(r"(?:(.*)/)?manifest\.json"), INDEX),
@@ -151,27 +95,82 @@ _SEGMENTS = re.compile(r"(?<![^/])segments/")
 _REGION = re.compile(r"(?:located in|expecting|x-amz-bucket-region:?) '?([a-z]{2}-[a-z-]+-\d)'?")
 
 
+@dataclass(frozen=True)
+class BucketUrl:
+    """A place in a bucket: a folder, one object, or the part of a folder that a glob fits.
+
+    ``host`` is the bucket, or what takes its place: a container and its account, a server.
+    ``path`` is what comes below it up to the first wildcard, without slashes around it.
+    """
+
+    scheme: str
+    host: str
+    path: str = ""
+    patterns: tuple[str, ...] = ()
+    #: Set where the URL ends in a slash, so that it cannot be one object.
+    is_folder: bool = False
+
+    @classmethod
+    def parse(cls, url: str) -> BucketUrl:
+        """Take a URL apart.
+
+        >>> BucketUrl.parse("s3://lake/sales/2024/*.csv")
+        BucketUrl(scheme='s3', host='lake', path='sales/2024', patterns=('*.csv',), is_folder=False)
+        """
+        found = _SCHEME.fullmatch(url)
+        if found is None:
+            raise DeepJoinError(f"'{url}' is no URL of a bucket, such as s3://bucket/folder.")
+        scheme, rest = found[1].lower(), found[2]
+        host, _, below = rest.partition("/")
+        # What may be a secret is refused without repeating it; a secret key may have slashes.
+        access = _KEYS.get(scheme, "credentials")
+        if not (_BUCKET if scheme in S3 else _HOST).fullmatch(host):
+            raise DeepJoinError(
+                f"The {scheme}:// URL has no plain bucket or host name after the slashes. If there "
+                f"is a user or password in it, leave it out and set {access} in the environment."
+            )
+        if _PARAMETERS.search(rest):
+            raise DeepJoinError(
+                f"The {scheme}:// URL has parameters after a question mark; leave them out and "
+                f"set {access} in the environment."
+            )
+        parts = [part for part in below.split("/") if part]
+        first = next((at for at, part in enumerate(parts) if is_glob(part)), len(parts))
+        path, patterns = "/".join(parts[:first]), tuple(parts[first:])
+        return cls(scheme, host, path, patterns, rest.endswith("/"))
+
+    @property
+    def folder(self) -> str:
+        """The URL of the folder that names are relative to."""
+        return f"{self.scheme}://{self.host}" + (f"/{self.path}" if self.path else "")
+
+    @property
+    def access(self) -> str:
+        """The environment variables that hold the credentials."""
+        return _KEYS.get(self.scheme, "what its library reads from the environment")
+
+    def __str__(self) -> str:
+        return "/".join((self.folder, *self.patterns))
+
+
 def explained(error: Exception, doing: str, url: BucketUrl) -> DeepJoinError:
-    """Say in one line what went wrong with a bucket and what to check."""
+    """Make an error that says in one line what went wrong with a bucket and what to check."""
     text = f"{type(error).__name__} {error}"
     region = _REGION.search(text)
     words = {"access": url.access, "region": f"'{region[1]}'" if region else "its own"}
     for marks, meaning in _TROUBLES:
         if re.search(marks, text):
             return DeepJoinError(f"{doing}: {meaning.format(**words)}.")
-    lines = _without_secrets(str(error)).strip().splitlines() or [type(error).__name__]
+    said = str(error)
+    for name in _SECRETS:
+        if os.environ.get(name):
+            said = said.replace(os.environ[name], "***")
+    lines = said.strip().splitlines() or [type(error).__name__]
     return DeepJoinError(f"{doing}: {lines[0].strip()[:200].rstrip('.')}.")
 
 
-def _without_secrets(text: str) -> str:
-    for name in _SECRETS:
-        if os.environ.get(name):
-            text = text.replace(os.environ[name], "***")
-    return text
-
-
 def endpoint() -> str | None:
-    """Give the address of a store that speaks S3 but is not AWS, if the environment has one."""
+    """Return the address of an S3-compatible store, if the environment has one."""
     return next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
 
 
@@ -179,7 +178,14 @@ def file_system(url: BucketUrl) -> tuple[pa.fs.FileSystem, str]:
     """Reach the file system of a URL; returns it with the path of the URL's folder in it."""
     try:
         if url.scheme in S3:
-            return _s3(url), _joined(url.host, url.path)
+            s3 = pa.fs.S3FileSystem(
+                region=_region(url.host),
+                endpoint_override=endpoint(),
+                connect_timeout=_CONNECT_SECONDS,
+                request_timeout=_REQUEST_SECONDS,
+                retry_strategy=pa.fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            )
+            return s3, _joined(url.host, url.path)
         if url.scheme in GOOGLE:
             _, at, bucket = url.host.rpartition("@")
             limit = timedelta(seconds=_REQUEST_SECONDS)
@@ -197,16 +203,6 @@ def _joined(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def _s3(url: BucketUrl) -> pa.fs.FileSystem:
-    return pa.fs.S3FileSystem(
-        region=_region(url.host),
-        endpoint_override=endpoint(),
-        connect_timeout=_CONNECT_SECONDS,
-        request_timeout=_REQUEST_SECONDS,
-        retry_strategy=pa.fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
-    )
-
-
 def _region(bucket: str) -> str | None:
     """Take the region from the environment, else ask AWS where the bucket is."""
     known = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
@@ -219,12 +215,7 @@ def _region(bucket: str) -> str | None:
 
 
 def _fsspec(url: BucketUrl) -> tuple[pa.fs.FileSystem, str]:
-    try:
-        import fsspec
-    except ImportError:
-        raise MissingExtra(
-            f"Reading {url.scheme}:// URLs needs the fsspec extra: pip install 'deepjoin[fsspec]'"
-        ) from None
+    fsspec = require("fsspec", "fsspec", f"Reading {url.scheme}:// URLs")
     try:
         found, path = fsspec.core.url_to_fs(url.folder)
     except ValueError:
@@ -238,7 +229,7 @@ def _fsspec(url: BucketUrl) -> tuple[pa.fs.FileSystem, str]:
 
 
 class Download:
-    """A remote file copied here; the copy is removed when told, or when nobody holds it."""
+    """A remote file copied here; `remove` deletes the copy, as does the last reference to it."""
 
     def __init__(self, ending: str) -> None:
         folder = tempfile.mkdtemp(prefix="deepjoin-")
@@ -282,15 +273,20 @@ class RemoteFiles:
         """Copy a file, or its first ``limit`` bytes, to a temporary one with this ending."""
         copy = Download(ending)
         try:
-            with self._system.open_input_stream(self._path(name)) as stream:
-                _copy(stream, copy.path, limit)
+            with (
+                self._system.open_input_stream(self._path(name)) as stream,
+                copy.path.open("wb") as file,
+            ):
+                while limit and (block := stream.read(min(limit, _BLOCK))):
+                    file.write(block)
+                    limit -= len(block)
         except FAILURES as error:
             copy.remove()
             raise self._object_error(error, name) from None
         return copy
 
     def read(self, name: str, read: Callable[[pa.NativeFile], Result]) -> Result:
-        """Read here and there in a file where it is."""
+        """Read parts of a file without copying it."""
         try:
             with self._system.open_input_file(self._path(name)) as file:
                 return read(file)
@@ -303,7 +299,7 @@ class RemoteFiles:
         return f"{self._folder}/{name}" if name else self._folder
 
     def _object_error(self, error: Exception, name: str) -> DeepJoinError:
-        """Tell what concerns one object, and is passed over, from what concerns them all."""
+        """Tell errors of one object, which is passed over, from those of the whole bucket."""
         shown = self.shown(name)
         if isinstance(error, FileNotFoundError):
             return UnreadableTable(f"{shown} is no longer there.", passing=True)
@@ -317,11 +313,76 @@ class RemoteFiles:
         return UnreadableTable(str(found), passing=True) if forbidden else found
 
 
-def _copy(stream: pa.NativeFile, path: Path, limit: int) -> None:
-    with path.open("wb") as file:
-        while limit and (block := stream.read(min(limit, _BLOCK))):
-            file.write(block)
-            limit -= len(block)
+class Downloads:
+    """Copies files when they are taken, and ahead of time while they are taken in order.
+
+    Nothing is copied ahead for a caller that takes one file, or every tenth. At most eight
+    files of 32 MiB are held; the last of them are removed with this object.
+    """
+
+    def __init__(self, files: RemoteFiles) -> None:
+        self._files = files
+        self._sizes: Mapping[str, int] = {}
+        self._order: list[str] = []
+        self._positions: dict[str, int] = {}
+        self._latest = -1
+        self._held: dict[str, Future[Download]] = {}
+
+    def expect(self, sizes: Mapping[str, int]) -> None:
+        """Set the order, with the sizes, in which files will be taken; forget older copies."""
+        self._sizes, self._order = sizes, list(sizes)
+        self._positions = {name: position for position, name in enumerate(self._order)}
+        self._latest = -1
+        self._held = {}
+
+    def take(self, name: str) -> Download:
+        """Return the copy of a file, which the caller has to remove."""
+        held = self._held.pop(name, None)
+        position = self._positions.get(name, -1)
+        step = position - self._latest
+        if position >= 0:
+            in_order = step == 1 or (held is not None and 0 < step <= _AHEAD)
+            if in_order and self._files.is_parallel:
+                self._copy_ahead(position + 1)
+            self._latest = position
+        return held.result() if held is not None else self._copy(name)
+
+    def take_held(self, name: str) -> Download | None:
+        """Return the copy of a file if there is one already."""
+        held = self._held.pop(name, None)
+        return held.result() if held is not None else None
+
+    def keep(self, name: str, copy: Download) -> None:
+        """Hold a whole copy that will soon be taken again, if files are taken in order."""
+        if name not in self._positions:
+            copy.remove()
+            return
+        while len(self._held) >= _AHEAD:
+            self._held.pop(next(iter(self._held)))
+        done: Future[Download] = Future()
+        done.set_result(copy)
+        self._held[name] = done
+
+    def _copy_ahead(self, position: int) -> None:
+        """Start to copy the next files; drop copies of files that were passed over."""
+        for name in [name for name in self._held if self._positions[name] < position]:
+            del self._held[name]
+        for name in self._order[position : position + _AHEAD]:
+            fits = len(self._held) < _AHEAD and self._sizes[name] <= _LARGEST
+            if fits and name not in self._held:
+                self._held[name] = self._pool.submit(self._copy, name)
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_AHEAD, "deepjoin-download")
+
+    def _copy(self, name: str) -> Download:
+        return self._files.download(name, ending(name))
+
+
+def ending(name: str) -> str:
+    """Return the ending that a copy needs, and nothing else of a name that others chose."""
+    return suffixes(name) if format_of(name) else ""
 
 
 def closed_folders(names: Iterable[str]) -> dict[str, str]:
