@@ -27,11 +27,10 @@ from deepjoin import Column, Lake
 from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.lab.josie.method import JosieSearch, josie
 from deepjoin.model import Hit, Results
-from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.search.base import Searching
-from deepjoin.search.exact_equi import exact_equi
-from deepjoin.search.verify import QueryValues
+from deepjoin.search.exact import exact_equi
+from deepjoin.search.query import SearchQuery
+from deepjoin.search.searcher import Searcher
 
 
 def generated(like: Path, folder: Path, columns: int) -> Path:
@@ -73,7 +72,7 @@ def own_columns(lake: Lake, count: int) -> list[Column]:
 
 
 def answers(
-    searcher: Searching, queries: Sequence[Column], best: int, passes: int
+    searcher: Searcher, queries: Sequence[Column], best: int, passes: int
 ) -> tuple[list[Results], Row]:
     """Search with every query, once to warm up, then some times by the clock."""
     seconds: list[float] = []
@@ -113,9 +112,9 @@ def postings_of(lake: Lake, queries: Sequence[Column]) -> Row:
     """Count the lists of all values of the queries, and their postings."""
     lists = postings = 0
     for query in queries:
-        distinct = distinct_cells(query.cells, lake.settings.profile, lake.context().key)
+        cells = SearchQuery(query, lake.settings.profile, lake.context().key)
         for segment in lake.index.segments:
-            values = QueryValues.of(distinct, segment.values)
+            values = cells.values_in(segment)
             lists += len(values.known)
             postings += int(segment.values.frequency(values.numbers[values.known]).sum())
     return {"all_lists": lists, "all_postings": postings}

@@ -30,8 +30,8 @@ from common import K, Row, emit, folder_bytes, machine, percentiles, say
 from deepjoin import Column, Lake
 from deepjoin.engines.postgres.publishing import withdraw
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.search.base import excluded_columns
-from deepjoin.search.vector_search import VectorSearcher
+from deepjoin.search.query import excluded_columns
+from deepjoin.search.vectors import VectorSearcher
 from deepjoin.store.column_vectors import ColumnVectors
 
 Double = npt.NDArray[np.float64]

@@ -25,7 +25,7 @@ from deepjoin.lab.evaluation import cache as keeping
 from deepjoin.lab.evaluation.truth import Truth, semantic_truth, with_found
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.read.corpus import CorpusSource, write_corpus
-from deepjoin.search.exact_equi import exact_equi
+from deepjoin.search.exact import exact_equi
 from deepjoin.search.methods import METHODS, Method, all_methods
 from deepjoin.settings import Vectors
 from tests.support.command_line import Run, call

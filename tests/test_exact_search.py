@@ -17,7 +17,7 @@ from deepjoin.matching.joinability import (
 )
 from deepjoin.model import Hit
 from deepjoin.normalise.distinct import distinct_cells
-from deepjoin.search import overlap
+from deepjoin.search import candidates
 from deepjoin.search.methods import all_methods
 from deepjoin.settings import SearchSettings
 
@@ -54,9 +54,9 @@ def test_top_k_equals_brute_force(
     (truth,) = brute_force(columns, [asked], "default", min_distinct=1)
     with pytest.MonkeyPatch.context() as patch:
         # A scan limit of 0 sends every query through the prefix filter.
-        patch.setattr(overlap, "_SCAN", scan)
-        patch.setattr(overlap, "_FEW", few)
-        patch.setattr(overlap, "_MANY", few)
+        patch.setattr(candidates, "_SCAN", scan)
+        patch.setattr(candidates, "_FEW", few)
+        patch.setattr(candidates, "_MANY", few)
         results = make_lake(columns).search(asked, k, method="exact-equi")
     assert [hit.column_id for hit in results] == truth.ranked[:k]
     assert [hit.rank for hit in results] == list(range(1, len(results) + 1))

@@ -21,8 +21,9 @@ from deepjoin.lab.josie.method import JosieSearch, josie
 from deepjoin.lab.josie.search import Josie, score_from
 from deepjoin.matching.joinability import equi_joinability
 from deepjoin.model import Hit, Results
-from deepjoin.search.base import Searching
-from deepjoin.search.exact_equi import ExactEqui, exact_equi
+from deepjoin.search.exact import exact_equi
+from deepjoin.search.hybrid import EquiSearch
+from deepjoin.search.searcher import Searcher
 from tests.support.column_lakes import segment_of
 
 from .conftest import MakeLake
@@ -145,7 +146,7 @@ def _plain(hit: Hit) -> Hit:
     return replace(hit, found_by=())
 
 
-def assert_same(ours: Searching, other: Searching, query: Column, k: int, least: float) -> None:
+def assert_same(ours: Searcher, other: Searcher, query: Column, k: int, least: float) -> None:
     """Compare all kinds of search."""
     for exclude in (None, query.table):
         asked = [one.search(query, k, exclude_table=exclude) for one in (ours, other)]
@@ -190,7 +191,7 @@ def test_a_lake_answers_as_exact_equi_does(
     if gone and segments[0].catalog.table_names:
         segments[0] = segments[0].without([0])
     asked = Column(query, name, table="t1")
-    other = ExactEqui(segments, "default")
+    other = EquiSearch(segments, "default")
     for model in MODELS[1:]:
         for batch in (1, 2, 20):
             ours = JosieSearch(segments, "default", costs=lambda _, m=model: m, batch=batch)

@@ -12,8 +12,7 @@ import pytest
 import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.errors import DeepJoinError
-from deepjoin.search.base import Searching
-from deepjoin.search.searchers import Searchers
+from deepjoin.search.searcher import Searcher, SearcherCache
 from deepjoin.serve.current import CurrentLake
 from deepjoin.settings import Vectors
 from tests.support.serving import serving
@@ -83,9 +82,9 @@ def test_threads_get_the_answers_of_one(path: Path) -> None:
 
 
 def test_a_searcher_is_made_once_for_all_that_wait_for_it() -> None:
-    searchers, go, made = Searchers(), threading.Event(), []
+    searchers, go, made = SearcherCache(), threading.Event(), []
 
-    def make() -> Searching:
+    def make() -> Searcher:
         go.wait()
         made.append(object())
         return made[-1]  # type: ignore[return-value]
@@ -98,9 +97,9 @@ def test_a_searcher_is_made_once_for_all_that_wait_for_it() -> None:
 
 
 def test_a_searcher_that_could_not_be_made_is_tried_again() -> None:
-    searchers = Searchers()
+    searchers = SearcherCache()
 
-    def fails() -> Searching:
+    def fails() -> Searcher:
         raise DeepJoinError("not now")
 
     with pytest.raises(DeepJoinError, match="not now"):
@@ -109,7 +108,7 @@ def test_a_searcher_that_could_not_be_made_is_tried_again() -> None:
 
 
 def test_searchers_of_many_taus_do_not_pile_up() -> None:
-    searchers = Searchers(2)
+    searchers = SearcherCache(2)
     for key in (1, 2, 1, 3):
         searchers.get(key, lambda key=key: f"first {key}")  # type: ignore[misc]
     kept = {key: searchers.get(key, lambda: "second") for key in (1, 3)}  # type: ignore[arg-type,return-value]

@@ -10,7 +10,7 @@ import pytest
 from deepjoin import Column, DeepJoinError
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import IndexUnusable
-from deepjoin.search.vector_search import VectorSearcher
+from deepjoin.search.vectors import VectorSearcher
 from deepjoin.store.column_vectors import (
     ColumnVectors,
     FrequencySnapshot,

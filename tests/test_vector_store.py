@@ -18,7 +18,7 @@ from deepjoin.engines.postgres.pieces import Piece
 from deepjoin.engines.postgres.postgres import PostgresServers
 from deepjoin.engines.postgres.publish import Published, publish
 from deepjoin.engines.postgres.rows import Groups
-from deepjoin.search.vector_search import Near, VectorSearcher
+from deepjoin.search.vectors import NearColumn, VectorSearcher
 from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
 from deepjoin.store.segment import Segment
 from tests.support.column_lakes import segment_of
@@ -69,7 +69,7 @@ def sent(segments: Sequence[Segment], urls: Sequence[str], how: How | None = Non
 
 def near(
     segments: Sequence[Segment], query: np.ndarray, k: int, urls: Sequence[str] = ()
-) -> list[Near]:
+) -> list[NearColumn]:
     store = {"store": PostgresServers(urls).open} if urls else {}
     searcher = VectorSearcher(segments, "columns", lambda _: query, "default", **store)  # type: ignore[arg-type]
     return searcher.nearest(Column([]), k, "t07")

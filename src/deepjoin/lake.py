@@ -22,11 +22,9 @@ from deepjoin.errors import (
 )
 from deepjoin.model import Column, Hit, Results
 from deepjoin.read.frames import as_column
-from deepjoin.search.base import Searching
-from deepjoin.search.lake_ground import LakeGround
+from deepjoin.search.context import SearchContext
 from deepjoin.search.methods import method_named
-from deepjoin.search.searchers import Searchers
-from deepjoin.search.stores import EmbeddedStore, OpenStore
+from deepjoin.search.searcher import Searcher, SearcherCache
 from deepjoin.settings import (
     JoinSettings,
     SearchSettings,
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from deepjoin.engines.postgres.postgres import PostgresServers
     from deepjoin.joining import JoinPlan
     from deepjoin.relating.graph import Graph
+    from deepjoin.search.stores import OpenStore
 
 Done = TypeVar("Done")
 
@@ -112,7 +111,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         #: The open index, for code that needs more of it than users do: segments, origins, …
         self.index = index
         #: Searchers by what they were made for; a newer state has its own.
-        self._searchers = Searchers()
+        self._searchers = SearcherCache()
 
     def reopen(self) -> bool:
         """Move to the lake as it is now; return whether it has changed."""
@@ -242,7 +241,7 @@ Make one with: deepjoin index SOURCE -o no such folder
                 column, k, exclude_table=exclude, min_joinability=least, show=chosen.matches
             )
 
-    def _searcher(self, method: str, join: str, tau: float | None) -> Searching:
+    def _searcher(self, method: str, join: str, tau: float | None) -> Searcher:
         chosen = method_named(method)
         if join not in JOINS:
             raise unknown_name("join kind", join, "deepjoin", JOINS)
@@ -278,7 +277,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         ``target`` is (table, column); the rest is as for `search`. A pair without a match has
         joinability 0.
         """
-        from deepjoin.search.pair import measure_pair
+        from deepjoin.search.hybrid import explain_pair
 
         moved = deprecated_keywords("explain", deprecated, settings=SearchSettings)
         chosen = replace(settings or SearchSettings(), **moved["settings"])
@@ -287,19 +286,19 @@ Make one with: deepjoin index SOURCE -o no such folder
         segment, _ = self.index.place(target[0])
         with self.index.reporting_damage():
             place = segment, segment.catalog.find_column(*target)
-            return measure_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
+            return explain_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
 
-    def context(self) -> LakeGround:
+    def context(self) -> SearchContext:
         """Return what search methods and training work on."""
         index = self.index
-        store: OpenStore = EmbeddedStore
+        store: OpenStore | None = None
         if self._store is not None:
             store = self._store.open
         elif self.device is not None:
             from deepjoin.engines.gpu import GpuStore
 
             store = partial(GpuStore, device=self.device)
-        return LakeGround(
+        return SearchContext(
             *(index.segments, index.settings, index.vectors, index.location, index.path),
             *(self.device, store),
         )

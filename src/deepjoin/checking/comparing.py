@@ -21,7 +21,7 @@ from deepjoin.progress import Progress
 from deepjoin.read import reopen
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.read.source import Skipped, digest_of
-from deepjoin.search.exact_equi import ExactEqui
+from deepjoin.search.hybrid import EquiSearch
 from deepjoin.store.ledger import Key, Known, entries_of, known_items
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.origin import TableOrigin
@@ -72,7 +72,7 @@ class Comparison:
     def __init__(self, lake: OpenIndex) -> None:
         self._lake = lake
         self._settings, self._hide = lake.settings, key_of(lake.settings)
-        self._searcher = ExactEqui(lake.segments, lake.settings.profile, self._hide)
+        self._searcher = EquiSearch(lake.segments, lake.settings.profile, self._hide)
         self.compared = 0
         self.changed: list[str] = []
         self.unreachable: list[Skipped] = []

@@ -10,7 +10,7 @@ from deepjoin.search.methods import Method, on_use
 
 def _encoded_by(kind: str, summary: str) -> Method:
     """Return the row of a method that is the paper's with another encoder."""
-    make = on_use("deepjoin.search.by_column:encoded_by", kind)
+    make = on_use("deepjoin.search.vectors:encoded_by", kind)
     return Method(make, ("equi", "semantic"), ("column vectors",), summary, kind)
 
 

@@ -19,7 +19,7 @@ from deepjoin.embed.value_vectors import ValueVectors
 from deepjoin.errors import DeepJoinError
 from deepjoin.matching.joinability import ONE
 from deepjoin.matching.joinability import least as least_of
-from deepjoin.matching.similar import ExactPairs, ExactVectors
+from deepjoin.matching.similar import ExactPairs, ExactVectors, postings_of
 from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
@@ -250,11 +250,8 @@ class PairPostings:
     @classmethod
     def of(cls, values: Int, index: ValueIndex, excluded: Marks | None = None) -> PairPostings:
         """Look up the columns that hold the pairs' values; leave out the excluded ones."""
-        starts = index.posting_offsets[values]
-        lengths = index.frequency(values)
-        which = np.repeat(np.arange(len(values)), lengths)
-        places = np.arange(len(which)) + (starts - np.cumsum(lengths) + lengths)[which]
-        postings = cls(which, index.posting_columns[places].astype(np.int64))
+        pairs, columns = postings_of(index, values)
+        postings = cls(pairs, columns.astype(np.int64))
         return postings if excluded is None else postings.where(~excluded[postings.columns])
 
     def where(self, chosen: npt.NDArray[Any]) -> PairPostings:

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import ranges
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.embed.value_vectors import ValueVectors
 from deepjoin.matching.joinability import ONE, similarities
+
+if TYPE_CHECKING:
+    from deepjoin.store.values.index import ValueIndex
 
 Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
@@ -40,6 +44,13 @@ def exact_similarities(queries: Float, cells: Int, exact: ExactVectors, values: 
         part = slice(start, start + _DECIDED)
         decided[part] = similarities(vectors[rows[part]], queries[cells[part]])
     return decided
+
+
+def postings_of(index: ValueIndex, values: Int) -> tuple[Int, Int]:
+    """Return the columns that hold some values, as pairs of (which value, column)."""
+    lengths = index.frequency(values)
+    places = ranges(index.posting_offsets[values], lengths)
+    return np.repeat(np.arange(len(values)), lengths), index.posting_columns[places]
 
 
 class ExactPairs:

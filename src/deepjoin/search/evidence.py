@@ -1,27 +1,46 @@
-"""Hits that match by meaning: which cell is like which, and how the columns join as strings."""
+"""Evidence for hits, measured on the stored cells: what matches what, how often, what does not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import pairwise
+from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import ranges
 from deepjoin.matching.joinability import cardinality_of
-from deepjoin.model import Hit, Match, SemanticEvidence
-from deepjoin.normalise.distinct import DistinctCells
-from deepjoin.search.hits import Judged, hit
-from deepjoin.search.verify import QueryValues, Verified, verify
+from deepjoin.model import Brings, EquiEvidence, Hit, Match, SemanticEvidence
+from deepjoin.search.query import SearchQuery
+from deepjoin.store.catalog import Catalog
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]
+#: A segment and the number of one of its columns.
+Place = tuple[Segment, int]
+
+EQUAL_CELLS, SIMILAR_CELLS = "exact-equi", "cell-vectors"
+#: Larger columns are probed for the query's values instead of being read whole.
+_LARGE = 4096
+
+
+class EquiJoin(NamedTuple):
+    """The equi-join of a query and a column, measured."""
+
+    equi: EquiEvidence
+    target_size: int
+    cardinality: str
+    matches: tuple[Match, ...]
+    unmatched: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """How a column matches a query: cells that have a match, and the likest value of each."""
+class ColumnMatch:
+    """How a column matches a query by meaning: the cells that match, each with its best value."""
 
     segment: Segment
     column: int
@@ -32,69 +51,189 @@ class Meaning:
     join: str
     score: float
     joinability: float
+    #: How it was found; empty: by the cells that match, equal or similar.
+    found_by: tuple[str, ...] = field(default=())
 
 
-def hits_by_meaning(
-    distinct: DistinctCells, meanings: Sequence[Meaning], show: int | None
+def equi_hits(
+    query: SearchQuery,
+    places: Sequence[Place],
+    show: int | None,
+    *,
+    join: str = "equi",
+    found_by: tuple[str, ...] = (EQUAL_CELLS,),
+    scores: Sequence[float] | None = None,
 ) -> list[Hit]:
-    """Make hits, in this order, with up to ``show`` cells a kind."""
-    verified: dict[int, Verified] = {}
-    for segment in {id(one.segment): one.segment for one in meanings}.values():
-        places = [place for place, one in enumerate(meanings) if one.segment is segment]
-        columns = np.array([meanings[place].column for place in places])
-        verified |= zip(places, _verified(distinct, segment, columns), strict=True)
-    return [
-        _hit(place + 1, distinct, one, verified[place], show) for place, one in enumerate(meanings)
-    ]
-
-
-def _verified(distinct: DistinctCells, segment: Segment, columns: Int) -> Iterator[Verified]:
-    """Measure the equi-join with some columns of a segment, every cell listed."""
-    values = QueryValues.of(distinct, segment.values)
-    cells = segment.catalog.column_cells[columns].tolist()
-    return verify(values, segment.values, columns.astype(np.int32), cells, None)
-
-
-def _hit(rank: int, distinct: DistinctCells, one: Meaning, equi: Verified, show: int | None) -> Hit:
-    index, spellings = one.segment.values, distinct.spellings
-    places = _places(index, one.column, one.values)
-    matched = set(one.cells.tolist())
-    without = [text for cell, text in enumerate(spellings) if cell not in matched]
-    judged = Judged(
-        *(one.join, one.score, one.joinability, _found_by(equi, len(matched)), one.semantic),
-        tuple(_matches(distinct, one, places, equi)[:show]),
-        tuple(without[:show]),
-    )
-    mine = max((distinct.counts[cell] for cell in matched), default=1)
-    theirs = int(index.cell_counts[places].max(initial=1))
-    measured = equi._replace(cardinality=cardinality_of(mine, theirs) if matched else "")
-    return hit(rank, one.segment.catalog, one.column, len(distinct), measured, judged)
-
-
-def _matches(distinct: DistinctCells, one: Meaning, places: Int, equi: Verified) -> list[Match]:
-    """List what matches what, as the tables spell it; equal cells as the equi-join has them."""
-    equal = {match.query: match for match in equi.matches}
-    index, spellings = one.segment.values, distinct.spellings
-    found = zip(one.cells, one.values, index.cell_spellings[places], one.similarities, strict=True)
-    return [
-        equal.get(spellings[cell])
-        or Match(
-            spellings[cell],
-            index.spelling(index.values[int(value)], int(spelling)),
-            round(float(likeness), 6),
+    """Make hits of columns, with up to ``show`` cells a kind; the score may be the method's."""
+    hits = []
+    for i, ((segment, column), found) in enumerate(
+        zip(places, _joined(query, places, show), strict=True)
+    ):
+        share = found.equi.joinability
+        hits.append(
+            Hit(
+                **_described(i + 1, segment.catalog, column, query),
+                join=join,
+                score=share if scores is None else scores[i],
+                joinability=share,
+                equi=found.equi,
+                semantic=None,
+                target_size=found.target_size,
+                cardinality=found.cardinality,
+                matches=found.matches,
+                unmatched=found.unmatched,
+                found_by=found_by,
+            )
         )
-        for cell, value, spelling, likeness in found
-    ]
+    return hits
 
 
-def _places(index: ValueIndex, column: int, values: Int) -> Int:
-    """Find the entries of a column's forward index that hold some of its values."""
-    start, stop = index.cells_of(column)
-    held = index.cell_values[start:stop]
-    return start + np.searchsorted(held, values.astype(held.dtype))
+def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | None) -> list[Hit]:
+    """Make hits of columns that match by meaning, with up to ``show`` cells a kind."""
+    # Every equal cell, since a pair of equal cells is shown as the equi-join has it.
+    joined = _joined(query, [(one.segment, one.column) for one in found], None)
+    spellings, counts = query.cells.spellings, query.cells.counts
+    hits = []
+    for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
+        index, cells = one.segment.values, one.cells.tolist()
+        start, stop = index.cells_of(one.column)
+        held = index.cell_values[start:stop]
+        entries = start + np.searchsorted(held, one.values.astype(held.dtype))
+        equal = {match.query: match for match in equi.matches}
+        spelled = index.cell_spellings[entries].tolist()
+        matches = [
+            equal.get(spellings[cell])
+            or Match(
+                spellings[cell],
+                index.spelling(index.values[value], spelling),
+                round(similarity, 6),
+            )
+            for cell, value, spelling, similarity in zip(
+                *(cells, one.values.tolist(), spelled, one.similarities.tolist()), strict=True
+            )
+        ][:show]
+        matched = set(cells)
+        unmatched = [text for cell, text in enumerate(spellings) if cell not in matched]
+        mine = max((counts[cell] for cell in cells), default=1)
+        theirs = int(index.cell_counts[entries].max(initial=1))
+        equals = equi.equi.matched
+        ways = {EQUAL_CELLS: equals > 0, SIMILAR_CELLS: len(matched) > equals}
+        hits.append(
+            Hit(
+                **_described(rank, one.segment.catalog, one.column, query),
+                join=one.join,
+                score=one.score,
+                joinability=one.joinability,
+                equi=equi.equi,
+                semantic=one.semantic,
+                target_size=equi.target_size,
+                cardinality=cardinality_of(mine, theirs) if matched else "",
+                matches=tuple(matches),
+                unmatched=tuple(unmatched[:show]),
+                found_by=one.found_by or tuple(way for way, used in ways.items() if used),
+            )
+        )
+    return hits
 
 
-def _found_by(equi: Verified, matched: int) -> tuple[str, ...]:
-    """Name the ways that lead to a hit: equal cells, similar cells."""
-    ways = {"exact-equi": equi.equi.matched > 0, "cell-vectors": matched > equi.equi.matched}
-    return tuple(way for way, used in ways.items() if used)
+def _described(rank: int, catalog: Catalog, column: int, query: SearchQuery) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "table": catalog.table_names[int(catalog.column_tables[column])],
+        "column": catalog.column_names[column],
+        "column_id": catalog.column_ids[column],
+        "type": catalog.type_name(column),
+        "generic": catalog.generic_name(column),
+        "query_size": len(query),
+        "bring": partial(_brings, catalog, column),
+    }
+
+
+def _brings(catalog: Catalog, column: int) -> Brings:
+    return Brings(*catalog.others_and_sample(column))
+
+
+def _joined(query: SearchQuery, places: Sequence[Place], show: int | None) -> list[EquiJoin]:
+    """Measure the equi-join of the query with each column, those of a segment together."""
+    rows: dict[int, list[int]] = {}
+    for row, (segment, _) in enumerate(places):
+        rows.setdefault(id(segment), []).append(row)
+    joined: dict[int, EquiJoin] = {}
+    for of in rows.values():
+        columns = [places[row][1] for row in of]
+        joined |= zip(of, _joined_segment(query, places[of[0]][0], columns, show), strict=True)
+    return [joined[row] for row in range(len(places))]
+
+
+def _joined_segment(
+    query: SearchQuery, segment: Segment, columns: list[int], show: int | None
+) -> Iterator[EquiJoin]:
+    cells, index = query.cells, segment.values
+    if cells.hidden is not None:
+        show = 0  # a lake of hashes has no cells to list
+    hit, who, entry = _shared_cells(query, segment, columns)
+    bounds = np.searchsorted(hit, np.arange(len(columns) + 1)).tolist()
+    sizes = index.sizes(np.array(columns)).tolist()
+    target_cells = segment.catalog.column_cells[columns].tolist()
+    # Matches are few: plain lists are faster than array calls from here on.
+    mine, theirs = who.tolist(), index.cell_counts[entry].tolist()
+    spelled = index.cell_spellings[entry].tolist()
+    counts, query_cells = cells.counts, sum(cells.counts)
+
+    @cache  # hits share most of their matches
+    def match(cell: int, spelling: int) -> Match:
+        return Match(cells.spellings[cell], index.spelling(cells.values[cell], spelling))
+
+    for i, (start, stop) in enumerate(pairwise(bounds)):
+        here, other = mine[start:stop], theirs[start:stop]
+        own = [counts[cell] for cell in here]
+        join_size = sum(map(mul, own, other))
+        equi = EquiEvidence(
+            joinability=len(here) / len(counts),
+            reverse=len(here) / sizes[i],
+            matched=len(here),
+            join_size=join_size,
+            multiset=join_size / (query_cells * target_cells[i]),
+        )
+        cardinality = cardinality_of(max(own), max(other)) if here else ""
+        matches = tuple(map(match, here[:show], spelled[start:stop]))
+        matched = set(here)
+        unmatched = [text for cell, text in enumerate(cells.spellings) if cell not in matched]
+        yield EquiJoin(equi, sizes[i], cardinality, matches, tuple(unmatched[:show]))
+
+
+def _shared_cells(query: SearchQuery, segment: Segment, columns: list[int]) -> tuple[Int, Int, Int]:
+    """Find equal cells: which column, which cell of the query, which entry of the forward index.
+
+    Sorted by column, then by the query's own order.
+    """
+    index, (numbers, known) = segment.values, query.values_in(segment)
+    wanted = numbers[known]
+    if len(wanted) == 0:
+        return (np.zeros(0, np.int64),) * 3
+    hits, whos, entries = [], [], []
+    small: list[tuple[int, int, int]] = []
+    for i, column in enumerate(columns):
+        start, stop = index.cells_of(column)
+        if stop - start <= _LARGE:
+            small.append((i, start, stop))
+            continue
+        # Of the same type, or the whole column would be copied to be searched.
+        at = np.searchsorted(index.cell_values[start:stop], wanted.astype(np.uint32))
+        here = index.cell_values[start + np.minimum(at, stop - start - 1)] == wanted
+        hits.append(np.full(int(here.sum()), i))
+        whos.append(known[here])
+        entries.append(start + at[here])
+    if small:
+        which, starts, stops = np.array(small).T
+        sizes = stops - starts
+        entry = ranges(starts, sizes)
+        values = index.cell_values[entry]
+        at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
+        here = wanted[at] == values
+        hits.append(np.repeat(which, sizes)[here])
+        whos.append(known[at[here]])
+        entries.append(entry[here])
+    hit, who, entry = (np.concatenate(parts) for parts in (hits, whos, entries))
+    order = np.lexsort((who, hit))
+    return hit[order], who[order], entry[order]

@@ -18,11 +18,11 @@ from deepjoin.errors import unknown_name
 from deepjoin.model import SearchMethod
 
 if TYPE_CHECKING:
-    from deepjoin.search.base import Searching
-    from deepjoin.search.lake_ground import LakeGround
+    from deepjoin.search.context import SearchContext
+    from deepjoin.search.searcher import Searcher
 
     #: Makes a searcher of a lake, a join kind and a tau (None: the cell encoder's own).
-    MakeSearcher = Callable[[LakeGround, str, float | None], Searching]
+    MakeSearcher = Callable[[SearchContext, str, float | None], Searcher]
 
 ENTRY_POINTS = "deepjoin.methods"
 
@@ -47,8 +47,8 @@ class Method:
 def on_use(reference: str, *more: str) -> MakeSearcher:
     """Refer to a function as ``module:name``: the modules of a method load when it is used."""
 
-    def make(context: LakeGround, join: str, tau: float | None) -> Searching:
-        searcher: Searching = pkgutil.resolve_name(reference)(context, join, tau, *more)
+    def make(context: SearchContext, join: str, tau: float | None) -> Searcher:
+        searcher: Searcher = pkgutil.resolve_name(reference)(context, join, tau, *more)
         return searcher
 
     return make
@@ -62,32 +62,32 @@ METHODS: dict[str, Method] = {
         "the default: all candidates, every hit verified, row numbers, years and flags last",
     ),
     "deepjoin": Method(
-        on_use("deepjoin.search.by_column:deepjoin"),
+        on_use("deepjoin.search.vectors:deepjoin"),
         ("equi", "semantic"),
         ("column vectors",),
         "the paper's system: nearest vectors of column texts, never verified",
     ),
     "sketch": Method(
-        on_use("deepjoin.search.by_column:sketch"),
+        on_use("deepjoin.search.vectors:sketch"),
         ("equi",),
         ("sketches",),
         "cells summed up in one vector a column, no model, never verified",
     ),
     "deepjoin-sketch": Method(
-        on_use("deepjoin.search.by_column:deepjoin_sketch"),
+        on_use("deepjoin.search.vectors:deepjoin_sketch"),
         ("equi", "semantic"),
         ("column vectors", "sketches"),
         "column vector, sketch and what cells mean, if they have vectors, as one, never verified",
         also=("cell vectors",),
     ),
     "exact-equi": Method(
-        on_use("deepjoin.search.exact_equi:exact_equi"),
+        on_use("deepjoin.search.exact:exact_equi"),
         ("equi",),
         ("values",),
         "exact |Q ∩ X| / |Q| from the postings, nothing else",
     ),
     "exact-semantic": Method(
-        on_use("deepjoin.search.exact_semantic:exact_semantic"),
+        on_use("deepjoin.search.exact:exact_semantic"),
         ("semantic",),
         ("values", "cell vectors"),
         "exact share of cells with a match of cosine tau or more, nothing else",
@@ -118,12 +118,12 @@ def method_named(name: str) -> Method:
     return method
 
 
-def joins_of(context: LakeGround) -> list[str]:
+def joins_of(context: SearchContext) -> list[str]:
     """List the kinds of join an index can answer, the default first."""
     return ["any", "equi", "semantic"] if context.has_cells else ["any", "equi"]
 
 
-def served_methods(context: LakeGround) -> list[SearchMethod]:
+def served_methods(context: SearchContext) -> list[SearchMethod]:
     """List the methods that a service of this index offers, each with the joins it answers."""
     encoder = context.vectors.encoder
     parts = {"values"}

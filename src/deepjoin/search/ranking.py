@@ -3,24 +3,96 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Int = npt.NDArray[np.int64]
-#: Gives the rows of some candidates a key; smaller is better.
-Key = Callable[[Int], npt.NDArray[np.generic]]
-Keys = npt.NDArray[np.generic]
+from deepjoin.model import Hit
+from deepjoin.search.candidates import Columns, Overlap
+from deepjoin.search.evidence import EQUAL_CELLS, ColumnMatch, Place, equi_hits, semantic_hits
+from deepjoin.search.query import SearchQuery
+from deepjoin.search.scores import ColumnScores
+from deepjoin.store.segment import Segment
 
+Int = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.generic]
+#: Returns a key for the rows of some candidates; smaller is better.
+Key = Callable[[Int], Keys]
+
+#: Scores nearer than this are equal: similarities are stored in 8 bits.
+_DIGITS = 4
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
+
+
+class Ranking(ABC):
+    """Columns of the lake, best first; evidence is measured for those that become hits."""
+
+    def __init__(self, query: SearchQuery, places: Sequence[Place]) -> None:
+        self.query, self.places = query, places
+
+    @abstractmethod
+    def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
+        """Measure some of the columns and list up to ``show`` cells a kind; ranks are 1, 2, 3."""
+
+
+class EquiRanking(Ranking):
+    """Columns whose evidence is their equi-join; the score is the joinability or the method's."""
+
+    def __init__(
+        self,
+        query: SearchQuery,
+        places: Sequence[Place],
+        *,
+        join: str = "equi",
+        found_by: str = EQUAL_CELLS,
+        scores: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(query, places)
+        self._join, self._found_by, self._scores = join, found_by, scores
+
+    def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
+        """Measure the equi-join of some columns."""
+        scores = None if self._scores is None else [self._scores[place] for place in chosen]
+        places = [self.places[place] for place in chosen]
+        found_by = (self._found_by,)
+        return equi_hits(
+            self.query, places, show, join=self._join, found_by=found_by, scores=scores
+        )
+
+
+class SemanticRanking(Ranking):
+    """Columns whose evidence is the cells that match by meaning, measured when they are chosen."""
+
+    def __init__(
+        self,
+        query: SearchQuery,
+        places: Sequence[Place],
+        matches: Callable[[Sequence[int]], Sequence[ColumnMatch]],
+    ) -> None:
+        super().__init__(query, places)
+        self._matches = matches
+
+    def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
+        """Show which cells of some columns match which of the query's."""
+        return semantic_hits(self.query, self._matches(chosen), show)
+
+
+class RankedColumns(NamedTuple):
+    """The best columns of one segment, best first, with the keys that put them there."""
+
+    segment: Segment
+    columns: Columns
+    keys: list[Keys]
 
 
 def best_rows(order: Int, k: int | None, keys: list[Key]) -> tuple[Int, list[Keys]]:
     """Return the rows of the best k candidates, best first, and their keys.
 
-    A later key is asked only for the candidates that the earlier ones leave in the running;
+    A later key is computed only for the candidates that the earlier ones leave in the running;
     ``order`` decides between those that all keys leave equal.
     """
     rows = np.arange(len(order))
@@ -46,6 +118,97 @@ def _running(known: list[Keys], k: int) -> Int:
     tied = np.all([values[order[k:]] == values[last] for values in known], axis=0)
     # Ties with the k-th follow it directly.
     return np.sort(order[: k + int(np.argmin(np.append(tied, False)))])
+
+
+def merge_segments(parts: Sequence[RankedColumns], k: int | None) -> list[Place]:
+    """Put the best columns of several segments in one order."""
+    parts = [part for part in parts if len(part.columns)]
+    if len(parts) < 2:
+        return [(part.segment, column) for part in parts for column in part.columns.tolist()]
+    places = [(part.segment, column) for part in parts for column in part.columns.tolist()]
+    keys = [np.concatenate(of) for of in zip(*(part.keys for part in parts), strict=True)]
+    order = np.lexsort(tuple(reversed(keys)))
+    tied = np.all([of[order][1:] == of[order][:-1] for of in keys], axis=0)
+    ranked = [places[row] for row in order.tolist()]
+    # Ties are decided by table and place, however the lake is cut into segments.
+    changes = np.flatnonzero(np.diff(np.concatenate([[False], tied, [False]]).astype(np.int8)))
+    for start, last in changes.reshape(-1, 2).tolist():
+        ranked[start : last + 1] = sorted(ranked[start : last + 1], key=_table_and_column)
+    return ranked[:k]
+
+
+def _table_and_column(place: Place) -> tuple[str, int]:
+    segment, column = place
+    return table_of(segment, column), column
+
+
+def table_of(segment: Segment, column: int) -> str:
+    """Return the name of a column's table."""
+    return segment.catalog.table_names[int(segment.catalog.column_tables[column])]
+
+
+class Rarity:
+    """Sums the inverse document frequency, over the whole lake, of the values a column shares.
+
+    Whole millibits, so that sums do not depend on the order of addition.
+    """
+
+    def __init__(self, overlaps: Sequence[Overlap], size: int, columns: int) -> None:
+        self._overlaps, self._size, self._columns = overlaps, size, columns
+
+    def of(self, overlap: Overlap, columns: Columns) -> Int:
+        """Weigh columns of one segment."""
+        return overlap.weigh(columns, self._weights[overlap.values.known])
+
+    @cached_property
+    def _weights(self) -> Int:
+        frequency = np.zeros(self._size, np.int64)
+        for overlap in self._overlaps:
+            numbers, known = overlap.values
+            frequency[known] += overlap.segment.frequency(numbers[known])
+        bits = np.log2((self._columns + 1) / np.maximum(1, frequency))
+        weights: Int = np.rint(1000 * bits).astype(np.int64)
+        return weights
+
+
+def rank_by_meaning(
+    query: SearchQuery,
+    scored: Sequence[ColumnScores],
+    k: int | None,
+    threshold: float,
+    tau: float,
+    *,
+    demote: bool = False,
+    found_by: tuple[str, ...] = (),
+) -> SemanticRanking:
+    """Put scored columns of all segments in one order, and keep the best that match a cell."""
+    size = len(query)
+
+    def key(pair: tuple[ColumnScores, int]) -> tuple[object, ...]:
+        scores, row = pair
+        catalog, column = scores.segment.catalog, int(scores.columns[row])
+        name = query.name
+        return (
+            demote and bool(catalog.column_generic[column]),
+            -round(scores.score(row, size), _DIGITS),
+            -round(float(scores.reverse[row]), _DIGITS),
+            -round(float(scores.likeness[row]), _DIGITS),
+            -name_similarity(name, catalog.column_names[column]) if name else 0.0,
+            *_table_and_column((scores.segment, column)),
+        )
+
+    pairs = []
+    for scores in scored:
+        good = (scores.matched_cells > 0) & (scores.sums / size >= threshold)
+        pairs += [(scores, row) for row in np.flatnonzero(good).tolist()]
+    pairs = sorted(pairs, key=key)[:k]
+
+    def matches(chosen: Sequence[int]) -> list[ColumnMatch]:
+        some = [pairs[place] for place in chosen]
+        return [scores.match(row, size, tau, found_by) for scores, row in some]
+
+    places = [(scores.segment, int(scores.columns[row])) for scores, row in pairs]
+    return SemanticRanking(query, places, matches)
 
 
 @lru_cache(maxsize=1 << 16)

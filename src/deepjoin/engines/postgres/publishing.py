@@ -14,7 +14,7 @@ from deepjoin.engines.postgres.publish import publish as publish_pieces
 from deepjoin.engines.postgres.publish import withdraw as withdraw_lake
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.progress import Progress
-from deepjoin.search.vector_search import opened_vectors
+from deepjoin.search.vectors import opened_vectors
 from deepjoin.settings import PublishSettings
 from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors
 from deepjoin.store.manifest import DEFAULT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
@@ -11,27 +11,22 @@ import numpy as np
 from deepjoin.lab.josie.cost import CostModel, fit
 from deepjoin.lab.josie.index import SetIndex
 from deepjoin.lab.josie.search import BATCH, Josie, Reading, score_from
-from deepjoin.model import Column, Hit
-from deepjoin.normalise.distinct import DistinctCells
-from deepjoin.search.base import Wanted
-from deepjoin.search.exact_equi import ExactEqui, Overlapping
-from deepjoin.search.ground import Ground
-from deepjoin.search.overlap import Candidates, Marks
-from deepjoin.search.probe import Probe
-from deepjoin.search.stopwatch import Stopwatch
-from deepjoin.search.verify import QueryValues
+from deepjoin.search.candidates import Marks, Overlap, OverlapCounts
+from deepjoin.search.context import SearchContext
+from deepjoin.search.hybrid import EquiSearch
+from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.store.segment import Segment
 
-FOUND_BY = ("josie",)
 
-
-def josie(ground: Ground, join: str, tau: float | None) -> JosieSearch:
+def josie(context: SearchContext, join: str, tau: float | None) -> JosieSearch:
     """Search by prefix and position filters and a cost model, fitted when this is opened."""
-    return JosieSearch(ground.segments, ground.profile, ground.key)
+    return JosieSearch(context.segments, context.profile, context.key)
 
 
-class JosieSearch(ExactEqui):
-    """Ranks as exact-equi does; its sets and lists are made anew, in memory."""
+class JosieSearch(EquiSearch):
+    """Ranks as exact-equi does; its sets and lists are built again, in memory."""
+
+    found_by = "josie"
 
     def __init__(
         self,
@@ -47,16 +42,12 @@ class JosieSearch(ExactEqui):
         #: What the query that began last has read; not for several threads.
         self.reading = Reading()
 
-    def _ranking(self, watch: Stopwatch, query: Column, wanted: Wanted) -> Overlapping:
-        return _Published.of(super()._ranking(watch, query, wanted))
-
-    def _probes(self, distinct: DistinctCells) -> Iterator[Probe]:
+    def _overlaps(self, query: SearchQuery) -> Iterator[Overlap]:
         running = _Running()
         self.reading = running.reading
         for segment, lake in zip(self._segments, self.lakes, strict=True):
-            values = QueryValues.of(distinct, segment.values)
-            if len(values.known):
-                yield _JosieProbe(segment, values, lake, running)
+            if len(query.values_in(segment).known):
+                yield _JosieOverlap(segment, query, lake, running)
 
 
 def _lake(segment: Segment, costs: Callable[[SetIndex], CostModel], batch: int) -> Josie:
@@ -74,41 +65,29 @@ class _Running:
     reading: Reading = field(default_factory=Reading)
 
 
-class _JosieProbe(Probe):
+class _JosieOverlap(Overlap):
     """The query's values in one segment, whose candidates JOSIE finds."""
 
     def __init__(
-        self, segment: Segment, values: QueryValues, lake: Josie, running: _Running
+        self, segment: Segment, query: SearchQuery, lake: Josie, running: _Running
     ) -> None:
-        super().__init__(segment, values)
-        self._lake, self._running = lake, running
+        super().__init__(segment, query)
+        self._size, self._lake, self._running = len(query), lake, running
 
-    def _candidates(self, wanted: Wanted, demoted: Marks | None) -> Candidates:
-        catalog, size = self.segment.catalog, len(self.values.distinct)
-        own = None if wanted.exclude is None else catalog.find_table(wanted.exclude)
+    def candidates(self, options: SearchOptions, demoted: Marks | None) -> OverlapCounts:
+        """Ask JOSIE for the best columns, or for all that reach the threshold."""
+        catalog = self.segment.catalog
+        own = None if options.exclude is None else catalog.find_table(options.exclude)
         ignored = [] if own is None else catalog.columns_of(own)
         # A little less, as the division that decides may be rounded up.
-        least = score_from(max(1, ceil(wanted.threshold * size * (1 - 1e-9))))
+        least = score_from(max(1, ceil(options.threshold * self._size * (1 - 1e-9))))
         found = self._lake.search(
             self.values.numbers[self.values.known],
-            wanted.k,
+            options.k,
             max(least, self._running.least),
             np.asarray(ignored, np.int64),
         )
         self._running.reading.add(found.reading)
-        if wanted.k is not None:
+        if options.k is not None:
             self._running.least = found.least
-        return Candidates(found.sets, found.overlaps)
-
-
-class _Published(Overlapping):
-    """What JOSIE found, said to be so."""
-
-    @classmethod
-    def of(cls, ranking: Overlapping) -> _Published:
-        """Take a ranking over."""
-        return cls(ranking.distinct, ranking._parts, ranking._pairs)
-
-    def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
-        """Measure some of the columns."""
-        return [replace(hit, found_by=FOUND_BY) for hit in super().hits(chosen, show)]
+        return OverlapCounts(found.sets, found.overlaps)

@@ -24,25 +24,23 @@ from deepjoin.lab.lsh.minhash import (
     sign_columns,
 )
 from deepjoin.model import Column
-from deepjoin.normalise.distinct import DistinctCells, distinct_cells
-from deepjoin.search.base import Searching, Wanted, excluded_columns
-from deepjoin.search.ground import Ground
-from deepjoin.search.question import Question, vectors_of
-from deepjoin.search.soft import Count
-from deepjoin.search.stopwatch import Stopwatch
-from deepjoin.search.vector_search import Near, NearByMeaning, NearColumns
+from deepjoin.search.context import SearchContext
+from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
+from deepjoin.search.ranking import Ranking
+from deepjoin.search.searcher import Searcher, Stopwatch
+from deepjoin.search.vectors import NearColumn, near_ranking, nearest_first
 from deepjoin.store.segment import Segment
 
 METHOD = "lsh-ensemble"
 
 
-def lsh_ensemble(ground: Ground, join: str, tau: float | None) -> LshEnsemble:
+def lsh_ensemble(context: SearchContext, join: str, tau: float | None) -> LshEnsemble:
     """Search by MinHash signatures; a semantic join is answered, and shown, as far as that goes."""
-    cells = ground.cell_encoder() if join == "semantic" and ground.has_cells else None
-    return LshEnsemble(ground.segments, ground.profile, ground.key, join=join, encoder=cells)
+    cells = context.cell_encoder() if join == "semantic" and context.has_cells else None
+    return LshEnsemble(context.segments, context.profile, context.key, join=join, encoder=cells)
 
 
-class LshEnsemble(Searching):
+class LshEnsemble(Searcher):
     """Ranks by estimated containment; its tables hold all signatures in memory.
 
     Columns of equal estimates come by their tables' names, then by their place in the table.
@@ -66,23 +64,23 @@ class LshEnsemble(Searching):
         sizes = self._columns.sizes
         self._index = LshIndex(self._signatures, sizes) if len(sizes) else None
 
-    def _ranking(self, watch: Stopwatch, query: Column, wanted: Wanted) -> NearColumns:
-        if wanted.threshold > 0:
+    def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
+        if options.threshold > 0:
             raise DeepJoinError(
                 f"A minimum joinability came with method '{METHOD}', which does not verify its "
                 "hits; min_joinability needs a method that does: use hybrid."
             )
-        distinct = distinct_cells(query.cells, self._profile, self._key)
-        held = distinct.values if distinct.hidden is None else distinct.hidden
+        cells = SearchQuery(query, self._profile, self._key, self._encoder)
+        held = cells.cells.values if cells.cells.hidden is None else cells.cells.hidden
         signature = self._permutations.signature(held) if held else np.zeros(0, np.uint32)
         watch.lap("encode")
-        found = self._found(signature, len(held), wanted) if held and wanted.k != 0 else []
+        found = self._found(signature, len(held), options) if held and options.k != 0 else []
         watch.lap("candidates")
-        return self._shown(distinct, found)
+        return near_ranking(cells, self._segments, found, METHOD, self._join, self._encoder)
 
-    def _found(self, signature: Hashes, size: int, wanted: Wanted) -> list[Near]:
+    def _found(self, signature: Hashes, size: int, options: SearchOptions) -> list[NearColumn]:
         """Lower the threshold until k columns reach it by their estimates, or it is the last."""
-        out = self._columns.excluded(wanted.exclude)
+        out = self._columns.excluded(options.exclude)
         rows = np.zeros(0, np.int64)
         estimates: Float = np.zeros(0)
         for threshold in THRESHOLDS if self._index is not None else ():
@@ -92,16 +90,9 @@ class LshEnsemble(Searching):
             sizes = self._columns.sizes[more]
             likely = containment(signature, size, self._signatures[more], sizes)
             rows, estimates = np.append(rows, more), np.append(estimates, likely)
-            if wanted.k is not None and (estimates >= threshold).sum() >= wanted.k:
+            if options.k is not None and (estimates >= threshold).sum() >= options.k:
                 break
-        return self._columns.best(rows, estimates, wanted.k)
-
-    def _shown(self, distinct: DistinctCells, found: list[Near]) -> NearColumns:
-        if self._encoder is None:
-            return NearColumns(distinct, self._segments, found, METHOD, self._join)
-        vectors = vectors_of(distinct.values, self._encoder)
-        question = Question(distinct, vectors, Count.of("semantic", self._encoder, None))
-        return NearByMeaning(question, self._segments, found, METHOD, self._encoder)
+        return self._columns.best(rows, estimates, options.k)
 
 
 class _Columns:
@@ -142,7 +133,7 @@ class _Columns:
         ]
         return np.asarray(np.concatenate(filled)[self._places])
 
-    def best(self, rows: Int, estimates: Float, k: int | None) -> list[Near]:
+    def best(self, rows: Int, estimates: Float, k: int | None) -> list[NearColumn]:
         """Order some rows by their estimates, and cut behind the k-th."""
         if k is not None and k < len(rows):
             least = np.partition(estimates, len(rows) - k)[len(rows) - k]
@@ -152,9 +143,4 @@ class _Columns:
         owners = np.searchsorted(ends, places, side="right")
         columns = places - ends[owners] + np.array(self._counts, np.int64)[owners]
         each = zip(owners.tolist(), columns.tolist(), estimates.tolist(), strict=True)
-        return sorted((Near(*one) for one in each), key=self._key_of)[:k]
-
-    def _key_of(self, near: Near) -> tuple[float, str, int]:
-        catalog = self._segments[near.segment].catalog
-        table = catalog.table_names[int(catalog.column_tables[near.column])]
-        return -near.similarity, table, near.column
+        return nearest_first(self._segments, [NearColumn(*one) for one in each])[:k]

@@ -5,32 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.columns.base import ColumnEncoder
 from deepjoin.embed.columns.kinds import option_of, split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.normalise.private import key
-from deepjoin.search.stores import EmbeddedStore, OpenStore
 from deepjoin.settings import Settings, Vectors
-from deepjoin.store.column_vectors import FrequencySnapshot
 from deepjoin.store.models import cell_encoder, column_encoder, shown
 from deepjoin.store.segment import Segment
 
+if TYPE_CHECKING:
+    from deepjoin.embed.columns.base import ColumnEncoder
+    from deepjoin.search.stores import OpenStore
+    from deepjoin.store.column_vectors import FrequencySnapshot
+
 
 @dataclass(frozen=True)
-class LakeGround:
-    """What is open now; encoders are loaded when a method asks, and must be the lake's own."""
+class SearchContext:
+    """An open lake for search methods; encoders are loaded on demand, and must be the lake's."""
 
+    #: From the oldest to the newest.
     segments: Sequence[Segment]
     settings: Settings
     vectors: Vectors
+    #: Where the lake is, for messages, and the folder of its files.
     location: str | Path
     folder: Path
     #: Where encoders that need torch run; None for the library's default.
     device: str | None = None
-    #: Opens column vectors where they are searched; by default in the index itself.
-    store: OpenStore = EmbeddedStore
+    #: Opens column vectors where they are searched; None: in the index itself.
+    store: OpenStore | None = None
 
     @property
     def profile(self) -> str:
@@ -65,10 +70,15 @@ class LakeGround:
         return encoder
 
     def column_encoder(self, method: str = "deepjoin", kind: str = "") -> ColumnEncoder:
-        """Load the encoder that is to have made the column vectors; a method reads one kind."""
+        """Load the encoder that made the column vectors; a method reads those of one kind."""
         theirs = split_kind(self.vectors.encoder)[0]
         if self.vectors.encoder != "none" and theirs != kind:
-            raise self._of_another_kind(method, kind, theirs)
+            other = theirs or "deepjoin"
+            raise DeepJoinError(
+                f"The columns of {self.location} were encoded for method '{other}', not for "
+                f"'{method}'. Search with '{other}', or encode them again with: "
+                f"deepjoin index {self.location} {option_of(kind)}"
+            )
         encoder = column_encoder(
             self.vectors.encoder, self.folder, self.profile, device=self.device
         )
@@ -76,22 +86,14 @@ class LakeGround:
             raise self._without("column vectors", f"method '{method}' needs", option_of(kind))
         return encoder
 
-    def _of_another_kind(self, method: str, kind: str, theirs: str) -> DeepJoinError:
-        other = theirs or "deepjoin"
-        return DeepJoinError(
-            f"The columns of {self.location} were encoded for method '{other}', not for '{method}'."
-            f" Search with '{other}', or encode them again with: "
-            f"deepjoin index {self.location} {option_of(kind)}"
-        )
-
     def remedy(self, space: str) -> str:
-        """Give the options of `deepjoin index` that make the vectors of a space anew."""
+        """Return the options of `deepjoin index` that make the vectors of a space again."""
         columns = f"--encoder {shown(self.vectors.encoder, self.folder)}"
         sketch = f"--sketch {self.vectors.sketch}"
         return {"columns": columns, "sketch": sketch, "both": f"{columns} {sketch}"}[space]
 
     def sketch_dimension(self) -> int:
-        """Say how many numbers a sketch has."""
+        """Return how many numbers a sketch has."""
         if self.vectors.sketch == 0:
             raise DeepJoinError(
                 f"{self.location} has no sketches, which this method needs. Make them with: "
@@ -100,7 +102,9 @@ class LakeGround:
         return self.vectors.sketch
 
     def frequency(self) -> FrequencySnapshot:
-        """Read the snapshot that the oldest segment holds."""
+        """Read in how many columns values were when columns were encoded: the oldest segment's."""
+        from deepjoin.store.column_vectors import FrequencySnapshot
+
         if not FrequencySnapshot.exists(self.segments[0].folder):
             raise DeepJoinError(
                 f"{self.location} is not encoded to the end. Go on with: "

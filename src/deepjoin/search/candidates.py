@@ -1,0 +1,258 @@
+"""Candidates: the columns that may join with a query, by equal cells and by similar cells.
+
+Equal cells: postings are read rarest value first. When k columns already share more values with
+the query than there are lists left, no unseen column can reach them, and the long lists are only
+probed for the columns seen: the prefix filter that JOSIE builds on, in whole-array steps.
+
+Similar cells: where a segment's values are few, all of them are compared with the query's; where
+they are many, a few lists of near values are scanned instead (`deepjoin.embed.value_vectors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.scan import SLACK, CandidatePairs
+from deepjoin.matching.similar import exact_similarities, postings_of
+from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
+from deepjoin.search.scores import CellMatches, PairScore
+from deepjoin.store.cell_vectors import CellVectors
+from deepjoin.store.segment import Segment
+
+Int = npt.NDArray[np.int64]
+Float = npt.NDArray[np.float32]
+Columns = npt.NDArray[np.int32]
+#: One flag a column of a segment; not zero means marked.
+Marks = npt.NDArray[np.uint8] | npt.NDArray[np.bool_]
+
+#: Below this many postings, sorting them all is faster than being clever.
+_SCAN = 1 << 16
+#: From this many candidates on, those that cannot be among the best are dropped first.
+_MANY = 1 << 11
+#: Below this many, plain Python is faster than a dozen array calls.
+_FEW = 1 << 9
+
+
+@dataclass(frozen=True)
+class OverlapCounts:
+    """Columns that share a value with the query, and how many values each shares."""
+
+    columns: Columns
+    overlaps: Int
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> OverlapCounts:
+        """Keep some of the columns."""
+        return OverlapCounts(self.columns[chosen], self.overlaps[chosen])
+
+
+class Overlap:
+    """The posting lists of a query's values in one segment, rarest first."""
+
+    def __init__(self, segment: Segment, query: SearchQuery) -> None:
+        self.segment, self.values = segment, query.values_in(segment)
+        index = segment.values
+        values = self.values.numbers[self.values.known]
+        frequency = index.frequency(values)
+        self._order = np.argsort(frequency, kind="stable")
+        self._frequency = frequency[self._order]
+        self._lists = [index.postings(value) for value in values[self._order].tolist()]
+        self._columns = index.columns
+
+    def candidates(self, options: SearchOptions, demoted: Marks | None) -> OverlapCounts:
+        """Find the live columns that can be among the best, except the query's own table."""
+        dead, catalog = self.segment.dead, self.segment.catalog
+        own = None if options.exclude is None else catalog.find_table(options.exclude)
+        if options.k is None:
+            found = self.all()
+        else:
+            more = 0 if own is None else len(catalog.columns_of(own))
+            second_class = demoted if dead is None else dead
+            if demoted is not None and dead is not None:
+                second_class = (demoted != 0) | dead
+            found = self.best(options.k + more, second_class)
+        if dead is not None:
+            found = found.where(~dead[found.columns])
+        if own is not None:
+            found = found.where(catalog.column_tables[found.columns] != own)
+        return found
+
+    def all(self) -> OverlapCounts:
+        """Count the overlap of every column that shares a value."""
+        return self._count(self._lists)
+
+    def best(self, k: int, second_class: Marks | None) -> OverlapCounts:
+        """Return at least all columns that can be among the best k, with exact overlaps.
+
+        Columns marked in ``second_class`` rank behind all others, or were removed from the lake,
+        so they do not count towards the k that stop the search.
+        """
+        rare = int(np.searchsorted(np.cumsum(self._frequency), _SCAN))
+        left = len(self._lists) - rare
+        if left > 0:
+            seen = self._count(self._lists[:rare])
+            least = _least_of_best(seen, k, second_class)
+            if least > left:  # a column not seen yet has at most `left`
+                possible = seen.where(seen.overlaps + left >= least)
+                more = weigh(self._lists[rare:], np.ones(left, np.int64), possible.columns)
+                return OverlapCounts(possible.columns, possible.overlaps + more)
+        found = self._count(self._lists)
+        if len(found.columns) <= _MANY:
+            return found
+        least = _least_of_best(found, k, second_class)
+        return found.where(found.overlaps >= least)
+
+    def weigh(self, columns: Columns, weights: Int) -> Int:
+        """Sum, for each of these columns, the weights of the values it shares with the query."""
+        weights = weights[self._order]
+        if self._frequency.sum() > _FEW:
+            return weigh(self._lists, weights, columns)
+        sums = dict.fromkeys(columns.tolist(), 0)
+        for one, weight in zip(self._lists, weights.tolist(), strict=True):
+            for column in one.tolist():
+                if column in sums:
+                    sums[column] += weight
+        return np.array(list(sums.values()), np.int64)
+
+    def _count(self, lists: Sequence[Columns]) -> OverlapCounts:
+        if not lists:
+            return OverlapCounts(np.zeros(0, np.int32), np.zeros(0, np.int64))
+        merged = np.concatenate(lists)
+        if len(merged) > self._columns:  # long lists: one counter a column beats a sort
+            counts = np.bincount(merged, minlength=self._columns)
+            columns = np.flatnonzero(counts).astype(np.int32)
+            return OverlapCounts(columns, counts[columns])
+        merged.sort()
+        changes = np.empty(len(merged) + 1, bool)
+        changes[0] = changes[-1] = True
+        np.not_equal(merged[1:], merged[:-1], out=changes[1:-1])
+        bounds = np.flatnonzero(changes)
+        return OverlapCounts(merged[bounds[:-1]], np.diff(bounds))
+
+
+def _least_of_best(found: OverlapCounts, k: int, second_class: Marks | None) -> int:
+    """Return the overlap of the k-th best first-class candidate, 0 when there are fewer."""
+    overlaps = found.overlaps
+    if second_class is not None:
+        overlaps = overlaps[second_class[found.columns] == 0]
+    if len(overlaps) < k or k == 0:
+        return 0
+    # Overlaps are small numbers: counting them is faster than a partial sort.
+    from_the_top = np.cumsum(np.bincount(overlaps)[::-1])
+    return len(from_the_top) - 1 - int(np.searchsorted(from_the_top, k))
+
+
+def weigh(lists: Sequence[Columns], weights: Int, columns: Columns) -> Int:
+    """Sum, for each column, the weights of the lists it is in.
+
+    Short lists are searched among the columns, all at once; the columns in each long list.
+    """
+    order = np.argsort(columns, kind="stable")
+    wanted = columns[order]
+    total = np.zeros(len(wanted), np.int64)
+    lengths = np.array([len(one) for one in lists], np.int64)
+    short = lengths <= max(256, 16 * len(wanted))
+    if short.any():
+        merged = np.concatenate(
+            [one for one, is_short in zip(lists, short, strict=True) if is_short]
+        )
+        at = np.minimum(np.searchsorted(wanted, merged), len(wanted) - 1)
+        here = wanted[at] == merged
+        each = np.repeat(weights[short], lengths[short])[here]
+        # Sums stay far below 2**53, so the floating-point counter is exact.
+        total += np.bincount(at[here], each, len(wanted)).astype(np.int64)
+    for number in np.flatnonzero(~short).tolist():
+        one = lists[number]
+        at = np.minimum(np.searchsorted(one, wanted), len(one) - 1)
+        total[one[at] == wanted] += weights[number]
+    result = np.empty_like(total)
+    result[order] = total
+    return result
+
+
+class SimilarCells:
+    """The values of one segment that are similar to a query's cells, or equal to them."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        query: SearchQuery,
+        score: PairScore,
+        encoder: CellEncoder,
+        *,
+        threads: int = 1,
+        complete: bool = True,
+    ) -> None:
+        assert segment.cells is not None
+        self.segment, self._query, self._score, self._encoder = segment, query, score, encoder
+        self._cells: CellVectors = segment.cells
+        self._threads, self._complete = threads, complete
+        self.equal = query.values_in(segment).numbers
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything near the query's cells is found, not only what lists lead to."""
+        return self._complete or not self._cells.has_lists
+
+    @cached_property
+    def _near(self) -> CandidatePairs:
+        near = self._cells.near(
+            self._query.vectors, self._score.least, self._threads, self._complete
+        )
+        return near.with_equal(self.equal)
+
+    def column_sums(self, exclude: str | None) -> Float:
+        """Sum over the query's cells what the best pair of each counts, for every column.
+
+        Columns that are no part of the lake, or of the query's own table, have 0.
+        """
+        pairs, index = self._near, self.segment.values
+        counts = self._score(pairs.similarities)
+        # Ascending: where a column holds several near values, the best is written last.
+        order = np.lexsort((counts, pairs.cells))
+        total, best = np.zeros(index.columns, np.float32), np.zeros(index.columns, np.float32)
+        ends = np.flatnonzero(np.diff(pairs.cells[order], append=-1)) + 1
+        start = 0
+        for stop in ends.tolist():
+            here = order[start:stop]
+            which, columns = postings_of(index, pairs.values[here])
+            best[columns] = counts[here][which]
+            total[columns] += best[columns]  # once, however often a column occurs
+            start = stop
+        out = excluded_columns(self.segment, exclude)
+        if out is not None:
+            total[out] = 0
+        return total
+
+    def matches_in(self, columns: Int, *, in_full: bool) -> CellMatches:
+        """Find which cells match which values of some columns.
+
+        ``in_full`` compares all values of the columns, also those that the lists miss.
+        """
+        index, score = self.segment.values, self._score
+        pairs = self._near
+        if in_full:
+            held = [index.cell_values[slice(*index.cells_of(one))] for one in columns.tolist()]
+            values = np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
+            vectors, least = self._query.vectors, score.least
+            near = self._cells.vectors.among(values, vectors, least, self._threads)
+            pairs = near.with_equal(self.equal)
+        matches = CellMatches.of(pairs, index, columns)
+        # What 8 bits leave open, a match or not, is computed again from the strings.
+        error = self._cells.vectors.errors_of(matches.values) + SLACK
+        unsure = np.abs(matches.similarities - score.tau) <= error
+        rows = np.flatnonzero((matches.similarities < 1) & unsure)
+        if len(rows) == 0:
+            return matches
+        cells, values = matches.cells[rows], matches.values[rows]
+        found = exact_similarities(self._query.vectors, cells, self._exact, values)
+        return matches.with_similarities(rows, found)
+
+    def _exact(self, values: Int) -> Float:
+        strings = self.segment.values.values
+        return self._encoder.encode([strings[value] for value in values.tolist()])

@@ -1,0 +1,197 @@
+"""Scores: how many of the query's cells a column holds, or is likely to hold in other spellings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.arrays import ranges
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells.score import match_chance
+from deepjoin.embed.scan import CandidatePairs
+from deepjoin.matching.joinability import ONE
+from deepjoin.model import SemanticEvidence
+from deepjoin.search.evidence import ColumnMatch
+from deepjoin.store.segment import Segment
+from deepjoin.store.values.index import ValueIndex
+
+Int = npt.NDArray[np.int64]
+Float = npt.NDArray[np.float32]
+Real = npt.NDArray[np.float64]
+
+#: What the similarity of the columns' names adds, beside 1 for the cells.
+NAME_WEIGHT = 0.06
+#: Scores are shown with this many digits; later ones depend on the order of additions.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """What a pair of cells counts: the chance that they mean the same, or 1 from tau on."""
+
+    join: str
+    floor: float
+    tau: float
+
+    @classmethod
+    def of(cls, join: str, encoder: CellEncoder, tau: float | None) -> PairScore:
+        """Count as an encoder was calibrated, or with another tau."""
+        if tau is None:
+            return cls(join, encoder.floor, encoder.tau)
+        return cls(join, min(encoder.floor, 0.9 * tau), tau)
+
+    @property
+    def least(self) -> float:
+        """The smallest cosine that counts."""
+        return self.tau if self.join == "semantic" else self.floor
+
+    def __call__(self, similarities: Float | Real) -> Float:
+        """Return what pairs of these cosines count; equal cells have 1 exactly."""
+        if self.join == "semantic":
+            return (similarities >= self.tau).astype(np.float32)
+        chances = match_chance(similarities.astype(np.float32), self.floor, self.tau)
+        return np.where(similarities >= 1, np.float32(1), chances)
+
+
+@dataclass(frozen=True)
+class CellMatches:
+    """Which cell matches which value in which column; sorted by column, cell, similarity."""
+
+    columns: Int
+    cells: Int
+    values: Int
+    similarities: Float | Real
+
+    @classmethod
+    def of(cls, pairs: CandidatePairs, index: ValueIndex, columns: Int) -> CellMatches:
+        """Find the pairs whose value is in each of some columns, numbered 0, 1, 2."""
+        order = np.argsort(pairs.values, kind="stable")
+        wanted = pairs.values[order]
+        sizes = index.sizes(columns)
+        held = index.cell_values[ranges(np.asarray(index.column_offsets)[columns], sizes)]
+        held, which = held.astype(np.int64), np.repeat(np.arange(len(columns)), sizes)
+        first = np.searchsorted(wanted, held)
+        here = np.zeros(len(held), bool)
+        if len(wanted):
+            here = wanted[np.minimum(first, len(wanted) - 1)] == held
+        held, first = held[here], first[here]
+        many = np.searchsorted(wanted, held, side="right") - first
+        pair = order[ranges(first, many)]
+        found = cls(
+            np.repeat(which[here], many),
+            *(pairs.cells[pair], pairs.values[pair], pairs.similarities[pair]),
+        )
+        return found._sorted()
+
+    def _sorted(self) -> CellMatches:
+        keys = (self.values, -self.similarities, self.cells, self.columns)
+        return self.where(np.lexsort(keys))
+
+    def with_similarities(self, rows: Int, millionths: Int) -> CellMatches:
+        """Replace the similarities of some rows by exact ones."""
+        # In double precision, so that what reaches a bound in millionths reaches it here.
+        better = self.similarities.astype(np.float64)
+        better[rows] = millionths / ONE
+        return replace(self, similarities=better)._sorted()
+
+    def where(self, chosen: npt.NDArray[np.bool_] | Int) -> CellMatches:
+        """Keep some of the matches."""
+        return CellMatches(
+            *(self.columns[chosen], self.cells[chosen]),
+            *(self.values[chosen], self.similarities[chosen]),
+        )
+
+    def best(self) -> CellMatches:
+        """Keep the most similar value of each cell in each column."""
+        return self.where(_is_new(self.columns, self.cells))
+
+
+@dataclass(frozen=True)
+class ColumnScores:
+    """Some columns of one segment: which cells match which values in them, and their scores."""
+
+    segment: Segment
+    columns: Int
+    #: Pairs at tau or above.
+    matched: CellMatches
+    #: What the query's cells count in each column, summed.
+    sums: Real
+    #: Similarity of each column's name with the query's.
+    names: Real
+    join: str
+
+    @classmethod
+    def of(
+        cls, segment: Segment, columns: Int, matches: CellMatches, score: PairScore, names: Real
+    ) -> ColumnScores:
+        """Score columns by the cells that match in them."""
+        best = matches.best()
+        counts: Float | Real = score(best.similarities)
+        if score.join != "semantic":
+            # Of cells that share a best value, the n-th counts one n-th: one value is one match.
+            order = np.lexsort((best.cells, -counts, best.values, best.columns))
+            best, counts = best.where(order), counts[order]
+            new = _is_new(best.columns, best.values)
+            first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+            counts = counts / (np.arange(len(order)) - first + 1)
+        sums: Real = np.bincount(best.columns, counts, len(columns)).astype(np.float64)
+        matched = matches.where(matches.similarities >= score.tau)
+        return cls(segment, columns, matched, sums, names, score.join)
+
+    @cached_property
+    def _best(self) -> CellMatches:
+        return self.matched.best()
+
+    @cached_property
+    def matched_cells(self) -> Int:
+        """How many of the query's cells match in each column."""
+        return np.bincount(self._best.columns, minlength=len(self.columns))
+
+    @cached_property
+    def reverse(self) -> Real:
+        """Share of each column's values that match a cell of the query."""
+        held = np.unique(np.stack([self.matched.columns, self.matched.values]), axis=1)
+        values = np.bincount(held[0], minlength=len(self.columns))
+        return values / self.segment.values.sizes(self.columns)
+
+    @cached_property
+    def likeness(self) -> Real:
+        """Sum of the cosines of the cells that match: of ties, the most similar is the surest."""
+        likeness = np.bincount(self._best.columns, self._best.similarities, len(self.columns))
+        return likeness.astype(np.float64)
+
+    def score(self, row: int, size: int) -> float:
+        """Return what a column is ranked by: joinability and, a little, its name."""
+        joinability = self.joinability(row, size)
+        if self.join == "semantic":
+            return joinability
+        named = joinability + NAME_WEIGHT * float(self.names[row])
+        return round(named / (1 + NAME_WEIGHT), _SHOWN)
+
+    def joinability(self, row: int, size: int) -> float:
+        """Return the share of the query's cells that a column holds, or is likely to hold."""
+        share = float(self.sums[row]) / size
+        return share if self.join == "semantic" else round(share, _SHOWN)
+
+    def match(self, row: int, size: int, tau: float, found_by: tuple[str, ...] = ()) -> ColumnMatch:
+        """Return how a column matches: the cells in the query's order, each with its best value."""
+        best = self._best
+        here = slice(*np.searchsorted(best.columns, [row, row + 1]).tolist())
+        matched = int(self.matched_cells[row])
+        return ColumnMatch(
+            *(self.segment, int(self.columns[row]), best.cells[here], best.values[here]),
+            best.similarities[here].astype(np.float64),
+            SemanticEvidence(matched / size, float(self.reverse[row]), matched, tau),
+            *(self.join, self.score(row, size), self.joinability(row, size)),
+            found_by,
+        )
+
+
+def _is_new(one: Int, other: Int) -> npt.NDArray[np.bool_]:
+    """Mark where a pair of keys differs from the one before."""
+    new = np.ones(len(one), bool)
+    new[1:] = (np.diff(one) != 0) | (np.diff(other) != 0)
+    return new

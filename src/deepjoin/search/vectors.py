@@ -1,0 +1,295 @@
+"""Search by one vector a column, as the paper publishes it: the nearest columns, never verified.
+
+The evidence of a hit is measured for display and changes neither order nor membership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.model import Column, Results
+from deepjoin.search.candidates import SimilarCells
+from deepjoin.search.context import SearchContext
+from deepjoin.search.evidence import ColumnMatch
+from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
+from deepjoin.search.ranking import EquiRanking, Ranking, SemanticRanking, table_of
+from deepjoin.search.scores import ColumnScores, PairScore
+from deepjoin.search.searcher import Searcher, Stopwatch
+from deepjoin.search.stores import EmbeddedStore, OpenStore
+from deepjoin.store.column_vectors.columns import About, ColumnVectors
+from deepjoin.store.column_vectors.encode import both_about, both_query, meaning_about
+from deepjoin.store.column_vectors.sketch import Meaning, Sketcher, sketch_digest
+from deepjoin.store.segment import Segment
+
+Float = npt.NDArray[np.float32]
+#: Returns the vector of a query; zeros where nothing is known of it.
+ToVector = Callable[[Column], Float]
+
+#: Of each space: what its vectors are called, and the option that makes them.
+_CALLED = {
+    "columns": ("column vectors", "--encoder default"),
+    "sketch": ("sketches", "--sketch 768"),
+    "both": ("column vectors with sketches", "--encoder default --sketch 768"),
+}
+#: Columns looked at for each table asked for, before looking at all.
+_A_TABLE = 8
+
+
+def deepjoin(context: SearchContext, join: str, tau: float | None) -> VectorSearcher:
+    """Search by the model's vector of the column's text: the paper's system."""
+    return _by_columns(context, join, "deepjoin", "")
+
+
+def encoded_by(context: SearchContext, join: str, tau: float | None, kind: str) -> VectorSearcher:
+    """Search by the column vectors of an encoder of another kind."""
+    return _by_columns(context, join, kind, kind)
+
+
+def _by_columns(context: SearchContext, join: str, method: str, kind: str) -> VectorSearcher:
+    encoder = context.column_encoder(method, kind)
+    vector, about = _encoded(context, encoder), _about(encoder)
+    return _searcher(context, join, "columns", method, vector, about)
+
+
+def sketch(context: SearchContext, join: str, tau: float | None) -> VectorSearcher:
+    """Search by cells alone, summed up in one vector a column."""
+    return _searcher(context, join, "sketch", "sketch", *_sketched(context))
+
+
+def deepjoin_sketch(context: SearchContext, join: str, tau: float | None) -> VectorSearcher:
+    """Search by the model's vector, the sketch and what the cells mean as one vector."""
+    encoder = context.column_encoder("deepjoin-sketch")
+    cells = context.cell_encoder() if context.has_cells else None
+    encoded, (sketcher, sketched) = _encoded(context, encoder), _sketched(context)
+    meaning, meaning_made_by = None, None
+    if cells is not None:
+        meaning = Meaning(context.segments, context.frequency(), cells, context.profile)
+        meaning_made_by = meaning_about(cells.digest, cells.dimension)
+    kind = "semantic" if join == "semantic" else "equi"
+
+    def vector(query: Column) -> Float:
+        means = None if meaning is None else meaning(query)[None]
+        both = both_query(encoded(query)[None], sketcher(query)[None], kind, means)
+        return np.asarray(both[0], np.float32)
+
+    about = both_about(_about(encoder), sketched, meaning_made_by)
+    return _searcher(context, join, "both", "deepjoin-sketch", vector, about)
+
+
+def _encoded(context: SearchContext, encoder: ColumnEncoder) -> ToVector:
+    frequency = context.frequency()
+    return lambda query: encoder.encode_query(query, frequency)
+
+
+def _about(encoder: ColumnEncoder) -> About:
+    return About(encoder.name, encoder.digest, encoder.dimension)
+
+
+def _sketched(context: SearchContext) -> tuple[Sketcher, About]:
+    dimension = context.sketch_dimension()
+    sketcher = Sketcher(
+        context.segments, context.frequency(), dimension, context.profile, context.key
+    )
+    return sketcher, About("sketch", sketch_digest(dimension), dimension)
+
+
+def _searcher(
+    context: SearchContext, join: str, space: str, method: str, vector: ToVector, about: About
+) -> VectorSearcher:
+    return VectorSearcher(
+        *(context.segments, space, vector, context.profile, context.key),
+        method=method,
+        join="equi" if join == "any" else join,
+        about=(about.name, about.digest),
+        location=context.location,
+        remedy=context.remedy(space),
+        # Without cell vectors, the evidence of a semantic join is that of equal cells.
+        encoder=context.cell_encoder() if join == "semantic" and context.has_cells else None,
+        store=context.store or EmbeddedStore,
+    )
+
+
+class NearColumn(NamedTuple):
+    """A column of the lake, the segment by its number, and its similarity to the query."""
+
+    segment: int
+    column: int
+    similarity: float
+
+
+class VectorSearcher(Searcher):
+    """Ranks by the similarity of one vector a column: the cosine, or the distance below 0.
+
+    Columns of equal similarity come by their tables' names, then by their place in the table.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        space: str,
+        vector: ToVector,
+        profile: str,
+        key: bytes = b"",
+        *,
+        method: str = "deepjoin",
+        join: str = "equi",
+        about: tuple[str, str] | None = None,
+        location: object = "The index",
+        remedy: str = "",
+        encoder: CellEncoder | None = None,
+        store: OpenStore = EmbeddedStore,
+    ) -> None:
+        self._segments = [segment for segment in segments if segment.values.columns]
+        vectors = opened_vectors(self._segments, space, about, location, remedy)
+        self._store = store(self._segments, vectors, space)
+        self.vector, self._profile, self._key = vector, profile, key
+        self._method, self._join = method, join
+        self._encoder = encoder if join == "semantic" else None
+
+    def nearest(self, query: Column, k: int | None, exclude_table: str | None) -> list[NearColumn]:
+        """Return the k columns nearest to a query, or all; none for a query of unknown values."""
+        return self._nearest(self.vector(query), k, exclude_table)
+
+    def _nearest(self, vector: Float, k: int | None, exclude: str | None) -> list[NearColumn]:
+        if not np.any(vector):
+            return []
+        excluded = [excluded_columns(segment, exclude) for segment in self._segments]
+        found: list[NearColumn] = []
+        for number, near in enumerate(self._store.nearest(vector, k, excluded)):
+            similar = 1 - near.distances if self._store.metric == "cosine" else -near.distances
+            pairs = zip(near.ids.tolist(), similar.tolist(), strict=True)
+            found += [NearColumn(number, column, similarity) for column, similarity in pairs]
+        return found if len(self._segments) == 1 else nearest_first(self._segments, found)[:k]
+
+    def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
+        self._refuse(1.0 if options.k is None else options.threshold)
+        cells, vector = self._encoded(watch, query)
+        found = self._nearest(vector, options.k, options.exclude)
+        watch.lap("candidates")
+        return self._near_ranking(cells, found)
+
+    def _encoded(self, watch: Stopwatch, query: Column) -> tuple[SearchQuery, Float]:
+        cells = SearchQuery(query, self._profile, self._key, self._encoder)
+        vector = self.vector(query) if len(cells) else np.zeros(1, np.float32)
+        watch.lap("encode")
+        return cells, vector
+
+    def _near_ranking(self, query: SearchQuery, found: Sequence[NearColumn]) -> Ranking:
+        return near_ranking(query, self._segments, found, self._method, self._join, self._encoder)
+
+    def _refuse(self, threshold: float) -> None:
+        if threshold > 0:
+            raise DeepJoinError(
+                f"A minimum joinability came with method '{self._method}', which does not verify "
+                "its hits; min_joinability needs a method that does: use hybrid."
+            )
+
+    def search_tables(
+        self,
+        query: Column,
+        k: int | None,
+        exclude_table: str | None,
+        min_joinability: float,
+        show: int | None,
+    ) -> Results:
+        """Return the nearest column of each of the nearest k tables.
+
+        A table's other columns are listed if they are nearer than the last of the tables.
+        """
+        self._refuse(min_joinability)
+        return super().search_tables(query, k, exclude_table, 0.0, show)
+
+    def _table_ranking(
+        self, watch: Stopwatch, query: Column, options: SearchOptions, tables: int | None
+    ) -> Ranking:
+        """Rank columns down to the first one of the last table asked for."""
+        cells, vector = self._encoded(watch, query)
+        columns = None if tables is None else _A_TABLE * max(1, tables)
+        while True:
+            found = self._nearest(vector, columns, options.exclude)
+            seen: set[tuple[int, int]] = set()
+            for place, near in enumerate(found):
+                catalog = self._segments[near.segment].catalog
+                seen.add((near.segment, int(catalog.column_tables[near.column])))
+                if len(seen) == tables:
+                    found = found[: place + 1]
+                    break
+            else:
+                if columns is not None and len(found) >= columns:
+                    columns *= 4
+                    continue
+            watch.lap("candidates")
+            return self._near_ranking(cells, found)
+
+
+def nearest_first(segments: Sequence[Segment], found: Sequence[NearColumn]) -> list[NearColumn]:
+    """Sort columns of several segments by similarity, then by table and place."""
+
+    def key(near: NearColumn) -> tuple[float, str, int]:
+        return -near.similarity, table_of(segments[near.segment], near.column), near.column
+
+    return sorted(found, key=key)
+
+
+def near_ranking(
+    query: SearchQuery,
+    segments: Sequence[Segment],
+    found: Sequence[NearColumn],
+    method: str,
+    join: str,
+    encoder: CellEncoder | None,
+) -> Ranking:
+    """Rank near columns by similarity; the evidence is equal cells or, with an encoder, similar."""
+    places = [(segments[near.segment], near.column) for near in found]
+    if encoder is None:
+        scores = [near.similarity for near in found]
+        return EquiRanking(query, places, join=join, found_by=method, scores=scores)
+    score = PairScore.of("semantic", encoder, None)
+
+    def matches(chosen: Sequence[int]) -> list[ColumnMatch]:
+        some = [found[place] for place in chosen]
+        measured: dict[tuple[int, int], ColumnMatch] = {}
+        for number in {near.segment for near in some}:
+            segment = segments[number]
+            columns = np.array([near.column for near in some if near.segment == number])
+            cells = SimilarCells(segment, query, score, encoder).matches_in(columns, in_full=True)
+            scores = ColumnScores.of(segment, columns, cells, score, np.zeros(len(columns)))
+            for row, column in enumerate(columns.tolist()):
+                measured[number, column] = scores.match(row, len(query), score.tau, (method,))
+        return [replace(measured[near[:2]], score=near.similarity) for near in some]
+
+    return SemanticRanking(query, places, matches)
+
+
+def opened_vectors(
+    segments: Sequence[Segment],
+    space: str,
+    about: tuple[str, str] | None = None,
+    location: object = "The index",
+    remedy: str = "",
+) -> list[ColumnVectors]:
+    """Open the vectors of all segments; ``about`` is name and digest of the query's encoder."""
+    found = [ColumnVectors.open(segment.folder, space) for segment in segments]
+    complete = [one for one in found if one is not None and one.complete]
+    called, option = _CALLED[space]
+    if len(complete) < len(found):
+        raise DeepJoinError(
+            f"{location} has no {called} ({len(found) - len(complete)} of {len(found)} segments "
+            f"are without). Make them with: deepjoin index {location} {remedy or option}"
+        )
+    for one in complete:
+        if about is not None and one.about.digest != about[1]:
+            raise IndexUnusable(
+                f"{location} was encoded by '{one.about.name}' ({one.about.digest}), not by "
+                f"'{about[0]}' ({about[1]}). Encode it again with: "
+                f"deepjoin index {location} {remedy or option}"
+            )
+    return complete
