@@ -532,9 +532,7 @@ def test_a_scheme_may_need_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingExtra, match="sftp:// URLs needs a package: Install paramiko"):
         list(BucketSource("sftp://host/x").tables())
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
-    with pytest.raises(
-        MissingExtra, match=r"needs fsspec: pip install 'deepjoin\[fsspec"
-    ):
+    with pytest.raises(MissingExtra, match=r"needs fsspec: pip install 'deepjoin\[fsspec"):
         list(BucketSource("sftp://host/x").tables())
 
 

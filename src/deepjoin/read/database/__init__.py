@@ -38,10 +38,10 @@ class DatabaseSource(Source):
     """The tables and views of one database.
 
     ``include`` and ``exclude`` are patterns for a schema, a table or both (`sales.*`).
-    ``sample_rows`` above 0 lists tables of their first so many rows. ``version_query`` is SQL
-    whose answer is another whenever a table is, `{table}` standing for its quoted name, as in
-    ``SELECT max(updated_at) FROM {table}``; where it fails, the database's own stamp serves.
-    A ``prefix`` goes before the names of all tables, to tell them from those of another database.
+    ``sample_rows`` above 0 limits listed tables to their first rows. ``version_query`` is SQL
+    whose answer changes whenever a table does, `{table}` being replaced by its quoted name, as
+    in ``SELECT max(updated_at) FROM {table}``; if it fails, the database's own stamp is used.
+    A ``prefix`` precedes the names of all tables, to tell them from those of other databases.
     """
 
     kind = "database"
@@ -82,12 +82,20 @@ class DatabaseSource(Source):
         relations = list(self._wanted(found).values())
         if found and not relations:
             yield skipped_item(self.database.place, left_out(len(found)))
-        versions = self._versions(relations) if self.version_query else [None] * len(relations)
+        versions: list[str | DeepJoinError | None] = [None] * len(relations)
+        if self.version_query:
+            with self.database.session() as ask:
+                for at, relation in enumerate(relations):
+                    try:
+                        rows = ask(self.version_query.replace("{table}", relation.sql))
+                        versions[at] = f"{relation.sql} {rows!r}"
+                    except DeepJoinError as error:
+                        versions[at] = error
         for relation, version in zip(relations, versions, strict=True):
             yield self._item(relation, version)
 
     def relations(self) -> dict[str, Relation]:
-        """Look up what is in the database and wanted, by name."""
+        """Look up the tables and views that the patterns leave, by name."""
         return self._wanted(self._found())
 
     def _found(self) -> list[Relation]:
@@ -99,30 +107,18 @@ class DatabaseSource(Source):
         return f"{full_name(self.prefix)}." if self.prefix else ""
 
     def _wanted(self, found: Iterable[Relation]) -> dict[str, Relation]:
-        return {relation.name: relation for relation in found if self._is_wanted(relation)}
-
-    def _is_wanted(self, relation: Relation) -> bool:
-        own = relation.name.removeprefix(self._before())
-        names = (relation.name, own, relation.schema, relation.table)
-        included = not self.include or _fits(self.include, names)
-        return included and not _fits(self.exclude, names)
-
-    def _versions(self, relations: Iterable[Relation]) -> list[str | DeepJoinError]:
-        """Ask for the version of every table in one transaction."""
-        versions: list[str | DeepJoinError] = []
-        with self.database.session() as ask:
-            for relation in relations:
-                try:
-                    rows = ask(self.version_query.replace("{table}", relation.sql))
-                    versions.append(f"{relation.sql} {rows!r}")
-                except DeepJoinError as error:
-                    versions.append(error)
-        return versions
+        wanted = {}
+        for relation in found:
+            own = relation.name.removeprefix(self._before())
+            names = (relation.name, own, relation.schema, relation.table)
+            if (not self.include or _fits(self.include, names)) and not _fits(self.exclude, names):
+                wanted[relation.name] = relation
+        return wanted
 
     def _item(self, relation: Relation, version: str | DeepJoinError | None) -> Item:
         notes = []
         if isinstance(version, DeepJoinError):
-            # What it said may quote cells; a private index keeps what is before the semicolon.
+            # The error may quote cells; a private index keeps only what precedes the semicolon.
             said = str(version).rstrip(".")
             notes.append(
                 f"The version query failed, so the database's own stamp serves; it said: {said}."
@@ -130,16 +126,16 @@ class DatabaseSource(Source):
         listing = partial(self._listing, relation, notes)
         if isinstance(version, str):
             return Item(relation.name, version, listing)
-        digest = partial(self._digest, relation)
+
+        def digest() -> str:
+            try:
+                return self.database.digest(relation, self.sample_rows)
+            except UnreadableTable:  # reading it will say why
+                return ""
+
         return Item(
             *(relation.name, relation.stamp, listing), digest if relation.has_digest else None
         )
-
-    def _digest(self, relation: Relation) -> str:
-        try:
-            return self.database.digest(relation, self.sample_rows)
-        except UnreadableTable:  # reading it will say why
-            return ""
 
     def _listing(self, relation: Relation, notes: list[str]) -> Listing:
         if relation.refusal:
@@ -147,19 +143,19 @@ class DatabaseSource(Source):
         return Listing((self._table(relation, self.sample_rows, notes),))
 
     def _table(self, relation: Relation, limit: int, notes: Iterable[str] = ()) -> Table:
-        read = partial(self._read, relation, limit, tuple(notes))
+        def read() -> Reading:
+            # One row more than the limit shows whether there are more.
+            reading = self.database.read(relation, limit + 1 if limit else 0)
+            reading.notes.extend(notes)
+            if not limit:
+                return reading
+            batches = first_rows(reading.batches, limit, relation.rows, reading.notes)
+            return Reading(batches, reading.notes)
+
         return Table(relation.name, read, relation.title, relation.context)
 
-    def _read(self, relation: Relation, limit: int, notes: Iterable[str]) -> Reading:
-        reading = self.database.read(relation, limit + 1 if limit else 0)
-        reading.notes.extend(notes)
-        if not limit:
-            return reading
-        batches = first_rows(reading.batches, limit, relation.rows, reading.notes)
-        return Reading(batches, reading.notes)
-
     def table(self, name: str) -> Table:
-        """Open one table by its name, with all of its rows: a sample serves no join."""
+        """Open one table by its name, with all of its rows: a join needs more than a sample."""
         return self._table(self.relation(name), 0)
 
     def relation(self, name: str) -> Relation:
@@ -215,7 +211,7 @@ def open_database(location: str, settings: Settings, prefix: str = "") -> Databa
 
 
 def reopen(described: Description, index: Path, settings: Settings) -> DatabaseSource:
-    """Open the database that `DatabaseSource.describe` wrote down.
+    """Open the database that `DatabaseSource.describe` described.
 
     A password comes from where libpq looks for it (PGPASSWORD, ~/.pgpass, a service file), or
     from DEEPJOIN_DATABASE_URL if that names the same host and database.

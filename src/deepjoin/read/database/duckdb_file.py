@@ -55,7 +55,7 @@ _BY_ARROW = re.compile(
 
 
 class DuckdbDatabase:
-    """A DuckDB file. The stamp is that of the whole file and its log; the digest hashes rows."""
+    """A DuckDB file: the stamp is that of the whole file and its log, the digest hashes rows."""
 
     dialect = "duckdb"
 
@@ -67,38 +67,29 @@ class DuckdbDatabase:
         return f"DuckdbDatabase({self.place!r})"
 
     def describe(self, index: Path) -> str:
-        """Give the address relative to the index folder."""
+        """Return the address relative to the index folder."""
         return f"duckdb:///{relative(self.path, index)}"
 
     def relations(self) -> list[Relation]:
         """List the tables and views of all schemas but the system's."""
         stamp = files_stamp(self.path, Path(f"{self.path}.wal"))
         with self.session() as ask:
-            return [self._relation(stamp, *row) for row in ask(_RELATIONS)]
-
-    def _relation(
-        self,
-        stamp: str,
-        database: str,
-        schema: str,
-        table: str,
-        is_table: bool,
-        rows: int,
-        comment: str | None,
-        columns: str | None,
-    ) -> Relation:
-        return Relation(
-            full_name(schema, table),
-            table,
-            # A schema may have the name of its database; all three parts cannot be mistaken.
-            ".".join(map(identifier, (database, schema, table))),
-            schema,
-            relation_title(table, comment),
-            relation_context(schema, columns),
-            rows,
-            stamp if is_table else "",
-            is_table,
-        )
+            found = ask(_RELATIONS)
+        return [
+            Relation(
+                full_name(schema, table),
+                table,
+                # A schema may have the name of its database; all three parts are unambiguous.
+                ".".join(map(identifier, (database, schema, table))),
+                schema,
+                relation_title(table, comment),
+                relation_context(schema, columns),
+                rows,
+                stamp if is_table else "",
+                is_table,
+            )
+            for database, schema, table, is_table, rows, comment, columns in found
+        ]
 
     @contextmanager
     def session(self) -> Iterator[Ask]:
@@ -116,23 +107,24 @@ class DuckdbDatabase:
             yield ask
 
     def read(self, relation: Relation, limit: int = 0) -> Reading:
-        """Read a table in the order of its rows; lists, structs and odd types come as text."""
-        return Reading(self._batches(relation, limit))
+        """Read a table in the order of its rows; lists, structs and rare types become text."""
 
-    def _batches(self, relation: Relation, limit: int) -> Iterator[pa.RecordBatch]:
-        with self._reading(relation) as connection:
-            query = _query(connection, relation, limit)
-            reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
-            names = unique_names(reader.schema.names)
-            is_empty = True
-            for batch in reader:
-                is_empty = False
-                yield decoded(batch, names)
-            if is_empty:
-                yield decoded(no_rows(reader.schema), names)
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._reading(relation) as connection:
+                query = _query(connection, relation, limit)
+                reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
+                names = unique_names(reader.schema.names)
+                is_empty = True
+                for batch in reader:
+                    is_empty = False
+                    yield decoded(batch, names)
+                if is_empty:
+                    yield decoded(no_rows(reader.schema), names)
+
+        return Reading(batches())
 
     def digest(self, relation: Relation, limit: int = 0) -> str:
-        """Sum up the rows of a table, whatever their order."""
+        """Hash the rows of a table, in any order."""
         import duckdb
 
         with self._reading(relation) as connection:
@@ -161,7 +153,10 @@ class DuckdbDatabase:
         import duckdb
 
         said = one_line(error, [])
-        if isinstance(error, duckdb.FatalException) or self._is_lost(error):
+        # Errors of the whole file are no fault of the table.
+        is_lost = isinstance(error, duckdb.IOException) and str(self.path) in str(error)
+        is_lost = is_lost or file_dialect(self.path) != "duckdb"
+        if isinstance(error, duckdb.FatalException) or is_lost:
             return DeepJoinError(f"Cannot read {self.place}: {said}.")
         # A view may be of a file that is not there now.
         passing = isinstance(error, duckdb.IOException)
@@ -176,31 +171,24 @@ class DuckdbDatabase:
 
     @contextmanager
     def _connected(self) -> Iterator[DuckDBPyConnection]:
-        import duckdb
-
-        try:
-            connection = self._opened()
-        except duckdb.Error as error:
-            raise DeepJoinError(
-                f"Cannot open {self.place}: {one_line(error, [])}. "
-                "Close it where it is open for writing."
-            ) from None
-        with closing(connection):
-            connection.execute("SET TimeZone = 'UTC'")
-            yield connection
-
-    def _opened(self) -> DuckDBPyConnection:
-        """Open the file, or wait a little for the lock that a writer has on it."""
+        """Open the file, waiting a little for a writer to give up its lock."""
         import duckdb
 
         until = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                return duckdb.connect(self.path, read_only=True)
-            except duckdb.IOException as error:
+                connection = duckdb.connect(self.path, read_only=True)
+                break
+            except duckdb.Error as error:
                 if "set lock" not in str(error) or time.monotonic() >= until:
-                    raise
+                    raise DeepJoinError(
+                        f"Cannot open {self.place}: {one_line(error, [])}. "
+                        "Close it where it is open for writing."
+                    ) from None
                 time.sleep(_PAUSE)
+        with closing(connection):
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
 
 
 def _query(connection: DuckDBPyConnection, relation: Relation, limit: int) -> str:
@@ -209,11 +197,10 @@ def _query(connection: DuckDBPyConnection, relation: Relation, limit: int) -> st
 
 
 def readable(described: list[tuple[Any, ...]], relation: Relation, limit: int = 0) -> str:
-    """Write the query for the rows as they are read, given what DESCRIBE says of the table."""
-    cells = [_cell(name, kind) for name, kind, *_ in described]
+    """Write the query for the rows as they are read, from what DESCRIBE says of the table."""
+    cells = []
+    for name, kind, *_ in described:
+        quoted = identifier(name)
+        is_plain = _BY_ARROW.fullmatch(kind)
+        cells.append(quoted if is_plain else f"CAST({quoted} AS VARCHAR) AS {quoted}")
     return f"SELECT {', '.join(cells)} FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")
-
-
-def _cell(name: str, kind: str) -> str:
-    quoted = identifier(name)
-    return quoted if _BY_ARROW.fullmatch(kind) else f"CAST({quoted} AS VARCHAR) AS {quoted}"

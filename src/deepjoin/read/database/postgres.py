@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
+from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.normalise.cells import MENDED_NOTE
+from deepjoin.optional import require
 from deepjoin.read.database.relation import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -31,9 +32,8 @@ from deepjoin.read.sql import identifier
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
-    from psycopg.pq.abc import PGresult
 
-#: Dates and numbers as everywhere, and rows always in the order in which they are stored.
+#: Dates and numbers in one notation, and rows always in the order in which they are stored.
 _SETTINGS = (
     "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = "
     "'postgres'; SET LOCAL extra_float_digits = 1; SET LOCAL synchronize_seqscans = off; "
@@ -88,8 +88,8 @@ _KINDS = {
     "timestamptz": pa.timestamp("us", "UTC"),
 }
 _MOST_DIGITS = 38
-#: Classes of errors that are not the table's: conflicts, resources, locks, operators, the disk;
-#: and a permission that may be granted.
+#: Classes of errors that may go away: conflicts, resources, locks, operators, the disk, and a
+#: permission that may be granted.
 _PASSING = ("40", "53", "55", "57", "58", "42501")
 _PASSWORD_HINT = (
     f" Give the password by PGPASSWORD, ~/.pgpass or a whole URL in {ADDRESS_VARIABLE}."
@@ -100,18 +100,18 @@ class PostgresDatabase:
     """A PostgreSQL database, one connection and one REPEATABLE READ snapshot for every reading.
 
     A table's stamp is the state of the whole server: the transactions that are visible and
-    the time it was started. Where both are the same, so are all tables: that is what a
-    snapshot means. The digest then tells which tables differ, from the place and the writing
-    transaction of every row version, which no write leaves alone; the server counts them
-    without sending a row. Its statistics (n_tup_ins and so on) would be quicker, but arrive
-    seconds late, get lost in a crash and stay still on a replica. Views, foreign and unlogged
-    tables change without a trace here: they have no stamp.
+    the time it was started. If both are the same, so are all tables: that is what a snapshot
+    means. Otherwise the digest tells which tables changed, from the place and the writing
+    transaction of every row version, which every write changes; the server hashes them without
+    sending a row. Its statistics (n_tup_ins and so on) would be quicker, but arrive seconds
+    late, get lost in a crash and do not change on a replica. Changes of views, foreign and
+    unlogged tables leave no trace here, so they have no stamp.
     """
 
     dialect = "postgresql"
 
     def __init__(self, url: str) -> None:
-        _require_psycopg(url)
+        require("psycopg", "postgres", f"Reading {Address.of(url).shown()}")
         scheme, separator, rest = url.partition("://")
         self._url = scheme.partition("+")[0] + separator + rest
         address = Address.of(self._url)
@@ -122,37 +122,28 @@ class PostgresDatabase:
         return f"PostgresDatabase({self.place!r})"
 
     def describe(self, index: Path) -> str:
-        """Give the address without secrets."""
+        """Return the address without secrets."""
         return self.place
 
     def relations(self) -> list[Relation]:
         """List the tables and views of all schemas but the system's."""
         with self.session() as ask:
-            return [self._relation(*row) for row in ask(_RELATIONS)]
-
-    def _relation(
-        self,
-        schema: str,
-        table: str,
-        versioned: bool,
-        rows: int,
-        comment: str | None,
-        allowed: bool,
-        columns: str | None,
-        *state: object,
-    ) -> Relation:
-        return Relation(
-            full_name(schema, table),
-            table,
-            f"{identifier(schema)}.{identifier(table)}",
-            schema,
-            relation_title(table, comment),
-            relation_context(schema, columns),
-            rows,
-            "-".join(map(str, state)) if versioned else "",
-            versioned,
-            "" if allowed else "no permission to read it",
-        )
+            found = ask(_RELATIONS)
+        return [
+            Relation(
+                full_name(schema, table),
+                table,
+                f"{identifier(schema)}.{identifier(table)}",
+                schema,
+                relation_title(table, comment),
+                relation_context(schema, columns),
+                rows,
+                "-".join(map(str, state)) if is_versioned else "",
+                is_versioned,
+                "" if is_allowed else "no permission to read it",
+            )
+            for schema, table, is_versioned, rows, comment, is_allowed, columns, *state in found
+        ]
 
     @contextmanager
     def session(self) -> Iterator[Ask]:
@@ -172,29 +163,28 @@ class PostgresDatabase:
 
     def read(self, relation: Relation, limit: int = 0) -> Reading:
         """Read a table; columns of bytes are left out."""
-        notes: list[str] = []
-        return Reading(self._batches(relation, limit, notes), notes)
-
-    def _batches(
-        self, relation: Relation, limit: int, notes: list[str]
-    ) -> Iterator[pa.RecordBatch]:
         import psycopg
 
-        with self._connected() as connection:
-            try:
-                columns = _columns(connection, relation, notes)
-                source = _source(relation, limit)
-                if relation.has_digest:
-                    columns = _measured(connection, columns, source)
-                cells = ", ".join(column.sql for column in columns)
-                statement = f"COPY (SELECT {cells} FROM {source}) TO STDOUT (FORMAT csv)"
-                with connection.cursor() as cursor, cursor.copy(statement.encode()):
-                    yield from copied_batches(copied_rows(connection), columns, notes)
-            except psycopg.Error as error:
-                raise self._unreadable(connection, relation, error) from None
+        notes: list[str] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._connected() as connection:
+                try:
+                    columns = _columns(connection, relation, notes)
+                    source = _source(relation, limit)
+                    if relation.has_digest:  # a view is not run twice
+                        columns = _measured(connection, columns, source)
+                    cells = ", ".join(column.sql for column in columns)
+                    statement = f"COPY (SELECT {cells} FROM {source}) TO STDOUT (FORMAT csv)"
+                    with connection.cursor() as cursor, cursor.copy(statement.encode()):
+                        yield from copied_batches(copied_rows(connection), columns, notes)
+                except psycopg.Error as error:
+                    raise self._unreadable(connection, relation, error) from None
+
+        return Reading(batches(), notes)
 
     def digest(self, relation: Relation, limit: int = 0) -> str:
-        """Sum up the row versions of a table and the definitions of its columns."""
+        """Hash the row versions of a table and the definitions of its columns."""
         import psycopg
 
         with self._connected() as connection:
@@ -220,15 +210,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _connected(self) -> Iterator[Connection[Any]]:
-        connection = self._connect()
-        try:
-            with connection, connection.transaction(force_rollback=True):
-                connection.execute(_SETTINGS)
-                yield connection
-        finally:
-            connection.close()
-
-    def _connect(self) -> Connection[Any]:
+        """Open a connection with one read-only snapshot."""
         import psycopg
 
         options: dict[str, Any] = {"fallback_application_name": "deepjoin"}
@@ -242,17 +224,12 @@ class PostgresDatabase:
             raise DeepJoinError(f"Cannot connect to {self.place}: {said}.{hint}") from None
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        return connection
-
-
-def _require_psycopg(url: str) -> None:
-    try:
-        import psycopg  # noqa: F401
-    except ImportError:
-        raise MissingExtra(
-            f"Reading {Address.of(url).shown()} needs the PostgreSQL extra: "
-            "pip install 'deepjoin[postgres]'"
-        ) from None
+        try:
+            with connection, connection.transaction(force_rollback=True):
+                connection.execute(_SETTINGS)
+                yield connection
+        finally:
+            connection.close()
 
 
 def _gone(relation: Relation) -> UnreadableTable:
@@ -285,11 +262,11 @@ def _columns(
 
 def _column(name: str, kind: str, modifier: int) -> CopiedColumn:
     if kind == "bpchar":
-        # The blanks that fill up such a cell are not part of it.
+        # The blanks that pad such a cell are not part of it.
         return CopiedColumn(name, f"{identifier(name)}::text", pa.string())
     if kind != "numeric":
         return CopiedColumn(name, identifier(name), _KINDS.get(kind, pa.string()))
-    # A number that is not one is missing, as in every other source.
+    # NaN is a missing cell, as in every other source.
     sql = f"nullif({identifier(name)}, 'NaN')"
     if modifier < 0:
         return CopiedColumn(name, sql, pa.string(), is_unmeasured=True)
@@ -301,7 +278,7 @@ def _column(name: str, kind: str, modifier: int) -> CopiedColumn:
 def _measured(
     connection: Connection[Any], columns: list[CopiedColumn], source: str
 ) -> list[CopiedColumn]:
-    """Find the digits of numbers declared without any; a view is not run twice for it."""
+    """Find out how many digits numbers have that are declared without a precision."""
     open_ended = [column for column in columns if column.is_unmeasured]
     if not open_ended:
         return columns
@@ -338,6 +315,9 @@ def copied_rows(connection: Connection[Any]) -> Iterator[bytes | memoryview]:
 
     psycopg's own loop over the rows takes twice the time.
     """
+    from psycopg import errors
+    from psycopg.pq import DiagnosticField, ExecStatus
+
     libpq = connection.pgconn
     with selectors.DefaultSelector() as selector:
         selector.register(libpq.socket, selectors.EVENT_READ)
@@ -347,21 +327,15 @@ def copied_rows(connection: Connection[Any]) -> Iterator[bytes | memoryview]:
             else:
                 selector.select()
                 libpq.consume_input()
-    # All results are fetched before one is raised: only then may the connection go on.
+    # All results are fetched before one is raised: only then is the connection usable again.
     for result in list(iter(libpq.get_result, None)):
-        _raise_failure(result)
-
-
-def _raise_failure(result: PGresult) -> None:
-    from psycopg import errors
-    from psycopg.pq import DiagnosticField, ExecStatus
-
-    if result.status == ExecStatus.FATAL_ERROR:
+        if result.status != ExecStatus.FATAL_ERROR:
+            continue
         state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
         said = result.error_field(DiagnosticField.MESSAGE_PRIMARY) or result.error_message
         try:
             kind = errors.lookup(state)
-        except KeyError:  # a state of the user's own
+        except KeyError:  # a state that the user's code made up
             kind = errors.DatabaseError
         raise kind(said.decode("utf-8", "replace"))
 
@@ -384,13 +358,13 @@ def copied_batches(
 
 
 class _Parser:
-    """Parses CSV; a column with a cell that its Arrow type cannot hold is text from there on."""
+    """Parses CSV; a column becomes text from the first cell on that its Arrow type cannot hold."""
 
     def __init__(self, columns: list[CopiedColumn], notes: list[str]) -> None:
         self._names = [column.name for column in columns]
-        # Numbered, so that no name of a column matters to the parser.
+        # Columns are numbered, so that their names do not matter to the parser.
         self._kinds = {str(at): column.kind for at, column in enumerate(columns)}
-        self._declared = dict(self._kinds)
+        self._declared = list(self._kinds.values())
         self._notes = notes
 
     def batch(self, data: bytes) -> pa.RecordBatch:
@@ -400,13 +374,24 @@ class _Parser:
         try:
             table = self._parsed(data, self._kinds)
         except pa.ArrowInvalid:
-            data = self._mended(data)
-            self._kinds = {at: self._fitting(data, at) for at in self._kinds}
+            try:
+                data.decode()
+            except UnicodeDecodeError:  # a database without an encoding may hold any bytes
+                if MENDED_NOTE not in self._notes:
+                    self._notes.append(MENDED_NOTE)
+                data = data.decode("utf-8", "replace").encode()
+            for at, kind in self._kinds.items():
+                try:
+                    self._parsed(data, {at: kind})
+                except pa.ArrowInvalid:
+                    self._kinds[at] = pa.string()
             table = self._parsed(data, self._kinds)
-        arrays = [
-            self._array(at, column.combine_chunks())
-            for at, column in zip(self._kinds, table.columns, strict=True)
-        ]
+        arrays = []
+        for declared, column in zip(self._declared, table.columns, strict=True):
+            array = column.combine_chunks()
+            if pa.types.is_string(array.type) and pa.types.is_timestamp(declared) and declared.tz:
+                array = pc.replace_substring_regex(array, r"\+00( BC)?$", r"Z\1")
+            arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, names=self._names)
 
     def _parsed(self, data: bytes, kinds: dict[str, pa.DataType]) -> pa.Table:
@@ -426,26 +411,3 @@ class _Parser:
                 quoted_strings_can_be_null=False,
             ),
         )
-
-    def _mended(self, data: bytes) -> bytes:
-        """Make valid text of what a database without an encoding may hold."""
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            if MENDED_NOTE not in self._notes:
-                self._notes.append(MENDED_NOTE)
-            return data.decode("utf-8", "replace").encode()
-        return data
-
-    def _fitting(self, data: bytes, at: str) -> pa.DataType:
-        try:
-            self._parsed(data, {at: self._kinds[at]})
-        except pa.ArrowInvalid:
-            return pa.string()
-        return self._kinds[at]
-
-    def _array(self, at: str, array: pa.Array) -> pa.Array:
-        declared = self._declared[at]
-        if pa.types.is_string(array.type) and pa.types.is_timestamp(declared) and declared.tz:
-            return pc.replace_substring_regex(array, r"\+00( BC)?$", r"Z\1")
-        return array

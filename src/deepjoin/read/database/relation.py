@@ -30,9 +30,10 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or view: ``sql`` is its quoted name, ``rows`` about how many it has, -1 unknown.
+    """A table or view; ``sql`` is its quoted name, ``rows`` an estimate or -1 if unknown.
 
-    ``stamp`` and ``has_digest`` are as in `Item`; ``refusal`` says why it cannot be read.
+    ``stamp`` is as in `Item`, ``has_digest`` says whether `Database.digest` shows changes, and
+    ``refusal`` why the table cannot be read.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Relation:
 
 
 class Database(Protocol):
-    """A database that is only ever read; nothing it says of itself holds a secret."""
+    """A database that is only read; ``place`` and descriptions of it hold no secrets."""
 
     dialect: str
     place: str
@@ -57,16 +58,16 @@ class Database(Protocol):
         """List the tables and views of all schemas but the system's."""
 
     def session(self) -> AbstractContextManager[Ask]:
-        """Open a read-only transaction; what its queries raise is a `DeepJoinError`."""
+        """Open a read-only transaction; its queries raise `DeepJoinError`."""
 
     def read(self, relation: Relation, limit: int = 0) -> Reading:
         """Read a table, or its first rows: the same ones as long as it does not change."""
 
     def digest(self, relation: Relation, limit: int = 0) -> str:
-        """Sum up what `read` would give."""
+        """Hash what `read` would give."""
 
     def describe(self, index: Path) -> str:
-        """Give the address without secrets, a file's relative to the index folder."""
+        """Return the address without secrets, a file's relative to the index folder."""
 
 
 def full_name(*parts: str) -> str:
@@ -90,7 +91,7 @@ def relation_context(schema: str, comments: str | None) -> str:
 
 
 def files_stamp(path: Path, log: Path) -> str:
-    """Stamp a database file together with its log; a log without a byte is as good as none."""
+    """Stamp a database file together with its log, unless that is empty."""
     stamps = [file_stamp(path.stat())]
     if log.exists() and log.stat().st_size:
         stamps.append(file_stamp(log.stat()))
@@ -123,9 +124,9 @@ _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 class Batcher:
-    """Makes batches of rows; a column whose cells stop agreeing on a type is text from there on.
+    """Makes batches of rows; a column becomes text from the first cell of another type on.
 
-    ``kinds`` are the types of the columns as far as they are known beforehand.
+    ``kinds`` are the types of the columns that are known beforehand.
     """
 
     def __init__(self, names: Iterable[str], kinds: Sequence[pa.DataType | None]) -> None:
@@ -174,15 +175,18 @@ def _typed(cells: Sequence[Any], classes: set[type], known: pa.DataType | None) 
 
 
 def _kind(cells: Sequence[Any], classes: set[type], known: pa.DataType | None) -> pa.DataType:
-    """Name the one type of the cells; a `TypeError` says that there is none."""
+    """Return the one type of the cells; a `TypeError` says that there is none."""
     if classes == {int} and known != pa.float64():
         return pa.int64()
     if classes <= {int, float}:
         if any(type(cell) is int and abs(cell) > _EXACT for cell in cells):
-            raise TypeError("as floats these integers would be others")
+            raise TypeError("as floats these integers would lose digits")
         return pa.float64()
     if classes == {Decimal}:
-        return _decimal(cells, known)
+        if known is not None:
+            return known
+        exponents = [cell.as_tuple().exponent for cell in cells if cell is not None]
+        return pa.decimal128(38, max(0, *(-exponent for exponent in exponents)))
     if classes == {datetime.datetime}:
         zones = {cell.tzinfo is None for cell in cells if cell is not None}
         return pa.timestamp("us", None if zones == {True} else "UTC")
@@ -190,25 +194,18 @@ def _kind(cells: Sequence[Any], classes: set[type], known: pa.DataType | None) -
     return _SIMPLE[only] if only in _SIMPLE else pa.string()
 
 
-def _decimal(cells: Sequence[Any], known: pa.DataType | None) -> pa.DataType:
-    if known is not None:
-        return known
-    exponents = [cell.as_tuple().exponent for cell in cells if cell is not None]
-    return pa.decimal128(38, max(0, *(-exponent for exponent in exponents)))
-
-
 def as_text(cells: Iterable[Any]) -> pa.Array:
-    """Write every cell as text; bytes among other cells are text of their own.
+    """Write every cell as text; bytes among other cells are decoded.
 
     >>> as_text([7, "a", 2.5, None, b"x", [1, 2]]).to_pylist()
     ['7', 'a', '2.5', None, 'x', '[1, 2]']
     """
-    return text_array(map(_text, cells))
-
-
-def _text(cell: Any) -> str | None:
-    if isinstance(cell, (bytes, bytearray, memoryview)):
-        return bytes(cell).decode("utf-8", "replace")
-    if isinstance(cell, (dict, list, tuple)):
-        return json.dumps(cell, default=str, ensure_ascii=False)
-    return cell_text(cell)
+    texts: list[str | None] = []
+    for cell in cells:
+        if isinstance(cell, (bytes, bytearray, memoryview)):
+            texts.append(bytes(cell).decode("utf-8", "replace"))
+        elif isinstance(cell, (dict, list, tuple)):
+            texts.append(json.dumps(cell, default=str, ensure_ascii=False))
+        else:
+            texts.append(cell_text(cell))
+    return text_array(texts)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Reading
+from deepjoin.optional import require
 from deepjoin.read.database.relation import (
     BATCH_ROWS,
     Ask,
@@ -33,7 +34,7 @@ _SYSTEM = re.compile(
     "db_(access|security)admin|db_backupoperator|db_(deny)?data(reader|writer)",
     re.IGNORECASE,
 )
-#: How a transaction is made read-only, where the dialect has a word for it.
+#: The statement that makes a transaction read-only, where the dialect has one.
 _READ_ONLY = {
     "mysql": "SET TRANSACTION READ ONLY",
     "mariadb": "SET TRANSACTION READ ONLY",
@@ -49,15 +50,15 @@ _PACKAGES = {
     "pyodbc": "pyodbc",
     "psycopg2": "psycopg2-binary",
 }
-#: What these call schemas are whole databases, or the tables of other users.
+#: In these, other schemas are whole databases, or the tables of other users.
 _DEFAULT_SCHEMA_ONLY = ("mysql", "mariadb", "oracle")
 
 
 class SqlalchemyDatabase:
     """A database behind a SQLAlchemy dialect.
 
-    No stamp is common to all of them, so tables are read again unless a version query tells.
-    Types are those of the driver's values.
+    The dialects have no stamp in common, so tables are read again unless a version query is
+    set. Types are those of the driver's values.
     """
 
     def __init__(self, url: str) -> None:
@@ -70,7 +71,7 @@ class SqlalchemyDatabase:
         return f"SqlalchemyDatabase({self.place!r})"
 
     def describe(self, index: Path) -> str:
-        """Give the address without secrets, a file's relative to the index folder."""
+        """Return the address without secrets, a file's relative to the index folder."""
         if not self._file:
             return self.place
         return f"{self._engine.url.drivername}:///{relative(Path(self._file), index)}"
@@ -82,21 +83,19 @@ class SqlalchemyDatabase:
         with self._connected() as connection:
             try:
                 inspector = sqlalchemy.inspect(connection)
+                if self.dialect in _DEFAULT_SCHEMA_ONLY and inspector.default_schema_name:
+                    schemas = [inspector.default_schema_name]
+                else:
+                    known = inspector.get_schema_names()
+                    schemas = [name for name in known if not _SYSTEM.fullmatch(name)]
                 return [
                     self._relation(inspector, schema, table)
-                    for schema in self._schemas(inspector)
-                    for table in [
-                        *inspector.get_table_names(schema),
-                        *inspector.get_view_names(schema),
-                    ]
+                    for schema in schemas
+                    for list_names in (inspector.get_table_names, inspector.get_view_names)
+                    for table in list_names(schema)
                 ]
             except sqlalchemy.exc.SQLAlchemyError as error:
                 raise self._failed("Cannot list the tables of", error) from None
-
-    def _schemas(self, inspector: Inspector) -> list[str]:
-        if self.dialect in _DEFAULT_SCHEMA_ONLY and inspector.default_schema_name:
-            return [inspector.default_schema_name]
-        return [name for name in inspector.get_schema_names() if not _SYSTEM.fullmatch(name)]
 
     def _relation(self, inspector: Inspector, schema: str, table: str) -> Relation:
         alone = self.dialect == "sqlite" and schema == "main"
@@ -131,29 +130,34 @@ class SqlalchemyDatabase:
 
     def read(self, relation: Relation, limit: int = 0) -> Reading:
         """Read a table as the driver gives it."""
-        return Reading(self._batches(relation, limit))
-
-    def _batches(self, relation: Relation, limit: int) -> Iterator[pa.RecordBatch]:
         import sqlalchemy
+
+        from deepjoin.read.database.sqlite import is_lost
 
         quoted = sqlalchemy.quoted_name
         table = sqlalchemy.table(quoted(relation.table, True), schema=quoted(relation.schema, True))
         query = sqlalchemy.select(sqlalchemy.text("*")).select_from(table)
-        with self._connected() as connection:
-            try:
-                streaming = connection.execution_options(stream_results=True)
-                result = streaming.execute(query.limit(limit) if limit else query)
-                names = list(result.cursor.description) if result.cursor else []
-                batcher = Batcher([name for name, *_ in names], [None] * len(names))
-                yield from batcher.batches(result.partitions(BATCH_ROWS))
-            except sqlalchemy.exc.SQLAlchemyError as error:
-                if _is_lost(error):
-                    raise self._failed("Cannot read", error) from None
-                said = self._said(error)
-                raise UnreadableTable(f"{relation.name} cannot be read: {said}.") from None
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._connected() as connection:
+                try:
+                    streaming = connection.execution_options(stream_results=True)
+                    result = streaming.execute(query.limit(limit) if limit else query)
+                    names = list(result.cursor.description) if result.cursor else []
+                    batcher = Batcher([name for name, *_ in names], [None] * len(names))
+                    yield from batcher.batches(result.partitions(BATCH_ROWS))
+                except sqlalchemy.exc.SQLAlchemyError as error:
+                    # A lost connection, or a file that is locked or gone, is no fault of the table.
+                    invalidated = getattr(error, "connection_invalidated", False)
+                    if invalidated or is_lost(getattr(error, "orig", None)):
+                        raise self._failed("Cannot read", error) from None
+                    said = self._said(error)
+                    raise UnreadableTable(f"{relation.name} cannot be read: {said}.") from None
+
+        return Reading(batches())
 
     def digest(self, relation: Relation, limit: int = 0) -> str:
-        """Say nothing: reading the rows is all that could be done."""
+        """Return nothing: only reading the rows could show a change."""
         return ""
 
     @contextmanager
@@ -180,46 +184,27 @@ class SqlalchemyDatabase:
         return one_line(getattr(error, "orig", None) or error, self._secrets)
 
 
-def _is_lost(error: Exception) -> bool:
-    """Tell what concerns the whole database: it is locked, or there no more."""
-    from deepjoin.read.database.sqlite import is_lost
-
-    return getattr(error, "connection_invalidated", False) or is_lost(getattr(error, "orig", None))
-
-
 def _engine(url: str) -> tuple[Engine, list[str]]:
-    try:
-        import sqlalchemy
-    except ImportError:
-        scheme = url.partition("://")[0]
-        raise MissingExtra(
-            f"Reading {scheme} databases needs the SQL extra: pip install 'deepjoin[sql]'"
-        ) from None
-    is_file = url.partition("+")[0].partition(":")[0] == "sqlite"
+    """Make the engine of a URL; returns it with the secrets that no message may show."""
+    scheme = url.partition("://")[0]
+    sqlalchemy = require("sqlalchemy", "sql", f"Reading {scheme} databases")
+    is_file = scheme.partition("+")[0] == "sqlite"
     secrets = file_secrets(url) if is_file else Address.of(url).secrets()
     try:
         parsed = sqlalchemy.make_url(url)
         if is_file:
-            parsed = _existing(parsed)
+            # SQLite would make an empty file.
+            path = os.path.abspath(os.path.expanduser(parsed.database or ""))
+            if not os.path.isfile(path):
+                raise DeepJoinError(f"No SQLite file '{parsed.database}'.")
+            parsed = parsed.set(database=path)
         return sqlalchemy.create_engine(parsed, poolclass=sqlalchemy.pool.NullPool), secrets
     except ModuleNotFoundError as error:
-        scheme = url.partition("://")[0]
-        raise MissingExtra(
-            f"Reading {scheme} databases needs its driver: {_install(error.name or '')}"
-        ) from None
+        # The package of a driver may have another name than its module.
+        module = error.name or ""
+        install = f"the package that provides module {module}"
+        if module in _PACKAGES:
+            install = f"pip install {_PACKAGES[module]}"
+        raise MissingExtra(f"Reading {scheme} databases needs its driver: {install}") from None
     except (sqlalchemy.exc.SQLAlchemyError, ValueError) as error:
         raise DeepJoinError(f"Not a database URL: {one_line(error, secrets)}.") from None
-
-
-def _install(module: str) -> str:
-    """Say how to install a driver, whose package may be called otherwise than its module."""
-    package = _PACKAGES.get(module)
-    return f"pip install {package}" if package else f"the package that provides module {module}"
-
-
-def _existing(url: Any) -> Any:
-    """Insist on a file that exists, for SQLite would make an empty one."""
-    path = os.path.abspath(os.path.expanduser(url.database or ""))
-    if not os.path.isfile(path):
-        raise DeepJoinError(f"No SQLite file '{url.database}'.")
-    return url.set(database=path)

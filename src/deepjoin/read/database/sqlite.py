@@ -22,7 +22,7 @@ from deepjoin.read.sql import identifier
 
 #: Seconds to wait for another program to finish writing.
 BUSY_SECONDS = 5.0
-#: What concerns the file and not a table: it is locked, cannot be opened or read, or is another.
+#: Errors of the file, not of a table: it is locked, cannot be opened or read, or was replaced.
 _LOST = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -41,11 +41,11 @@ WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 
 
 class SqliteDatabase:
-    """A SQLite file. Tables go by their names alone; a column of mixed types is text.
+    """A SQLite file. Tables have no schema in their names; a column of mixed types is text.
 
     The stamp is that of the whole file and its write-ahead log: their sizes, times and the
-    counter of changes inside the file. Where it has changed, the digest reads a table's rows,
-    since nothing else tells an update. Views have no stamp.
+    counter of changes inside the file. If it has changed, the digest reads a table's rows,
+    because nothing else shows an update. Views have no stamp.
     """
 
     dialect = "sqlite"
@@ -58,17 +58,20 @@ class SqliteDatabase:
         return f"SqliteDatabase({self.place!r})"
 
     def describe(self, index: Path) -> str:
-        """Give the address relative to the index folder."""
+        """Return the address relative to the index folder."""
         return f"sqlite:///{relative(self.path, index)}"
 
     def relations(self) -> list[Relation]:
         """List the tables and views."""
-        stamp = _stamp(self.path)
+        stamp = files_stamp(self.path, Path(f"{self.path}-wal"))
+        if stamp:
+            with self.path.open("rb") as file:
+                stamp = f"{stamp}-{file.read(28)[24:].hex()}"  # the counter of changes
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
             Relation(
-                # With its schema, so that no name of a query's own can hide the table.
+                # With its schema, so that no name inside a query can hide the table.
                 *(name, name, f"main.{identifier(name)}"),
                 title=title_of(name),
                 stamp=stamp if is_table else "",
@@ -94,33 +97,37 @@ class SqliteDatabase:
     def read(self, relation: Relation, limit: int = 0) -> Reading:
         """Read a table in the order of its rows."""
         notes: list[str] = []
-        return Reading(self._batches(relation, limit, notes), notes)
+        sql = f"SELECT * FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._connected() as connection:
+                try:
+                    with closing(connection.execute(sql)) as cursor:
+                        names = [described[0] for described in cursor.description]
+                    columns = "SELECT name, type FROM pragma_table_info(?)"
+                    declared = dict(connection.execute(columns, [relation.table]))
+                    batcher = Batcher(names, [_kind(declared.get(name) or "") for name in names])
+                    yield from batcher.batches(_chunks(connection, sql, notes))
+                except sqlite3.Error as error:
+                    raise self._unreadable(relation, error) from None
+
+        return Reading(batches(), notes)
+
+    def _unreadable(self, relation: Relation, error: sqlite3.Error) -> DeepJoinError:
+        said = one_line(error, [])
+        if is_lost(error):
+            return DeepJoinError(f"Cannot read {self.place}: {said}.{_hint(said)}")
+        if said == f"no such table: main.{relation.table}":
+            return UnreadableTable(f"{relation.name} is no longer in the database.")
+        return UnreadableTable(f"{relation.name} cannot be read: {said}.")
 
     def digest(self, relation: Relation, limit: int = 0) -> str:
-        """Sum up the rows of a table."""
+        """Hash the rows of a table."""
         digest = xxhash.xxh3_128()
         for batch in self.read(relation, limit):
             digest.update(f"{batch.schema}".encode())
             digest.update(batch.serialize())
         return digest.hexdigest()
-
-    def _batches(
-        self, relation: Relation, limit: int, notes: list[str]
-    ) -> Iterator[pa.RecordBatch]:
-        sql = f"SELECT * FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")
-        with self._connected() as connection:
-            try:
-                batcher = _batcher(connection, relation.table, sql)
-                yield from batcher.batches(_chunks(connection, sql, notes))
-            except sqlite3.Error as error:
-                said = one_line(error, [])
-                if is_lost(error):
-                    raise DeepJoinError(f"Cannot read {self.place}: {said}.{_hint(said)}") from None
-                if said == f"no such table: main.{relation.table}":
-                    raise UnreadableTable(
-                        f"{relation.name} is no longer in the database."
-                    ) from None
-                raise UnreadableTable(f"{relation.name} cannot be read: {said}.") from None
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -140,7 +147,7 @@ class SqliteDatabase:
 
 
 def is_lost(error: object) -> bool:
-    """Tell an error of the whole file, which no table is to blame for."""
+    """Tell an error of the whole file from one of a table."""
     # The lowest byte is the class of an error.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOST
 
@@ -149,15 +156,8 @@ def _hint(said: str) -> str:
     return " Run it again when the other program is done with it." if "locked" in said else ""
 
 
-def _batcher(connection: sqlite3.Connection, table: str, sql: str) -> Batcher:
-    with closing(connection.execute(sql)) as cursor:
-        names = [described[0] for described in cursor.description]
-    declared = dict(connection.execute("SELECT name, type FROM pragma_table_info(?)", [table]))
-    return Batcher(names, [_kind(declared.get(name) or "") for name in names])
-
-
 def _kind(declared: str) -> pa.DataType | None:
-    """Say what a declared type makes of its cells, where it leaves no doubt (SQLite's affinity)."""
+    """Return the type that SQLite's affinity gives to all cells, where it leaves no doubt."""
     upper = declared.upper()
     if "INT" in upper:
         return pa.int64()
@@ -169,7 +169,7 @@ def _kind(declared: str) -> pa.DataType | None:
 def _chunks(
     connection: sqlite3.Connection, sql: str, notes: list[str]
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Fetch rows; from the first text that is not UTF-8 on, mend all text, which is slower."""
+    """Fetch rows; from the first text that is not UTF-8 on, repair all text, which is slower."""
     done = 0
     try:
         with closing(connection.execute(sql)) as cursor:
@@ -186,10 +186,3 @@ def _chunks(
     with closing(connection.execute(rest)) as cursor:
         while rows := cursor.fetchmany(BATCH_ROWS):
             yield rows
-
-
-def _stamp(path: Path) -> str:
-    """Sum up the file, its log and the counter of changes in the file's head."""
-    stamp = files_stamp(path, Path(f"{path}-wal"))
-    with path.open("rb") as file:
-        return f"{stamp}-{file.read(28)[24:].hex()}" if stamp else ""
