@@ -7,7 +7,7 @@ from pathlib import Path
 import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.read.corpus import write_corpus
-from deepjoin.serve.http.describing import table_detail
+from deepjoin.serve.http.describing import describe_table
 from deepjoin.serve.mcp.desk import Desk
 from deepjoin.serve.mcp.server import answered
 from deepjoin.store.describing import SAMPLES, best_keys, column_facts
@@ -38,7 +38,7 @@ def test_service_and_agents_say_the_same(tmp_path: Path) -> None:
     assert told is not None
     for field in ("distinct", "type", "samples"):
         of_agents = [one[field] for one in told["columns"]]
-        assert of_agents == [one[field] for one in table_detail(lake, "t")["columns"]]
+        assert of_agents == [getattr(one, field) for one in describe_table(lake, "t").columns]
 
 
 def test_left_out_columns_have_no_number(lake_folder: Path) -> None:

@@ -236,7 +236,7 @@ def test_a_join_that_fails_leaves_no_file(
 def test_too_many_files_of_a_name(
     demo: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.joining.claimed._TRIES", 1)
+    monkeypatch.setattr("deepjoin.serve.saving._TRIES", 1)
     (tmp_path / "joined.csv").touch()
     text = refused(demo, "join", tmp_path, values=["France"], **COUNTRIES)
     assert "has 1 files called 'joined'; choose another name" in text

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import deepjoin
-from deepjoin.serve.http.page import PAGE
+from deepjoin.serve.http.app import PAGE
 from tests.support.browsing import PHONE, downloaded, link, picture, serving, too_wide, visiting
 
 #: Whether marks of direction in the first name of a heading move it among the second.

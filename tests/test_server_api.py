@@ -143,7 +143,7 @@ def test_a_search_is_that_of_the_library(served: Served) -> None:
 def test_long_queries_do_not_keep_quick_ones_waiting(
     served: Served, monkeypatch: pytest.MonkeyPatch, query: dict[str, object], many: int, busy: str
 ) -> None:
-    monkeypatch.setattr("deepjoin.serve.http.search_routes._MANY", many)
+    monkeypatch.setattr("deepjoin.serve.http.routes._MANY", many)
     assert served.post("/api/search", {"query": query})["hits"]
     getattr(served.service, busy).held = 1000
     assert "The service is busy" in served.post("/api/search", {"query": query}, 503)["error"]
@@ -165,7 +165,7 @@ def test_values_and_options_reach_the_search(served: Served) -> None:
     [
         ({"method": "josie"}, 400, "No method 'josie' in this service"),
         ({"join": "semantic", "method": "exact-equi"}, 400, "answers join equi, not semantic"),
-        ({"k": 201}, 400, "k is 201; this service gives 200 hits at most."),
+        ({"k": 201}, 400, "k is 201; this service returns at most 200 hits."),
         ({"k": -1}, 422, "greater than or equal to 0"),
         ({"tau": 0.0}, 422, "greater than 0"),
         ({"query": {"table": "x"}}, 422, "Field required"),
@@ -219,12 +219,10 @@ def test_an_answer_that_fails_unexpectedly_tells_nothing(
         except KeyError as error:
             raise RuntimeError("a value of someone's") from error
 
-    monkeypatch.setattr("deepjoin.serve.http.lake_routes.table_detail", fails)
+    monkeypatch.setattr("deepjoin.serve.http.routes.describe_table", fails)
     answer = served.client.get("/api/table", params={"name": "secret"})
     assert answer.status_code == 500
-    assert answer.json() == {
-        "error": "Something went wrong that should not; the log of the service has it."
-    }
+    assert answer.json() == {"error": "The service failed unexpectedly; its log has the details."}
     assert "content-security-policy" in answer.headers
     assert "GET /table failed: RuntimeError" in caplog.text
     assert "because of KeyError" in caplog.text

@@ -103,13 +103,13 @@ def test_a_port_that_is_taken_is_told(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         line = refused(capsys, lake_folder, "--port", port)
-    assert line.startswith(f"deepjoin: Port {port} of 127.0.0.1 is taken by another program.")
+    assert line.startswith(f"deepjoin: Port {port} of 127.0.0.1 is in use by another program.")
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--host", "1.2.3.4.5"], "No address is called '1.2.3.4.5'"),
+        (["--host", "1.2.3.4.5"], "Cannot find the host '1.2.3.4.5'"),
         (["--host", "192.0.2.1"], "Cannot serve at 192.0.2.1, port 8765: Cannot assign"),
         (["--port", "70000"], "--port is 70000; ports go from 0 to 65535."),
         (["--token", "two words"], "--token must be letters, digits and punctuation"),

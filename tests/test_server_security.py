@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import deepjoin
-from deepjoin.serve.http import guard, page
+from deepjoin.serve.http import app, guard
 from deepjoin.serve.http.problems import Busy, TooSlow
-from deepjoin.serve.http.work import Work
+from deepjoin.serve.http.service import ThreadPool
 from tests.support.serving import Served, serving
 
 TOKEN = "s3cret-token"
@@ -48,7 +48,7 @@ def test_nothing_of_the_api_is_kept_by_the_browser(served: Served) -> None:
 def test_other_host_names_are_refused_on_loopback(served: Served, host: str) -> None:
     answer = served.client.get("/api/lake", headers={"host": host})
     assert answer.status_code == 400
-    assert "under no other host name" in answer.json()["error"]
+    assert "answers only at the address it was started on" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("host", ["localhost:8765", "[::1]:8765", "127.0.0.1"])
@@ -132,7 +132,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(
         messages = asyncio.run(stalled(served, path))
         assert messages[0]["status"] == 408
         assert (b"connection", b"close") in messages[0]["headers"]
-        assert b"The body was not here after 0.05 seconds." in messages[1]["body"]
+        assert b"The request did not arrive within 0.05 seconds." in messages[1]["body"]
         assert list(served.service.uploads._folder.iterdir()) == []
 
 
@@ -169,7 +169,7 @@ def test_the_page_is_its_files_and_no_others(
     (built / "assets").mkdir(parents=True)
     (built / "index.html").write_text("<!doctype html>")
     (built / "assets" / "main-1a2b.js").write_text("1")
-    monkeypatch.setattr(page, "PAGE", built)
+    monkeypatch.setattr(app, "PAGE", built)
     with serving(lake_folder) as served:
         index = served.client.get("/?view=search&table=x")
         assert (index.text, index.headers["cache-control"]) == ("<!doctype html>", "no-cache")
@@ -185,13 +185,13 @@ def test_the_page_is_its_files_and_no_others(
 def test_without_the_page_the_api_is_told(
     lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "PAGE", tmp_path / "none")
+    monkeypatch.setattr(app, "PAGE", tmp_path / "none")
     with serving(lake_folder) as served:
         assert "The page is not built" in served.get("/", 404)["error"]
 
 
 def test_work_is_bounded_and_ends() -> None:
-    work, go = Work(1, 1, 30), threading.Event()
+    work, go = ThreadPool(1, 1, 30), threading.Event()
 
     async def ask() -> list[object]:
         first, second = (asyncio.create_task(work.run(go.wait)) for _ in range(2))
@@ -208,10 +208,10 @@ def test_work_is_bounded_and_ends() -> None:
 
 
 def test_work_that_takes_too_long_is_given_up() -> None:
-    work, go = Work(1, 1, 0.01), threading.Event()
+    work, go = ThreadPool(1, 1, 0.01), threading.Event()
 
     async def ask() -> None:
-        with pytest.raises(TooSlow, match="It took longer than 0.01 seconds"):
+        with pytest.raises(TooSlow, match="The request took longer than 0.01 seconds"):
             await work.run(go.wait)
         assert work.held == 1, "it holds its place while it runs"
         go.set()
@@ -230,9 +230,9 @@ def _times_out() -> None:
 
 def test_a_slow_request_is_told(lake_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
-    monkeypatch.setattr("deepjoin.serve.http.lake_routes.table_detail", lambda *_: go.wait())
+    monkeypatch.setattr("deepjoin.serve.http.routes.describe_table", lambda *_: go.wait())
     with serving(lake_folder, seconds=0.01) as served:
-        assert "higher --timeout" in served.get("/api/table", 408, name="x")["error"]
+        assert "raise the limit" in served.get("/api/table", 408, name="x")["error"]
         go.set()
 
 

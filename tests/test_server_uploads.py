@@ -26,7 +26,7 @@ import deepjoin
 from deepjoin.joining.session import Session
 from deepjoin.model import Column, Reading, Table
 from deepjoin.read.corpus import write_corpus
-from deepjoin.serve.http import profiling, trial
+from deepjoin.serve.http import describing, trial
 from deepjoin.serve.http import uploads as uploads_module
 from deepjoin.serve.http.problems import Busy, TooSlow
 from tests.support.serving import COUNTRIES, HIT, Served, serving
@@ -62,12 +62,12 @@ def test_a_long_table_is_described_batch_by_batch(monkeypatch: pytest.MonkeyPatc
     batches = [["Peru", "peru ", None, ""], ["Italy", "Peru"], ["7", "Chile"], ["Italy", "x"]]
 
     def described(some: int, many: int) -> tuple[Any, ...]:
-        monkeypatch.setattr(profiling, "_SOME", some)
-        monkeypatch.setattr(profiling, "_MANY", many)
+        monkeypatch.setattr(describing, "_SOME", some)
+        monkeypatch.setattr(describing, "_MANY", many)
         made = (pa.record_batch({"land": pa.array(cells, pa.string())}) for cells in batches)
-        detail = profiling.read_detail(Table("t", lambda: Reading(made)), 10, 1000)
-        (column,) = detail["columns"]
-        return tuple(column[name] for name in ("distinct", "filled", "type", "samples"))
+        detail = describing.describe_file(Table("t", lambda: Reading(made)), 10, 1000)
+        (column,) = detail.columns
+        return tuple(getattr(column, name) for name in ("distinct", "filled", "type", "samples"))
 
     whole = described(100, 100)
     assert whole == (5, 0.8, "text", ["Peru", "peru ", "Italy", "7", "Chile"])
@@ -101,7 +101,7 @@ def test_an_upload_can_be_forgotten_and_expires(served: Served) -> None:
     uploads = served.service.uploads
     for path in uploads._folder.iterdir():
         os.utime(path, (1, 1))
-    assert "its hour is over" in served.get(f"/api/uploads/{second}", 404)["error"]
+    assert "it has expired" in served.get(f"/api/uploads/{second}", 404)["error"]
     uploads.expire()
     assert list(uploads._folder.iterdir()) == []
 
@@ -145,10 +145,10 @@ def test_an_upload_in_a_lake_of_another_name_is_no_path(served: Served) -> None:
 @pytest.mark.parametrize(
     ("content", "name", "status", "text"),
     [
-        (b"", "x.csv", 400, "The body is empty"),
+        (b"", "x.csv", 400, "The uploaded file is empty"),
         (b"PK\x03\x04nonsense", "x.xlsx", 400, "x.xlsx is not a readable workbook"),
         (b"PAR1 and no more", "x.parquet", 400, "x.parquet"),
-        (b"a\n" + b"b\n" * 300, "x.csv", 413, "The body is larger than 500 bytes"),
+        (b"a\n" + b"b\n" * 300, "x.csv", 413, "The request is larger than 500 bytes"),
         (b"a\n" + b"b\n" * 60, "x.csv", 413, "more than 50 rows"),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_workbook_is_tried_and_then_read(served: Served) -> None:
 def test_a_file_is_tried_for_so_long(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"land": ["Peru"]}), path)
-    with pytest.raises(TooSlow, match="The file was not read after 0 seconds"):
+    with pytest.raises(TooSlow, match="Reading the file took longer than 0 seconds"):
         trial.try_to_read(path, 1000, 0)
 
 
@@ -205,7 +205,7 @@ def test_uploads_together_have_a_limit(lake_folder: Path) -> None:
         while (answer := _brought(served)).status_code == 200:
             pass
         assert answer.status_code == 503
-        assert "holds as many uploads as it may" in answer.json()["error"]
+        assert "has no room for more uploads" in answer.json()["error"]
 
 
 def _brought(served: Served) -> Any:
@@ -222,7 +222,7 @@ def test_all_uploads_are_counted_while_one_comes(lake_folder: Path) -> None:
                     (uploads._folder / "other").write_bytes(bytes(20 * 1600))
                 yield b"x" * 101
 
-        with pytest.raises(Busy, match="holds as many uploads as it may"):
+        with pytest.raises(Busy, match="has no room for more uploads"):
             asyncio.run(uploads.receive("x.csv", blocks()))
         assert [path.name for path in uploads._folder.iterdir()] == ["other"]
 
@@ -237,15 +237,15 @@ def test_an_upload_that_has_no_turn_leaves_nothing(lake_folder: Path) -> None:
 def test_an_upload_that_takes_too_long_leaves_nothing(
     lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go, real = threading.Event(), uploads_module.read_detail
+    go, real = threading.Event(), uploads_module.describe_file
 
     def waits(*given: Any) -> Any:
         go.wait()
         return real(*given)
 
-    monkeypatch.setattr(uploads_module, "read_detail", lambda *given: waits(*given))
+    monkeypatch.setattr(uploads_module, "describe_file", lambda *given: waits(*given))
     with serving(lake_folder, seconds=0.05) as served:
-        assert "It took longer" in served.upload(b"a\nb\n", "x.csv", 408)["error"]
+        assert "The request took longer" in served.upload(b"a\nb\n", "x.csv", 408)["error"]
         folder = served.service.uploads._folder
         assert list(folder.iterdir()) == []
         go.set()
@@ -269,7 +269,7 @@ def test_long_cells_are_cut_in_a_preview_and_whole_in_a_download(served: Served)
     asked = {"left": long, "on": "x", "hit": HIT}
     shown = served.post("/api/join/preview", asked)
     assert shown["rows"][0][1] == "z" * 10_000 + "…"
-    cut = "Cells of more than 10,000 characters are cut here; a download has them."
+    cut = "Cells are cut to 10,000 characters here; the download has all of them."
     assert cut in shown["warnings"]
     assert "z" * 10_001 in served.client.post("/api/join/download", json=asked).text
     assert cut not in served.post("/api/join/preview", joined(served))["warnings"]
@@ -375,7 +375,7 @@ def test_formulas_can_be_made_text(served: Served) -> None:
     assert [row[0] for row in rows[1:]] == [*("'=cmd|x", "'+Peru", "'-x", "'@a", "'\ttab", "plain")]
     assert [row[1] for row in rows[1:]] == ["-5", "+1.5e3", "'-", "1", "2", "3"]
     refused = served.post("/api/join/download?format=parquet&neutralise=true", asked, 400)
-    assert "neutralise is for format=csv" in refused["error"]
+    assert "neutralise works for format=csv only" in refused["error"]
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_formulas_can_be_made_text(served: Served) -> None:
         ({"left": {"upload": "0" * 32}}, 404, "No such upload"),
         ({"tau": 0.5}, 400, "tau and matching are for semantic joins"),
         ({"how": "outer"}, 422, "Input should be 'left' or 'inner'"),
-        ({"rows": 201}, 400, "rows is 201; a preview has 200 at most."),
+        ({"rows": 201}, 400, "rows is 201; a preview has at most 200."),
     ],
 )
 def test_a_join_that_cannot_be_is_refused(
@@ -423,13 +423,13 @@ def test_a_join_with_too_many_rows_is_refused(lake_folder: Path) -> None:
         asked = {"left": {"upload": left}, "on": "land"}
         asked |= {"hit": {"table": "geo/cities.csv", "column": "nation"}}
         refused = served.post("/api/join/download", asked, 413)
-        assert "The joined table has 12 rows, more than the 7" in refused["error"]
+        assert "The joined table has 12 rows; the limit is 7" in refused["error"]
 
 
 def test_joins_are_saved_only_where_there_is_a_place(lake_folder: Path, tmp_path: Path) -> None:
     with serving(lake_folder) as served:
         refused = served.post("/api/join/save", joined(served), 403)
-        assert "This service only reads" in refused["error"]
+        assert "This service is read-only" in refused["error"]
     out = tmp_path / "out"
     out.mkdir()
     with serving(lake_folder, out=out) as served:

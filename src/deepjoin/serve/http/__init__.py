@@ -1,6 +1,6 @@
 """The HTTP service: a lake behind a typed JSON API, and the page that is a client of it.
 
-The flow, a module a step: `running` starts worker processes, each makes its `app`; `guard` lets
-requests in, the `*_routes` read them as `requests`, `work` runs what they ask in a bounded pool
-of threads on the lake that `current` holds, and `answers` writes what comes of it as `models` say.
+The flow: `running` starts worker processes, and each makes its `app`; `guard` checks requests;
+`routes`, `joins` and `uploads` read them as `requests` and run the work in the bounded thread
+pools of `service`, on the lake that `current` holds; `answers` documents and writes the results.
 """

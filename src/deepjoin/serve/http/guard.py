@@ -1,4 +1,4 @@
-"""Who gets in, and what every answer says to the browser; before any route is looked at."""
+"""The guard: decides which requests reach a route, and adds security headers to every answer."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 import hmac
 import logging
 from time import perf_counter
-from typing import Any
 from urllib.parse import urlsplit
 
+from fastapi import Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepjoin.serve.http.answers import problem
-from deepjoin.serve.http.metrics import Metrics
+from deepjoin.serve.http.problems import traced
+from deepjoin.serve.http.service import Metrics
 from deepjoin.serve.http.settings import ServerSettings, is_loopback
-from deepjoin.serve.http.tracing import traced
 from deepjoin.serve.http.uploads import too_large
 
 _LOG = logging.getLogger("deepjoin.serve.http")
@@ -35,18 +35,18 @@ _HEADERS = [
         "cross-origin-resource-policy": "same-origin",
     }.items()
 ]
-_UNEXPECTED = "Something went wrong that should not; the log of the service has it."
-_NOT_KEPT = (b"cache-control", b"no-store")
-#: Bytes of a JSON body; uploads have a limit of their own.
+_UNEXPECTED = "The service failed unexpectedly; its log has the details."
+_NOT_STORED = (b"cache-control", b"no-store")
+#: Bytes of a JSON body; uploads have another limit.
 _JSON = 32 << 20
-#: A file may take so many times the seconds of a request to come.
+#: An upload may take this many times the seconds of a request to arrive.
 _PATIENCE = 20
-_SLOW = "The body was not here after {:g} seconds. Send less, or compressed."
-#: The rest of a body is not waited for.
+_SLOW = "The request did not arrive within {:g} seconds. Upload less, or a compressed file."
+#: The rest of a refused body is not waited for.
 _CLOSE = {"connection": "close"}
 _METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _READING = ("GET", "HEAD", "OPTIONS")
-#: What anyone may see: the page has no data of its own.
+#: These need the token; the page itself holds no data, so anyone may load it.
 _PRIVATE = ("/api", "/metrics")
 
 
@@ -55,64 +55,62 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._wanted = f"Bearer {settings.token}".encode() if settings.token else b""
+        self._bearer = f"Bearer {settings.token}".encode() if settings.token else b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through to the app, or answer it."""
+        """Pass a request on to the app, or answer it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         started, status = perf_counter(), 0
         private = scope["path"].startswith(_PRIVATE)
 
-        async def told(message: Message) -> None:
+        async def secured(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_HEADERS, *([_NOT_KEPT] * private)]
+                message["headers"] = [*message["headers"], *_HEADERS, *([_NOT_STORED] * private)]
             await send(message)
 
         try:
-            refused = self._refused(scope, private)
-            if refused is None:
-                await self._app(scope, self._limited(scope, receive), told)
+            refusal = self._refusal(scope, private)
+            if refusal is None:
+                await self._app(scope, self._limited(scope, receive), secured)
             else:
-                await refused(scope, receive, told)
+                await refusal(scope, receive, secured)
         except Exception as error:
-            # Of a request, only the name of its route is told; what an error says may quote cells.
+            # The log names the route only: addresses and error messages may quote cells.
             _LOG.error("%s %s failed: %s", scope["method"], _route(scope), traced(error))
             if not status:
-                await problem(_UNEXPECTED, 500)(scope, receive, told)
+                await problem(_UNEXPECTED, 500)(scope, receive, secured)
         finally:
             seconds = perf_counter() - started
             method = scope["method"] if scope["method"] in _METHODS else "other"
             self._metrics.count(_route(scope), method, status, seconds)
 
-    def _refused(self, scope: Scope, private: bool) -> Any:
-        """Return the answer to a request that may not in, or None."""
+    def _refusal(self, scope: Scope, private: bool) -> Response | None:
+        """Return the answer to a request that must not pass, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._settings.is_local and not self._is_own(_hostname(host)):
-            return problem(
-                "This service answers at the address it was started on, such as 127.0.0.1, and "
-                "under no other host name. Start it with --host to serve others.",
-                400,
-            )
+        # A page of another site could reach a local service under a host name of its own.
+        if self._settings.is_local:
+            name = hostname(host)
+            if not is_loopback(name) and name != self._settings.host.lower():
+                return problem(
+                    "This service answers only at the address it was started on, such as "
+                    "127.0.0.1. To serve other machines, start it with --host.",
+                    400,
+                )
         origin = headers.get("origin")
-        if origin and scope["method"] not in _READING and _netloc(origin) != host:
+        if origin and scope["method"] not in _READING and netloc(origin) != host:
             return problem("Requests from pages of other sites are refused.", 403)
-        if private and self._wanted and not self._knows(headers.get("authorization", "")):
-            text = "A token is needed: send the header Authorization: Bearer TOKEN."
-            return problem(text, 401, {"www-authenticate": "Bearer"})
+        if private and self._bearer:
+            given = headers.get("authorization", "").encode("latin-1", "replace")
+            # Compared in constant time, which reveals nothing about the token.
+            if not hmac.compare_digest(given, self._bearer):
+                text = "A token is needed: send the header Authorization: Bearer TOKEN."
+                return problem(text, 401, {"www-authenticate": "Bearer"})
         return None
-
-    def _is_own(self, name: str) -> bool:
-        """Whether a host name is this machine's, or the one the service was started with."""
-        return is_loopback(name) or name == self._settings.host.lower()
-
-    def _knows(self, given: str) -> bool:
-        # As bytes, in a time that tells nothing of how much of it is right.
-        return hmac.compare_digest(given.encode("latin-1", "replace"), self._wanted)
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """Stop reading a body that is too large or too slow, whatever length it claims to have."""
@@ -125,7 +123,7 @@ class Guard:
 
         async def counted() -> Message:
             nonlocal size, whole
-            if whole:  # waits for the client to go
+            if whole:  # waits for the client to disconnect
                 return await receive()
             try:
                 async with asyncio.timeout_at(over):
@@ -141,10 +139,10 @@ class Guard:
         return counted
 
 
-def _hostname(host: str) -> str:
-    """Take the port off a Host header.
+def hostname(host: str) -> str:
+    """Remove the port from a Host header; empty if it is malformed.
 
-    >>> _hostname("localhost:8765"), _hostname("[::1]:8765"), _hostname("a@b")
+    >>> hostname("localhost:8765"), hostname("[::1]:8765"), hostname("a@b")
     ('localhost', '::1', '')
     """
     if "@" in host:
@@ -155,10 +153,10 @@ def _hostname(host: str) -> str:
         return ""
 
 
-def _netloc(origin: str) -> str | None:
-    """Take host and port out of an Origin header; None if it is no address.
+def netloc(origin: str) -> str | None:
+    """Take host and port from an Origin header; None if it is not an address.
 
-    >>> _netloc("http://127.0.0.1:8765"), _netloc("http://[")
+    >>> netloc("http://127.0.0.1:8765"), netloc("http://[")
     ('127.0.0.1:8765', None)
     """
     try:
@@ -168,5 +166,5 @@ def _netloc(origin: str) -> str | None:
 
 
 def _route(scope: Scope) -> str:
-    """Name the route of a request as it is written in the code: no value of a client's in it."""
+    """Name the route of a request as the code has it, without anything the client sent."""
     return getattr(scope.get("route"), "path", None) or "other"

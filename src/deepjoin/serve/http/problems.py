@@ -1,18 +1,20 @@
-"""What the service refuses, each with its status and one line that says why."""
+"""Errors that the service raises, each with its HTTP status, and what the log says of others."""
 
 from __future__ import annotations
 
-from deepjoin.errors import DeepJoinError, IndexUnusable
+import traceback
+
+from deepjoin.errors import DeepJoinError
 
 
 class Refused(DeepJoinError):
-    """A request that is not answered."""
+    """A request that cannot be answered."""
 
     status = 400
 
 
 class NotFound(Refused):
-    """Nothing is there."""
+    """What the request names does not exist."""
 
     status = 404
 
@@ -24,25 +26,45 @@ class Forbidden(Refused):
 
 
 class TooLarge(Refused):
-    """More bytes or rows than the service takes."""
+    """More bytes or rows than the service accepts."""
 
     status = 413
 
 
 class TooSlow(Refused):
-    """The time of a request is over."""
+    """The request took longer than allowed."""
 
     status = 408
 
 
 class Busy(Refused):
-    """As many requests wait as may."""
+    """Too many requests are waiting already."""
 
     status = 503
 
 
-def status_of(error: DeepJoinError) -> int:
-    """Give the HTTP status of an error."""
-    if isinstance(error, Refused):
-        return error.status
-    return 503 if isinstance(error, IndexUnusable) else 400
+def traced(error: BaseException) -> str:
+    """Name an error, those that led to it, and the lines of code they passed.
+
+    Messages are left out: they may quote cells, which do not belong in a log.
+
+    >>> traced(ValueError("a cell of someone's"))
+    'ValueError'
+    """
+    parts, seen = [], set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        kind = type(one)
+        name = kind.__qualname__
+        if kind.__module__ != "builtins":
+            name = f"{kind.__module__}.{name}"
+        parts.append(
+            name
+            + "".join(
+                f"\n  {frame.filename}:{frame.lineno} in {frame.name}"
+                for frame in traceback.extract_tb(one.__traceback__)
+            )
+        )
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return "\nbecause of ".join(parts)

@@ -1,4 +1,4 @@
-"""What requests are made of: all that is allowed in them, and how much."""
+"""Requests: what they may contain, and how much of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from deepjoin.joining.select import MATCHES
 
-#: Names are looked up, never opened; longer ones are none.
+#: Names are looked up, never opened, and no table has a longer one.
 Name = Annotated[str, Field(max_length=20_000)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Cosine = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -18,42 +18,42 @@ Many = Literal["expand", "first", "aggregate"]
 assert set(Many.__args__) == set(MATCHES)  # type: ignore[attr-defined]
 
 
-class Asked(BaseModel):
-    """A part of a request: unknown keys are mistakes, and nothing is taken for something else."""
+class RequestPart(BaseModel):
+    """A part of a request: unknown keys are errors, and types are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class PastedValues(Asked):
+class PastedValues(RequestPart):
     """Values to store as a table of one column."""
 
     values: Cells = Field(min_length=1)
     name: Name = "values"
 
 
-class LakeColumn(Asked):
+class LakeColumn(RequestPart):
     """A column of the lake."""
 
     table: Name
     column: Name
 
 
-class UploadColumn(Asked):
+class UploadColumn(RequestPart):
     """A column of an upload."""
 
     upload: Name
     column: Name
 
 
-class ValueList(Asked):
-    """Values, and what their column would be called."""
+class ValueList(RequestPart):
+    """Values, and the name of their column."""
 
     values: Cells
     name: Name = ""
 
 
-class SearchRequest(Asked):
-    """A query column and how to search with it; None leaves the library's default."""
+class SearchRequest(RequestPart):
+    """A query column and how to search with it; None means the default."""
 
     query: LakeColumn | UploadColumn | ValueList
     k: int = Field(10, ge=0, le=10_000)
@@ -66,27 +66,27 @@ class SearchRequest(Asked):
     matches: int = Field(12, ge=0, le=1000)
 
 
-class LakeTable(Asked):
+class LakeTable(RequestPart):
     """A table of the lake."""
 
     table: Name
 
 
-class UploadTable(Asked):
+class UploadTable(RequestPart):
     """An upload."""
 
     upload: Name
 
 
-class Target(Asked):
-    """A hit; its id tells columns of one name apart."""
+class Target(RequestPart):
+    """A hit; its id tells columns of the same name apart."""
 
     table: Name
     column: Name
     column_id: Name | None = None
 
 
-class JoinRequest(Asked):
+class JoinRequest(RequestPart):
     """Two tables and how to join them."""
 
     left: LakeTable | UploadTable
@@ -100,6 +100,6 @@ class JoinRequest(Asked):
 
 
 class PreviewRequest(JoinRequest):
-    """A join of which some rows are to be shown."""
+    """A join, and how many of its rows to show."""
 
     rows: int = Field(20, ge=0, le=10_000)

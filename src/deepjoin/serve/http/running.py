@@ -1,4 +1,4 @@
-"""Starts and stops the service: one address, a private folder, and its worker processes."""
+"""Start and stop the service: its address, its private folder and its worker processes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from uvicorn.supervisors import Multiprocess
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.serve.http.app import create_app
-from deepjoin.serve.http.metrics import share_counters
+from deepjoin.serve.http.service import share_counters
 from deepjoin.serve.http.settings import ServerSettings
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: Connections that may wait to be taken.
+#: Connections that may wait to be accepted.
 _BACKLOG = 2048
-#: Seconds after which a worker that says nothing is taken for dead.
+#: Seconds after which a silent worker counts as dead.
 _SILENT = 60
 
 
 def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[str], None]) -> None:
-    """Serve until a signal says to stop; ``ready`` is told the address before the first request."""
+    """Serve until a signal stops it; ``ready`` gets the address before the first request."""
     with _listening(settings.host, port) as listener, private_folder() as folder:
         bound = listener.getsockname()[0]
         own = replace(settings, folder=folder, bound=bound, parent=os.getpid(), workers=workers)
@@ -42,16 +42,17 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
             partial(_app, own),
             factory=True,
             workers=workers,
-            # Access logs would hold what clients ask for.
+            # Access logs would record what clients search for.
             access_log=False,
             log_level=logging.WARNING,
             server_header=False,
             timeout_graceful_shutdown=int(settings.seconds) + 1,
-            # Their senders are not to be believed.
+            # Any client can forge these headers.
             proxy_headers=False,
             timeout_worker_healthcheck=_SILENT,
         )
-        ready(_address(settings.host, listener))
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        ready(f"http://{host}:{listener.getsockname()[1]}/")
         share_counters(folder / "counters")
         with _signals_kept():
             supervisor = Multiprocess(config, [listener])
@@ -61,8 +62,11 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
 
 
 def _app(settings: ServerSettings) -> FastAPI:
-    """Make the app of a worker, or end the service with the line that says why it cannot be."""
-    _use_scratch(settings.folder / "scratch")
+    """Make the app of a worker, or stop the service and log why it cannot start."""
+    # Joins spill to the service's folder, which is deleted even if a worker is killed.
+    scratch = settings.folder / "scratch"
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
     try:
         return create_app(settings)
     except DeepJoinError as error:
@@ -70,15 +74,9 @@ def _app(settings: ServerSettings) -> FastAPI:
         sys.exit(STARTUP_FAILURE)
 
 
-def _use_scratch(folder: Path) -> None:
-    """Keep what joins write aside in the service's folder: it goes even if a worker is killed."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
-
-
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Make a folder that is this user's alone, and is gone afterwards with all that is in it."""
+    """Make a folder that only this user can read; delete it with its contents afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="deepjoin-serve-"))
     try:
         yield folder
@@ -88,43 +86,35 @@ def private_folder() -> Iterator[Path]:
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Take the address, or say who has it."""
+    """Listen at the address, or say why that is impossible."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as error:
-        raise DeepJoinError(f"No address is called '{host}': {error.strerror}.") from None
+        raise DeepJoinError(f"Cannot find the host '{host}': {error.strerror}.") from None
     with socket.socket(family, kind, protocol) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
             listener.listen(_BACKLOG)
         except OSError as error:
-            raise _unusable(host, port, error) from None
+            if error.errno == errno.EADDRINUSE:
+                raise DeepJoinError(
+                    f"Port {port} of {host} is in use by another program. Choose another with "
+                    "--port, or --port 0 for any free one."
+                ) from None
+            raise DeepJoinError(
+                f"Cannot serve at {host}, port {port}: {error.strerror}. Choose others with "
+                "--host and --port."
+            ) from None
         listener.set_inheritable(True)
         yield listener
 
 
-def _unusable(host: str, port: int, error: OSError) -> DeepJoinError:
-    if error.errno == errno.EADDRINUSE:
-        return DeepJoinError(
-            f"Port {port} of {host} is taken by another program. Choose another with --port, or "
-            "--port 0 for any that is free."
-        )
-    return DeepJoinError(
-        f"Cannot serve at {host}, port {port}: {error.strerror}. Choose others with --host, --port."
-    )
-
-
-def _address(host: str, listener: socket.socket) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listener.getsockname()[1]}/"
-
-
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Put back what signals did before: they end the service, not the process."""
+    """Restore the signal handlers afterwards: signals stop the service, not the process."""
     before = {one: signal.getsignal(one) for one in _SIGNALS}
     try:
         yield

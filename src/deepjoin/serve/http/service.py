@@ -8,28 +8,44 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    multiprocess,
+)
 
 from deepjoin.indexing import open_lake
 from deepjoin.lake import Lake
 from deepjoin.serve.current import CurrentLake, Opened, warm
-from deepjoin.serve.http.joining import Joining
-from deepjoin.serve.http.metrics import Metrics
+from deepjoin.serve.http.joins import Joins
+from deepjoin.serve.http.problems import Busy, TooSlow, traced
 from deepjoin.serve.http.settings import ServerSettings
-from deepjoin.serve.http.tracing import traced
 from deepjoin.serve.http.uploads import Uploads
-from deepjoin.serve.http.work import Work
 
+Given = ParamSpec("Given")
 Done = TypeVar("Done")
 _LOG = logging.getLogger("deepjoin.serve.http")
-#: Seconds between looks at the manifest and at uploads that are over.
+#: Seconds between checks of the manifest; ticks between checks for expired uploads.
 _TICK, _SWEEP = 1.0, 60
-#: Seconds that work which nobody waits for has to end when the service does.
+#: Seconds that abandoned work may go on when the service stops.
 _PATIENCE = 2.0
+
+#: Where prometheus_client shares counters between processes; it reads this when it is imported.
+_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
+METRICS_TYPE = CONTENT_TYPE_LATEST
+_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 
 class Service:
-    """One worker's part of the service."""
+    """Everything that one worker process holds."""
 
     def __init__(self, settings: ServerSettings, lake: Lake | None = None) -> None:
         self.settings = settings
@@ -38,47 +54,140 @@ class Service:
         warm(lake)
         self.current = CurrentLake(lake, finder="GET /api/tables?text=")
         self.uploads = Uploads(settings)
-        self.joining = Joining(settings, self.uploads)
+        self.joins = Joins(settings, self.uploads)
         self.metrics = Metrics(settings.is_worker)
-        self._quick = Work(settings.threads, settings.waiting, settings.seconds)
-        self._heavy = Work(settings.heavy_threads, settings.heavy_waiting, settings.seconds)
+        self._quick = ThreadPool(settings.threads, settings.waiting, settings.seconds)
+        self._heavy = ThreadPool(settings.heavy_threads, settings.heavy_waiting, settings.seconds)
 
     async def quickly(self, work: Callable[[Opened], Done]) -> Done:
         """Work on the lake, for a request that takes milliseconds."""
         return await self._quick.run(self.current.use, work)
 
     async def heavily(self, work: Callable[[Opened], Done]) -> Done:
-        """Work on the lake and on files; such requests do not keep quick ones waiting."""
+        """Work on the lake and on files, in threads that quick requests do not wait for."""
         return await self._heavy.run(self.current.use, work)
 
     async def watch(self) -> None:
-        """Take up a newer index, remove what is over, and go when the parent has gone."""
+        """Every second: adopt a newer index, delete expired uploads, stop if the parent died."""
         ticks = 0
         while True:
             await asyncio.sleep(_TICK)
             ticks += 1
             try:
-                await self._tick(ticks)
+                if self.current.is_due():
+                    await asyncio.to_thread(self.current.renew)
+                if ticks % _SWEEP == 0:
+                    await asyncio.to_thread(self.uploads.expire)
+                self.metrics.waiting.set(self._quick.held + self._heavy.held)
+                self.metrics.tables.set(self.current.lake.report.tables)
+                self.metrics.renewals.set(self.current.renewals)
             except Exception as error:
-                _LOG.error("Looking after the service failed: %s", traced(error))
+                _LOG.error("Housekeeping failed: %s", traced(error))
             if self.settings.is_worker and os.getppid() != self.settings.parent:
                 signal.raise_signal(signal.SIGTERM)
 
-    async def _tick(self, ticks: int) -> None:
-        if self.current.is_due():
-            await asyncio.to_thread(self.current.renew)
-        if ticks % _SWEEP == 0:
-            await asyncio.to_thread(self.uploads.expire)
-        self.metrics.waiting.set(self._quick.held + self._heavy.held)
-        self.metrics.tables.set(self.current.lake.report.tables)
-        self.metrics.renewals.set(self.current.renewals)
-
     def close(self) -> None:
-        """End the threads; a process of its own does not wait for long work."""
+        """Stop the threads; a worker process does not wait for long work."""
         self._quick.close()
         self._heavy.close()
         if self.settings.is_worker and self._quick.held + self._heavy.held:
-            _LOG.warning("Work that takes too long was given up")
+            _LOG.warning("Requests that were still running were abandoned")
             last = threading.Timer(_PATIENCE, os._exit, (0,))
             last.daemon = True
             last.start()
+
+
+class ThreadPool:
+    """Threads with a bounded queue.
+
+    A thread cannot be stopped: work that exceeds its time holds its place until it ends, so slow
+    requests exhaust the pool, never the machine.
+    """
+
+    def __init__(self, threads: int, waiting: int, seconds: float) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="deepjoin-work")
+        self._most, self._seconds = threads + waiting, seconds
+        #: Requests that run or wait.
+        self.held = 0
+
+    async def run(
+        self, work: Callable[Given, Done], *given: Given.args, **named: Given.kwargs
+    ) -> Done:
+        """Call a function in a thread; refuse if too many wait, or if it takes too long."""
+        if self.held >= self._most:
+            raise Busy(f"The service is busy: {self.held} requests wait. Try again in a moment.")
+        loop = asyncio.get_running_loop()
+
+        def release() -> None:
+            self.held -= 1
+
+        def done(_: object) -> None:
+            if not loop.is_closed():  # only the loop's thread may change the count
+                loop.call_soon_threadsafe(release)
+
+        future = self._pool.submit(work, *given, **named)
+        self.held += 1
+        future.add_done_callback(done)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            if future.done() and not future.cancelled():  # the work itself raised it
+                return future.result()
+            raise TooSlow(
+                f"The request took longer than {self._seconds:g} seconds, the limit of this "
+                "service. Ask for less, or ask whoever runs the service to raise the limit."
+            ) from None
+
+    def close(self) -> None:
+        """Start nothing more; what runs may finish."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Metrics:
+    """Counters over all worker processes: requests, their time, the lake; no value of a query."""
+
+    def __init__(self, several: bool) -> None:
+        self._several = several
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            *("deepjoin_requests", "Requests answered", ("route", "method", "status")),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            *("deepjoin_request_seconds", "Seconds until a request was answered", ("route",)),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self.waiting = Gauge(
+            *("deepjoin_requests_held", "Requests that run or wait in the pools"),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.tables = Gauge(
+            "deepjoin_tables", "Tables of the lake", registry=registry, multiprocess_mode="livemax"
+        )
+        self.renewals = Gauge(
+            *("deepjoin_renewals", "How often a newer index was taken up, by the latest worker"),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        self._requests.labels(route, method, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """Write all counters in the format of Prometheus."""
+        if not self._several:
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        multiprocess.MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)
+
+
+def share_counters(folder: Path) -> None:
+    """Let processes started from now on count together, in a folder."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.environ[_COUNTERS] = str(folder)

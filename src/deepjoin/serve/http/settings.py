@@ -1,4 +1,4 @@
-"""What a service is started with."""
+"""The settings of the service."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Where the lake is, who may ask, and how much; all worker processes have the same."""
+    """Which lake is served, to whom, and within which limits; the same for all workers."""
 
     index: str
-    #: A folder of the service's own, 0700: uploads, answers being written, counters.
+    #: The service's private folder (0700): uploads, answers being written, counters.
     folder: Path
     host: str = "127.0.0.1"
-    #: The address that the host turned out to be; as it was written, until it is known.
+    #: The address that the host resolved to; empty until it is known.
     bound: str = ""
-    #: What every request has to bring as its bearer token; empty for none.
+    #: The bearer token that every request must have; empty for none.
     token: str = field(default="", repr=False)
     #: Bytes of one upload.
     max_upload: int = 100 << 20
@@ -27,15 +27,15 @@ class ServerSettings:
     max_rows: int = 5_000_000
     #: Seconds that one request may take.
     seconds: float = 30.0
-    #: Where joined tables may be saved; nowhere unless given.
+    #: The folder where joined tables may be saved; None: nowhere.
     out: Path | None = None
-    #: Where column vectors are searched, passwords included; nothing for the index itself.
+    #: The vector stores to search, passwords included; empty: the vectors of the index.
     vector_store: tuple[str, ...] = field(default=(), repr=False)
-    #: The process that started this one as a worker; 0 for an app that is alone.
+    #: The process that started this worker; 0 for an app without workers.
     parent: int = 0
     #: How many processes share this machine.
     workers: int = 1
-    #: Threads that search, those that read, join and write files, and how many may wait.
+    #: Threads that search, threads that read, join and write files, and requests that may wait.
     threads: int = 2
     waiting: int = 256
     heavy_threads: int = 2
@@ -48,12 +48,12 @@ class ServerSettings:
 
     @property
     def is_worker(self) -> bool:
-        """Whether other processes share the folder and their counters."""
+        """Whether other processes share the folder and the counters."""
         return self.parent != 0
 
     @property
     def join_memory(self) -> str:
-        """What one join may hold in memory, so that as many as can run at once fit the machine."""
+        """The memory of one join, such that all that can run at once fit into the machine."""
         share = _physical_memory() // max(2, self.workers * self.heavy_threads)
         return f"{share >> 20}MiB"
 
@@ -72,7 +72,7 @@ def _physical_memory() -> int:
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is of this machine alone.
+    """Tell whether an address can only be reached from this machine.
 
     >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, False)

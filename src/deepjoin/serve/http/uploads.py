@@ -1,4 +1,4 @@
-"""Tables that clients bring: private files, shared by all workers, gone after an hour.
+"""Tables that clients upload: private files, shared by all workers, deleted after an hour.
 
 Nothing of a name that a client sends becomes part of a path: files are named by random tokens.
 """
@@ -15,40 +15,48 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fastapi import APIRouter, Query, Request, Response
+from fastapi import Path as InPath
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import Side
-from deepjoin.model import Column, Table
+from deepjoin.model import Column, Table, UploadDescription, to_json
 from deepjoin.read import title_of
 from deepjoin.read.formats import format_of, read_file, suffixes
 from deepjoin.read.frames import read_columns
 from deepjoin.read.sql import duckdb_scan, literal
-from deepjoin.serve.http.describing import Described
+from deepjoin.serve.http.answers import answer, documented
+from deepjoin.serve.http.describing import describe_file
 from deepjoin.serve.http.problems import Busy, NotFound, Refused, TooLarge
-from deepjoin.serve.http.profiling import read_detail
+from deepjoin.serve.http.requests import PastedValues
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.trial import try_to_read
+from deepjoin.serve.saving import TooManyRows
+
+if TYPE_CHECKING:
+    from deepjoin.serve.http.service import Service
 
 _TOKEN = re.compile("[0-9a-f]{32}")
 _LONGEST_NAME = 200
-_GONE = "No such upload, or its hour is over. Bring the file again: POST /api/uploads"
-#: All uploads together may take so many times what one may.
+_GONE = "No such upload, or it has expired. Upload the file again."
+#: All uploads together may take this many times what one may.
 _HELD = 20
-#: While a file is written, all of them are counted so many times.
-_COUNTED = 16
+#: While a file is written, the space of all uploads is checked this many times.
+_CHECKS = 16
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that was brought, and what its owner calls it."""
+    """An uploaded file, and its owner's name for it."""
 
     token: str
     name: str
     path: Path
-    #: Whether a client made the file.
+    #: Whether a client made the file; ours need no trial.
     foreign: bool = True
 
     @property
@@ -64,21 +72,22 @@ class Upload:
         return Column(column.cells, column.name, title=column.title)
 
     def side(self, key: str) -> Side:
-        """Give the file as one side of a join."""
-        return Side(self.table, key, duckdb_scan(self.path))
+        """Return the file as one side of a join."""
+        with self.called():
+            return Side(self.table, key, duckdb_scan(self.path))
 
     def named(self, text: str) -> str:
-        """Put the owner's name into a text that has ours."""
+        """Replace our path by the owner's name in a text."""
         # In SQL the path is a literal, and a name may have quotes in it.
         text = text.replace(literal(str(self.path)), literal(self.name))
         return text.replace(str(self.path), self.name).replace(self.path.name, self.name)
 
     @contextmanager
     def called(self) -> Iterator[None]:
-        """Let errors speak of the file as its owner does."""
+        """Let errors name the file as its owner does."""
         try:
             yield
-        except Refused as error:
+        except (Refused, TooManyRows) as error:
             raise type(error)(self.named(str(error))) from None
         except DeepJoinError as error:
             if not self.path.exists():
@@ -87,7 +96,7 @@ class Upload:
 
 
 class Uploads:
-    """The files of all clients, in one folder that every worker sees."""
+    """The uploads of all clients, in one folder that every worker sees."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
@@ -95,9 +104,10 @@ class Uploads:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def receive(self, filename: str, blocks: AsyncIterator[bytes]) -> Upload:
-        """Write what comes to a file of its own, and stop when it is too much."""
-        upload = self._new(filename, _suffix(filename))
-        size, most, counted = 0, self._settings.max_upload, 0
+        """Write an upload to its own file; stop when it is too large."""
+        # Of a client's file name only a known ending is kept; it says how to read the file.
+        upload = self._new(filename, suffixes(filename) if format_of(filename) else "")
+        size, most, checked = 0, self._settings.max_upload, 0
         try:
             with open(upload.path, "xb", opener=_private, buffering=0) as file:
                 async for block in blocks:
@@ -105,15 +115,14 @@ class Uploads:
                     if size > most:
                         raise too_large(most)
                     file.write(block)
-                    if size - counted > most / _COUNTED:
+                    if size - checked > most / _CHECKS:
                         self._check_room()
-                        counted = size
+                        checked = size
+            if size == 0:
+                raise Refused("The uploaded file is empty.")
         except BaseException:
-            self._remove(upload.token)
+            self.discard(upload.token)
             raise
-        if size == 0:
-            self._remove(upload.token)
-            raise Refused("The body is empty; send the bytes of a file.")
         return upload
 
     def of_values(self, values: Sequence[str | None], name: str) -> Upload:
@@ -123,74 +132,81 @@ class Uploads:
             pq.write_table(pa.table({name: pa.array(values, pa.string())}), file)
         return upload
 
-    def describe(self, upload: Upload) -> Described:
-        """Read a new upload to its end and keep what it is; one that cannot be read is removed."""
+    def describe(self, upload: Upload) -> UploadDescription:
+        """Read a new upload to its end and store its description; discard it if unreadable."""
+        settings = self._settings
         try:
             with upload.called():
-                detail = self._read_detail(upload)
+                if upload.foreign:
+                    try_to_read(upload.path, settings.max_upload, settings.seconds)
+                table = describe_file(upload.table, settings.max_rows, settings.max_upload)
         except BaseException:
-            self._remove(upload.token)
+            self.discard(upload.token)
             raise
-        about = {"name": upload.name, "file": upload.path.name, "detail": detail}
+        about = {"name": upload.name, "file": upload.path.name, "detail": to_json(table)}
         aside = self._folder / f"{upload.token}.new"
         with open(aside, "x", encoding="utf-8", opener=_private) as file:
             json.dump(about, file)
         aside.rename(self._about(upload.token))
-        if not upload.path.exists():  # whoever waited for it has given up
-            self._remove(upload.token)
-        return self._told(upload.token, detail, self._settings.expires)
+        if not upload.path.exists():  # the client gave up meanwhile
+            self.discard(upload.token)
+        expires = int(settings.expires)
+        return UploadDescription(**vars(table), upload=upload.token, expires_in=expires)
 
-    def _read_detail(self, upload: Upload) -> Described:
-        settings = self._settings
-        if upload.foreign:
-            try_to_read(upload.path, settings.max_upload, settings.seconds)
-        return read_detail(upload.table, settings.max_rows, settings.max_upload)
-
-    def detail(self, token: str) -> Described:
+    def detail(self, token: str) -> dict[str, Any]:
         """Describe an upload again."""
         about, left = self._read(token)
-        return self._told(token, about["detail"], left)
+        described: dict[str, Any] = about["detail"]
+        return described | {"upload": token, "expires_in": int(left)}
 
     def get(self, token: str) -> Upload:
-        """Find an upload by the token its owner was given."""
+        """Find an upload by its token."""
         about, _ = self._read(token)
         return Upload(token, about["name"], self._folder / about["file"])
 
     def remove(self, token: str) -> None:
-        """Forget an upload."""
+        """Delete an upload that must exist."""
         self._read(token)
-        self._remove(token)
+        self.discard(token)
 
-    def discard(self, upload: Upload) -> None:
-        """Remove a file whose owner will not be told its token."""
-        self._remove(upload.token)
+    def discard(self, token: str) -> None:
+        """Delete whatever belongs to a token."""
+        for path in self._folder.glob(f"{token}.*"):
+            path.unlink(missing_ok=True)
+        (self._folder / token).unlink(missing_ok=True)
 
     def expire(self) -> None:
-        """Remove uploads that are older than they may be, and what never became one."""
+        """Delete uploads that are too old, and remains of failed ones."""
         oldest = time.time() - self._settings.expires
         for path in self._folder.iterdir():
-            # A file may have been long in coming: its hour starts when its owner hears of it.
+            token = path.name.partition(".")[0]
             with suppress(FileNotFoundError):
-                if max(path.stat().st_mtime, self._told_at(path)) < oldest:
-                    self._remove(path.name.partition(".")[0])
-
-    def _told_at(self, path: Path) -> float:
-        with suppress(FileNotFoundError):
-            return self._about(path.name.partition(".")[0]).stat().st_mtime
-        return 0.0
+                # A slow upload may be old already: its hour starts when it has been described.
+                times = [path.stat().st_mtime]
+                with suppress(FileNotFoundError):
+                    times.append(self._about(token).stat().st_mtime)
+                if max(times) < oldest:
+                    self.discard(token)
 
     def _new(self, filename: str, suffix: str) -> Upload:
         self._check_room()
         token = secrets.token_hex(16)
-        return Upload(token, _shown(filename), self._folder / f"{token}{suffix}")
+        name = PurePosixPath(filename.replace("\\", "/")).name[:_LONGEST_NAME] or "upload"
+        return Upload(token, name, self._folder / f"{token}{suffix}")
 
     def _check_room(self) -> None:
-        held = sum(_size(path) for path in self._folder.iterdir())
+        held = 0
+        for path in self._folder.iterdir():
+            with suppress(FileNotFoundError):
+                held += path.stat().st_size
         if held >= _HELD * self._settings.max_upload:
-            raise Busy("The service holds as many uploads as it may. Remove some, or wait an hour.")
+            raise Busy(
+                "The service has no room for more uploads. Forget files you no longer need, or "
+                "try again in an hour."
+            )
 
-    def _read(self, token: str) -> tuple[Described, float]:
-        """Read what is known of an upload, and how many seconds it is still kept."""
+    def _read(self, token: str) -> tuple[dict[str, Any], float]:
+        """Read what is stored about an upload, and in how many seconds it expires."""
         try:
             if not _TOKEN.fullmatch(token):
                 raise FileNotFoundError
@@ -198,7 +214,7 @@ class Uploads:
             left = about.stat().st_mtime + self._settings.expires - time.time()
             if left <= 0:
                 raise FileNotFoundError
-            found: Described = json.loads(about.read_text("utf-8"))
+            found: dict[str, Any] = json.loads(about.read_text("utf-8"))
         except FileNotFoundError:
             raise NotFound(_GONE) from None
         return found, left
@@ -206,38 +222,66 @@ class Uploads:
     def _about(self, token: str) -> Path:
         return self._folder / f"{token}.about"
 
-    def _remove(self, token: str) -> None:
-        for path in self._folder.glob(f"{token}.*"):
-            path.unlink(missing_ok=True)
-        (self._folder / token).unlink(missing_ok=True)
-
-    def _told(self, token: str, detail: Described, left: float) -> Described:
-        return detail | {"upload": token, "expires_in": int(left)}
-
 
 def too_large(most: int) -> TooLarge:
-    """Build the error for a body that is too large."""
+    """Build the error for a request that is too large."""
     return TooLarge(
-        f"The body is larger than {most:,} bytes, the limit of this service. Send less, or start "
-        "it with a higher --max-upload."
+        f"The request is larger than {most:,} bytes, the limit of this service. Upload a part of "
+        "the file, or ask whoever runs the service to raise the limit."
     )
-
-
-def _suffix(filename: str) -> str:
-    """Keep of a client's file name the ending, if it is one we know."""
-    return suffixes(filename) if format_of(filename) else ""
-
-
-def _shown(filename: str) -> str:
-    """Keep the last part of a client's file name, to be shown."""
-    return PurePosixPath(filename.replace("\\", "/")).name[:_LONGEST_NAME] or "upload"
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _size(path: Path) -> int:
-    with suppress(FileNotFoundError):
-        return path.stat().st_size
-    return 0
+Token = Annotated[str, InPath(description="As the answer to the upload gave it", max_length=100)]
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "The bytes of the file, in any format that deepjoin reads: CSV, Parquet, …",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def upload_routes(service: Service) -> APIRouter:
+    """Make the routes."""
+    router = APIRouter(prefix="/uploads", tags=["uploads"])
+    uploads = service.uploads
+
+    @router.post("", responses=documented(UploadDescription), openapi_extra=_BODY)
+    async def upload(
+        request: Request, filename: Annotated[str, Query(max_length=1000)] = ""
+    ) -> Response:
+        """Upload a file; the ending of its name tells its format."""
+        received = await uploads.receive(filename, request.stream())
+        try:
+            return answer(await service.heavily(lambda _: uploads.describe(received)))
+        except BaseException:
+            # It may have been refused, or its turn may not have come in time.
+            uploads.discard(received.token)
+            raise
+
+    @router.post("/values", responses=documented(UploadDescription))
+    async def values(pasted: PastedValues) -> Response:
+        """Upload values as a table of one column."""
+        name = pasted.name.strip() or "values"
+
+        def work(_: object) -> UploadDescription:
+            return uploads.describe(uploads.of_values(pasted.values, name))
+
+        return answer(await service.heavily(work))
+
+    @router.get("/{token}", responses=documented(UploadDescription))
+    async def detail(token: Token) -> Response:
+        """Describe an upload again."""
+        return answer(await service.quickly(lambda _: uploads.detail(token)))
+
+    @router.delete("/{token}", status_code=204, response_class=Response)
+    async def forget(token: Token) -> Response:
+        """Delete an upload now."""
+        await service.quickly(lambda _: uploads.remove(token))
+        return Response(status_code=204)
+
+    return router

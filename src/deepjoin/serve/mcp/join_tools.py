@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan
-from deepjoin.joining.claimed import claimed
 from deepjoin.joining.texts import row_texts
 from deepjoin.model import Column, Table
 from deepjoin.read.frames import table_of_columns
@@ -14,6 +13,7 @@ from deepjoin.serve.mcp.answers import ColumnShown, FactsAnswer, FileAnswer, Pre
 from deepjoin.serve.mcp.asked import AskFile, AskJoin, AskPreview
 from deepjoin.serve.mcp.bounds import Cutter, one_line
 from deepjoin.serve.mcp.desk import Desk
+from deepjoin.serve.saving import save_join
 
 _COLUMNS, _WARNINGS = 50, 20
 #: A join with more rows is none to be started by a tool.
@@ -54,14 +54,9 @@ def join(desk: Desk, asked: AskFile) -> FileAnswer:
         raise DeepJoinError(_how_to_write(desk))
     cutter = Cutter()
     with _planned(desk, asked) as plan:
-        if plan.facts.result_rows > _MOST_ROWS:
-            raise DeepJoinError(
-                f"The joined table has {plan.facts.result_rows:,} rows, more than the "
-                f"{_MOST_ROWS:,} this tool writes. Use many='first' or many='aggregate', or run "
-                "deepjoin join on the command line."
-            )
-        with claimed(desk.out, asked.name, asked.format) as path:
-            rows = (plan.neutralised() if asked.neutralise else plan).write(path)
+        path, rows = save_join(
+            plan, desk.out, asked.name, asked.format, asked.neutralise, _MOST_ROWS
+        )
         return FileAnswer(
             file=path.name,
             path=str(path),

@@ -1,0 +1,297 @@
+"""Joins: a preview with its facts and code, a file to download, or one saved on the server."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+
+import pyarrow as pa
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.joining import JoinPlan
+from deepjoin.joining.sides import right_side
+from deepjoin.joining.texts import row_texts
+from deepjoin.lake import Lake
+from deepjoin.serve.current import Opened
+from deepjoin.serve.http.answers import JoinedColumn, JoinPreview, SavedJoin, answer, documented
+from deepjoin.serve.http.problems import Forbidden, Refused
+from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTable
+from deepjoin.serve.http.settings import ServerSettings
+from deepjoin.serve.http.uploads import Upload, Uploads
+from deepjoin.serve.saving import check_rows, save_join
+from deepjoin.settings import JoinSettings
+
+if TYPE_CHECKING:
+    from deepjoin.serve.http.service import Service
+
+#: Characters of a cell in a preview.
+_LONGEST = 10_000
+_BLOCK = 1 << 18
+Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]
+Neutralise = Annotated[
+    bool, Query(description="Put ' before cells that a spreadsheet would run; CSV only")
+]
+_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+_FILES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The joined table",
+        "content": {
+            kind.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}}
+            for kind in _TYPES.values()
+        },
+    }
+}
+
+
+def join_routes(service: Service) -> APIRouter:
+    """Make the routes."""
+    router = APIRouter(prefix="/join", tags=["join"])
+    joins = service.joins
+
+    @router.post("/preview", responses=documented(JoinPreview))
+    async def preview(request: PreviewRequest) -> Response:
+        """Return the first rows of a join, its facts, and code that does the same."""
+        return answer(await service.heavily(lambda opened: joins.preview(opened, request)))
+
+    @router.post("/download", responses=_FILES, response_class=StreamingResponse)
+    async def download(
+        request: JoinRequest, form: Form = "csv", neutralise: Neutralise = False
+    ) -> Response:
+        """Return the joined table as a file."""
+        check(form, neutralise)
+        file = await service.heavily(lambda opened: joins.file(opened, request, form, neutralise))
+        headers = {
+            "content-disposition": f'attachment; filename="joined.{form}"',
+            "content-length": str(os.fstat(file.fileno()).st_size),
+        }
+
+        def blocks() -> Iterator[bytes]:
+            with file:
+                while block := file.read(_BLOCK):
+                    yield block
+
+        return StreamingResponse(blocks(), headers=headers, media_type=_TYPES[form])
+
+    @router.post("/save", responses=documented(SavedJoin))
+    async def save(
+        request: JoinRequest,
+        form: Form = "csv",
+        neutralise: Neutralise = False,
+        name: Annotated[str, Query(max_length=1000)] = "joined",
+    ) -> Response:
+        """Write the joined table into the output folder, if the service has one."""
+        check(form, neutralise)
+        work = partial(joins.save, request=request, form=form, neutralise=neutralise, name=name)
+        return answer(await service.heavily(work))
+
+    def check(form: str, neutralise: bool) -> None:
+        if neutralise and form != "csv":
+            raise Refused("neutralise works for format=csv only: Parquet files hold no formulas.")
+
+    return router
+
+
+@dataclass(frozen=True)
+class PlannedJoin:
+    """A join that is ready to run, and the upload it starts from, if any."""
+
+    lake: Lake
+    plan: JoinPlan
+    request: JoinRequest
+    upload: Upload | None
+
+    def named(self, text: str) -> str:
+        """Name an upload in a text as its owner does."""
+        return text if self.upload is None else self.upload.named(text)
+
+    @property
+    def left(self) -> str:
+        """The name of the left table."""
+        left = self.request.left
+        return self.upload.name if self.upload is not None else getattr(left, "table", "")
+
+
+class Joins:
+    """Plans and runs joins of uploads and tables of the lake with hits."""
+
+    def __init__(self, settings: ServerSettings, uploads: Uploads) -> None:
+        self._settings, self._uploads = settings, uploads
+        self._answers = settings.folder / "answers"
+        self._answers.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def preview(self, opened: Opened, request: PreviewRequest) -> JoinPreview:
+        """Plan a join and run its first rows."""
+        most = self._settings.max_preview
+        if request.rows > most:
+            raise Refused(f"rows is {request.rows}; a preview has at most {most}.")
+        with self._planned(opened, request) as planned:
+            plan = planned.plan
+            rows = plan.preview(request.rows)
+            texts = row_texts(rows)
+            warnings = [planned.named(text) for text in plan.warnings]
+            if any(cell and len(cell) > _LONGEST for row in texts for cell in row):
+                warnings.append(
+                    f"Cells are cut to {_LONGEST:,} characters here; the download has all of them."
+                )
+            left = "" if planned.upload is not None else planned.left
+            hit = planned.request.hit
+            return JoinPreview(
+                columns=[
+                    JoinedColumn(
+                        one.name, "right" if one.name in plan.brought else "left", _type(one.type)
+                    )
+                    for one in rows.schema
+                ],
+                rows=[[cell and _cut(cell) for cell in row] for row in texts],
+                facts=plan.facts,
+                warnings=warnings,
+                sql=planned.named(
+                    _code(lambda: planned.lake.join_sql(plan, hit.table, left), "-- ")
+                ),
+                python=python_lines(planned),
+                pandas=planned.named(_code(lambda: plan.pandas_code, "# ")),
+                shell=shell_line(planned),
+            )
+
+    def file(self, opened: Opened, request: JoinRequest, form: str, neutralise: bool) -> IO[bytes]:
+        """Run a join into a file without a name, which disappears when it is closed."""
+        with (
+            self._planned(opened, request) as planned,
+            tempfile.TemporaryDirectory(dir=self._answers) as folder,
+        ):
+            check_rows(planned.plan, self._settings.max_rows)
+            path = Path(folder, f"joined.{form}")
+            (planned.plan.neutralised() if neutralise else planned.plan).write(path)
+            return path.open("rb")
+
+    def save(
+        self, opened: Opened, request: JoinRequest, form: str, neutralise: bool, name: str
+    ) -> SavedJoin:
+        """Run a join into a new file of the output folder."""
+        out = self._settings.out
+        if out is None:
+            raise Forbidden(
+                "This service is read-only: it was started without a folder to save joins in "
+                "(--out). Download the joined table instead."
+            )
+        with self._planned(opened, request) as planned:
+            most = self._settings.max_rows
+            path, rows = save_join(planned.plan, out, name, form, neutralise, most)
+        return SavedJoin(path.name, rows, path.stat().st_size)
+
+    @contextmanager
+    def _planned(self, opened: Opened, request: JoinRequest) -> Iterator[PlannedJoin]:
+        lake, upload, hit = opened.lake, None, request.hit
+        opened.check_table(hit.table)
+        if hit.column_id is not None:
+            # Columns of one name differ only by their id; from here on, by what the table says.
+            column = lake.index.origin(hit.table).key(hit.column, hit.column_id)
+            hit = hit.model_copy(update={"column": column})
+            request = request.model_copy(update={"hit": hit})
+        if isinstance(request.left, UploadTable):
+            upload = self._uploads.get(request.left.upload)
+            left = upload.side(request.on)
+        else:
+            opened.check_table(request.left.table)
+            # Never by a path: a client names tables of the lake, and nothing else is opened.
+            left = right_side(lake.index.origin(request.left.table), request.on)
+        with (
+            nullcontext() if upload is None else upload.called(),
+            lake.plan_join(
+                left,
+                request.on,
+                (hit.table, hit.column),
+                how=request.how,
+                many=request.many,
+                join=request.join,
+                settings=JoinSettings(
+                    tau=request.tau,
+                    matching=request.matching,
+                    memory_limit=self._settings.join_memory,
+                ),
+            ) as plan,
+        ):
+            yield PlannedJoin(lake, plan, request, upload)
+
+
+def _code(write: Callable[[], str], comment: str) -> str:
+    """Write the join as code; where that is impossible, say why in a comment."""
+    try:
+        return write()
+    except DeepJoinError as error:
+        return comment + " ".join(str(error).split())
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= _LONGEST else cell[:_LONGEST] + "…"
+
+
+def _type(kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_integer(kind):
+        return "integer"
+    if types.is_floating(kind) or types.is_decimal(kind):
+        return "decimal"
+    return "date" if types.is_temporal(kind) else "text"
+
+
+def python_lines(planned: PlannedJoin) -> str:
+    """Write the join with the library."""
+    request = planned.request
+    options = "".join(f", {name}={value!r}" for name, value in _options(planned).items())
+    hit = (request.hit.table, request.hit.column)
+    return (
+        "import deepjoin\n\n"
+        f"lake = deepjoin.open({_location(planned)!r})\n"
+        f"joined = lake.join({planned.left!r}, on={request.on!r}, hit={hit!r}{options})\n"
+    )
+
+
+def shell_line(planned: PlannedJoin) -> str:
+    """Write the join as a command; names that start with a dash must not become options."""
+    request, left = planned.request, planned.left
+    words = ["deepjoin", "join", _location(planned), f"./{left}" if left.startswith("-") else left]
+    words += [f"--column={request.on}", f"--with={request.hit.table}:{request.hit.column}"]
+    words += [f"--{name}={value}" for name, value in _options(planned).items()]
+    return " ".join(map(shell_quoted, [*words, "--out=joined.parquet"]))
+
+
+def shell_quoted(word: str) -> str:
+    r"""Quote a word for a shell so that whoever copies it sees every character of it.
+
+    >>> print(shell_quoted("it's"), shell_quoted("it's\x1b[1m"))
+    'it'"'"'s' $'it\'s\033[1m'
+    """
+    if word.isprintable():
+        return shlex.quote(word)
+    letters = []
+    for letter in word:
+        if letter.isprintable():
+            letters.append(f"\\{letter}" if letter in "\\'" else letter)
+        else:
+            letters += [f"\\{byte:03o}" for byte in letter.encode("utf-8", "surrogatepass")]
+    return "$'" + "".join(letters) + "'"
+
+
+def _location(planned: PlannedJoin) -> str:
+    location = planned.lake.location
+    return str(location.resolve()) if isinstance(location, Path) else location
+
+
+def _options(planned: PlannedJoin) -> dict[str, object]:
+    """Return the options that differ from their defaults."""
+    request = planned.request
+    usual = {"how": "left", "many": "expand", "join": "equi", "tau": None, "matching": "best"}
+    given = {name: getattr(request, name) for name in usual} | {"join": planned.plan.facts.join}
+    return {name: value for name, value in given.items() if value != usual[name]}

@@ -1,0 +1,218 @@
+"""Routes that read the lake: what it holds, search, and the map of joins."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from deepjoin._version import __version__
+from deepjoin.model import Column, JoinPaths, Neighbourhood, Results, TableDescription
+from deepjoin.relating.neighbourhood import neighbourhood, paths
+from deepjoin.search.methods import check_method, joins_of
+from deepjoin.serve.current import Opened
+from deepjoin.serve.http.answers import (
+    LakeSummary,
+    Limits,
+    LookedUp,
+    TableList,
+    ValueHolders,
+    answer,
+    documented,
+    encoded,
+)
+from deepjoin.serve.http.describing import describe_table
+from deepjoin.serve.http.problems import Refused
+from deepjoin.serve.http.requests import LakeColumn, SearchRequest, UploadColumn
+from deepjoin.serve.http.service import Service
+from deepjoin.serve.http.settings import ServerSettings
+from deepjoin.settings import SearchSettings
+from deepjoin.store.manifest import DEFAULT
+
+Text = Annotated[str, Query(max_length=1000)]
+TableName = Annotated[str, Query(max_length=20_000)]
+Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
+
+#: A query with more values takes so long that it must not hold up quick requests.
+_MANY = 5_000
+
+
+def lake_routes(service: Service) -> APIRouter:
+    """Make the routes that describe the lake and its tables."""
+    router = APIRouter(tags=["lake"])
+
+    @router.get("/lake", responses=documented(LakeSummary))
+    async def lake() -> Response:
+        """Return what the lake holds, and what can be asked of it."""
+        return answer(_summary(service.current.opened, service.settings))
+
+    @router.get("/tables", responses=documented(TableList))
+    async def tables(
+        text: Text = "",
+        offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
+        limit: Annotated[int, Query(ge=0, le=500)] = 50,
+    ) -> Response:
+        """List tables by name, or those with a text in their name or a column's name."""
+
+        def work(opened: Opened) -> TableList:
+            return TableList(*opened.directory.tables(text.strip(), offset, limit))
+
+        return answer(await service.quickly(work))
+
+    @router.get("/find", responses=documented(LookedUp))
+    async def find(text: Text = "", limit: Annotated[int, Query(ge=0, le=500)] = 20) -> Response:
+        """Find tables and columns by part of their name, and columns by a cell they hold."""
+        sought = text.strip()
+
+        def work(opened: Opened) -> LookedUp:
+            tables = opened.directory.tables(sought, 0, limit)[1] if sought else []
+            total, holders = opened.directory.holders(sought, limit)
+            return LookedUp(
+                tables,
+                opened.directory.columns(sought, limit),
+                [ValueHolders(sought, holders, total)] if total else [],
+            )
+
+        return answer(await service.quickly(work))
+
+    @router.get("/table", responses=documented(TableDescription))
+    async def table(name: TableName) -> Response:
+        """Describe a table: its columns, best keys and first rows."""
+
+        def work(opened: Opened) -> TableDescription:
+            opened.check_table(name)
+            return describe_table(opened.lake, name)
+
+        return answer(await service.quickly(work))
+
+    return router
+
+
+def _summary(opened: Opened, settings: ServerSettings) -> LakeSummary:
+    """Describe the lake without its location or any secret."""
+    lake, info = opened.lake, opened.info
+    place = PurePosixPath(lake.index.url or str(lake.path.resolve()))
+    return LakeSummary(
+        # An index inside its lake has the same name in every lake, so the lake's is shown.
+        name=place.parent.name if place.name == DEFAULT else place.name,
+        version=__version__,
+        generation=lake.index.generation,
+        tables=info["tables"],
+        columns=info["columns"],
+        values=info["values"],
+        rows=info["rows"],
+        cells=info["cells"],
+        bytes=info["bytes"],
+        joins=joins_of(lake.context()),
+        methods=opened.methods,
+        default_method="hybrid",
+        default_join="any",
+        hash_only=lake.settings.hash_only,
+        limits=Limits(
+            upload_bytes=settings.max_upload,
+            preview_rows=settings.max_preview,
+            rows=settings.max_rows,
+            seconds=settings.seconds,
+            k=settings.max_hits,
+        ),
+        can_write=settings.out is not None,
+        needs_token=bool(settings.token),
+    )
+
+
+def search_routes(service: Service) -> APIRouter:
+    """Make the search route."""
+    router = APIRouter(tags=["search"])
+
+    @router.post("/search", responses=documented(Results))
+    async def search(request: SearchRequest) -> Response:
+        """Find the columns of the lake that join with a column."""
+        most = service.settings.max_hits
+        if request.k > most:
+            raise Refused(f"k is {request.k}; this service returns at most {most} hits.")
+
+        def work(opened: Opened) -> bytes:
+            check_method(request.method, opened.methods)
+            results = opened.lake.search(
+                _query(service, opened, request),
+                request.k,
+                join=request.join,
+                method=request.method,
+                min_joinability=request.min_joinability,
+                exclude_table=request.exclude_table,
+                settings=SearchSettings(
+                    tau=request.tau, group=request.group, matches=request.matches
+                ),
+            )
+            # Encoded here, in the thread: hits read what they bring from disk on the way.
+            return encoded(results)
+
+        run = service.heavily if await _is_slow(service, request) else service.quickly
+        return Response(await run(work), media_type="application/json")
+
+    return router
+
+
+async def _is_slow(service: Service, request: SearchRequest) -> bool:
+    """Tell whether a search would hold up others: with many values, or a file to read."""
+    query = request.query
+    if isinstance(query, UploadColumn):
+        return True
+    if not isinstance(query, LakeColumn):
+        return len(query.values) > _MANY
+
+    def slow(opened: Opened) -> bool:
+        opened.check_table(query.table)
+        lake = opened.lake
+        # A lake of hashes has to read the table again.
+        return lake.settings.hash_only or lake.index.column_size(query.table, query.column) > _MANY
+
+    return await service.quickly(slow)
+
+
+def _query(service: Service, opened: Opened, request: SearchRequest) -> Column:
+    query = request.query
+    if isinstance(query, LakeColumn):
+        return opened.lake.column(query.table, query.column)
+    if isinstance(query, UploadColumn):
+        return service.uploads.get(query.upload).column(query.column)
+    return Column(query.values, query.name)
+
+
+def graph_routes(service: Service) -> APIRouter:
+    """Make the routes of the map: neighbours of a table, and paths between two."""
+    router = APIRouter(prefix="/graph", tags=["graph"])
+
+    @router.get("", responses=documented(Neighbourhood))
+    async def around(
+        table: TableName,
+        depth: Annotated[int, Query(ge=0, le=3)] = 1,
+        min_joinability: Share = 0.5,
+        limit: Annotated[int, Query(ge=1, le=300)] = 60,
+    ) -> Response:
+        """Return a table's neighbourhood: tables as nodes, proven equi-joins as edges."""
+
+        def work(opened: Opened) -> Neighbourhood:
+            opened.check_table(table)
+            return neighbourhood(opened.lake.index, table, depth, min_joinability, limit)
+
+        return answer(await service.heavily(work))
+
+    @router.get("/paths", responses=documented(JoinPaths))
+    async def between(
+        start: Annotated[str, Query(alias="from", max_length=20_000)],
+        end: Annotated[str, Query(alias="to", max_length=20_000)],
+        min_joinability: Share = 0.5,
+        longest: Annotated[int, Query(ge=1, le=6)] = 4,
+    ) -> Response:
+        """Find chains of joins from one table to another, shortest first."""
+
+        def work(opened: Opened) -> JoinPaths:
+            opened.check_table(start)
+            opened.check_table(end)
+            return paths(opened.lake.index, start, end, min_joinability, longest)
+
+        return answer(await service.heavily(work))
+
+    return router

@@ -1,0 +1,56 @@
+"""Save a joined table in the output folder, under a new name made of what the client sent."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.joining import JoinPlan
+
+_TRIES = 1000
+
+
+class TooManyRows(DeepJoinError):
+    """A joined table with more rows than may be written."""
+
+
+def check_rows(plan: JoinPlan, most: int) -> None:
+    """Refuse a join with too many rows before it runs."""
+    rows = plan.facts.result_rows
+    if rows > most:
+        raise TooManyRows(
+            f"The joined table has {rows:,} rows; the limit is {most:,}. Where several rows match, "
+            "keep the first (many=first) or one summary row (many=aggregate)."
+        )
+
+
+def save_join(
+    plan: JoinPlan, folder: Path, name: str, form: str, neutralise: bool, most: int
+) -> tuple[Path, int]:
+    """Run a join into a new file and return its path and its rows; never replace a file."""
+    check_rows(plan, most)
+    path = _new_file(folder, name, form)
+    try:
+        return path, (plan.neutralised() if neutralise else plan).write(path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _new_file(folder: Path, name: str, form: str) -> Path:
+    """Create an empty file under a free name, so that nobody else can take the name meanwhile."""
+    # Of what a client sends only letters and digits are kept: no path, no hidden file.
+    stem = re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-_")[:60] or "joined"
+    for number in range(_TRIES):
+        path = folder / f"{stem}{f'-{number}' if number else ''}.{form}"
+        try:
+            path.open("xb").close()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise DeepJoinError(f"Cannot write into the output folder: {error.strerror}.") from None
+        return path
+    raise DeepJoinError(
+        f"The output folder has {_TRIES:,} files named '{stem}'; choose another name."
+    )
