@@ -227,7 +227,7 @@ def test_a_join_that_fails_leaves_no_file(
         assert "Cannot write" in refused(demo, "join", tmp_path, **asked)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr("deepjoin.serve.mcp.join_tools._MOST_ROWS", 0)
-    assert "more than the 0 this tool writes" in refused(demo, "join", tmp_path, **asked)
+    assert "the limit is 0" in refused(demo, "join", tmp_path, **asked)
     monkeypatch.undo()
     gone = tmp_path / "gone"
     assert "Cannot write into the output folder: No such" in refused(demo, "join", gone, **asked)
