@@ -379,3 +379,15 @@ def test_queries_that_match_nothing_are_not_counted() -> None:
     assert low is not None and high is not None
     assert 0.3 < low < 0.5 < high < 0.7
     assert (low, high) == interval([0.0, 1.0] * 50, 0)
+
+
+def test_single_keywords_are_deprecated(corpus: Path) -> None:
+    messages: list[str] = []
+    with pytest.warns(DeprecationWarning) as warned:
+        (row,) = deepjoin.evaluate(corpus, ["exact-equi"], k=[1], queries=2, tell=messages.append)
+    assert [str(one.message) for one in warned] == [
+        "evaluate() takes tell for one more release; use notify",
+        "evaluate() takes queries for one more release; "
+        "use settings=EvaluationSettings(queries=...)",
+    ]
+    assert row["queries"] == 2 and "truth by brute force" in messages

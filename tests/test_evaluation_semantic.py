@@ -159,7 +159,7 @@ def test_every_method_is_measured(
     (row,) = rows_of(answer.out)
     assert join == "any" or 0 < row["ndcg"] <= 1
     encodes = "column vectors" in all_methods()[method].needs
-    assert ("columns encoded before" in answer.err) == encodes
+    assert ("column vectors that are cached" in answer.err) == encodes
     assert (row["encoder"] is None) == (set(all_methods()[method].needs) <= {"values", "sketches"})
 
 

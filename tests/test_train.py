@@ -380,7 +380,7 @@ def test_options_that_are_wrong(
 def test_single_keywords_are_deprecated(
     training_tables: Path, tmp_path: Path, tiny_bert: str
 ) -> None:
-    with pytest.warns(DeprecationWarning, match=r"threshold, .*: give settings=TrainSettings\("):
+    with pytest.warns(DeprecationWarning, match=r"settings=TrainSettings\(threshold=\.\.\.\), "):
         found = deepjoin.train(training_tables, tmp_path / "old", base=tiny_bert, **SHORT)
     assert found.precision == trained(training_tables, tmp_path / "new", tiny_bert).precision
     np.testing.assert_array_equal(vectors(tmp_path / "old"), vectors(tmp_path / "new"))

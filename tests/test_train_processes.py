@@ -77,7 +77,7 @@ def test_the_launcher_says_which_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_others_wait_for_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = Prepared(tmp_path)
     prepared.begin({"source": "tables"})
-    assert prepared.asked() == {"source": "tables"}
+    assert prepared.request() == {"source": "tables"}
 
     def write_half(path: Path, text: str, *given: str) -> None:
         path.write_bytes(text.encode()[: len(text) // 2])
@@ -88,7 +88,7 @@ def test_what_others_wait_for_is_whole(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(OSError, match="No space left"):
             write_json(tmp_path / name, said)
     assert not prepared.is_whole
-    assert prepared.asked() == {"source": "tables"}
+    assert prepared.request() == {"source": "tables"}
 
 
 def test_too_little_memory_on_one_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,5 +98,5 @@ def test_too_little_memory_on_one_of_several(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("transformers.Trainer.training_step", too_much)
     loop = Loop.__new__(Loop)
     loop._processes = Processes(1, 2, 1)
-    with pytest.raises(DeepJoinError, match=r"with several at work .* Give a smaller --batch"):
+    with pytest.raises(DeepJoinError, match=r"run on several devices .* Give a smaller --batch"):
         loop.training_step(None, {})

@@ -22,6 +22,7 @@ from deepjoin.lab.evaluation.task import SKETCH
 from deepjoin.model import Results
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.methods import method_named
+from deepjoin.settings import SearchSettings
 
 #: The fastText model of the semantic truth, and what it is trained on: as many columns as the
 #: paper's models are.
@@ -85,7 +86,8 @@ def search_of(lake: Lake, options: Options) -> Search:
     semantic = "cell vectors" in method_named(options["method"]).needs
     join = options.get("search_join", options["join"])
     tau = options.get("tau") if semantic and join != "equi" else None
-    search = partial(lake.search, join=join, method=options["method"], tau=tau)
+    settings = SearchSettings(tau=tau)
+    search = partial(lake.search, join=join, method=options["method"], settings=settings)
     return lambda query, k: search(query, k)
 
 

@@ -35,7 +35,7 @@ from deepjoin.lake import JOINS
 from deepjoin.progress import Notify, Progress, no_notice, no_progress
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.methods import method_named
-from deepjoin.settings import SearchSettings, Vectors
+from deepjoin.settings import SearchSettings, Vectors, deprecated_keywords
 
 
 def evaluate(
@@ -69,19 +69,16 @@ def evaluate(
     notify, progress
         Called with what is done next, and with (done, total, what).
     **deprecated
-        Single fields of `EvaluationSettings`, and ``tell`` for ``notify``, for one release.
+        Fields of `EvaluationSettings`, and ``tell`` for ``notify``; accepted for one more
+        release.
     """
-    if deprecated:
-        warnings.warn(
-            f"{', '.join(deprecated)}: give settings=EvaluationSettings(...) or notify instead.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        notify = deprecated.pop("tell", notify)
-        settings = replace(settings or EvaluationSettings(), **deprecated)
-    return _evaluated(
-        corpus, methods, join, k, settings or EvaluationSettings(), cache, notify, progress
-    )
+    if "tell" in deprecated:
+        notify = deprecated.pop("tell")
+        text = "evaluate() takes tell for one more release; use notify"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+    moved = deprecated_keywords("evaluate", deprecated, settings=EvaluationSettings)
+    settings = replace(settings or EvaluationSettings(), **moved["settings"])
+    return _evaluated(corpus, methods, join, k, settings, cache, notify, progress)
 
 
 def _evaluated(

@@ -8,7 +8,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +19,15 @@ from deepjoin.embed.devices import device_named
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import locked
 from deepjoin.indexing import open_lake, refresh
-from deepjoin.lab.training import settings as recipes
 from deepjoin.lab.training.columns import read_aliases
 from deepjoin.lab.training.delivery import LAST, TrainedEncoder, deliver
 from deepjoin.lab.training.prepare import LOCK, Prepared, base_text, prepare, write_base
 from deepjoin.lab.training.processes import Processes, process_group
 from deepjoin.lab.training.report import check_installed
-from deepjoin.lab.training.settings import TrainInputs, TrainResources, TrainSettings
+from deepjoin.lab.training.settings import TrainInputs, TrainResources, TrainSettings, preset
 from deepjoin.optional import require
 from deepjoin.progress import Progress, no_progress
+from deepjoin.settings import deprecated_keywords
 from deepjoin.store.manifest import is_index
 
 if TYPE_CHECKING:
@@ -78,18 +78,29 @@ def train(
     progress
         Called with (step, total, text); a total of 0 marks a plain message.
     **deprecated
-        ``preset`` and single fields of the three settings objects, for one release.
+        ``preset``, and fields of the three settings objects; accepted for one more release.
     """
     for module in ("torch", "sentence_transformers", "accelerate", "scipy"):
         require(module, "train", "Training")
     check_installed()
-    if deprecated:
-        settings, inputs, resources = _from_keywords(deprecated, settings, inputs, resources)
-    inputs, resources = inputs or TrainInputs(), resources or TrainResources()
+    if "preset" in deprecated:
+        settings = preset(deprecated.pop("preset"))
+        text = "train() takes preset for one more release; use settings=preset(...)"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+    moved = deprecated_keywords(
+        *("train", deprecated),
+        settings=TrainSettings,
+        inputs=TrainInputs,
+        resources=TrainResources,
+    )
+    given = {name: value for name, value in moved["settings"].items() if value is not None}
+    settings = replace(settings or TrainSettings(), **given)
+    inputs = replace(inputs or TrainInputs(), **moved["inputs"])
+    resources = replace(resources or TrainResources(), **moved["resources"])
     processes = Processes.started()
     progress = progress if processes.is_first else no_progress
     device = _device(resources.device)
-    run = _TrainingRun(source, base, settings or TrainSettings(), inputs, device, progress)
+    run = _TrainingRun(source, base, settings, inputs, device, progress)
     run.check()
     folder = _new_folder(Path(out))
     prepared = Prepared(folder / _WORK)
@@ -252,32 +263,3 @@ def _device(name: str | None) -> str:
             f"CUDA_VISIBLE_DEVICES={device_named(name).index} set."
         )
     return name
-
-
-def _from_keywords(
-    keywords: dict[str, Any],
-    settings: TrainSettings | None,
-    inputs: TrainInputs | None,
-    resources: TrainResources | None,
-) -> tuple[TrainSettings, TrainInputs, TrainResources]:
-    """Sort deprecated keywords into the settings objects."""
-    names = ", ".join(keywords)
-    warnings.warn(
-        f"{names}: give settings=TrainSettings(...), inputs=TrainInputs(...) or "
-        "resources=TrainResources(...) instead.",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    rest = dict(keywords)
-    more = [
-        {field.name: rest.pop(field.name) for field in fields(kind) if field.name in rest}
-        for kind in (TrainInputs, TrainResources)
-    ]
-    chosen = recipes.preset(rest.pop("preset", "default"), **rest)
-    if settings is not None:
-        chosen = replace(settings, **{key: one for key, one in rest.items() if one is not None})
-    return (
-        chosen,
-        replace(inputs or TrainInputs(), **more[0]),
-        replace(resources or TrainResources(), **more[1]),
-    )
