@@ -79,11 +79,11 @@ def test_what_others_wait_for_is_whole(tmp_path: Path, monkeypatch: pytest.Monke
     prepared.begin({"source": "tables"})
     assert prepared.request() == {"source": "tables"}
 
-    def write_half(path: Path, text: str, *given: str) -> None:
-        path.write_bytes(text.encode()[: len(text) // 2])
+    def cut_short(path: Path, target: Path) -> None:
+        path.write_bytes(path.read_bytes()[:5])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", write_half)
+    monkeypatch.setattr(Path, "replace", cut_short)
     for name, said in (("run.json", {"pairs": 3}), ("asked.json", {"source": "others"})):
         with pytest.raises(OSError, match="No space left"):
             write_json(tmp_path / name, said)
