@@ -15,7 +15,7 @@ import xxhash
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
 from deepjoin.model import Reading, Table
-from deepjoin.read.formats import format_of, read_file, suffixes, title_of, words
+from deepjoin.read.formats import format_of, named_table, read_file, suffixes
 from deepjoin.read.parts import Entry, checked, grouped, member_columns, read_parts
 from deepjoin.read.remote_files import (
     INDEX,
@@ -26,8 +26,18 @@ from deepjoin.read.remote_files import (
     closed_folders,
     ending,
 )
-from deepjoin.read.source import Description, Item, Listing, Skipped, Source, left_out, skipped_item
-from deepjoin.read.walk import MANIFEST, covers, is_hidden, is_index_manifest, matches
+from deepjoin.read.source import (
+    Description,
+    Item,
+    Listing,
+    Skipped,
+    Source,
+    left_out,
+    skipped_item,
+    table_in,
+    without_sheets,
+)
+from deepjoin.read.walk import MANIFEST, covers, is_hidden, is_index_manifest, is_wanted
 from deepjoin.settings import Settings
 
 #: Bytes that show the header of a file, or whether JSON holds rows.
@@ -85,11 +95,7 @@ class BucketSource(Source):
     def table(self, name: str) -> Table:
         """Open one table by its name, without listing the others."""
         entry = self._entry(name)
-        found = self._listing(entry).tables
-        for table in found:
-            if table.name == name or (len(found) == 1 and name == entry):
-                return table
-        raise unknown_name("table", name, str(self.url), [table.name for table in found])
+        return table_in(self._listing(entry).tables, name, _name(entry), str(self.url))
 
     def describe(self, index: Path) -> Description:
         """Say where the source is; a URL does not depend on the index folder."""
@@ -168,9 +174,7 @@ class BucketSource(Source):
         }
 
     def _belongs(self, name: str) -> bool:
-        included = not self.include or any(matches(pattern, name) for pattern in self.include)
-        excluded = any(matches(pattern, name) for pattern in self.exclude)
-        return self._is_below(name) and included and not excluded
+        return self._is_below(name) and is_wanted(name, self.include, self.exclude)
 
     def _is_below(self, name: str) -> bool:
         return _is_path(name) and covers(self.url.patterns, name.split("/"))
@@ -193,9 +197,8 @@ class BucketSource(Source):
 
     def _entry(self, name: str) -> Entry:
         """Find the object, or the folder of part files, that holds a table."""
-        ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] == "#")]
         files, only = self._place
-        for file in (name[:end] for end in ends):
+        for file in without_sheets(name):
             if only or not self._belongs(file):
                 found = file == only
             else:
@@ -223,14 +226,14 @@ class BucketSource(Source):
     def _listing(self, entry: Entry) -> Listing:
         if not isinstance(entry, str):
             read = partial(read_parts, entry, self._read_member)
-            return Listing((_table(entry.name, read),))
+            return Listing((named_table(entry.name, read),))
         kind = format_of(entry)
         if not self._is_read(entry):
             reason = f"not a table format we read ({suffixes(entry) or 'no ending'})"
             return Listing(skipped=(Skipped(entry, reason),))
         if kind == "excel" or (kind == "json" and not self._is_named(entry)):
             return self._looked_into(entry, kind)
-        return Listing((_table(entry, partial(self._read, entry)),))
+        return Listing((named_table(entry, partial(self._read, entry)),))
 
     def _looked_into(self, name: str, kind: str) -> Listing:
         """List the sheets of a workbook, or JSON if its start shows that it holds rows."""
@@ -241,7 +244,7 @@ class BucketSource(Source):
         try:
             copy = self._downloads.take_held(name) or files.download(name, ending(name), limit)
         except UnreadableTable:  # reading it will say why
-            return Listing((_table(name, partial(self._read, name)),))
+            return Listing((named_table(name, partial(self._read, name)),))
         local = FileSource([copy.path if only else copy.path.parent])
         found = [table.name.removeprefix(copy.path.name) for table in local.tables()]
         here = (str(copy.path), files.shown(name))
@@ -249,7 +252,7 @@ class BucketSource(Source):
         if found and copy.path.stat().st_size < limit:
             self._downloads.keep(name, copy)
         tables = [
-            _table(name, partial(self._read, name, part[1:], part != found[-1]), part)
+            named_table(name, partial(self._read, name, part[1:], part != found[-1]), part[1:])
             for part in found
         ]
         return Listing(tuple(tables), tuple(skipped))
@@ -308,11 +311,6 @@ def _renamed(error: DeepJoinError, path: Path, shown: str) -> DeepJoinError:
     if isinstance(error, UnreadableTable):
         return UnreadableTable(text, passing=error.passing)
     return type(error)(text)
-
-
-def _table(name: str, read: Callable[[], Reading], sheet: str = "") -> Table:
-    context = sheet[1:] if sheet else str(PurePosixPath(name).parent)
-    return Table(name + sheet, read, title_of(name), words(context))
 
 
 def _name(entry: Entry) -> str:

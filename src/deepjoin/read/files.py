@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
-from deepjoin.model import Reading, Table
+from deepjoin.model import Table
 from deepjoin.read.folders import FolderFormat, group_stamp
-from deepjoin.read.formats import format_of, read_file, suffixes, title_of, words
+from deepjoin.read.formats import format_of, named_table, read_file, suffixes
 from deepjoin.read.parts import (
     Entry,
     PartGroup,
@@ -33,9 +33,11 @@ from deepjoin.read.source import (
     file_stamp,
     relative,
     skipped_item,
+    table_in,
     tables_gone,
+    without_sheets,
 )
-from deepjoin.read.walk import NO_PERMISSION, FoundFile, Root, matches, walk
+from deepjoin.read.walk import NO_PERMISSION, FoundFile, Root, is_wanted, walk
 from deepjoin.settings import Settings
 
 __all__ = ["FileSource", "Root", "reopen"]
@@ -117,11 +119,7 @@ class FileSource(Source):
         if path is None:
             return self._whole(name)
         file = self._name(str(path))
-        found = self._listing(file).tables
-        for table in found:
-            if table.name == name or (len(found) == 1 and name == file):
-                return table
-        raise unknown_name("table", name, str(self.root), [table.name for table in found])
+        return table_in(self._listing(file).tables, name, file, str(self.root))
 
     def path(self, table: str) -> Path | None:
         """Return the file that holds a table, or None if several files do."""
@@ -171,10 +169,9 @@ class FileSource(Source):
 
     def _single(self, name: str) -> Path | None:
         """Find the file of a table, whose name may end in that of a sheet."""
-        ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] == "#")]
-        for end in ends:
-            path = self.root / name[:end]
-            if _is_below(name[:end]) and os.path.isfile(path) and self._has(path):
+        for file in without_sheets(name):
+            path = self.root / file
+            if _is_below(file) and os.path.isfile(path) and self._has(path):
                 return path
         return None
 
@@ -246,11 +243,10 @@ class FileSource(Source):
                 yield path, found
 
     def _is_wanted(self, name: str) -> bool:
-        included = not self.include or any(matches(pattern, name) for pattern in self.include)
-        return included and not self._is_excluded(name)
+        return is_wanted(name, self.include, self.exclude)
 
     def _is_excluded(self, name: str) -> bool:
-        return any(matches(pattern, name) for pattern in self.exclude)
+        return not is_wanted(name, (), self.exclude)
 
     def _grouped(self, scan: _Scan) -> Iterator[Entry]:
         return grouped(scan.files, self.parts == "auto", self.one_table, self._here())
@@ -283,7 +279,7 @@ class FileSource(Source):
 
             if reason := why_not_rows(path):
                 return _passed_over(name, reason)
-        return Listing((_table(name, partial(read_file, path, kind or "delimited")),))
+        return Listing((named_table(name, partial(read_file, path, kind or "delimited")),))
 
     def _folder_listing(self, name: str, kind: FolderFormat) -> Listing:
         def listing() -> Listing:
@@ -294,10 +290,10 @@ class FileSource(Source):
     def _folder_table(self, name: str, kind: FolderFormat) -> Table:
         folder = self._inside(name)
         kind.check(folder)
-        return _table(name, partial(kind.read, folder))
+        return named_table(name, partial(kind.read, folder))
 
     def _group_table(self, group: PartGroup) -> Table:
-        return _table(group.name, partial(read_group, self.root, group))
+        return named_table(group.name, partial(read_group, self.root, group))
 
     def _unless_missing(self, name: str, path: Path, listing: Callable[[], Listing]) -> Listing:
         """Pass over what needs an extra, unless the user named that very file or folder."""
@@ -328,26 +324,18 @@ def _passed_over(name: str, reason: str) -> Listing:
     return Listing(skipped=(Skipped(name, reason),))
 
 
-def _table(name: str, read: Callable[[], Reading]) -> Table:
-    return Table(name, read, title_of(name), words(str(PurePosixPath(name).parent)))
-
-
 def _sheets(name: str, path: Path) -> Listing:
     """List the sheets of a workbook, each a table."""
     from deepjoin.read.excel import read_sheet, sheet_names
 
-    title = title_of(name)
     try:
         sheets = sorted(sheet_names(path))
     except UnreadableTable:  # reading it will say why
-        return Listing((Table(name, partial(read_file, path, "excel"), title),))
+        return Listing((named_table(name, partial(read_file, path, "excel")),))
     if not sheets:
         return _passed_over(name, "every sheet is empty")
     return Listing(
-        tuple(
-            Table(f"{name}#{sheet}", partial(read_sheet, path, sheet), title, words(sheet))
-            for sheet in sheets
-        )
+        tuple(named_table(name, partial(read_sheet, path, sheet), sheet) for sheet in sheets)
     )
 
 

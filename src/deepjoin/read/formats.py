@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from deepjoin.errors import UnreadableTable
-from deepjoin.model import Reading
+from deepjoin.model import Reading, Table
 from deepjoin.read.encoding import COMPRESSIONS, check_file
 
 FORMATS = {
@@ -59,6 +60,12 @@ def title_of(name: str) -> str:
     if format_of(last):
         last = last[: -len(suffixes(last))]
     return words(last)
+
+
+def named_table(name: str, read: Callable[[], Reading], sheet: str = "") -> Table:
+    """Make the table of a file, or of a sheet in it, with words from its name and folder."""
+    context = words(sheet or str(PurePosixPath(name).parent))
+    return Table(f"{name}#{sheet}" if sheet else name, read, title_of(name), context)
 
 
 def words(text: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import xxhash
 
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import Table
 
 if TYPE_CHECKING:
@@ -199,6 +199,24 @@ def tables_gone(folder: Path) -> DeepJoinError:
         f"The tables of this index were in {folder}, which is gone. "
         "Searches still work; to join, put the folder back or index it again."
     )
+
+
+def without_sheets(name: str) -> Iterator[str]:
+    """Yield the file names that a table's name may begin with: all of it, or up to a # in it.
+
+    >>> list(without_sheets("a#b.xlsx#Sheet"))
+    ['a#b.xlsx#Sheet', 'a#b.xlsx', 'a']
+    """
+    yield name
+    yield from (name[:at] for at in range(len(name) - 1, 0, -1) if name[at] == "#")
+
+
+def table_in(tables: Sequence[Table], name: str, file: str, place: str) -> Table:
+    """Pick a table of a file by its name; a file of one table also answers to its own name."""
+    for table in tables:
+        if table.name == name or (len(tables) == 1 and name == file):
+            return table
+    raise unknown_name("table", name, place, [table.name for table in tables])
 
 
 def unfold(items: Iterable[Item], skipped: list[Skipped]) -> Iterator[Table]:

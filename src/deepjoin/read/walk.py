@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -129,6 +129,16 @@ def matches(pattern: str, name: str) -> bool:
     parts = PurePosixPath(name).parts
     paths = ("/".join(parts[: end + 1]) for end in range(len(parts)))
     return any(fnmatchcase(text, pattern) for text in (*parts, *paths))
+
+
+def is_wanted(name: str, include: Iterable[str], exclude: Iterable[str]) -> bool:
+    """Tell whether the patterns keep a relative path; without ``include`` they keep all.
+
+    >>> is_wanted("geo/a.csv", (), ("old",)), is_wanted("old/a.csv", ("*.csv",), ("old",))
+    (True, False)
+    """
+    included = not include or any(matches(pattern, name) for pattern in include)
+    return included and not any(matches(pattern, name) for pattern in exclude)
 
 
 def is_glob(path: str) -> bool:

@@ -17,6 +17,7 @@ from deepjoin.normalise.cells import unique_names
 from deepjoin.read.database.relation import (
     BATCH_ROWS,
     Ask,
+    Database,
     Relation,
     files_stamp,
     full_name,
@@ -54,7 +55,7 @@ _BY_ARROW = re.compile(
 )
 
 
-class DuckdbDatabase:
+class DuckdbDatabase(Database):
     """A DuckDB file: the stamp is that of the whole file and its log, the digest hashes rows."""
 
     dialect = "duckdb"
@@ -62,9 +63,6 @@ class DuckdbDatabase:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.place = f"duckdb:///{path}"
-
-    def __repr__(self) -> str:
-        return f"DuckdbDatabase({self.place!r})"
 
     def describe(self, index: Path) -> str:
         """Return the address relative to the index folder."""

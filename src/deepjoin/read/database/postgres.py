@@ -22,6 +22,7 @@ from deepjoin.read.database.relation import (
     BATCH_BYTES,
     BATCH_ROWS,
     Ask,
+    Database,
     Relation,
     full_name,
     relation_context,
@@ -96,7 +97,7 @@ _PASSWORD_HINT = (
 )
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """A PostgreSQL database, one connection and one REPEATABLE READ snapshot for every reading.
 
     A table's stamp is the state of the whole server: the transactions that are visible and
@@ -117,9 +118,6 @@ class PostgresDatabase:
         address = Address.of(self._url)
         self.place = address.shown()
         self._secrets = [*address.secrets(), *filter(None, [os.environ.get("PGPASSWORD")])]
-
-    def __repr__(self) -> str:
-        return f"PostgresDatabase({self.place!r})"
 
     def describe(self, index: Path) -> str:
         """Return the address without secrets."""

@@ -54,6 +54,9 @@ class Database(Protocol):
     dialect: str
     place: str
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.place!r})"
+
     def relations(self) -> list[Relation]:
         """List the tables and views of all schemas but the system's."""
 

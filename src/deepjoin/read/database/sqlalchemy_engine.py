@@ -18,6 +18,7 @@ from deepjoin.read.database.relation import (
     BATCH_ROWS,
     Ask,
     Batcher,
+    Database,
     Relation,
     full_name,
     relation_context,
@@ -54,7 +55,7 @@ _PACKAGES = {
 _DEFAULT_SCHEMA_ONLY = ("mysql", "mariadb", "oracle")
 
 
-class SqlalchemyDatabase:
+class SqlalchemyDatabase(Database):
     """A database behind a SQLAlchemy dialect.
 
     The dialects have no stamp in common, so tables are read again unless a version query is
@@ -66,9 +67,6 @@ class SqlalchemyDatabase:
         self.dialect = self._engine.dialect.name
         self._file = self._engine.url.database if self.dialect == "sqlite" else None
         self.place = file_shown(url) if self._file else Address.of(url).shown()
-
-    def __repr__(self) -> str:
-        return f"SqlalchemyDatabase({self.place!r})"
 
     def describe(self, index: Path) -> str:
         """Return the address without secrets, a file's relative to the index folder."""

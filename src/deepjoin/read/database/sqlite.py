@@ -14,7 +14,14 @@ import xxhash
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.normalise.cells import MENDED_NOTE
-from deepjoin.read.database.relation import BATCH_ROWS, Ask, Batcher, Relation, files_stamp
+from deepjoin.read.database.relation import (
+    BATCH_ROWS,
+    Ask,
+    Batcher,
+    Database,
+    Relation,
+    files_stamp,
+)
 from deepjoin.read.database.url import one_line
 from deepjoin.read.formats import title_of
 from deepjoin.read.source import relative
@@ -40,7 +47,7 @@ WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 """
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """A SQLite file. Tables have no schema in their names; a column of mixed types is text.
 
     The stamp is that of the whole file and its write-ahead log: their sizes, times and the
@@ -53,9 +60,6 @@ class SqliteDatabase:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.place = f"sqlite:///{path}"
-
-    def __repr__(self) -> str:
-        return f"SqliteDatabase({self.place!r})"
 
     def describe(self, index: Path) -> str:
         """Return the address relative to the index folder."""
