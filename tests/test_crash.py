@@ -209,7 +209,7 @@ def overtake(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> No
             first()
         return writing(folder)
 
-    monkeypatch.setattr("deepjoin.build.refresh.writing", late)
+    monkeypatch.setattr("deepjoin.build.pipeline.writing", late)
 
 
 def test_a_refresh_goes_on_from_what_was_added_before_it(

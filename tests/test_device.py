@@ -13,7 +13,7 @@ import pytest
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
-from deepjoin.build.update import Update
+from deepjoin.build.update import IndexUpdate
 from deepjoin.cli import main
 from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text import no_frequency
@@ -64,7 +64,9 @@ def _grown(folder: Path, **options: Any) -> Lake:
         **index_options(min_distinct=1, index="flat", **options),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Update, "tidy", lambda self, whole=False: None)  # so small, they are merged
+        patch.setattr(
+            IndexUpdate, "merge", lambda self, whole=False: None
+        )  # so small, they are merged
         lake.add(_frames(12, 14))
         lake.add(_frames(14, 15))
         lake.remove("t03")

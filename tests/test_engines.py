@@ -20,13 +20,11 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import DeepJoinError
-from deepjoin.build import build_elsewhere, encoding
-from deepjoin.build.build import usual_means
-from deepjoin.build.changes import Found, list_items
-from deepjoin.build.encode_elsewhere import EncodeElsewhere, Model
-from deepjoin.build.engine import Step, node_name
+from deepjoin.build import encoding, workers
+from deepjoin.build.engine import BuildResources, Step, node_name
+from deepjoin.build.listing import ListedItem, list_items
+from deepjoin.build.workers import EncodeElsewhere, TextModel
 from deepjoin.embed.columns.text_encoder import TextEncoder
-from deepjoin.engines.ray import cluster as ray_cluster
 from deepjoin.engines.ray import engine as ray_engine
 from deepjoin.errors import MissingExtra, UnknownName
 from deepjoin.read.files import FileSource
@@ -38,31 +36,29 @@ from deepjoin.store.ledger import Key
 
 
 def test_pieces_of_two_readings_are_refused(tmp_path: Path) -> None:
-    group = build_elsewhere.Group(
-        0, [Found(Key(0, "a"), skipped_item("a", "no"), MemorySource([]))]
+    group = workers.ItemGroup(
+        0, [ListedItem(Key(0, "a"), skipped_item("a", "no"), MemorySource([]))]
     )
-    rows = (build_elsewhere._row(0, digest, "values", b"1") for digest in ("one", "other"))
+    rows = (workers._part_row(0, digest, "values", b"1") for digest in ("one", "other"))
     with pytest.raises(DeepJoinError, match="A worker was lost, and a table it was reading has ch"):
-        list(build_elsewhere._received(rows, [group], lambda: tmp_path))
+        list(workers.received_parts(rows, [group], lambda: tmp_path))
 
 
 def test_another_encoder_on_a_node() -> None:
-    with pytest.raises(DeepJoinError, match=r"The encoder of cells 'x' is another one on the node"):
-        build_elsewhere.check_same("cells", "x", "one", "other")
+    with pytest.raises(DeepJoinError, match=r"The node .* has a different encoder of cells under"):
+        workers.check_same("cells", "x", "one", "other")
 
 
 def test_an_encoder_that_a_node_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     said = rf"^The node {node_name()} cannot load the encoder '{{}}': .* Put it where all nodes see"
     with pytest.raises(DeepJoinError, match=said.format("/nowhere/model")):
-        Model("/nowhere/model", "default", "").load("cpu")
-    job = build_elsewhere.PartJob(
-        Settings(), replace(NO_VECTORS, cells="/nowhere/cells"), 1 << 20, {}, ()
-    )
+        TextModel("/nowhere/model", "default", "").load("cpu")
+    job = workers.PartJob(Settings(), replace(NO_VECTORS, cells="/nowhere/cells"), 1 << 20, {}, ())
     with pytest.raises(DeepJoinError, match=said.format("/nowhere/cells")):
-        list(build_elsewhere.read_part(job, build_elsewhere.Group(0, [])))
+        list(workers.read_part(job, workers.ItemGroup(0, [])))
     with (
         pytest.raises(MissingExtra, match=r"cannot load the encoder 'x': pip install it\.$"),
-        build_elsewhere.loading("x"),
+        workers.loading("x"),
     ):
         raise MissingExtra("pip install it.")
 
@@ -88,28 +84,28 @@ def write_tables(kind: str, place: Path) -> FileSource:
     return FileSource([place], one_table=patterns)
 
 
-def sent_part(groups: list[build_elsewhere.Group]) -> Generator[pa.Table]:
+def sent_part(groups: list[workers.ItemGroup]) -> Generator[pa.Table]:
     """Read a group as a worker does, and send it off."""
-    job = build_elsewhere.PartJob(Settings(), NO_VECTORS, 1 << 20, {}, ())
-    yield from list(build_elsewhere.read_part(job, groups[0]))
+    job = workers.PartJob(Settings(), NO_VECTORS, 1 << 20, {}, ())
+    yield from list(workers.read_part(job, groups[0]))
 
 
 @pytest.mark.parametrize("kind", ["files", "files that are one table", "workbook", "delta"])
 @pytest.mark.parametrize("is_back", [False, True])
 def test_tables_that_a_worker_does_not_see(tmp_path: Path, kind: str, is_back: bool) -> None:
     source = write_tables(kind, tmp_path / "data")
-    groups = build_elsewhere.cut(list_items({0: source}, Settings()))
+    groups = workers.grouped(list_items({0: source}, Settings()))
     (tmp_path / "data").rename(tmp_path / "elsewhere")
     tables = (table for table in list(sent_part(groups)))
     if not is_back:
-        assert list(build_elsewhere._received(tables, groups, lambda: tmp_path / "part"))
+        assert list(workers.received_parts(tables, groups, lambda: tmp_path / "part"))
         return
     (tmp_path / "elsewhere").rename(tmp_path / "data")
     gone = "(is no longer there|No such file or directory)"
     with pytest.raises(
         DeepJoinError, match=rf" can be read here, and not on the node {node_name()}: .*{gone}\. W"
     ):
-        list(build_elsewhere._received(tables, groups, lambda: tmp_path / "part"))
+        list(workers.received_parts(tables, groups, lambda: tmp_path / "part"))
 
 
 @pytest.mark.parametrize(
@@ -118,13 +114,13 @@ def test_tables_that_a_worker_does_not_see(tmp_path: Path, kind: str, is_back: b
 def test_an_extra_that_a_worker_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, package: str
 ) -> None:
-    groups = build_elsewhere.cut(list_items({0: write_tables(kind, tmp_path / "data")}, Settings()))
+    groups = workers.grouped(list_items({0: write_tables(kind, tmp_path / "data")}, Settings()))
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, package, None)
         tables = (table for table in list(sent_part(groups)))
     said = r"^cities\S* can be read here, and not on the node \S+: .*: pip install 'deepjoin\["
     with pytest.raises(DeepJoinError, match=said):
-        list(build_elsewhere._received(tables, groups, lambda: tmp_path / "part"))
+        list(workers.received_parts(tables, groups, lambda: tmp_path / "part"))
 
 
 def test_folders_of_killed_workers_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +133,7 @@ def test_folders_of_killed_workers_go(tmp_path: Path, monkeypatch: pytest.Monkey
         os.utime(folders[name], (0, 0))
     with (folders["alive"] / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with build_elsewhere._workplace() as mine:
+        with workers._temporary_folder() as mine:
             assert set(tmp_path.iterdir()) == {folders["alive"], folders["new"], mine}
     assert not mine.exists()
 
@@ -157,29 +153,29 @@ class Engine:
     ("on_gpu", "gpus", "device"), [(True, 2, "cuda"), (True, 0, "cpu"), (False, 2, "cpu")]
 )
 def test_where_texts_are_encoded(on_gpu: bool, gpus: int, device: str) -> None:
-    model = Model("x", "default", "")
+    model = TextModel("x", "default", "")
     write, encode = EncodeElsewhere(Engine(gpus), model, Path("here"), None, on_gpu).steps(Path())
     assert isinstance(write.work, partial) and isinstance(encode.work, partial)
     assert (encode.work.args[1], encode.gpu_rows > 0) == (device, device == "cuda")
     assert write.here and write.work.args[0].frequency == Path.cwd() / "here"
-    assert write.named(range(3)) == "the texts of 3 columns" and "--exclude" not in write.advice
+    assert write.named(range(3)) == "the texts of 3 columns" and "`exclude`" not in write.advice
 
 
 def test_a_gpu_that_the_cluster_does_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepjoin.build.build.device_named", lambda name: None)
+    monkeypatch.setattr("deepjoin.build.engine.device_named", lambda name: None)
     monkeypatch.setattr(encoding, "TorchEncoder", TextEncoder)
     vectors = replace(NO_VECTORS, encoder="default")
     frequency = object.__new__(FrequencySnapshot)
     frequency.folder = tmp_path
     found = {}
     for device in (None, "cpu", "cuda:1"):
-        means = usual_means(device=device, engine=Engine(0))
-        chosen = encoding.Encoding(vectors, Settings(), tmp_path, means)
+        resources = BuildResources(device=device, engine=Engine(0))
+        chosen = encoding.Encoding(vectors, Settings(), tmp_path, resources)
         assert chosen._columns is not None
         if device == "cuda:1":
-            with pytest.raises(DeepJoinError, match=r"'cuda:1' was asked for, and the Ray cluster"):
+            with pytest.raises(DeepJoinError, match=r"'cuda:1', and the engine has no GPU"):
                 chosen._encode(chosen._columns, frequency, None)
         else:
             found[device] = chosen._encode(chosen._columns, frequency, None)
@@ -189,16 +185,16 @@ def test_a_gpu_that_the_cluster_does_not_have(
 @given(st.lists(st.one_of(st.none(), st.integers(0, 1 << 27)), max_size=300))
 def test_groups_are_bounded_and_in_order(sizes: list[int | None]) -> None:
     found = [
-        Found(Key(0, str(number)), Item(str(number), "", Listing, size=size), MemorySource([]))
+        ListedItem(Key(0, str(number)), Item(str(number), "", Listing, size=size), MemorySource([]))
         for number, size in enumerate(sizes)
     ]
-    groups = build_elsewhere.cut(found)
-    assert [one for group in groups for one in group.found] == found
+    groups = workers.grouped(found)
+    assert [one for group in groups for one in group.listed] == found
     assert [group.number for group in groups] == list(range(len(groups)))
     for group in groups:
-        held = [one.item.size for one in group.found]
-        assert 0 < len(held) <= build_elsewhere._ITEMS[1]
-        assert len(held) == 1 or sum(size or 0 for size in held) <= build_elsewhere._BYTES[1]
+        held = [one.item.size for one in group.listed]
+        assert 0 < len(held) <= workers._ITEMS[1]
+        assert len(held) == 1 or sum(size or 0 for size in held) <= workers._BYTES[1]
         assert len([size for size in held if size != 0]) == 1 or None not in held
 
 
@@ -209,14 +205,15 @@ def test_names_that_are_not_known(tmp_path: Path) -> None:
         deepjoin.index(
             tmp_path, build=deepjoin.BuildSettings(engine="ray", ray_address="ray://head:10001")
         )
-    with pytest.raises(DeepJoinError, match=r"'head:6379', and the engine is 'local'\. Give --eng"):
+    with pytest.raises(DeepJoinError, match=r"'head:6379', and the engine is 'local'\. Use `eng"):
         deepjoin.index(tmp_path, build=deepjoin.BuildSettings(ray_address="head:6379"))
 
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_engine, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"needs ray and pandas: pip install 'deepjoin\[ray\]'"):
-        deepjoin.index(tmp_path, build=deepjoin.BuildSettings(engine="ray"))
+    for package in ("pandas", "ray"):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(MissingExtra, match=rf"needs {package}: pip install 'deepjoin\[ray\]'"):
+            deepjoin.index(tmp_path, build=deepjoin.BuildSettings(engine="ray"))
 
 
 def test_a_cluster_that_is_not_there(lake_folder: Path, tmp_path: Path) -> None:
@@ -226,7 +223,7 @@ def test_a_cluster_that_is_not_there(lake_folder: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "deepjoin: No Ray cluster can be joined at '127.0.0.1:1': [Errno 111] Connection refused. "
-        "Start one with: ray start --head, or leave the address out.\n"
+        "Start one with: ray start --head, or leave --ray-address out.\n"
     )
 
 
@@ -253,7 +250,7 @@ def test_a_cluster_that_is_no_more(lake_folder: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
         r"deepjoin: No Ray cluster can be joined at '[\d.]+:1': \[Errno 111\] Connection refused\. "
-        r"End what is left of it with: ray stop, or name another with --ray-address\.\n",
+        r"Stop what is left of it with: ray stop, or name another --ray-address\.\n",
         done.stderr,
     )
 
@@ -281,12 +278,12 @@ def test_a_cluster_is_started_where_there_is_none(monkeypatch: pytest.MonkeyPatc
     said: list[str] = []
     none = ConnectionError("Could not find any running Ray instance. Please specify")
     ray = FakeRay(asked=[], error=none)
-    monkeypatch.setattr(ray_cluster, "_found", lambda: "head")
-    ray_cluster.join(ray, "", said.append)
+    monkeypatch.setattr(ray_engine, "_local_address", lambda: "head")
+    ray_engine.join_cluster(ray, "", said.append)
     assert ray.asked == ["auto", "local"]
     assert said == ["No Ray cluster is running: started one here, 1 node, 2 processors, 0 GPUs."]
     with pytest.raises(DeepJoinError, match=r"^No Ray cluster can be joined at 'head': Could not "):
-        ray_cluster.join(ray, "auto", said.append)
+        ray_engine.join_cluster(ray, "auto", said.append)
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, ConnectionError, ValueError])
@@ -294,14 +291,14 @@ def test_a_cluster_that_cannot_be_joined(
     monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setattr(ray_cluster, "_found", lambda: "head")
+    monkeypatch.setattr(ray_engine, "_local_address", lambda: "head")
     ray = FakeRay(asked=[], error=kind("Version mismatch:\n    Ray: 2.50\n    Python: 3.12."))
     with pytest.raises(
         DeepJoinError,
-        match=r"joined at 'head': Version mismatch: Ray: 2\.50 Python: 3\.12\. End what",
+        match=r"joined at 'head': Version mismatch: Ray: 2\.50 Python: 3\.12\. Stop what",
     ):
-        ray_cluster.join(ray, "", print)
+        ray_engine.join_cluster(ray, "", print)
     assert ray.asked == ["auto"]
     ray.error, ray.error.__cause__ = ConnectionError("Failed to connect."), ray.error
     with pytest.raises(DeepJoinError, match=r": Failed to connect \(Version mismatch: Ray: 2\.50 "):
-        ray_cluster.join(ray, "", print)
+        ray_engine.join_cluster(ray, "", print)

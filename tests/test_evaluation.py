@@ -158,7 +158,7 @@ def test_an_interrupted_build_is_made_again(
         raise KeyboardInterrupt
 
     for place in (
-        "deepjoin.build.build_corpus.write_ledger",
+        "deepjoin.build.segment_builder.write_ledger",
         "deepjoin.lab.evaluation.cache._timing",
     ):
         with monkeypatch.context() as patch:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.build.build import usual_means
-from deepjoin.build.changes import Found, compare, list_items
-from deepjoin.build.commands import remove_tables
+from deepjoin.build.engine import BuildResources
+from deepjoin.build.listing import ListedItem, compare, list_items
+from deepjoin.build.pipeline import remove_tables
 from deepjoin.build.refresh import Refreshed
 from deepjoin.read.frames import MemorySource
 from deepjoin.read.source import skipped_item
@@ -158,7 +158,7 @@ def test_a_source_that_is_gone_keeps_its_tables(lake: Lake, tmp_path: Path) -> N
     found = lake.refresh()
     assert (found.new, len(found.unreachable)) == (1, 1)
     assert sorted(lake.tables) == ["a.csv", "b.csv", "d.csv", "other/c.csv"]
-    with pytest.raises(deepjoin.DeepJoinError, match="take them out first with: deepjoin remove"):
+    with pytest.raises(deepjoin.DeepJoinError, match="remove them first with: deepjoin remove"):
         deepjoin.index(tmp_path / "data", lake.path, build=deepjoin.BuildSettings(rebuild=True))
     lake.remove("other/c.csv")
     assert lake.refresh() == Refreshed()
@@ -272,7 +272,7 @@ def test_an_index_can_be_its_own_source(lake: Lake, tmp_path: Path) -> None:
 def test_removing_from_what_is_no_index_leaves_no_trace(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.csv", {"x": list("abcde")})
     with pytest.raises(deepjoin.DeepJoinError, match="is not a deepjoin index"):
-        remove_tables(tmp_path / "data", ["a.csv"], usual_means())
+        remove_tables(tmp_path / "data", ["a.csv"], BuildResources())
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["a.csv"]
 
 
@@ -298,4 +298,5 @@ def test_files_in_a_folder_that_cannot_be_looked_into_are_not_gone() -> None:
     known = {Key(0, name): Known(0, 0, "1-1", "", "") for name in ("sub/a.csv", "other/a.csv")}
     for passing, gone in ((True, [Key(0, "other/a.csv")]), (False, list(known))):
         item = skipped_item("sub", "no permission", passing)
-        assert compare([Found(Key(0, "sub"), item, MemorySource([]))], known).gone == gone
+        listed = ListedItem(Key(0, "sub"), item, MemorySource([]))
+        assert list(compare([listed], known).gone) == gone

@@ -129,6 +129,6 @@ def test_checkpoints_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     never = "deepjoin.build.update.worth_merging", lambda sizes, removed: len(sizes)
     monkeypatch.setattr(*never)
     for name in ("CHECKPOINT", "_SHARE"):
-        monkeypatch.setattr(f"deepjoin.build.item_reader.{name}", 0.0)
+        monkeypatch.setattr(f"deepjoin.build.reading.{name}", 0.0)
     often = deepjoin.index(tables, tmp_path / "often", encoder="default")
     assert [one.files for one in often.index.records] == [one.files for one in usual.index.records]

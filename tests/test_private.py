@@ -21,13 +21,13 @@ from xxhash import xxh3_64_intdigest
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake, Settings, Table
-from deepjoin.build.build import Progress
-from deepjoin.build.reader import hidden_item
+from deepjoin.build.listing import hidden_item
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.normalise import private
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.progress import Progress
 from deepjoin.read.source import Item, Listing, file_digest
 from deepjoin.settings import SearchSettings
 from deepjoin.store.values import builder as builder_module
@@ -406,7 +406,7 @@ REASONS: dict[str, tuple[BaseException | None, str]] = {
     "system": (OSError(5, "Input/output error"), "cannot be read: [Errno 5] Input/output error"),
     "foreign": (
         ValueError("no number: Zanzibarfoo"),
-        "it cannot be read (ValueError); what was said of it may quote cells",
+        "it cannot be read (ValueError); the message may quote cells",
     ),
 }
 

@@ -21,10 +21,11 @@ import scipy.sparse
 
 import deepjoin
 from deepjoin import DeepJoinError, Lake
-from deepjoin.build import build_elsewhere, item_reader, update
-from deepjoin.build.engine import Step, engine_named
-from deepjoin.build.merging import merge_segments
+from deepjoin.build import reading, update, workers
+from deepjoin.build.engine import Step
+from deepjoin.build.update import merge_segments
 from deepjoin.embed.columns.cache import VectorCache
+from deepjoin.engines import engine_named
 from deepjoin.engines.ray import engine as ray_engine
 from deepjoin.errors import MissingExtra, UnreadableTable
 from deepjoin.lab.training.columns import TrainingColumns
@@ -110,7 +111,7 @@ def age(place: Path) -> Path:
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut a small lake into many parts and blocks."""
-    monkeypatch.setattr(build_elsewhere, "_ITEMS", (4, 4))
+    monkeypatch.setattr(workers, "_ITEMS", (4, 4))
     monkeypatch.setattr("deepjoin.store.column_vectors.encode._BLOCK", 8)
 
 
@@ -186,11 +187,11 @@ def test_what_a_dead_process_lost_is_done_again(cluster: Any, tmp_path: Path) ->
 
 
 def test_a_task_that_kills_its_workers(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_engine, "_ATTEMPTS", 2)
+    monkeypatch.setattr(ray_engine, "_MOST_ATTEMPTS", 2)
     with (
         engine_named("ray") as engine,
         pytest.raises(
-            DeepJoinError, match=r"^Every worker died that was given too much\. Ray's logs say why"
+            DeepJoinError, match=r"^Every worker that got too much died\. Ray's logs say why"
         ),
     ):
         assert engine is not None
@@ -201,12 +202,12 @@ def test_a_task_that_kills_its_workers(cluster: Any, monkeypatch: pytest.MonkeyP
 def test_what_kills_the_workers_of_a_later_step(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, gpu_rows: int
 ) -> None:
-    monkeypatch.setattr(ray_engine, "_ATTEMPTS", 2)
+    monkeypatch.setattr(ray_engine, "_MOST_ATTEMPTS", 2)
     steps = (
         Step(ray_steps.refuses_three, here=True),
         Step(ray_steps.dies_of_two, gpu_rows=gpu_rows, named=ray_steps.rows_named, advice="Rest."),
     )
-    said = r"^Every worker died that was given rows of \[.*2.*\]\. Ray's logs say why.* Rest\.$"
+    said = r"^Every worker that got rows of \[.*2.*\] died\. Ray's logs say why.* Rest\.$"
     with engine_named("ray") as engine, pytest.raises(DeepJoinError, match=said):
         assert engine is not None
         list(engine.flow([1, 2], *steps))
@@ -347,9 +348,9 @@ def test_workers_and_a_node_killed_on_the_way(
 def test_an_interrupted_build_goes_on(
     cluster: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(item_reader, "WORTH_KEEPING", 0.0)
+    monkeypatch.setattr(reading, "WORTH_KEEPING", 0.0)
     if how == "by an error":
-        monkeypatch.setattr(item_reader, "CHECKPOINT", 0.0)
+        monkeypatch.setattr(reading, "CHECKPOINT", 0.0)
 
     def interrupt(done: int, total: int, name: str) -> None:
         if name.startswith("stopping"):
@@ -396,15 +397,17 @@ def interrupted_merge(*given: Any, **named: Any) -> None:
 KILLED = """
 import os, signal, sys
 import deepjoin
-from deepjoin.lake import build_elsewhere, item_reader
+from deepjoin.build import reading, workers
 
-item_reader.CHECKPOINT, build_elsewhere._ITEMS = 0.0, (4, 4)
+reading.CHECKPOINT, workers._ITEMS = 0.0, (4, 4)
 
 def die(done, total, name):
     if done == 8:
         os.kill(os.getpid(), signal.SIGKILL)
 
-deepjoin.index(*sys.argv[1:], engine="ray", encoder="none", progress=die)
+deepjoin.index(
+    *sys.argv[1:], build=deepjoin.BuildSettings(engine="ray"), encoder="none", progress=die
+)
 """
 
 
@@ -432,7 +435,7 @@ def test_an_encoder_that_runs_on_torch_is_given_the_gpu(
 ) -> None:
     pytest.importorskip("sentence_transformers")
     model = save_model(tmp_path / "model", "bert")
-    monkeypatch.setattr("deepjoin.build.encoding.Model", ray_steps.PlayedModel)
+    monkeypatch.setattr("deepjoin.build.encoding.TextModel", ray_steps.PlayedModel)
     both = index_both(folder, tmp_path, encoder=str(model))
     assert {path.name for path in tmp_path.glob("on *")} == {"on cpu", "on cuda 0"}
     found = [ColumnVectors.open(lake.index.segments[0].folder, "columns") for lake in both]

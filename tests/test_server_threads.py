@@ -22,7 +22,7 @@ WAYS: list[dict[str, Any]] = [
     {"join": "equi"},
     {"join": "any"},
     {"join": "any", "settings": deepjoin.SearchSettings(group="tables")},
-    {"join": "semantic", "tau": 0.7},
+    {"join": "semantic", "settings": deepjoin.SearchSettings(tau=0.7)},
     {"method": "deepjoin"},
     {"method": "deepjoin", "join": "semantic"},
     {"method": "exact-semantic", "join": "semantic"},

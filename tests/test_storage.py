@@ -21,7 +21,7 @@ import pytest
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.build.merging import worth_merging
+from deepjoin.build.update import worth_merging
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.store import manifest
 from deepjoin.store.values.index import FORWARD, ValueIndexWriter

@@ -13,7 +13,6 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError
-from deepjoin.build.build import no_progress
 from deepjoin.engines.postgres.connections import Server
 from deepjoin.engines.postgres.extension import Extension
 from deepjoin.engines.postgres.how import How
@@ -22,6 +21,7 @@ from deepjoin.engines.postgres.publishing import withdraw
 from deepjoin.engines.postgres.schema import Part
 from deepjoin.errors import MissingExtra, StoreUnreachable, StoreUnusable
 from deepjoin.indexing import publish
+from deepjoin.progress import no_progress
 from deepjoin.settings import PublishSettings
 from tests.support.options import index_options
 from tests.support.vector_stores import execute, frames, fresh, hits, table_of, towns

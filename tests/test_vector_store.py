@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column
-from deepjoin.build.build import no_progress
 from deepjoin.engines.postgres.codes import codes
 from deepjoin.engines.postgres.connections import Server
 from deepjoin.engines.postgres.how import How
@@ -18,6 +17,7 @@ from deepjoin.engines.postgres.pieces import Piece
 from deepjoin.engines.postgres.postgres import PostgresServers
 from deepjoin.engines.postgres.publish import Published, publish
 from deepjoin.engines.postgres.rows import Groups
+from deepjoin.progress import no_progress
 from deepjoin.search.vectors import NearColumn, VectorSearcher
 from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
 from deepjoin.store.segment import Segment

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from deepjoin import settings as settings_of
 from deepjoin._version import __version__
-from deepjoin.build.build import Means, Progress, Titles, usual_means
-from deepjoin.build.engine import engine_named
+from deepjoin.build.engine import BuildResources
 from deepjoin.build.refresh import Refresh, Refreshed
+from deepjoin.build.segment_builder import Titles
+from deepjoin.engines import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.lake import Lake
 from deepjoin.normalise.private import salted
-from deepjoin.progress import no_progress
+from deepjoin.progress import Progress, no_progress
 from deepjoin.read import Source, open_sources
 from deepjoin.settings import (
     BuildSettings,
@@ -102,9 +103,9 @@ def index(
         moved[name] |= {} if value is None else {field: value}
     how = replace(build or BuildSettings(), **moved["build"])
     with engine_named(how.engine, how.ray_address) as elsewhere:
-        means = usual_means(how.threads, how.memory, progress, how.device, elsewhere)
+        resources = BuildResources.of(how, progress, elsewhere)
         location, _ = refresh(
-            *(source, out, means),
+            *(source, out, resources),
             settings=_changed(settings, moved["settings"]),
             vectors=_changed(vectors, moved["vectors"]),
             titles=how.titles,
@@ -116,7 +117,7 @@ def index(
 def refresh(
     source: object,
     out: str | os.PathLike[str] | None,
-    means: Means,
+    resources: BuildResources,
     *,
     settings: SettingsChange = None,
     vectors: VectorsChange = None,
@@ -131,7 +132,7 @@ def refresh(
         _refuse_foreign(folder)
         manifest, before = _earlier(folder, rebuild)
         chosen = _chosen(folder, manifest, settings)
-        encoded = chosen_vectors(location, folder, manifest, chosen, vectors, means)
+        encoded = chosen_vectors(location, folder, manifest, chosen, vectors, resources)
         sources = []  # an index that is refreshed knows its own
         if source != location:
             sources = open_sources(source, chosen, skip_dirs=[folder])
@@ -140,7 +141,7 @@ def refresh(
             if not (rebuild and out is not None) and not _keeps_all(before, sources):
                 raise _other_tables(folder, manifest)
             manifest = before = None
-        job = Refresh(folder, chosen, encoded, sources, described, titles or {}, means)
+        job = Refresh(folder, resources, chosen, encoded, sources, titles or {})
         if before is None or rebuild or (before.settings, before.reads) != (chosen, READS):
             return location, job.rebuild(before or manifest)
         return location, job.refresh(before)
@@ -220,7 +221,7 @@ def chosen_vectors(
     before: Manifest | None,
     settings: Settings,
     vectors: VectorsChange,
-    means: Means,
+    resources: BuildResources,
 ) -> Vectors:
     """Apply changes of what is encoded, and check that it can be, before anything is read."""
     if isinstance(vectors, Vectors):
@@ -246,7 +247,7 @@ def chosen_vectors(
     known = before is not None and before.version == __version__ and chosen == before.vectors
     if known and not named:
         return chosen
-    return identified(chosen, settings, folder, means.threads, means.device)
+    return identified(chosen, settings, folder, resources.threads, resources.device)
 
 
 def open_lake(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from deepjoin.build.build import Means, Progress, usual_means
 from deepjoin.embed.devices import device_named
 from deepjoin.errors import (
     DeepJoinError,
@@ -21,6 +20,7 @@ from deepjoin.errors import (
     unknown_name,
 )
 from deepjoin.model import Column, Hit, Results
+from deepjoin.progress import Progress, no_progress
 from deepjoin.read.frames import as_column
 from deepjoin.search.context import SearchContext
 from deepjoin.search.methods import method_named
@@ -37,6 +37,7 @@ from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.report import BuildReport
 
 if TYPE_CHECKING:
+    from deepjoin.build.engine import BuildResources
     from deepjoin.build.refresh import Refreshed
     from deepjoin.checking.check import Check
     from deepjoin.engines.postgres.postgres import PostgresServers
@@ -456,9 +457,9 @@ Make one with: deepjoin index SOURCE -o no such folder
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
         """Read what has changed in the sources, and move to the lake as it has become."""
-        from deepjoin.build.commands import refresh_lake
+        from deepjoin.build.refresh import refresh_lake
 
-        return self._moved(refresh_lake(self.location, self._means(progress)))
+        return self._moved(refresh_lake(self.location, self._resources(progress)))
 
     def add(self, source: object, *, progress: Progress | None = None) -> list[str]:
         """Index more tables into this lake and move to it; returns their names.
@@ -466,27 +467,29 @@ Make one with: deepjoin index SOURCE -o no such folder
         ``source`` is anything `deepjoin.index` takes. Tables that came from the same files,
         or frames of the same names, are replaced.
         """
-        from deepjoin.build.commands import add_tables
+        from deepjoin.build.pipeline import add_tables
 
-        return self._moved(add_tables(self.location, source, self._means(progress)))
+        return self._moved(add_tables(self.location, source, self._resources(progress)))
 
     def remove(self, *tables: str) -> list[str]:
         """Take tables out by name or pattern, and move to the lake without them.
 
         Their files stay as they are, and a refresh does not bring them back; `add` does.
         """
-        from deepjoin.build.commands import remove_tables
+        from deepjoin.build.pipeline import remove_tables
 
-        return self._moved(remove_tables(self.location, tables, self._means()))
+        return self._moved(remove_tables(self.location, tables, self._resources()))
 
     def compact(self) -> bool:
         """Merge all segments into one; False if they were one already."""
-        from deepjoin.build.commands import compact
+        from deepjoin.build.pipeline import compact
 
-        return self._moved(compact(self.location, self._means()))
+        return self._moved(compact(self.location, self._resources()))
 
-    def _means(self, progress: Progress | None = None) -> Means:
-        return usual_means(progress=progress, device=self.device)
+    def _resources(self, progress: Progress | None = None) -> BuildResources:
+        from deepjoin.build.engine import BuildResources
+
+        return BuildResources(progress=progress or no_progress, device=self.device)
 
     def _moved(self, done: Done) -> Done:
         """Go on with the lake as an update has left it."""

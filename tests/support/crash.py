@@ -25,9 +25,11 @@ import pyarrow.parquet  # noqa: F401
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.build import item_reader, update
+from deepjoin.build import reading, update
+from deepjoin.build.segment_builder import SegmentBuilder
 from deepjoin.errors import UnknownName
-from deepjoin.store.ledger import LEDGER, read_ledger
+from deepjoin.read.source import Item
+from deepjoin.store.ledger import LEDGER, Key, read_ledger
 from tests.support.histories import answers, write
 from tests.support.options import index_options
 from tests.support.power import Disk
@@ -183,7 +185,7 @@ def _ready(operation: str) -> Operation:
     """Prepare this process, a child, for an operation."""
     sys.dont_write_bytecode = True
     if OPERATIONS[operation].checkpoints:
-        item_reader.CHECKPOINT = 0.0
+        reading.CHECKPOINT = 0.0
     return OPERATIONS[operation]
 
 
@@ -346,24 +348,20 @@ class Trial:
     def _run_again(self, is_done: bool) -> list[str]:
         """Give the command again; returns the names of the items it read."""
         read: list[str] = []
-        usual = item_reader.ItemReader._fill
+        usual = SegmentBuilder.read
+
+        def spy(build: SegmentBuilder, key: Key, item: Item, *rest: Any) -> None:
+            read.append(item.name)
+            usual(build, key, item, *rest)
+
         try:
-            item_reader.ItemReader._fill = _spied(usual, read)  # type: ignore[method-assign]
+            SegmentBuilder.read = spy  # type: ignore[method-assign, assignment]
             self.operation.run(self.place)
         except self.operation.done:
             assert is_done
         finally:
-            item_reader.ItemReader._fill = usual  # type: ignore[method-assign]
+            SegmentBuilder.read = usual  # type: ignore[method-assign]
         return read
-
-
-def _spied(fill: Callable[..., None], read: list[str]) -> Callable[..., None]:
-    def spy(reader: Any, build: Any, left: Any) -> None:
-        before = [found.item.name for found in left]
-        fill(reader, build, left)
-        read.extend(before[: len(before) - len(left)])
-
-    return spy
 
 
 def pending_items(index: Path) -> set[str]:

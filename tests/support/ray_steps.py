@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deepjoin.build.encode_elsewhere import Model
+from deepjoin.build.workers import TextModel
 from deepjoin.embed.columns.text_encoder import TextEncoder
 from deepjoin.errors import MissingExtra, UnreadableTable
 
@@ -96,7 +96,7 @@ def needs_an_extra(number: int) -> Iterator[pa.Table]:
     yield
 
 
-class PlayedModel(Model):
+class PlayedModel(TextModel):
     """Loads onto the processor what is meant for a GPU that only Ray believes in; leaves word."""
 
     def load(self, device: str) -> TextEncoder:

@@ -1,1 +1,1 @@
-"""From sources to segments of an index."""
+"""Build and change an index: `pipeline` shows the flow that every writing command runs."""

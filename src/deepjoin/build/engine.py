@@ -1,90 +1,91 @@
-"""Work that other processes do, here or on a cluster; what is done is for others to know.
+"""The seam behind which a build runs work elsewhere, and the resources of a build.
 
-An engine runs tasks through steps and gives back what comes out, in the order of the tasks: it
-schedules, carries data and does again what a dead worker lost. Without one, a build does all
-its work itself.
+An engine runs tasks through steps in other processes, here or on a cluster, and returns the
+results in the order of the tasks: it schedules, moves data and repeats what a dead worker lost.
+Without one, a build does all its work in this process. `deepjoin.engines` chooses one by name.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.embed.devices import device_named
+from deepjoin.progress import Progress, no_progress
+from deepjoin.settings import BuildSettings
 
-#: The engines there are; the first does the work in this process.
-ENGINES = ("local", "ray")
-#: Told in words what is worth knowing.
-Told = Callable[[str], None]
+#: Bytes of distinct cells to hold before they go to disk; a build uses 1 to 2 GB beside.
+MEMORY = 1 << 30
 
 
 @dataclass(frozen=True)
 class Step:
     """One function of a flow, which other processes must be able to import.
 
-    The first step of a flow is given a task, the others a table of what the step before made of
-    some tasks; each yields tables. Done again with the same input, it must yield the same.
+    The first step of a flow gets a task, the others a table that the step before made of some
+    tasks; each yields tables. Given the same input again, it must yield the same.
     """
 
     work: Callable[[Any], Iterator[pa.Table]]
-    #: Only on this machine, whose files it needs; else anywhere.
+    #: Run only on this machine, whose files the step needs.
     here: bool = False
-    #: Rows that a GPU is given at a time, if there is any; 0 for work that needs none.
+    #: Rows that a GPU gets at a time, if there is one; 0 for work that needs none.
     gpu_rows: int = 0
-    #: What it is given, in words, and what to do if that kills the worker every time.
+    #: Describes an input, for the error if it kills its worker every time, and the advice then.
     named: Callable[[Any], str] = str
     advice: str = "Give nodes more memory."
 
 
 class Engine(Protocol):
-    """Runs the work of a build elsewhere."""
+    """Runs the work of a build in other processes."""
 
     @property
     def gpus(self) -> int:
-        """How many GPUs there are for it."""
+        """How many GPUs the engine has."""
 
     def flow(self, tasks: Sequence[object], *steps: Step) -> Generator[pa.Table]:
-        """Take tasks through all steps; what comes out is in the order of the tasks.
+        """Run tasks through all steps; results come in the order of the tasks.
 
         An error of ours in a step is raised here as it was there; closing ends the work.
         """
 
 
+@dataclass(frozen=True)
+class BuildResources:
+    """Resources of a build: memory, threads, device, engine, progress callback."""
+
+    #: Bytes of distinct cells to hold before they go to disk.
+    memory: int = MEMORY
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    progress: Progress = no_progress
+    #: Where encoders on torch run; None lets torch choose.
+    device: str | None = None
+    #: None for this process.
+    engine: Engine | None = None
+
+    def __post_init__(self) -> None:
+        if self.device is not None:
+            device_named(self.device)
+
+    @classmethod
+    def of(
+        cls, settings: BuildSettings, progress: Progress | None, engine: Engine | None
+    ) -> BuildResources:
+        """Fill in what the settings leave open."""
+        return cls(
+            MEMORY if settings.memory is None else settings.memory,
+            settings.threads or os.cpu_count() or 1,
+            progress or no_progress,
+            settings.device,
+            engine,
+        )
+
+
 def node_name() -> str:
-    """Name the machine a step runs on, as its people know it."""
+    """Return the host name of the machine that a step runs on."""
     return socket.gethostname()
-
-
-def tell_nobody(text: str) -> None:
-    """Keep it to oneself."""
-
-
-@contextmanager
-def engine_named(
-    name: str | None, address: str | None = None, told: Told = tell_nobody
-) -> Iterator[Engine | None]:
-    """Lend an engine; None where the work is done in this process.
-
-    >>> with engine_named("local") as engine:
-    ...     print(engine)
-    None
-    """
-    if name not in (None, *ENGINES):
-        raise unknown_name("engine", str(name), "deepjoin", ENGINES)
-    if name != "ray":
-        if address:
-            raise DeepJoinError(
-                f"The address of a Ray cluster is '{address}', and the engine is "
-                f"'{name or ENGINES[0]}'. Give --engine ray as well, or leave the address out."
-            )
-        yield None
-        return
-    from deepjoin.engines.ray.engine import RayEngine
-
-    with RayEngine(address, told) as engine:
-        yield engine

@@ -1,4 +1,4 @@
-"""What indexing a source would take, measured on a sample of its tables."""
+"""Forecast time and disk space of a build from a sample of its tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from time import perf_counter
 import pyarrow as pa
 
 from deepjoin.arrays import load_array
-from deepjoin.build.build import Means, SegmentBuilder
+from deepjoin.build.engine import BuildResources
+from deepjoin.build.segment_builder import SegmentBuilder
 from deepjoin.model import Reading, Table
 from deepjoin.normalise.private import salted
 from deepjoin.read import Skipped, Source, open_sources
-from deepjoin.read.corpus import CorpusSource
 from deepjoin.read.frames import MemorySource
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.store.ledger import Key
@@ -23,14 +23,14 @@ from deepjoin.store.report import BuildReport
 
 _SAMPLE = 100
 _SAMPLE_BYTES = 32 << 20
-#: What vectors take on two cores: values and columns a second, bytes for each of them.
+#: Cost of vectors on two cores: values and columns a second, bytes for each of them.
 _VALUES_A_SECOND, _COLUMNS_A_SECOND = 60_000, 150
 _BYTES_A_VALUE, _BYTES_A_COLUMN = 157, 830
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected numbers; ``tried`` tables were indexed for real to find them."""
+    """Expected numbers, from ``tried`` tables that were indexed for real."""
 
     tables: int
     bytes: int
@@ -45,8 +45,11 @@ def forecast(source: object, settings: Settings, vectors: Vectors = NO_VECTORS) 
     """List everything, index an even sample, and scale by size; vectors by their usual cost."""
     settings = salted(settings)
     opened = open_sources(source, settings)
-    if opened[0].as_corpus:
-        return _corpus_forecast(opened[0].as_corpus)
+    corpus = opened[0].as_corpus
+    if corpus:
+        # A corpus is uniform and large: scale from the figures in benchmarks/README.md.
+        size = (corpus.folder / "columns.parquet").stat().st_size
+        return Forecast(corpus.count, size, corpus.count, corpus.count / 20_000, 6 * size, 0, ())
     tables = [table for one in opened for table in one.tables()]
     sizes = _sizes(opened, tables)
     chosen = _chosen(sizes)
@@ -72,8 +75,8 @@ def forecast(source: object, settings: Settings, vectors: Vectors = NO_VECTORS) 
 
 
 def _tried(tables: list[Table], settings: Settings, out: Path) -> tuple[BuildReport, list[Skipped]]:
-    """Index the beginnings of some tables for real."""
-    with SegmentBuilder(out, out.parent / "spill", settings, Means(1 << 30, 2)) as build:
+    """Index the first 32 MB or so of some tables for real."""
+    with SegmentBuilder(out, out.parent / "spill", settings, BuildResources(threads=2)) as build:
         for number, item in enumerate(MemorySource(list(map(_beginning, tables))).items()):
             build.read(Key(0, str(number)), item)
         report = build.finish()
@@ -81,22 +84,21 @@ def _tried(tables: list[Table], settings: Settings, out: Path) -> tuple[BuildRep
 
 
 def _beginning(table: Table) -> Table:
-    """Limit a table to about the first 32 MB: what follows is taken to be like it."""
+    """Limit a table to its first batches, up to about 32 MB."""
+
+    def first(reading: Reading) -> Iterator[pa.RecordBatch]:
+        seen = 0
+        for batch in reading:
+            yield batch
+            seen += batch.nbytes
+            if seen > _SAMPLE_BYTES:
+                return
 
     def opened() -> Reading:
         reading = table.open()
-        return replace(reading, batches=_first(reading))
+        return replace(reading, batches=first(reading))
 
     return replace(table, open=opened)
-
-
-def _first(reading: Reading) -> Iterator[pa.RecordBatch]:
-    seen = 0
-    for batch in reading:
-        yield batch
-        seen += batch.nbytes
-        if seen > _SAMPLE_BYTES:
-            return
 
 
 def _sizes(sources: Sequence[Source], tables: list[Table]) -> list[int]:
@@ -122,9 +124,3 @@ def _chosen(sizes: list[int]) -> list[int]:
             chosen.append(i)
             total += sizes[i]
     return chosen
-
-
-def _corpus_forecast(corpus: CorpusSource) -> Forecast:
-    """Scale from the figures in ``benchmarks/README.md``: a corpus is uniform and large."""
-    size = (corpus.folder / "columns.parquet").stat().st_size
-    return Forecast(corpus.count, size, corpus.count, corpus.count / 20_000, 6 * size, 0, ())

@@ -1,4 +1,4 @@
-"""A change of the lake under way: segments to come and tables to go, until it is committed."""
+"""An index while it changes: segments are added, merged and encoded until all is committed."""
 
 from __future__ import annotations
 
@@ -9,135 +9,164 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from deepjoin._version import __version__
-from deepjoin.build.build import Means, SegmentBuilder, Titles
-from deepjoin.build.build_corpus import build_corpus
-from deepjoin.build.build_elsewhere import PartJob
-from deepjoin.build.encoding import Encoding
-from deepjoin.build.merging import LARGEST, merge_segments, worth_merging
+from deepjoin.arrays import load_strings
+from deepjoin.build.encoding import Encoding, kept_columns
+from deepjoin.build.engine import BuildResources
+from deepjoin.build.segment_builder import SegmentBuilder, Titles, build_corpus
+from deepjoin.build.workers import PartJob
 from deepjoin.errors import DeepJoinError
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
-from deepjoin.store.ledger import Entry, Key, entries_of, rows_of
+from deepjoin.store.catalog import CatalogWriter
+from deepjoin.store.copies import link_or_copy
+from deepjoin.store.ledger import Entry, Key, entries_of, rows_of, write_ledger
 from deepjoin.store.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
 from deepjoin.store.models import located
 from deepjoin.store.open_index import opened
+from deepjoin.store.report import live_report, sum_of
 from deepjoin.store.segment import FRAMES, Segment
 from deepjoin.store.storage import IndexWriter
+from deepjoin.store.values.builder import MergeInput, merge_values
+
+Int = npt.NDArray[np.int64]
+
+#: A segment is merged with those behind it unless it is this many times as large: so there are
+#: few segments, and an entry is rewritten few times.
+_RATIO = 4
+#: A segment that has lost more than this share of its tables is rewritten.
+_MOST_REMOVED = 0.25
+#: Bytes beyond which segments do not grow by themselves: a merge writes all of them again, and
+#: one segment numbers at most four billion values.
+LARGEST = 128 << 30
 
 
 @dataclass
-class Plan:
-    """What the lake is to be, apart from its segments."""
+class IndexPlan:
+    """What the manifest will say apart from its segments."""
 
     settings: Settings
     sources: list[Described]
-    #: Tables the user took out, which are not to come back by themselves.
+    #: Tables the user removed; a refresh does not bring them back.
     excluded: set[str] = field(default_factory=set)
     vectors: Vectors = NO_VECTORS
 
 
-class Update:
-    """Holds the records of the lake as they will be; nothing of it is seen before `commit`."""
+class IndexUpdate:
+    """The records of an index as they will be; readers see nothing of it before `commit`."""
 
     def __init__(
-        self, writer: IndexWriter, plan: Plan, records: Iterable[SegmentRecord], means: Means
+        self,
+        writer: IndexWriter,
+        plan: IndexPlan,
+        records: Iterable[SegmentRecord],
+        resources: BuildResources,
     ) -> None:
         self._writer = writer
-        self.means = means
+        self.resources = resources
         self.plan = plan
         self.records = list(records)
         self._before = {record.name for record in self.records}
-        self._encoding = Encoding(plan.vectors, plan.settings, writer.folder, means)
+        self._encoding = Encoding(plan.vectors, plan.settings, writer.folder, resources)
         self._rounds = 0
         self._opened: list[Segment] = []
 
+    def segments(self) -> list[Segment]:
+        """Open the segments as they will be."""
+        folder = self._writer.folder / SEGMENTS
+        self._opened = opened(folder, self.records, self._opened)
+        return self._opened
+
     @contextmanager
     def building(self, keep: bool = False) -> Iterator[SegmentBuilder]:
-        """Build another segment; when all went well, it takes the place of what it read again."""
+        """Build another segment; on success, it replaces what it has read again."""
         out, scratch = self._next_folders()
-        with SegmentBuilder(out, scratch, self.plan.settings, self.means, keep) as build:
+        with SegmentBuilder(out, scratch, self.plan.settings, self.resources, keep) as build:
             yield build
             build.finish()
-        self._join(out, build.read_keys)
+        self._encoding.write_cell_vectors(out)
+        self._place(out, build.read_keys)
 
     def build_corpus(self, corpus: CorpusSource, key: Key) -> None:
         """Build a segment of a whole corpus."""
         out, scratch = self._next_folders()
-        build_corpus(corpus, key, self.plan.settings, out, scratch, self.means)
-        self._join(out, [key])
+        build_corpus(corpus, key, self.plan.settings, out, scratch, self.resources)
+        self._encoding.write_cell_vectors(out)
+        self._place(out, [key])
         self.drop_tables(self.plan.excluded)
+
+    def part_job(self, titles: Titles) -> PartJob:
+        """Describe the build for the workers of an engine."""
+        plan = self.plan
+        cells = located(plan.vectors.cells, self._writer.folder)
+        vectors = replace(plan.vectors, cells=cells)
+        return PartJob(plan.settings, vectors, self.resources.memory, titles, plan.excluded)
+
+    def new_folder(self) -> Path:
+        """Make a scratch folder for a part that is built elsewhere."""
+        folder, _ = self._next_folders()
+        folder.mkdir()
+        return folder
+
+    def join_parts(self, parts: Sequence[Path]) -> list[Entry]:
+        """Make one segment of parts that have their cell vectors; return its ledger entries."""
+        segments = [Segment(part) for part in parts]
+        entries = [entry for segment in segments for entry in entries_of(segment.ledger)]
+        out = parts[0]
+        if len(parts) > 1:
+            out, scratch = self._next_folders()
+            merge_segments(segments, out, scratch, self.resources, whole=False)
+            self._encoding.merge(segments, out, renew=True)
+            for part in parts:
+                # Some file systems keep mapped files; these go with the scratch folder.
+                shutil.rmtree(part, ignore_errors=True)
+        self._place(out, [entry.key for entry in entries])
+        return entries
 
     def _next_folders(self) -> tuple[Path, Path]:
         self._rounds += 1
         here = self._writer.scratch
         return here / f"segment-{self._rounds}", here / f"spill-{self._rounds}"
 
-    def part_job(self, titles: Titles) -> PartJob:
-        """Say what those must know who build parts elsewhere."""
-        plan = self.plan
-        cells = located(plan.vectors.cells, self._writer.folder)
-        vectors = replace(plan.vectors, cells=cells)
-        return PartJob(plan.settings, vectors, self.means.memory, titles, plan.excluded)
-
-    def new_folder(self) -> Path:
-        """Make room for what is built elsewhere."""
-        folder, _ = self._next_folders()
-        folder.mkdir()
-        return folder
-
-    def join_parts(self, parts: Sequence[Path]) -> list[Entry]:
-        """Make one segment of parts that have the vectors of their cells; returns its entries."""
-        segments = [Segment(part) for part in parts]
-        entries = [entry for segment in segments for entry in entries_of(segment.ledger)]
-        out = parts[0]
-        if len(parts) > 1:
-            out, scratch = self._next_folders()
-            merge_segments(segments, out, scratch, self.means, whole=False)
-            self._encoding.merge(segments, out, renew=True)
-            for part in parts:
-                # A mapped file stays on some file systems, and goes with the scratch folder.
-                shutil.rmtree(part, ignore_errors=True)
-        self._place(out, [entry.key for entry in entries])
-        return entries
-
-    def _join(self, built: Path, read: Collection[Key]) -> None:
-        self._encoding.dress(built)
-        self._place(built, read)
-
     def _place(self, built: Path, read: Collection[Key]) -> None:
-        self.drop(read)
-        _refuse_namesakes(Segment(built), self.segments())
+        """Add a segment in the place of the tables that were read again."""
+        for number, segment in enumerate(self.segments()):
+            self._remove(number, set(tables_of(segment, read)))
+        new = Segment(built)
+        for other in self.segments():
+            small, large = sorted((new, other), key=lambda one: len(one.catalog.table_names))
+            for number in small.live_tables:
+                name = small.catalog.table_names[number]
+                if large.find_table(name) is not None:
+                    raise namesake(name)
         self.records.append(self._writer.place(built))
 
-    def drop(self, keys: Collection[Key]) -> None:
-        """Take out the tables that the lake has of some items."""
-        for number, segment in enumerate(self.segments()):
-            self._remove(number, set(tables_of(segment, keys)))
-
-    def drop_tables(self, names: Iterable[str]) -> set[str]:
-        """Take out tables by name; returns the names that were there."""
-        dropped: set[str] = set()
+    def drop_tables(self, names: Iterable[str]) -> None:
+        """Remove tables by name."""
         wanted = set(names)
         for number, segment in enumerate(self.segments()):
-            found = {name: segment.find_table(name) for name in wanted}
-            here = {name: table for name, table in found.items() if table is not None}
-            self._remove(number, set(here.values()))
-            dropped |= here.keys()
-        return dropped
+            found = (segment.find_table(name) for name in wanted)
+            self._remove(number, {table for table in found if table is not None})
 
     def _remove(self, number: int, tables: set[int]) -> None:
         if tables:
             self.records[number] = self.records[number].without(tables)
 
-    def segments(self) -> list[Segment]:
-        """Open the segments as they are to be."""
-        folder = self._writer.folder / SEGMENTS
-        self._opened = opened(folder, self.records, self._opened)
-        return self._opened
+    def checkpoint(self, key: str) -> None:
+        """Keep the segments so far where a later run with the same key finds them."""
+        self._writer.set_pending(key, self.plan.settings.salt, self.records)
 
-    def tidy(self, whole: bool = False) -> None:
+    def resume(self, key: str) -> bool:
+        """Continue from the checkpoint of a run with the same key, if there is one."""
+        left = self._writer.pending(key)
+        if left:
+            self.records = left
+        return bool(left)
+
+    def merge(self, whole: bool = False) -> None:
         """Merge segments that have become too many or too empty, or all of them."""
         first = 0
         if not whole:
@@ -146,55 +175,29 @@ class Update:
                 len(segment.removed) / max(1, len(segment.catalog.table_names))
                 for segment in self.segments()
             ]
-            first = min(worth_merging(sizes, shares), self._first_of_several())
+            first = worth_merging(sizes, shares)
+            # Segments of this build become one: where checkpoints fell, which depends on the
+            # clock, must not show in what is found.
+            new = [n for n, record in enumerate(self.records) if record.name not in self._before]
+            if len(new) > 1 and sum(sizes[n] for n in new) <= LARGEST:
+                first = min(first, new[0])
         if first == len(self.records):
             return
         segments = self.segments()[first:]
         out, scratch = self._next_folders()
-        merge_segments(segments, out, scratch, self.means, whole=first == 0)
+        merge_segments(segments, out, scratch, self.resources, whole=first == 0)
         self._encoding.merge(segments, out, renew=whole)
-        known = _frames_of(segments, self.records[first:])
+        # Kept frames are linked, so their fingerprints need not be computed again.
+        known = {
+            (segment.folder / name).stat().st_ino: fingerprint
+            for segment, record in zip(segments, self.records[first:], strict=True)
+            for name, fingerprint in record.files.items()
+            if name.startswith(f"{FRAMES}/")
+        }
         self.records[first:] = [self._writer.place(out, known)]
 
-    def _first_of_several(self) -> int:
-        """Return from where on segments are pieces of this build; their number for one or none.
-
-        They become one: where checkpoints came, which is a matter of time, must not be seen in
-        what is found.
-        """
-        new = [n for n, record in enumerate(self.records) if record.name not in self._before]
-        if len(new) < 2 or sum(self.records[n].bytes for n in new) > LARGEST:
-            return len(self.records)
-        return new[0]
-
-    def checkpoint(self, key: str) -> None:
-        """Put what is whole where a later run with the same key finds it."""
-        self._writer.set_pending(key, self.plan.settings.salt, self.records)
-
-    def resume(self, key: str) -> bool:
-        """Take up what a run with the same key left."""
-        left = self._writer.pending(key)
-        if left:
-            self.records = left
-        return bool(left)
-
     def commit(self) -> None:
-        """Make this the lake; vectors that it lacks come after, segment by segment."""
-        self._commit()
-        for number, segment in enumerate(self.segments()):
-            if self._encoding.lacking(segment):
-                self._complete(number, segment)
-                self._commit()
-
-    def _complete(self, number: int, segment: Segment) -> None:
-        """Put a segment with all its vectors in the place of one without."""
-        out, _ = self._next_folders()
-        self._encoding.complete(segment, out, self.segments())
-        record = self.records[number]
-        known = {(segment.folder / name).stat().st_ino: of for name, of in record.files.items()}
-        self.records[number] = replace(self._writer.place(out, known), removed=record.removed)
-
-    def _commit(self) -> None:
+        """Make this the index that readers open."""
         plan = self.plan
         self._writer.commit(
             Manifest(
@@ -203,17 +206,17 @@ class Update:
             )
         )
 
-
-def _frames_of(
-    segments: Sequence[Segment], records: Sequence[SegmentRecord]
-) -> dict[int, tuple[int, str]]:
-    """Find the fingerprints of tables kept in segments, which a merge takes over as they are."""
-    return {
-        (segment.folder / name).stat().st_ino: fingerprint
-        for segment, record in zip(segments, records, strict=True)
-        for name, fingerprint in record.files.items()
-        if name.startswith(f"{FRAMES}/")
-    }
+    def embed(self) -> None:
+        """Add the vectors that segments lack; each segment is committed when it has them."""
+        for number, segment in enumerate(self.segments()):
+            if not self._encoding.lacking(segment):
+                continue
+            out, _ = self._next_folders()
+            self._encoding.complete(segment, out, self.segments())
+            record = self.records[number]
+            known = {(segment.folder / name).stat().st_ino: of for name, of in record.files.items()}
+            self.records[number] = replace(self._writer.place(out, known), removed=record.removed)
+            self.commit()
 
 
 def tables_of(segment: Segment, keys: Collection[Key]) -> list[int]:
@@ -225,19 +228,100 @@ def tables_of(segment: Segment, keys: Collection[Key]) -> list[int]:
     return [number for number in tables if number not in segment.removed]
 
 
-def _refuse_namesakes(new: Segment, others: Sequence[Segment]) -> None:
-    """Refuse a table whose name another table of the lake has."""
-    for other in others:
-        small, large = sorted((new, other), key=lambda segment: len(segment.catalog.table_names))
-        for number in small.live_tables:
-            name = small.catalog.table_names[number]
-            if large.find_table(name) is not None:
-                raise namesake(name)
-
-
 def namesake(name: str) -> DeepJoinError:
-    """Say that two tables would have one name."""
+    """Make the error that two tables would have one name."""
     return DeepJoinError(
-        f"Another table of the lake is named '{name}' as well. Take it out with deepjoin remove, "
+        f"Another table of the lake is named '{name}' as well. Remove it with: deepjoin remove, "
         "or rename one of the two."
     )
+
+
+def worth_merging(sizes: Sequence[int], removed: Sequence[float]) -> int:
+    """Return the first of the last segments to merge into one; their number for none.
+
+    ``removed`` is the share of each segment's tables that were removed.
+    """
+    first = len(sizes) - 1
+    while (
+        first > 0
+        and sizes[first - 1] < _RATIO * sum(sizes[first:])
+        and sum(sizes[first - 1 :]) <= LARGEST
+    ):
+        first -= 1
+    emptied = [number for number, share in enumerate(removed) if share > _MOST_REMOVED]
+    if emptied:
+        return min(first, emptied[0])
+    return first if len(sizes) - first > 1 else len(sizes)
+
+
+def merge_segments(
+    segments: Sequence[Segment],
+    out: Path,
+    scratch: Path,
+    resources: BuildResources,
+    whole: bool,
+) -> None:
+    """Write one segment in place of several, without their removed tables; reads no table.
+
+    ``whole`` if there are no segments before these.
+    """
+    parts = [MergeInput(one.folder, one.values, kept_columns(one)) for one in segments]
+    merge_values(parts, out, scratch, resources.memory, resources.threads)
+    ledgers = [entries_of(segment.ledger) for segment in segments]
+    latest: dict[Key, Entry] = {}
+    for ledger in ledgers:
+        latest |= {entry.key: entry for entry in ledger}
+    # Entries of gone items hide those of earlier segments; without any, nobody needs them.
+    entries = [entry for entry in latest.values() if not (whole and entry.gone)]
+    place = {entry.key: number for number, entry in enumerate(entries)}
+    with CatalogWriter(out) as catalog:
+        first = 0
+        for segment, part, ledger in zip(segments, parts, ledgers, strict=True):
+            rows = np.array([place.get(entry.key, -1) for entry in ledger], np.int64)
+            _append(catalog, segment, part.kept, rows, first)
+            _link_frames(segment, out / FRAMES, first)
+            first += len(segment.live_tables)
+        arrays = (
+            [
+                getattr(one.catalog, name)[part.kept]
+                for one, part in zip(segments, parts, strict=True)
+            ]
+            for name in ("column_types", "column_generic", "column_cells")
+        )
+        catalog.finish(*map(np.concatenate, arrays))
+    write_ledger(out, entries)
+    sum_of([live_report(segment) for segment in segments]).saved(out)
+
+
+def _append(
+    catalog: CatalogWriter,
+    segment: Segment,
+    kept: npt.NDArray[np.bool_],
+    rows: Int,
+    first: int,
+) -> None:
+    """Append the live tables of a segment, which are numbered from ``first``, and their columns."""
+    live = np.array(segment.live_tables, np.int64)
+    table_names, table_entries = (
+        load_strings(segment.folder, name).take(pa.array(live))
+        for name in ("table_names", "table_entries")
+    )
+    catalog.append_tables(table_names, table_entries, rows[segment.catalog.table_items[live]])
+    numbers = np.zeros(len(segment.catalog.table_names), np.int64)
+    numbers[live] = np.arange(len(live)) + first
+    mask = pa.array(kept)
+    ids, names = (
+        load_strings(segment.folder, name).filter(mask) for name in ("column_ids", "column_names")
+    )
+    catalog.add_columns(ids, names, numbers[segment.catalog.column_tables[kept]])
+
+
+def _link_frames(segment: Segment, out: Path, first: int) -> None:
+    """Take along the tables that only the index has, under their new numbers."""
+    if not (segment.folder / FRAMES).is_dir():
+        return
+    for new, old in enumerate(segment.live_tables, first):
+        frame = segment.folder / FRAMES / f"{old}.parquet"
+        if frame.exists():
+            out.mkdir(exist_ok=True)
+            link_or_copy(frame, out / f"{new}.parquet")

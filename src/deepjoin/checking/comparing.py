@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.build.changes import Found, list_items
+from deepjoin.build.listing import ListedItem, list_items
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column, Table
 from deepjoin.normalise.cells import as_strings
@@ -124,7 +124,7 @@ class Comparison:
             yield place
 
     def _listed(
-        self, places: Iterable[Place], listed: dict[Key, Found], known: dict[Key, Known]
+        self, places: Iterable[Place], listed: dict[Key, ListedItem], known: dict[Key, Known]
     ) -> Iterator[Place]:
         """Compare tables that their source lists, as a refresh would read them."""
         for key, group in groupby(places, lambda place: place.key):
@@ -138,7 +138,7 @@ class Comparison:
                     self._reread(place, listed[key], sure=same == "same")
                 yield place
 
-    def _reread(self, place: Place, found: Found, sure: bool) -> None:
+    def _reread(self, place: Place, found: ListedItem, sure: bool) -> None:
         try:
             listing = found.item.listing()
             table = next((one for one in listing.tables if one.name == place.name), None)
@@ -244,7 +244,7 @@ def _astray(place: Place) -> str:
     return f"{place.name} is not in '{place.key.item}', where it is said to be from"
 
 
-def _state(listed: dict[Key, Found], known: dict[Key, Known], key: Key) -> str:
+def _state(listed: dict[Key, ListedItem], known: dict[Key, Known], key: Key) -> str:
     """Say whether an item is the same, changed or gone; '' where nothing can be said."""
     if key not in listed:
         return "gone"

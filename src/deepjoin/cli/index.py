@@ -14,7 +14,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.show.terminal import printable
 
 if TYPE_CHECKING:
-    from deepjoin.build.build import Titles
+    from deepjoin.build.segment_builder import Titles
 
 SUMMARY = "index folders, files, databases or buckets; when repeated, only what changed"
 EPILOG = """\

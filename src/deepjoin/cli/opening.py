@@ -11,8 +11,7 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from deepjoin.build.build import usual_means
-from deepjoin.build.engine import engine_named
+from deepjoin.build.engine import BuildResources
 from deepjoin.cli.output import (
     described_vectors,
     human_size,
@@ -21,6 +20,7 @@ from deepjoin.cli.output import (
     progress_bar,
     say,
 )
+from deepjoin.engines import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.indexing import open_lake, refresh
 from deepjoin.lake import Lake
@@ -111,9 +111,9 @@ def index_with_progress(
         engine_named(build.engine, build.ray_address, say) as engine,
         progress_bar() as progress,
     ):
-        means = usual_means(build.threads, build.memory, progress, build.device, engine)
+        resources = BuildResources.of(build, progress, engine)
         location, found = refresh(
-            *(source, out, means),
+            *(source, out, resources),
             settings=settings,
             vectors=vectors,
             titles=build.titles,

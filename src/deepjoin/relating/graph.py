@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from deepjoin.build.build import Progress, no_progress
-from deepjoin.build.refresh import disk_errors
+from deepjoin.build.pipeline import disk_errors
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import ColumnPlace, JoinEdge
+from deepjoin.progress import Progress, no_progress
 from deepjoin.relating.edge_list import EdgeList
 from deepjoin.relating.edges import check_share
 from deepjoin.relating.graph_store import (

@@ -19,7 +19,7 @@ from typing import Any
 from xxhash import xxh3_64_hexdigest
 
 from deepjoin._version import __version__
-from deepjoin.build.refresh import disk_errors
+from deepjoin.build.pipeline import disk_errors
 from deepjoin.errors import IndexUnusable
 from deepjoin.files import locked, replace_file
 from deepjoin.relating.edge_list import EdgeList

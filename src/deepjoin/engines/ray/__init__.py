@@ -1,1 +1,1 @@
-"""The engine on Ray."""
+"""Build an index on a Ray cluster."""

@@ -1,7 +1,7 @@
-"""The engine on Ray Data: one task a block, steps as its operators.
+"""The engine on Ray Data: joins or starts a cluster; one task a block, steps as operators.
 
-Ray schedules, moves blocks between machines through its object stores, and runs again what was
-lost with a process or a node. A worker uses one thread a task, since Ray gives it one processor.
+Ray schedules, moves blocks between machines through its object stores, and repeats what was lost
+with a process or a node. A worker uses one thread a task, since Ray gives it one processor.
 """
 
 from __future__ import annotations
@@ -10,48 +10,53 @@ import logging
 import os
 import pickle
 import re
+import socket
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
 from deepjoin._version import __version__
-from deepjoin.build.engine import Step, Told
-from deepjoin.engines.ray.cluster import address_of, join
-from deepjoin.engines.ray.worker import ERROR, Begun, Job, Runner, errors, lacks, run
-from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.build.engine import Step
+from deepjoin.engines.ray.worker import ERROR, Attempts, RayStep, StepActor, errors, lacks, run
+from deepjoin.errors import DeepJoinError
+from deepjoin.optional import require
+from deepjoin.progress import Notify
 
-#: Where a client of Ray is not on a node of the cluster.
+#: Addresses of Ray clients, which are not on a node of the cluster.
 _CLIENT = "ray://"
-#: A process that takes no processor, and is started again when it dies.
+#: An actor that takes no processor, and is started again when it dies.
 _LASTING = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
-#: How often work is begun, before its workers' deaths count as its fault.
-_ATTEMPTS = 5
-#: What Ray says of a worker that lacks a package, and of where that is.
+#: How often work is started before its workers' deaths count as its fault.
+_MOST_ATTEMPTS = 5
+#: What Ray says when a worker lacks a package, and which node that is.
 _MODULE, _PLACE = re.compile(r"No module named '([\w.]+)'"), re.compile(r"\bip=([\w.:]+)")
-_INSTALL = "pip install 'deepjoin[ray]'"
+#: Seconds to wait for an answer from the head of a cluster; Ray itself would wait a minute.
+_ANSWER_SECONDS = 5.0
+#: How Ray begins to say that this machine is part of no cluster; everything else is a failure.
+_NONE = "Could not find any running Ray instance"
+#: Ray's lines would mix with ours; its log files have them as well.
+_QUIETLY = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
 class RayEngine:
-    """Work on a Ray cluster, which is joined when there is something to do.
+    """Runs work on a Ray cluster, which it joins when there is something to do.
 
-    ``address`` is that of its head; without one, that in RAY_ADDRESS, the cluster this process
-    or this machine is part of, or one that is started here and ends with the engine.
+    ``address`` is that of its head; default: RAY_ADDRESS, the cluster that this process or this
+    machine is part of, or one that is started here and ends with the engine.
     """
 
-    def __init__(self, address: str | None, told: Told) -> None:
-        missing = [name for name in ("ray", "pandas") if find_spec(name) is None]
-        if missing:
-            raise MissingExtra(f"The engine 'ray' needs {' and '.join(missing)}: {_INSTALL}")
-        self._address, self._told = address or os.environ.get("RAY_ADDRESS") or "", told
+    def __init__(self, address: str | None, notify: Notify) -> None:
+        for package in ("ray", "pandas"):
+            require(package, "ray", "The engine 'ray'")
+        self._address, self._notify = address or os.environ.get("RAY_ADDRESS") or "", notify
         if self._address.startswith(_CLIENT):
             raise DeepJoinError(
                 f"'{self._address}' is the address of a Ray client, which is on no node of the "
-                "cluster. Run deepjoin on a node, with --ray-address auto."
+                "cluster. Run deepjoin on a node, with `ray_address='auto'`."
             )
         self._joined, self._flows = False, 0
 
@@ -69,33 +74,33 @@ class RayEngine:
 
     @cached_property
     def _ray(self) -> Any:
-        """The library, as part of a cluster."""
+        """Ray, after joining a cluster."""
         import ray
         import ray.data
 
         if not ray.is_initialized():
-            join(ray, self._address, self._told)
+            join_cluster(ray, self._address, self._notify)
             self._joined = True
         elif self._address not in ("", "auto", here := address_of(ray)):
             raise DeepJoinError(
                 f"This process is part of the Ray cluster at {here}, not of that at "
-                f"'{self._address}'. Leave the address out, or call ray.shutdown() first."
+                f"'{self._address}'. Leave `ray_address` out, or call ray.shutdown() first."
             )
         return ray
 
     @cached_property
-    def _begun(self) -> Any:
-        """Counts, in a process of its own on this machine, how often work was begun."""
+    def _attempts(self) -> Any:
+        """An actor on this machine that counts how often each piece of work was started."""
         ray = self._ray
-        return ray.remote(**_LASTING, label_selector=_here(ray))(Begun).remote(_ATTEMPTS)
+        return ray.remote(**_LASTING, label_selector=_here(ray))(Attempts).remote(_MOST_ATTEMPTS)
 
     @property
     def gpus(self) -> int:
-        """How many GPUs there are for it."""
+        """How many GPUs the cluster has."""
         return int(self._ray.cluster_resources().get("GPU", 0))
 
     def flow(self, tasks: Sequence[object], *steps: Step) -> Generator[pa.Table]:
-        """Take tasks through all steps; what comes out is in the order of the tasks."""
+        """Run tasks through all steps; results come in the order of the tasks."""
         if not tasks:
             return
         ray = self._ray
@@ -108,11 +113,15 @@ class RayEngine:
                         raise pickle.loads(errors(table)[0])
                     yield table
             finally:
-                # Else work that nobody waits for any more would go on.
+                # Otherwise work that nobody waits for would go on.
                 batches.close()
 
     def _dataset(self, ray: Any, tasks: Sequence[object], steps: Sequence[Step]) -> Any:
-        with ray.data.DataContext.current(_context(ray)):
+        context = ray.data.DataContext.get_current().copy()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        context.execution_options.preserve_order = True
+        with ray.data.DataContext.current(context):
             self._flows += 1
             pickled = [ray.cloudpickle.dumps(task) for task in tasks]
             blocks = [
@@ -122,21 +131,21 @@ class RayEngine:
             data = ray.data.from_arrow(blocks)
             for number, step in enumerate(steps):
                 name = f"{self._flows}-{number}"
-                job = Job(step, name, number == 0, __version__, self._begun)
+                job = RayStep(step, name, number == 0, __version__, self._attempts)
                 data = self._mapped(ray, data, job)
             return data
 
-    def _mapped(self, ray: Any, data: Any, job: Job) -> Any:
+    def _mapped(self, ray: Any, data: Any, job: RayStep) -> Any:
         """Add a step to a dataset.
 
-        What is done here takes no processor from Ray's account: the node may be one that only
-        hands work out, and Ray would keep the processor free while the step has to wait.
+        A step that runs here takes no processor from Ray's account: the node may be one that
+        only schedules, and Ray would keep the processor free while the step waits.
         """
         step = job.step
         gpus = self.gpus if step.gpu_rows else 0
         if gpus:
             return data.map_batches(
-                Runner,
+                StepActor,
                 fn_constructor_args=(job,),
                 batch_size=step.gpu_rows,
                 batch_format="pyarrow",
@@ -153,44 +162,36 @@ class RayEngine:
 
 
 def _here(ray: Any) -> dict[str, str]:
-    """Say by which label Ray knows this machine."""
+    """Select this machine by Ray's label."""
     return {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
 
 
-def _context(ray: Any) -> Any:
-    context = ray.data.DataContext.get_current().copy()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    context.execution_options.preserve_order = True
-    return context
-
-
-class _NoNews(logging.Filter):
-    """Lets warnings through; errors are raised as well, and a bar of ours tells the rest."""
+class _OnlyWarnings(logging.Filter):
+    """Lets warnings through; errors are raised anyway, and our own bar shows progress."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether somebody should see a record."""
+        """Whether to show a record."""
         return record.levelno == logging.WARNING and "Progress bars" not in record.getMessage()
 
 
 @contextmanager
 def _subdued() -> Iterator[None]:
-    """Keep Ray Data's news off the terminal; its log files have them."""
+    """Keep Ray Data's messages off the terminal; its log files have them."""
     handlers = logging.getLogger("ray.data").handlers
-    news = _NoNews()
+    only_warnings = _OnlyWarnings()
     consoles = [one for one in handlers if isinstance(one, logging.StreamHandler)]
     for console in consoles:
-        console.addFilter(news)
+        console.addFilter(only_warnings)
     try:
         yield
     finally:
         for console in consoles:
-            console.removeFilter(news)
+            console.removeFilter(only_warnings)
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Put what Ray says into one line; a mistake in a step of ours is raised as it is."""
+    """Put Ray's errors into one line; an unexpected error in a step is raised as it is."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -203,11 +204,66 @@ def _explained() -> Iterator[None]:
         if isinstance(error, RayTaskError):
             raise
         raise DeepJoinError(
-            f"The Ray cluster gave up: {type(error).__name__}, {_first_line(error)} "
-            "Give the same command again: it goes on where it stopped."
+            f"The Ray cluster gave up: {type(error).__name__}, {_one_line(error)}. "
+            "Run the same command again: it resumes where it stopped."
         ) from None
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return f"{lines[0][:200].rstrip('.')}."
+def join_cluster(ray: Any, address: str, notify: Notify) -> None:
+    """Join the cluster at an address, or without one that of this machine, or start one."""
+    from ray.exceptions import RayError
+
+    found = address
+    try:
+        found = address if address not in ("", "auto") else _local_address()
+        host, colon, port = found.rpartition(":")
+        if colon and port.isdigit():
+            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+        ray.init(address=address or "auto", **_QUIETLY)
+    except (OSError, ValueError, RuntimeError, RayError) as error:
+        if address or _NONE not in str(error):
+            said = _one_line(error)
+            if error.__cause__ is not None:  # e.g. a mismatch of versions
+                said += f" ({_one_line(error.__cause__)})"
+            remedy = "Start one with: ray start --head, or leave `ray_address` out."
+            if not address:
+                remedy = "Stop what is left of it with: ray stop, or name another `ray_address`."
+            raise DeepJoinError(
+                f"No Ray cluster can be joined at '{found}': {said}. {remedy}"
+            ) from None
+        ray.init(address="local", include_dashboard=False, **_QUIETLY)
+        notify(f"No Ray cluster is running: started one here, {described(ray)}.")
+        return
+    notify(f"Working on the Ray cluster at {address_of(ray)}: {described(ray)}.")
+
+
+def _local_address() -> str:
+    """Ask Ray which cluster this machine is part of."""
+    try:
+        from ray._private.services import canonicalize_bootstrap_address
+    except ImportError:  # a private module, which may move
+        return "auto"
+    return str(canonicalize_bootstrap_address("auto"))
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).partition("Traceback")[0].split())
+    return text[:200].rstrip(".: ") or type(error).__name__
+
+
+def described(ray: Any) -> str:
+    """Describe a cluster: nodes, processors, GPUs."""
+    found, nodes = ray.cluster_resources(), sum(node["Alive"] for node in ray.nodes())
+    counts = {
+        "node": nodes,
+        "processor": int(found.get("CPU", 0)),
+        "GPU": int(found.get("GPU", 0)),
+    }
+    return ", ".join(
+        f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in counts.items()
+    )
+
+
+def address_of(ray: Any) -> str:
+    """Return the address of the cluster that this process is part of."""
+    return str(ray.get_runtime_context().gcs_address)

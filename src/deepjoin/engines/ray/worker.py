@@ -1,4 +1,4 @@
-"""What a worker of a Ray cluster does: one step on one block, and what becomes of its errors."""
+"""Run one step on one block on a worker of a Ray cluster, and pass on its errors."""
 
 from __future__ import annotations
 
@@ -15,63 +15,67 @@ from deepjoin._version import __version__
 from deepjoin.build.engine import Step, node_name
 from deepjoin.errors import DeepJoinError, MissingExtra
 
-#: The column of a table that stands for a step that failed.
+#: The column of a table that a failed step yields.
 ERROR = "error"
 
 
-class Begun:
-    """Counts how often work was begun: Ray would begin for ever what kills its worker."""
+class Attempts:
+    """Counts how often work was started: Ray would start forever what kills its worker."""
 
     def __init__(self, most: int) -> None:
         self._most, self._counts = most, Counter[str]()
 
-    def may_begin(self, name: str) -> bool:
-        """Tell whether something may be begun once more."""
+    def may_start(self, name: str) -> bool:
+        """Whether work may be started once more."""
         self._counts[name] += 1
         return self._counts[name] <= self._most
 
     def ended(self, name: str) -> None:
-        """Forget what nobody died of; what is lost later may be done again as often."""
+        """Forget work that succeeded; if its result is lost, it may be repeated as often."""
         self._counts.pop(name, None)
 
 
 @dataclass(frozen=True)
-class Job:
-    """A step of a flow as workers are given it."""
+class RayStep:
+    """A step of a flow as workers get it."""
 
     step: Step
-    #: That of the flow and the step.
+    #: Identifies the flow and the step.
     name: str
     is_first: bool
     version: str
-    #: The process that is a `Begun`.
-    begun: Any
+    #: The actor that is an `Attempts`.
+    attempts: Any
 
     def on(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Do the step, unless its workers died of this very table too often."""
+        """Run the step, unless its workers died of this very table too often."""
         import ray
 
         given = ray.cloudpickle.loads(table["task"][0].as_py()) if self.is_first else table
         name = f"{self.name} {_digest(table)}"
-        if not ray.get(self.begun.may_begin.remote(name)):
+        if not ray.get(self.attempts.may_start.remote(name)):
             raise DeepJoinError(
-                f"Every worker died that was given {self.step.named(given)}. Ray's logs say why; "
+                f"Every worker that got {self.step.named(given)} died. Ray's logs say why; "
                 f"most often the memory of a node is too small. {self.step.advice}"
             )
         yield from self.step.work(given)
-        self.begun.ended.remote(name)
+        self.attempts.ended.remote(name)
 
 
-def run(table: pa.Table, job: Job) -> Iterator[pa.Table]:
-    """Do a step on a worker; an error of ours takes the place of what comes out.
+def run(table: pa.Table, job: RayStep) -> Iterator[pa.Table]:
+    """Run a step on a worker; an error of ours is yielded as a table.
 
-    Ray would put its own words into an error that is raised.
+    Ray would add its own words to an error that is raised.
     """
     if ERROR in table.column_names:
         yield pa.table({ERROR: errors(table)})
         return
     try:
-        _check_version(job.version)
+        if job.version != __version__:
+            raise DeepJoinError(
+                f"The node {node_name()} has deepjoin {__version__}, and the build is by "
+                f"{job.version}. Install on every node: pip install 'deepjoin[ray]=={job.version}'"
+            )
         yield from job.on(table)
     except MissingExtra as error:
         said = str(error)
@@ -83,35 +87,35 @@ def run(table: pa.Table, job: Job) -> Iterator[pa.Table]:
         yield _failed(lacks(f"The node {node_name()}", error.name or str(error)))
     except OSError as error:
         said = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-        told = DeepJoinError(
-            f"The node {node_name()} cannot go on ({said}). Make room or repair it, and give the "
-            "same command again: it goes on where it stopped."
+        failure = DeepJoinError(
+            f"The node {node_name()} cannot go on ({said}). Make room or repair it, and run the "
+            "same command again: it resumes where it stopped."
         )
-        yield _failed(told)
+        yield _failed(failure)
 
 
-class Runner:
-    """Does a step in a process that is kept, and with it the GPU and what is on it."""
+class StepActor:
+    """Runs a step in a process that stays, and with it the GPU and what is on it."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: RayStep) -> None:
         self._job = job
 
     def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Do it."""
+        """Run the step."""
         return run(table, self._job)
 
 
 def errors(table: pa.Table) -> list[bytes]:
-    """Find the errors in a table that may have been put together with others."""
+    """Find the errors in a table that may have been concatenated with others."""
     return [error for error in table[ERROR].to_pylist() if error is not None]
 
 
 def lacks(node: str, module: str) -> DeepJoinError:
-    """Say what to install on a node that lacks a package."""
+    """Make the error that names what to install on a node that lacks a package."""
     package = module.partition(".")[0]
     if package == "deepjoin":
         text, extras = f"has no deepjoin {__version__}", "ray"
-    else:  # of the packages that are used, mining has the most
+    else:  # mining uses the most packages
         text, extras = f"lacks the package '{package}'", "ray,train"
     return DeepJoinError(
         f"{node} {text}. Install on every node: pip install 'deepjoin[{extras}]=={__version__}'"
@@ -122,16 +126,8 @@ def _failed(error: DeepJoinError) -> pa.Table:
     return pa.table({ERROR: [pickle.dumps(error)]})
 
 
-def _check_version(version: str) -> None:
-    if version != __version__:
-        raise DeepJoinError(
-            f"The node {node_name()} has deepjoin {__version__}, and the build is by {version}. "
-            f"Install on every node: pip install 'deepjoin[ray]=={version}'"
-        )
-
-
 def _digest(table: pa.Table) -> str:
-    """Sum up a table: done again, it is the same."""
+    """Hash a table; the same work gives the same hash."""
     written = pa.BufferOutputStream()
     with pa.ipc.new_stream(written, table.schema) as stream:
         stream.write_table(table)

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepjoin.build.build import usual_means
-from deepjoin.build.engine import Engine, engine_named
+from deepjoin.build.engine import BuildResources, Engine
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.devices import device_named
+from deepjoin.engines import engine_named
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import locked
 from deepjoin.indexing import open_lake, refresh
@@ -200,8 +200,8 @@ class _TrainingRun:
         if self._is_index:
             return open_lake(str(self.source))
         cells = "none" if self.settings.join == "equi" else self.inputs.cells or "default"
-        means = usual_means(progress=self.progress, engine=engine)
-        refresh(self.source, folder, means, vectors={"encoder": "none", "cells": cells})
+        resources = BuildResources(progress=self.progress, engine=engine)
+        refresh(self.source, folder, resources, vectors={"encoder": "none", "cells": cells})
         return open_lake(folder)
 
     def is_prepared(self, prepared: Prepared) -> bool:
