@@ -91,7 +91,7 @@ def dress(folder: str, vectors_of: str) -> None:
 
 def opening(folder: str) -> None:
     """Open an index, and print how long that took, imports not counted."""
-    from deepjoin.indexing import open_lake
+    from deepjoin.lake import open_lake
 
     started = perf_counter()
     open_lake(folder)

@@ -16,10 +16,10 @@ from deepjoin.model import Column, Table
 
 if TYPE_CHECKING:
     from deepjoin.indexing import index, publish
-    from deepjoin.indexing import open_lake as open
     from deepjoin.lab.evaluation import evaluate
     from deepjoin.lab.training import train
     from deepjoin.lake import Lake
+    from deepjoin.lake import open_lake as open
     from deepjoin.model import Hit, Match, Results
     from deepjoin.settings import (
         BuildSettings,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Names loaded when first used, so that importing the package stays light.
 _LAZY = {
     "index": ("deepjoin.indexing", "index"),
-    "open": ("deepjoin.indexing", "open_lake"),
+    "open": ("deepjoin.lake", "open_lake"),
     "Lake": ("deepjoin.lake", "Lake"),
     "Hit": ("deepjoin.model", "Hit"),
     "Match": ("deepjoin.model", "Match"),

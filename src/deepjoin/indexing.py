@@ -1,4 +1,4 @@
-"""`deepjoin.index`, `deepjoin.open` and `deepjoin.publish`: make, open and publish a lake."""
+"""`deepjoin.index` and `deepjoin.publish`: build a lake, and copy its vectors to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deepjoin.build.refresh import Refresh, Refreshed
 from deepjoin.build.segment_builder import Titles
 from deepjoin.engines import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
-from deepjoin.lake import Lake
+from deepjoin.lake import Lake, open_lake
 from deepjoin.normalise.private import salted
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read import Source, open_sources
@@ -41,7 +41,7 @@ from deepjoin.store.manifest import (
 from deepjoin.store.models import identified, stored
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.origin import root_of
-from deepjoin.store.remote import editing, is_remote, pull
+from deepjoin.store.remote import editing, is_remote
 from deepjoin.store.storage import pending_salt
 
 if TYPE_CHECKING:
@@ -248,32 +248,6 @@ def chosen_vectors(
     if known and not named:
         return chosen
     return identified(chosen, settings, folder, resources.threads, resources.device)
-
-
-def open_lake(
-    path: str | os.PathLike[str],
-    *,
-    device: str | None = None,
-    vector_store: str | Sequence[str] | None = None,
-) -> Lake:
-    """Open an index: its folder or URL, or the folder of tables that has one inside.
-
-    A folder of tables without an index is an error here; `deepjoin.index` makes one.
-
-    With a ``device``, "cuda" or "cuda:1", the methods with column vectors compare a query with
-    every one of them there; an encoder that runs on torch works there too, the default one does
-    not. Needs torch, the extra ``train``.
-
-    With a ``vector_store``, "postgresql://host/vectors" or several such addresses, the methods
-    with column vectors ask PostgreSQL, where `deepjoin publish` has put them; while it is down, the
-    others go on. It takes the place of a device. Needs psycopg, the extra ``postgres``.
-    """
-    if isinstance(path, str) and is_remote(path):
-        return Lake(pull(path).folder, path, device, vector_store)
-    folder = Path(path)
-    inside = folder / DEFAULT
-    within = not is_index(folder) and (inside / MANIFEST).exists()
-    return Lake(inside if within else folder, device=device, vector_store=vector_store)
 
 
 def publish(

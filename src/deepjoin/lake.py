@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -33,6 +34,7 @@ from deepjoin.settings import (
     deprecated_keywords,
 )
 from deepjoin.store.catalog import TableEntry
+from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.report import BuildReport
 
@@ -529,3 +531,31 @@ Make one with: deepjoin index SOURCE -o no such folder
             "skipped": [vars(one) for one in report.skipped],
             "notes": [{"table": table, "note": note} for table, note in report.notes],
         }
+
+
+def open_lake(
+    path: str | os.PathLike[str],
+    *,
+    device: str | None = None,
+    vector_store: str | Sequence[str] | None = None,
+) -> Lake:
+    """Open an index: its folder or URL, or the folder of tables that has one inside.
+
+    A folder of tables without an index is an error here; `deepjoin.index` makes one.
+
+    With a ``device``, "cuda" or "cuda:1", the methods with column vectors compare a query with
+    every one of them there; encoders on torch run there too, but the default encoder does not
+    use torch. Needs the extra ``train``.
+
+    With a ``vector_store``, "postgresql://host/vectors" or several such addresses, the methods
+    with column vectors search in PostgreSQL, where `deepjoin.publish` has put them; if it is
+    down, the other methods still work. Not together with a device. Needs the extra ``postgres``.
+    """
+    from deepjoin.store.remote import is_remote, pull
+
+    if isinstance(path, str) and is_remote(path):
+        return Lake(pull(path).folder, path, device, vector_store)
+    folder = Path(path)
+    inside = folder / DEFAULT
+    within = not is_index(folder) and (inside / MANIFEST).exists()
+    return Lake(inside if within else folder, device=device, vector_store=vector_store)

@@ -22,8 +22,8 @@ from deepjoin.cli.output import (
 )
 from deepjoin.engines import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.indexing import open_lake, refresh
-from deepjoin.lake import Lake
+from deepjoin.indexing import refresh
+from deepjoin.lake import Lake, open_lake
 from deepjoin.settings import BuildSettings
 from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
 from deepjoin.store.remote import is_remote

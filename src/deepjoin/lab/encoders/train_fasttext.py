@@ -16,8 +16,7 @@ import numpy as np
 from deepjoin.embed.cells.tokens import plain_word
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
-from deepjoin.indexing import open_lake
-from deepjoin.lake import Lake
+from deepjoin.lake import Lake, open_lake
 from deepjoin.optional import require
 
 #: Values drawn from a column; more of one kind add little.

@@ -26,9 +26,9 @@ from deepjoin.embed.columns.torch_encoder import (
     said_of,
 )
 from deepjoin.errors import DeepJoinError
-from deepjoin.indexing import open_lake
 from deepjoin.lab.training.columns import gather
 from deepjoin.lab.training.delivery import SHIPPED, TEXTS, Agreement, ship
+from deepjoin.lake import open_lake
 from deepjoin.store.column_vectors import FrequencySnapshot, write_frequency
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError
-from deepjoin.indexing import open_lake
 from deepjoin.lab.encoders.mlp import SAID, Tower, write_mlp
 from deepjoin.lab.training.batches import Joinability
 from deepjoin.lab.training.columns import Int, TrainingColumns, gather
@@ -31,6 +30,7 @@ from deepjoin.lab.training.self_join import (
 )
 from deepjoin.lab.training.settings import JOINS, check_ranges
 from deepjoin.lab.training.validation import Validation, searched, split
+from deepjoin.lake import open_lake
 from deepjoin.optional import require
 from deepjoin.progress import Progress, no_progress
 

@@ -18,13 +18,14 @@ from deepjoin.embed.devices import device_named
 from deepjoin.engines import engine_named
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import locked
-from deepjoin.indexing import open_lake, refresh
+from deepjoin.indexing import refresh
 from deepjoin.lab.training.columns import read_aliases
 from deepjoin.lab.training.delivery import LAST, TrainedEncoder, deliver
 from deepjoin.lab.training.prepare import LOCK, Prepared, base_text, prepare, write_base
 from deepjoin.lab.training.processes import Processes, process_group
 from deepjoin.lab.training.report import check_installed
 from deepjoin.lab.training.settings import TrainInputs, TrainResources, TrainSettings, preset
+from deepjoin.lake import open_lake
 from deepjoin.optional import require
 from deepjoin.progress import Progress, no_progress
 from deepjoin.settings import deprecated_keywords

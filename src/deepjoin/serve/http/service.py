@@ -22,8 +22,7 @@ from prometheus_client import (
     multiprocess,
 )
 
-from deepjoin.indexing import open_lake
-from deepjoin.lake import Lake
+from deepjoin.lake import Lake, open_lake
 from deepjoin.serve.current import CurrentLake, Opened, warm
 from deepjoin.serve.http.joins import Joins
 from deepjoin.serve.http.problems import Busy, TooSlow, traced
