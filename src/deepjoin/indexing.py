@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -26,6 +25,7 @@ from deepjoin.settings import (
     Settings,
     Vectors,
     deprecated_keywords,
+    with_deprecated,
 )
 from deepjoin.store.manifest import (
     DEFAULT,
@@ -124,7 +124,7 @@ def refresh(
     titles: Titles | None = None,
     rebuild: bool = False,
 ) -> tuple[str | Path, Refreshed]:
-    """Do the work of `index`; returns where the index is and what has changed."""
+    """Do the work of `index`; return where the index is and what has changed."""
     if isinstance(source, str) and is_index(Path(source)):
         source = Path(source)
     location = _place(source, out)
@@ -157,7 +157,7 @@ def _changed(
 
 
 def _place(source: object, out: str | os.PathLike[str] | None) -> str | Path:
-    """Choose where the index goes, or is: an index can be its own source."""
+    """Choose the place of the index; an index can be its own source."""
     if out is not None:
         return out if isinstance(out, str) and is_remote(out) else Path(out)
     if isinstance(source, Path) and is_index(source):
@@ -166,16 +166,16 @@ def _place(source: object, out: str | os.PathLike[str] | None) -> str | Path:
 
 
 def _is_index_of(manifest: Manifest, described: Sequence[Described]) -> bool:
-    """Tell whether an index is of these sources; of frames, the new ones take their place."""
+    """Whether an index is of these sources; new frames always replace earlier ones."""
     same = list(manifest.sources[: len(described)]) == list(described)
     return same and not (described and described[0]["kind"] == "memory")
 
 
 def _earlier(folder: Path, rebuild: bool) -> tuple[Manifest | None, OpenIndex | None]:
-    """Read what index is there, and open it if it is whole.
+    """Read the manifest of an index that exists, and open it if it is not damaged.
 
-    A damaged one still says what it was made of; where it does not, or where only the index
-    has some of the tables, it is replaced only if that is asked for.
+    The manifest of a damaged index still says what it was made of. Where it does not, or where
+    only the index has some of the tables, only ``rebuild`` replaces it.
     """
     if not (folder / MANIFEST).exists():
         return None, None
@@ -285,21 +285,19 @@ def publish(
     """
     from deepjoin.engines.postgres.publishing import publish_index
 
-    moved = deprecated_keywords("publish", deprecated, settings=PublishSettings)
-    chosen = dataclasses.replace(settings or PublishSettings(), **moved["settings"])
     return publish_index(
         (lake if isinstance(lake, Lake) else open_lake(lake)).index,
         vector_store,
         name=name,
         spaces=spaces,
         replace=replace,
-        settings=chosen,
+        settings=with_deprecated("publish", settings, PublishSettings, deprecated),
         progress=progress or no_progress,
     )
 
 
 def default_folder(source: object) -> Path:
-    """Choose where the index of a source goes when the user does not say."""
+    """Choose the folder of an index when the user does not."""
     first = open_sources(source, Settings())[0]
     if first.folder is not None and os.access(first.folder, os.W_OK):
         return first.folder / DEFAULT
@@ -307,7 +305,7 @@ def default_folder(source: object) -> Path:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Never write into a folder that holds something else."""
+    """Refuse to write into a folder that holds something else."""
     if folder.is_file():
         raise DeepJoinError(f"{folder} is a file; an index is a folder. Choose another `out`.")
     if folder.is_dir() and not may_write(folder):
@@ -318,7 +316,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _keeps_all(before: OpenIndex | None, sources: Sequence[Source]) -> bool:
-    """Tell whether frames take the place of an index of frames without losing any of them."""
+    """Whether new frames replace all frames of an index, so that none is lost."""
     if before is None or not all(one.in_memory for one in sources):
         return False
     names = {table.name for one in sources for table in one.tables()}

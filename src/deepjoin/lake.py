@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +30,7 @@ from deepjoin.settings import (
     SearchSettings,
     Settings,
     Vectors,
-    deprecated_keywords,
+    with_deprecated,
 )
 from deepjoin.store.catalog import TableEntry
 from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from deepjoin.relating.graph import Graph
     from deepjoin.search.stores import OpenStore
 
-Done = TypeVar("Done")
+Outcome = TypeVar("Outcome")
 
 JOINS = ("any", "equi", "semantic")
 
@@ -221,8 +220,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         **deprecated
             Fields of `SearchSettings`; accepted for one more release.
         """
-        moved = deprecated_keywords("search", deprecated, settings=SearchSettings)
-        chosen = replace(settings or SearchSettings(), **moved["settings"])
+        chosen = with_deprecated("search", settings, SearchSettings, deprecated)
         column = as_column(query, on)
         if k is not None and (not isinstance(k, int | np.integer) or k < 0):
             raise DeepJoinError(f"`k` is {k!r}; it must be a whole number of at least 0.")
@@ -282,8 +280,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.search.hybrid import explain_pair
 
-        moved = deprecated_keywords("explain", deprecated, settings=SearchSettings)
-        chosen = replace(settings or SearchSettings(), **moved["settings"])
+        chosen = with_deprecated("explain", settings, SearchSettings, deprecated)
         self._searcher("hybrid", join, chosen.tau)  # refuses what a search would
         column = as_column(query, on)
         segment, _ = self.index.place(target[0])
@@ -345,8 +342,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.joining import plan_join, sides
 
-        moved = deprecated_keywords("plan_join", deprecated, settings=JoinSettings)
-        chosen = replace(settings or JoinSettings(), **moved["settings"])
+        chosen = with_deprecated("plan_join", settings, JoinSettings, deprecated)
         semantic = sides.semantic_or_equi(
             *(hit, join, chosen.tau, chosen.matching, progress),
             lambda: sides.encoder_of(self.vectors.cells, self.path),
@@ -397,8 +393,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.joining.sides import frame_like, warn
 
-        moved = deprecated_keywords("join", deprecated, settings=JoinSettings)
-        chosen = replace(settings or JoinSettings(), **moved["settings"])
+        chosen = with_deprecated("join", settings, JoinSettings, deprecated)
         with self.plan_join(left, on, hit, how=how, many=many, join=join, settings=chosen) as plan:
             warn(plan.warnings)
             return frame_like(left, plan.to_arrow())
@@ -408,9 +403,9 @@ Make one with: deepjoin index SOURCE -o no such folder
     ) -> str:
         """Write a planned join with a table as SQL.
 
-        It is for the database that has the table, where ``left`` names the other one if that
-        is there too; for tables that are not in a database, it is DuckDB's, and ``matches`` may
-        name a .parquet file for the pairs of a semantic join, which are else listed in it.
+        For a table in a database, the SQL is for that database; ``left`` names the other table
+        if it is in the same one. For all other tables the SQL is DuckDB's. The pairs of a
+        semantic join are listed in it, or read from the .parquet file ``matches``.
         """
         source = self.index.origin(table).source
         database = source.as_database if source else None
@@ -442,14 +437,14 @@ Make one with: deepjoin index SOURCE -o no such folder
             Two columns join if one of them holds at least this share of the other's distinct
             values. Row numbers, years and flags join with nothing.
         most
-            Keep only the best so many edges of each column with larger ones; what was left out
-            is counted. Such a graph is never saved.
+            Keep at most this many edges from each column to larger ones, the best; the graph
+            counts what it leaves out, and is never saved.
         save
-            Keep the graph in the index folder: the next one only joins what has changed.
+            Keep the graph in the index folder, so that the next one joins only what changed.
         rebuild
             Join everything again, whatever was saved.
         progress
-            Told how many columns are done, of how many.
+            Called with (columns done, total, what).
         """
         from deepjoin.relating.graph import make_graph
 
@@ -458,50 +453,51 @@ Make one with: deepjoin index SOURCE -o no such folder
         )
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
-        """Read what has changed in the sources, and move to the lake as it has become."""
+        """Read what has changed in the sources, and reopen the lake."""
         from deepjoin.build.refresh import refresh_lake
 
-        return self._moved(refresh_lake(self.location, self._resources(progress)))
+        return self._reopened(refresh_lake(self.location, self._resources(progress)))
 
     def add(self, source: object, *, progress: Progress | None = None) -> list[str]:
-        """Index more tables into this lake and move to it; returns their names.
+        """Index more tables into this lake, and reopen it; return their names.
 
         ``source`` is anything `deepjoin.index` takes. Tables that came from the same files,
         or frames of the same names, are replaced.
         """
         from deepjoin.build.pipeline import add_tables
 
-        return self._moved(add_tables(self.location, source, self._resources(progress)))
+        return self._reopened(add_tables(self.location, source, self._resources(progress)))
 
     def remove(self, *tables: str) -> list[str]:
-        """Take tables out by name or pattern, and move to the lake without them.
+        """Remove tables by name or pattern, and reopen the lake; return their names.
 
-        Their files stay as they are, and a refresh does not bring them back; `add` does.
+        Their files stay, and a refresh does not bring them back; `add` does.
         """
         from deepjoin.build.pipeline import remove_tables
 
-        return self._moved(remove_tables(self.location, tables, self._resources()))
+        return self._reopened(remove_tables(self.location, tables, self._resources()))
 
     def compact(self) -> bool:
-        """Merge all segments into one; False if they were one already."""
+        """Merge all segments into one; return False if there was nothing to do."""
         from deepjoin.build.pipeline import compact
 
-        return self._moved(compact(self.location, self._resources()))
+        return self._reopened(compact(self.location, self._resources()))
 
     def _resources(self, progress: Progress | None = None) -> BuildResources:
         from deepjoin.build.engine import BuildResources
 
         return BuildResources(progress=progress or no_progress, device=self.device)
 
-    def _moved(self, done: Done) -> Done:
-        """Go on with the lake as an update has left it."""
+    def _reopened(self, outcome: Outcome) -> Outcome:
+        """Reopen the lake after a change."""
         self.reopen()
-        return done
+        return outcome
 
     def check(self, *, tables: int | None = 100, progress: Progress | None = None) -> Check:
         """Look for damage in the index as it is now, and compare it with some of its tables.
 
-        ``tables`` is how many are read again, None for all; what is found is true if sound.
+        ``tables`` is how many to read again, None for all. The result is true if nothing is
+        wrong.
         """
         from deepjoin.checking.check import check_index
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.normalise.canonical import PROFILES
@@ -190,10 +190,27 @@ def check_tau(tau: object) -> None:
         raise DeepJoinError(f"`tau` is {tau!r}; it must be a cosine above 0 and at most 1.")
 
 
+Chosen = TypeVar("Chosen", SearchSettings, JoinSettings, PublishSettings)
+
+
+def with_deprecated(
+    function: str, settings: Chosen | None, kind: type[Chosen], given: Mapping[str, Any]
+) -> Chosen:
+    """Apply keywords that moved into the settings object of a public function.
+
+    >>> with_deprecated("search", None, SearchSettings, {}).matches
+    20
+    """
+    moved = deprecated_keywords(function, given, stacklevel=4, settings=kind)
+    return replace(settings or kind(), **moved["settings"])
+
+
 def deprecated_keywords(
     function: str,
     given: Mapping[str, Any],
     renamed: Mapping[str, str] | None = None,
+    *,
+    stacklevel: int = 3,
     **homes: type,
 ) -> dict[str, dict[str, Any]]:
     """Sort keywords that moved into settings objects by the parameter that has them now.
@@ -228,6 +245,6 @@ Did you mean settings=SearchSettings(tau=...)?
         warnings.warn(
             f"{function}() takes {', '.join(given)} for one more release; use {use}",
             DeprecationWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
     return moved
