@@ -33,7 +33,7 @@ Outcome = TypeVar("Outcome")
 Location = str | Path
 
 
-def run(command: Command[Outcome]) -> Outcome:
+def run(command: IndexCommand[Outcome]) -> Outcome:
     """Run a command that changes an index: the whole flow, top to bottom.
 
     One process writes at a time. Readers see nothing before the commit; a run that stops earlier
@@ -54,7 +54,7 @@ def run(command: Command[Outcome]) -> Outcome:
         return command.outcome(changes, digests)
 
 
-class Command(ABC, Generic[Outcome]):
+class IndexCommand(ABC, Generic[Outcome]):
     """What one writing command does at each step of the flow; the defaults change nothing."""
 
     #: Titles and contexts that the user gives tables, by name.
@@ -107,7 +107,7 @@ def add_tables(location: Location, source: object, resources: BuildResources) ->
         return run(AddTables(folder, resources, source))
 
 
-class AddTables(Command[list[str]]):
+class AddTables(IndexCommand[list[str]]):
     """Adds a source to an index, or items to a source that it has."""
 
     def __init__(self, folder: Path, resources: BuildResources, source: object) -> None:
@@ -194,7 +194,7 @@ def remove_tables(
         return run(RemoveTables(folder, resources, patterns))
 
 
-class RemoveTables(Command[list[str]]):
+class RemoveTables(IndexCommand[list[str]]):
     """Removes tables by name or pattern."""
 
     def __init__(self, folder: Path, resources: BuildResources, patterns: Iterable[str]) -> None:
@@ -246,7 +246,7 @@ def compact(location: Location, resources: BuildResources) -> bool:
         return run(Compact(folder, resources))
 
 
-class Compact(Command[bool]):
+class Compact(IndexCommand[bool]):
     """Merges all segments into one."""
 
     merges_all = True

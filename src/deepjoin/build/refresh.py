@@ -12,7 +12,7 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin.build.encoding import Encoding
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.listing import Changes, ListedItem, compare, list_items
-from deepjoin.build.pipeline import Command, Location, run
+from deepjoin.build.pipeline import IndexCommand, Location, run
 from deepjoin.build.segment_builder import Titles
 from deepjoin.build.update import IndexPlan, IndexUpdate
 from deepjoin.errors import DeepJoinError, unknown_name
@@ -55,7 +55,7 @@ def refresh_lake(location: Location, resources: BuildResources) -> Refreshed:
         return job.refresh(before)
 
 
-class Refresh(Command[Refreshed]):
+class Refresh(IndexCommand[Refreshed]):
     """Brings an index up to date with its sources; ``sources`` are the first of them."""
 
     def __init__(
