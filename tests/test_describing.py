@@ -8,8 +8,8 @@ import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.read.corpus import write_corpus
 from deepjoin.serve.http.describing import describe_table
-from deepjoin.serve.mcp.desk import Desk
 from deepjoin.serve.mcp.server import answered
+from deepjoin.serve.mcp.tools import AgentSession
 from deepjoin.store.describing import SAMPLES, best_keys, column_facts
 
 
@@ -34,7 +34,7 @@ def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_service_and_agents_say_the_same(tmp_path: Path) -> None:
     lake = corpus(tmp_path)
-    told = answered(Desk(lake), "describe_table", {"table": "t"}).structured_content
+    told = answered(AgentSession(lake), "describe_table", {"table": "t"}).structured_content
     assert told is not None
     for field in ("distinct", "type", "samples"):
         of_agents = [one[field] for one in told["columns"]]

@@ -11,7 +11,7 @@ from mcp import Client
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.serve.mcp.tools import TOOLS
+from deepjoin.serve.mcp.server import TOOLS
 from tests.support.agents import COUNTRIES, ask, refused, with_client
 
 from .conftest import MakeLake
@@ -226,7 +226,7 @@ def test_a_join_that_fails_leaves_no_file(
         patch.setattr("deepjoin.joining.output.literal", lambda text: "'/nowhere/at/all.csv'")
         assert "Cannot write" in refused(demo, "join", tmp_path, **asked)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr("deepjoin.serve.mcp.join_tools._MOST_ROWS", 0)
+    monkeypatch.setattr("deepjoin.serve.mcp.tools._MOST_ROWS", 0)
     assert "the limit is 0" in refused(demo, "join", tmp_path, **asked)
     monkeypatch.undo()
     gone = tmp_path / "gone"
@@ -239,4 +239,4 @@ def test_too_many_files_of_a_name(
     monkeypatch.setattr("deepjoin.serve.saving._TRIES", 1)
     (tmp_path / "joined.csv").touch()
     text = refused(demo, "join", tmp_path, values=["France"], **COUNTRIES)
-    assert "has 1 files called 'joined'; choose another name" in text
+    assert "has 1 files named 'joined'; choose another name" in text

@@ -18,10 +18,9 @@ from mcp.types import CallToolResult
 import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.cli import main
-from deepjoin.serve.mcp.bounds import CELL, LINE, NAME
-from deepjoin.serve.mcp.desk import Desk
-from deepjoin.serve.mcp.server import answered
-from deepjoin.serve.mcp.tools import TOOLS
+from deepjoin.serve.mcp.answers import CELL, LINE, NAME
+from deepjoin.serve.mcp.server import TOOLS, answered
+from deepjoin.serve.mcp.tools import AgentSession
 from tests.support.agents import COUNTRIES, ask, refused, text_of, with_client
 
 #: The most characters that an answer about the oddest of tables may have.
@@ -32,9 +31,9 @@ LONGEST = 600_000
     ("name", "arguments", "text"),
     [
         ("serch", {}, "No tool 'serch' in this server.*Did you mean 'search'?"),
-        ("search", {}, "Say what the query column is"),
-        ("search", {"table": "geo/countries.csv"}, "Say what the query column is"),
-        ("search", {"table": "x", "column": "y", "values": ["a"]}, "Say what the query column is"),
+        ("search", {}, "Pass the query column either as"),
+        ("search", {"table": "geo/countries.csv"}, "Pass the query column either as"),
+        ("search", {"table": "x", "column": "y", "values": ["a"]}, "Pass the query column either as"),
         ("search", {"values": ["a"], "kk": 3}, "Wrong arguments for search: kk: Extra inputs"),
         ("search", {"values": ["a"], "k": 5000}, "k: Input should be less than or equal to 50"),
         ("search", {"values": ["a"], "k": -1}, "k: Input should be greater than or equal to 1"),
@@ -84,7 +83,7 @@ HOSTILE = ("<script>alert(1)</script>", "\u202e turned", "x" * 10_000, "\ud800 l
 
 @pytest.mark.parametrize("cell", HOSTILE, ids=range(len(HOSTILE)))
 def test_odd_values_come_back_as_text(demo: Lake, cell: str) -> None:
-    desk = Desk(demo)
+    desk = AgentSession(demo)
     for name in ("search", "explain", "preview_join"):
         more = {} if name == "search" else COUNTRIES
         result = answered(desk, name, {"values": [cell, "France"], "column": cell, **more})
@@ -104,7 +103,7 @@ def test_answers_are_bounded(tmp_path: Path) -> None:
         vectors={"cells": "none"},
         settings=deepjoin.Settings(max_mean_length=1000),
     )
-    desk, query = Desk(lake), {"table": "wide.csv", "column": names[0]}
+    desk, query = AgentSession(lake), {"table": "wide.csv", "column": names[0]}
     target = {"target_table": "wide.csv", "target_column": names[0]}
     for tool, arguments in (
         ("find_tables", {"text": "name", "limit": 100}),
@@ -162,7 +161,7 @@ def test_a_newer_index_that_is_damaged_is_told_once(
     lake_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old one serves on, until there is one that can be opened."""
-    desk = Desk(deepjoin.index(lake_folder))
+    desk = AgentSession(deepjoin.index(lake_folder))
     manifest = desk.lake.path / "manifest.json"
     sound = manifest.read_bytes()
     for content in (b"{}", None):

@@ -11,7 +11,7 @@ from mcp import Client
 from mcp.types import CallToolResult
 
 from deepjoin import Lake
-from deepjoin.serve.mcp.bounds import LINE
+from deepjoin.serve.mcp.answers import LINE
 from deepjoin.serve.mcp.server import make_server
 
 COUNTRIES = {"target_table": "geo/countries.csv", "target_column": "country"}

@@ -1,1 +1,1 @@
-"""A lake served to people and programs: HTTP and MCP."""
+"""Serve a lake to people and programs: HTTP and MCP."""

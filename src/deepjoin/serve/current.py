@@ -1,4 +1,4 @@
-"""The lake as it is now, for what serves it: work that runs keeps the one it started with."""
+"""The current lake of a server: new requests get the newest index, running ones keep theirs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from deepjoin.store.manifest import MANIFEST
 Done = TypeVar("Done")
 
 _LOG = logging.getLogger("deepjoin.lake")
-#: How often, in seconds, a folder is looked at, and how often a bucket.
+#: Seconds between checks of a folder, and of a bucket.
 _EVERY, _EVERY_REMOTE = 1.0, 60.0
-#: Comparing a misspelt name with more tables would keep others waiting.
+#: With more tables, finding the nearest name to a misspelt one would hold up other requests.
 _MANY = 10_000
 
 
@@ -32,14 +32,14 @@ class Opened:
     """One state of the lake, and the names in it."""
 
     lake: Lake
-    #: How a client finds a table by a part of its name.
+    #: How a client finds a table by part of its name.
     finder: str = ""
 
     def check_table(self, name: str) -> None:
-        """Refuse a table that a large lake does not have; a small one names the nearest itself."""
+        """Refuse an unknown table of a large lake; small lakes also name the nearest one."""
         if self.lake.report.tables > _MANY and name not in self.lake:
             raise UnknownName(
-                f"No table '{name}' among {self.lake.report.tables:,}. Find it by a part of its "
+                f"No table '{name}' among {self.lake.report.tables:,}. Find it by part of its "
                 f"name: {self.finder}"
             )
 
@@ -55,21 +55,21 @@ class Opened:
 
     @cached_property
     def directory(self) -> Directory:
-        """The names, put in order when first asked for."""
+        """The names, sorted on first use."""
         return Directory(self.lake.index)
 
 
 class CurrentLake:
-    """Holds an open lake and moves on to a newer one when there is one, ready to answer."""
+    """Holds an open lake, and replaces it by a newer one once that is ready to answer."""
 
     def __init__(self, lake: Lake, *, finder: str = "", every: float = _EVERY) -> None:
         self._lock = Lock()
         self._every = _EVERY_REMOTE if lake.index.url else every
         self._looked = monotonic()
-        # None: the first look is a whole one, as the index may have changed since it was opened.
+        # None, because the index may have changed between being opened and the first check.
         self._stamp: tuple[int, ...] | None = None
-        self._told = ""
-        #: How often a newer lake took the place of the one before.
+        self._warned = ""
+        #: How often a newer index was adopted.
         self.renewals = 0
         self._opened = Opened(lake, finder)
         if lake.store_problem:
@@ -88,25 +88,25 @@ class CurrentLake:
         return self._opened.lake
 
     def use(self, work: Callable[[Opened], Done]) -> Done:
-        """Do something with the lake; again with the newer one if its files have gone."""
+        """Run work on the lake; run it again on the newer one if the files have disappeared."""
         opened = self._opened
         try:
             return work(opened)
         except IndexUnusable:
             self.renew()
-            if self._opened is opened:  # nor has another thread found a newer one
+            if self._opened is opened:  # no other thread found a newer one either
                 raise
             return work(self._opened)
 
     def is_due(self) -> bool:
-        """Tell, cheaply, whether there may be something newer; True at most once in a while."""
+        """Check cheaply whether there may be a newer index; True at most once per interval."""
         if monotonic() - self._looked < self._every:
             return False
         self._looked = monotonic()
         return bool(self.lake.index.url) or _stamp(self.lake) != self._stamp
 
     def renew(self) -> bool:
-        """Open the lake as it is now and let new requests have it; False if it is the same."""
+        """Open the newest index for new requests; return False if it has not changed."""
         with self._lock:
             before, stamp = self.lake, _stamp(self.lake)
             try:
@@ -114,31 +114,29 @@ class CurrentLake:
                 if lake is not before:
                     warm(lake)
             except DeepJoinError as error:
-                # Tried again when it is another; what a store lacks may come to it by itself.
+                # Tried again once the manifest changes; a vector store may recover without that.
                 self._stamp = None if isinstance(error, StoreUnusable) else stamp
-                self._tell(f"The newer index cannot be opened; the old one serves on: {error}")
+                problem = f"The newer index cannot be opened; the old one is still served: {error}"
+                if problem != self._warned:  # not again every second
+                    _LOG.warning("%s", problem)
+                self._warned = problem
                 return False
-            self._stamp, self._told = stamp, ""
+            self._stamp, self._warned = stamp, ""
             if lake is before:
                 return False
             self._opened = replace(self._opened, lake=lake)
             self.renewals += 1
             return True
 
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            _LOG.warning("%s", problem)
-        self._told = problem
-
 
 def warm(lake: Lake) -> None:
-    """Load what the first search would have to wait for, by searches for nothing."""
+    """Load what the first search would otherwise wait for, with searches for zero hits."""
     for join in ("equi", "any"):
         lake.search(["deepjoin"], 0, join=join)
 
 
 def _stamp(lake: Lake) -> tuple[int, ...]:
-    """Tell one manifest file from another without reading it."""
+    """Identify a version of the manifest file without reading it."""
     try:
         found = os.stat(lake.path / MANIFEST)
     except OSError:

@@ -1,4 +1,4 @@
-"""What an agent may ask: the arguments of each tool, with the words that explain them."""
+"""The arguments of each tool, with the descriptions that agents read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-#: The most of everything that one call may send or ask for.
+#: The most that one call may send or ask for.
 MOST_VALUES, MOST_HITS, MOST_CELLS, MOST_ROWS, MOST_FOUND = 10_000, 50, 100, 50, 100
 
 Join = Literal["any", "equi", "semantic"]
 
 
 def _listed(values: Any) -> Any:
-    """Take a list that came as JSON text, as some clients send it."""
+    """Parse a list that came as JSON text, as some clients send it."""
     if isinstance(values, str) and values.lstrip().startswith("["):
         try:
             return json.loads(values)
@@ -30,15 +30,15 @@ def _text(value: Any) -> Any:
 Values = Annotated[list[str | int | float | None], BeforeValidator(_listed)]
 
 
-class Asked(BaseModel):
-    """Arguments of a tool; what is not among them is refused."""
+class ToolArguments(BaseModel):
+    """Arguments of a tool; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="before")
     @classmethod
     def _whole(cls, arguments: Any) -> Any:
-        """Replace lone surrogates, which no table holds and no answer could have."""
+        """Replace lone surrogates: no table holds them, and no answer can be encoded with them."""
         if not isinstance(arguments, dict):
             return arguments
         return {
@@ -47,24 +47,24 @@ class Asked(BaseModel):
         }
 
 
-class AskInfo(Asked):
-    """Nothing has to be said."""
+class InfoArguments(ToolArguments):
+    """No arguments."""
 
 
-class AskFind(Asked):
+class FindArguments(ToolArguments):
     """What to look for."""
 
     text: str = Field(
         min_length=1,
         max_length=1000,
-        description="Part of a table's or column's name, or one whole cell value such as 'France'.",
+        description="Part of a table's or column's name, or one whole cell value, e.g. 'France'.",
     )
     limit: int = Field(
         default=20, ge=1, le=MOST_FOUND, description="How many of each kind to list."
     )
 
 
-class AskTable(Asked):
+class TableArguments(ToolArguments):
     """Which table to describe."""
 
     table: str = Field(description="The table's name, as find_tables or search gives it.")
@@ -73,7 +73,7 @@ class AskTable(Asked):
     )
 
 
-class AskQuery(Asked):
+class QueryArguments(ToolArguments):
     """The query column: one of the lake, or values."""
 
     table: str | None = Field(
@@ -86,17 +86,17 @@ class AskQuery(Asked):
     values: Values | None = Field(
         default=None,
         max_length=MOST_VALUES,
-        description="Instead of a table: the values themselves, such as those of the user's file.",
+        description="Instead of a table: the values themselves, e.g. those of the user's file.",
     )
 
 
-class AskSearch(AskQuery):
-    """What to search with, and for what."""
+class SearchArguments(QueryArguments):
+    """The query, and which hits to return."""
 
     join: Join = Field(
         default="any",
-        description="equi: equal values (case and white space aside); semantic: values that mean "
-        "the same; any: both, each value counted by the chance of a match.",
+        description="equi: equal values (ignoring case and white space); semantic: values that "
+        "mean the same; any: both, each value counted by the chance of a match.",
     )
     k: int = Field(default=10, ge=1, le=MOST_HITS, description="How many hits at most.")
     min_joinability: float = Field(
@@ -105,15 +105,15 @@ class AskSearch(AskQuery):
     one_per_table: bool = Field(default=False, description="Only the best column of each table.")
 
 
-class AskPair(AskQuery):
+class PairArguments(QueryArguments):
     """The query column, and the column of the lake it may join with."""
 
     target_table: str = Field(description="The table of the lake to join with, as a hit names it.")
     target_column: str = Field(description="The key column of that table.")
 
 
-class AskExplain(AskPair):
-    """Which pair of columns to explain."""
+class ExplainArguments(PairArguments):
+    """The pair of columns to explain."""
 
     join: Join = Field("any", description="How to compare, as for search.")
     cells: int = Field(
@@ -121,8 +121,8 @@ class AskExplain(AskPair):
     )
 
 
-class AskJoin(AskPair):
-    """Which tables to join, and how."""
+class JoinArguments(PairArguments):
+    """The tables to join, and how."""
 
     join: Literal["equi", "semantic"] = Field(
         default="equi",
@@ -139,19 +139,19 @@ class AskJoin(AskPair):
     )
 
 
-class AskPreview(AskJoin):
-    """Which join to look at."""
+class PreviewArguments(JoinArguments):
+    """The join to preview."""
 
     rows: int = Field(default=10, ge=1, le=MOST_ROWS, description="How many rows to show.")
 
 
-class AskFile(AskJoin):
-    """Which join to write, and under which name."""
+class FileArguments(JoinArguments):
+    """The join to write, and the name of its file."""
 
     name: str = Field(
         default="joined",
         max_length=200,
-        description="What to call the file, without folder or ending; a free name is made of it.",
+        description="Name of the file, without folder or ending; a number is added if it exists.",
     )
     format: Literal["csv", "parquet"] = Field(default="csv", description="parquet keeps types.")
     neutralise: bool = Field(
