@@ -31,9 +31,9 @@ LONGEST = 600_000
     ("name", "arguments", "text"),
     [
         ("serch", {}, "No tool 'serch' in this server.*Did you mean 'search'?"),
-        ("search", {}, "Pass the query column either as"),
-        ("search", {"table": "geo/countries.csv"}, "Pass the query column either as"),
-        ("search", {"table": "x", "column": "y", "values": ["a"]}, "Pass the query column either as"),
+        ("search", {}, "Pass the query column"),
+        ("search", {"table": "geo/countries.csv"}, "Pass the query column"),
+        ("search", {"table": "x", "column": "y", "values": ["a"]}, "Pass the query column"),
         ("search", {"values": ["a"], "kk": 3}, "Wrong arguments for search: kk: Extra inputs"),
         ("search", {"values": ["a"], "k": 5000}, "k: Input should be less than or equal to 50"),
         ("search", {"values": ["a"], "k": -1}, "k: Input should be greater than or equal to 1"),
@@ -171,7 +171,7 @@ def test_a_newer_index_that_is_damaged_is_told_once(
             told = answered(desk, "lake_info", {}).structured_content
             assert told is not None and told["tables"] == 3
         (said,) = caplog.messages
-        assert said.startswith("The newer index cannot be opened; the old one serves on:")
+        assert said.startswith("The newer index cannot be opened; the old one is still served:")
     manifest.write_bytes(sound)
     deepjoin.open(desk.lake.path).remove("numbers.csv")
     told = answered(desk, "lake_info", {}).structured_content

@@ -229,7 +229,7 @@ def test_a_service_moves_on_when_the_store_has_what_is_new(
     for _ in range(3):
         assert current.is_due()
         assert not current.renew()
-    assert caplog.text.count("the old one serves on: postgresql://") == 1
+    assert caplog.text.count("the old one is still served: postgresql://") == 1
     assert "t50" not in current.lake.tables
     assert hits(current.lake)
     publish(own_lake, store_url)

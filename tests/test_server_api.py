@@ -116,7 +116,7 @@ def test_a_large_lake_is_not_searched_for_the_nearest_name(
         served.post("/api/search", {"query": query}, 400),
         served.post("/api/join/preview", join, 400),
     ):
-        assert refused["error"].startswith("No table 'x' among 3. Find it by a part of its name")
+        assert refused["error"].startswith("No table 'x' among 3. Find it by part of its name")
 
 
 def test_a_search_is_that_of_the_library(served: Served) -> None:

@@ -192,7 +192,7 @@ def test_a_newer_index_that_is_damaged_does_not_end_the_service(
     current = CurrentLake(deepjoin.index(lake_folder))
     (lake_folder / ".deepjoin" / "manifest.json").write_text("{}")
     assert not current.renew()
-    assert "The newer index cannot be opened; the old one serves on:" in caplog.text
+    assert "The newer index cannot be opened; the old one is still served:" in caplog.text
     assert current.lake.search(["Peru", "Italy"], join="equi")
     current._looked = float("-inf")
     assert not current.is_due(), "it is told of once"
