@@ -18,6 +18,7 @@ from deepjoin.model import Column, Table
 from deepjoin.normalise.cells import text_array, unique_names
 from deepjoin.read.formats import unreadable
 from deepjoin.read.frames import table_of_columns
+from deepjoin.read.parquet import batch_rows
 from deepjoin.read.source import (
     Description,
     Item,
@@ -82,7 +83,8 @@ class CorpusSource(Source):
         with self._open(file) as opened:
             names = [name for name in names if name in opened.schema_arrow.names]
             try:
-                for batch in opened.iter_batches(_block_size(opened.metadata), columns=names):
+                rows = batch_rows(opened.metadata, _BLOCK, _BLOCK_BYTES)
+                for batch in opened.iter_batches(rows, columns=names):
                     yield _conformed(batch)
             except (pa.ArrowException, OSError) as error:
                 raise unreadable(self.folder / file, error) from None
@@ -115,11 +117,14 @@ class CorpusSource(Source):
 
     def tables(self) -> Iterator[Table]:
         """Put the columns back into tables, in file order."""
-        if self._is_grouped():
+        ids = self._table_ids().combine_chunks()
+        runs = 1 + (pc.sum(pc.not_equal(ids[1:], ids[:-1])).as_py() or 0)
+        # Mostly the columns of a table are side by side, and one pass over the file will do.
+        if len(ids) < 2 or runs == len(pc.unique(ids)):
             for name, group in groupby(self.columns(), key=lambda column: column.table or ""):
                 yield table_of_columns(name, list(group))
         else:
-            for name in pc.unique(self._table_ids()).to_pylist():
+            for name in pc.unique(ids).to_pylist():
                 yield self.table(name)
 
     def table(self, name: str) -> Table:
@@ -152,13 +157,6 @@ class CorpusSource(Source):
         with self._open("columns.parquet") as file:
             return file.read(["table_id"]).column(0)
 
-    def _is_grouped(self) -> bool:
-        ids = self._table_ids().combine_chunks()
-        if len(ids) < 2:
-            return True
-        runs = 1 + pc.sum(pc.not_equal(ids[1:], ids[:-1])).as_py()
-        return bool(runs == len(pc.unique(ids)))
-
     def _open(self, name: str) -> pq.ParquetFile:
         path = self.folder / name
         if not os.path.isfile(path):
@@ -167,7 +165,17 @@ class CorpusSource(Source):
             file = pq.ParquetFile(path)
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error, "is not a readable Parquet file") from None
-        return _checked(file, path)
+        schema = file.schema_arrow
+        missing = [name for name in _REQUIRED if name not in schema.names]
+        if missing:
+            raise DeepJoinError(
+                f"{path} is no column corpus: {', '.join(missing)} missing. "
+                f"A corpus has {', '.join(SCHEMA.names)}."
+            )
+        kind = schema.field("cells").type
+        if not hasattr(kind, "value_type"):
+            raise DeepJoinError(f"{path}: 'cells' must be a list of strings, it is {kind}.")
+        return file
 
 
 def reopen(described: Description, index: Path, settings: Settings) -> CorpusSource:
@@ -178,39 +186,17 @@ def reopen(described: Description, index: Path, settings: Settings) -> CorpusSou
     return CorpusSource(folder)
 
 
-def _checked(file: pq.ParquetFile, path: Path) -> pq.ParquetFile:
-    schema = file.schema_arrow
-    missing = [name for name in _REQUIRED if name not in schema.names]
-    if missing:
-        raise DeepJoinError(
-            f"{path} is no column corpus: {', '.join(missing)} missing. "
-            f"A corpus has {', '.join(SCHEMA.names)}."
-        )
-    if not hasattr(schema.field("cells").type, "value_type"):
-        kind = schema.field("cells").type
-        raise DeepJoinError(f"{path}: 'cells' must be a list of strings, it is {kind}.")
-    return file
-
-
-def _block_size(metadata: pq.FileMetaData) -> int:
-    """Fewer columns a block where columns are long."""
-    size = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
-    each = max(1, size // max(1, metadata.num_rows))
-    return int(min(_BLOCK, max(1, _BLOCK_BYTES // each)))
-
-
 def _conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [_field(batch, name) for name in SCHEMA.names]
+    """Give a block all fields in their types; missing texts are blank."""
+    columns = []
+    for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True):
+        if name not in batch.schema.names:
+            blank = pa.scalar([] if name == "cells" else "", kind)
+            columns.append(pa.repeat(blank, batch.num_rows))
+        else:
+            array = batch.column(name).cast(kind)
+            columns.append(array if name == "cells" else pc.fill_null(array, ""))
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-
-
-def _field(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """One field in its wanted type; texts that are missing are blank."""
-    kind = SCHEMA.field(name).type
-    if name not in batch.schema.names:
-        return pa.repeat(pa.scalar([] if name == "cells" else "", kind), batch.num_rows)
-    array = batch.column(name).cast(kind)
-    return array if name == "cells" else pc.fill_null(array, "")
 
 
 def _columns_of(block: pa.RecordBatch) -> Iterator[Column]:
