@@ -24,7 +24,7 @@ from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, Unreadable
 from deepjoin.joining import Side, plan_join
 from deepjoin.joining.database_sql import database_sql
 from deepjoin.model import Table
-from deepjoin.normalise.cells import MENDED_NOTE, as_strings
+from deepjoin.normalise.cells import REPAIRED_NOTE, as_strings
 from deepjoin.read import Source
 from deepjoin.read.database import (
     DatabaseSource,
@@ -373,7 +373,7 @@ def test_sqlite_text_that_is_not_utf8_is_mended(tmp_path: Path) -> None:
     )
     reading = DatabaseSource(str(path)).table("t").open()
     assert [cell for batch in reading for cell in batch["x"].to_pylist()] == ["a", "�A", "c"]
-    assert reading.notes == [MENDED_NOTE]
+    assert reading.notes == [REPAIRED_NOTE]
 
 
 def test_the_tables_behind_a_virtual_one_are_left_out(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deepjoin.normalise.cells import MENDED_NOTE
+from deepjoin.normalise.cells import REPAIRED_NOTE
 from deepjoin.read import delimited
 from deepjoin.read.jsonlines import read_jsonlines
 
@@ -54,7 +54,7 @@ def test_half_characters_in_wide_json_are_mended(tmp_path: Path) -> None:
     reading = read_jsonlines(path)
     (batch,) = reading
     assert batch.to_pydict() == {"id": ["1", "2"], "name": ["a�b", "c"]}
-    assert reading.notes == [MENDED_NOTE]
+    assert reading.notes == [REPAIRED_NOTE]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Table
-from deepjoin.normalise.cells import MENDED_NOTE, as_strings
+from deepjoin.normalise.cells import REPAIRED_NOTE, as_strings
 from deepjoin.read import Source
 from deepjoin.read.database import DatabaseSource, reopen
 from deepjoin.read.database.postgres import CopiedColumn, copied_batches
@@ -369,7 +369,7 @@ def test_text_of_a_database_without_an_encoding_is_mended() -> None:
     columns = [CopiedColumn("x", '"x"', pa.string()), CopiedColumn("n", '"n"', pa.int32())]
     (batch,) = copied_batches([b"caf\xe9,1\n", b"b,2\n"], columns, notes)
     assert batch.to_pydict() == {"x": ["caf�", "b"], "n": [1, 2]}
-    assert notes == [MENDED_NOTE]
+    assert notes == [REPAIRED_NOTE]
 
 
 def test_a_lost_connection_is_told(postgres_uri: str) -> None:

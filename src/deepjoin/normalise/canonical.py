@@ -1,8 +1,8 @@
 """Cells to canonical strings: the one space in which cells are compared.
 
 `canonical` is the definition; `canonical_array` is the same function over an Arrow array,
-fast because only the rare cell that is not plain ASCII text takes the slow way. The rules
-and what they refuse to guess are in ``docs/decisions/0002-canonical-strings.md``.
+fast because only the rare cells that are not plain ASCII text need the slow path. The rules,
+and what they refuse to guess, are in ``docs/decisions/0002-canonical-strings.md``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _YEAR_FIRST = re.compile(r"([0-9]{4})([-/])([0-9]{1,2})\2([0-9]{1,2})" + _TIME)
 _DAY_MONTH = re.compile(rf"([0-9]{{1,2}})(?:st|nd|rd|th)?[ -]{_MONTH}\.?,?[ -]([0-9]{{4}})")
 _MONTH_DAY = re.compile(rf"{_MONTH}\.? ([0-9]{{1,2}})(?:st|nd|rd|th)?,? ([0-9]{{4}})")
 
-# What the fast way cannot do: letters beyond ASCII, odd white space, and whatever might be
-# a number or a date in another spelling. RE2 syntax; it may catch too much, never too little.
+# What the fast path cannot do: letters beyond ASCII, odd white space, and whatever might be
+# a number or a date in another spelling. RE2 syntax; it may match too much, never too little.
 _SLOW = (
     r"[^\x20-\x7e]|  |^ *[+-]?[0-9]*\.[0-9]* *$|^ *\+|^ *-0|^ *[0-9]{4}[-/][0-9]"
     r"|^ *[0-9]{1,2}[A-Za-z]{0,2}[ -][A-Za-z]{3,9}\.?,?[ -][0-9]{4} *$"
@@ -84,7 +84,7 @@ def _number(text: str) -> str | None:
 
 
 def _date(text: str) -> str | None:
-    """ISO for dates whose year, month and day cannot be confused."""
+    """Write dates in ISO form whose year, month and day cannot be confused."""
     if match := _YEAR_FIRST.fullmatch(text):
         year, _, month, day, minutes, seconds, fraction, zone = match.groups()
         date = _iso(int(year), int(month), int(day))
@@ -126,12 +126,12 @@ def canonical_array(cells: pa.Array, profile: str = "default") -> pa.Array:
     if not pc.any(slow).as_py():
         return fast
     slow = pc.fill_null(slow, False)
-    mended = [canonical(cell, profile) for cell in cells.filter(slow).to_pylist()]
-    return pc.replace_with_mask(fast, slow, pa.array(mended, cells.type))
+    normalised = [canonical(cell, profile) for cell in cells.filter(slow).to_pylist()]
+    return pc.replace_with_mask(fast, slow, pa.array(normalised, cells.type))
 
 
 def cell_types(values: pa.Array) -> pa.Array:
-    """Give each canonical string its `CellType` as an 8-bit integer."""
+    """Return the `CellType` of each canonical string, as an 8-bit integer."""
     kinds = pc.if_else(pc.match_substring_regex(values, _INTEGER), 1, 0)
     kinds = pc.if_else(pc.match_substring_regex(values, _DECIMAL), 2, kinds)
     return pc.if_else(pc.match_substring_regex(values, _DATE), 3, kinds).cast(pa.uint8())

@@ -1,4 +1,4 @@
-"""Cells of any type to strings, the one form in which the value index takes them."""
+"""Cells of any type to strings, the form in which they are normalised and indexed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: What to note of a table with text that had to be mended.
-MENDED_NOTE = "Characters that are not valid text were replaced by �."
+#: The note about a table whose text had to be repaired.
+REPAIRED_NOTE = "Characters that are not valid text were replaced by �."
 
 # Floats hold every integer up to here; ids that became floats are written as digits.
 _EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 
 
 def left_out(kind: pa.DataType) -> str | None:
-    """Say why a column of this type cannot be compared: "binary", "nested", or None if it can.
+    """Return why a column of this type cannot be compared: "binary", "nested", or None if it can.
 
     >>> left_out(pa.list_(pa.int64())), left_out(pa.binary()), left_out(pa.date32())
     ('nested', 'binary', None)
@@ -80,7 +80,7 @@ def _decoded(array: pa.Array) -> pa.Array:
 
 
 def _floats(array: pa.Array) -> pa.Array:
-    """Shortest digits that give the number back, without an exponent where that is bearable."""
+    """Write the shortest digits that identify each number, without an exponent if not too long."""
     if pa.types.is_float16(array.type):
         array = array.cast(pa.float32())
     array = pc.if_else(pc.is_nan(array), None, array)
@@ -122,7 +122,7 @@ def _without_zeros(times: pa.Array) -> pa.Array:
 
 
 def seconds(durations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Turn durations into their seconds, the number by which they are compared.
+    """Turn durations into seconds, the numbers by which they are compared.
 
     >>> seconds(pa.array([1500], pa.duration("ms"))).to_pylist()
     [1.5]
@@ -203,7 +203,7 @@ def _mended(cell: str) -> str:
 
 
 def unique_names(names: Iterable[object], taken: Sequence[str] = ()) -> list[str]:
-    """Name the columns after those taken, each differently: blanks by position, repeats numbered.
+    """Make column names unique, also among ``taken``: blanks by position, repeats numbered.
 
     >>> unique_names(["id", "id", None, 2020, "id_2"])
     ['id', 'id_3', 'column_3', '2020', 'id_2']
@@ -221,7 +221,7 @@ def unique_names(names: Iterable[object], taken: Sequence[str] = ()) -> list[str
 
 
 def _name_text(given: object) -> str:
-    """Write a name as it is, the levels of a pandas one side by side; blank ones are ''."""
+    """Write a name as text, joining the levels of a pandas name; blank ones are ''."""
     levels = given if isinstance(given, tuple) else (given,)
     text = " ".join(str(level) for level in levels if level is not None and level != "")
     return _mended(text) if text.strip() else ""

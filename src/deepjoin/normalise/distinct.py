@@ -1,4 +1,4 @@
-"""A column as the set of its values (paper, definition 2.1): distinct, counted, spelled."""
+"""A column as the set of its values (paper, definition 2.1), with counts and spellings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DistinctCells:
     values: list[str]
     spellings: list[str]
     counts: list[int]
-    #: What a lake of hashes holds in place of the values; None where it holds these.
+    #: The hashes that a private lake stores instead of the values; None in any other lake.
     hidden: list[str] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ def distinct_cells(
 ) -> DistinctCells:
     """Reduce cells to distinct values; missing and blank cells vanish.
 
-    With the key of a lake of hashes, what stands for the values there is given beside them.
+    With the key of a private lake, the hashes that replace the values there are added.
 
     >>> distinct_cells(["GE", "Apple", " ge", None, ""])
     DistinctCells(values=['ge', 'apple'], spellings=['GE', 'Apple'], counts=[2, 1])

@@ -1,6 +1,6 @@
-"""Lakes that hold salted hashes in place of values: the key, and what stands for a value.
+"""Private lakes, which store salted hashes instead of values: their keys and hashes.
 
-What such a lake still tells, and to whom, is in ``docs/private.md``.
+What such a lake still reveals is described in ``docs/private.md``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from deepjoin.errors import DeepJoinError
 from deepjoin.settings import Settings
 
-#: The environment variable of a secret that is never stored.
+#: The environment variable for a secret that is never stored.
 SECRET = "DEEPJOIN_SECRET"
 
 #: 120 bits, 20 letters: among a billion values, two share one with probability 4e-19.
@@ -29,9 +29,9 @@ _SALT = re.compile("([0-9a-f]{32})(?:-([0-9a-f]{8}))?")
 
 
 def salted(settings: Settings, earlier: Settings | None = None) -> Settings:
-    """Give settings the salt of a build: their own, that of the index before, or a new one.
+    """Return settings with the salt of a build: their own, the earlier index's, or a new one.
 
-    With a secret set, a new salt ends in a check value by which a wrong secret is noticed.
+    With a secret set, a new salt ends in a check value that reveals a wrong secret.
     """
     if not settings.hash_only:
         return replace(settings, salt="")
@@ -50,7 +50,7 @@ def salted(settings: Settings, earlier: Settings | None = None) -> Settings:
 
 
 def key(settings: Settings) -> bytes:
-    """Return the key under which values are hashed; empty for a lake that holds them as they are.
+    """Return the key under which values are hashed; empty for a lake that is not private.
 
     >>> key(Settings()), len(key(Settings(hash_only=True, salt="0123456789abcdef" * 2)))
     (b'', 16)
@@ -78,7 +78,7 @@ def key(settings: Settings) -> bytes:
 
 @lru_cache(maxsize=8)
 def _stretched(salt: str, secret: str) -> bytes:
-    """Make a key of a secret; slowly, since people choose secrets that can be guessed."""
+    """Derive a key from a secret; slowly, because people choose secrets that can be guessed."""
     given = secret.encode("utf-8", "surrogateescape")
     return scrypt(given, salt=bytes.fromhex(salt), n=1 << 14, r=8, p=1, dklen=32)
 
@@ -88,7 +88,7 @@ def _check(stretched: bytes) -> str:
 
 
 def hidden(values: Iterable[str], key: bytes) -> list[str]:
-    """Give what stands for each canonical string in a lake of this key.
+    """Hash canonical strings under the key of a private lake.
 
     >>> hidden(["paris", "rome", "paris"], b"salt")
     ['4xgI5DKSJhpcWTgmZZ3S', 'Q/9hQuiWa2QzlwomzSLB', '4xgI5DKSJhpcWTgmZZ3S']
@@ -99,7 +99,7 @@ def hidden(values: Iterable[str], key: bytes) -> list[str]:
 
 
 def hidden_text(text: str, key: bytes) -> str:
-    """Hide one text under a key, if there is any of both."""
+    """Hash one text under a key; without a key, or if empty, it stays as it is."""
     return hidden([text], key)[0] if text and key else text
 
 

@@ -42,7 +42,7 @@ from deepjoin.settings import Settings
 
 #: Bytes that show the header of a file, or whether JSON holds rows.
 _HEAD = 1 << 18
-#: Nanoseconds; stores give times to the second.
+#: Nanoseconds; stores keep times to the second.
 _LATELY = 2_000_000_000
 #: Attributes that hold something open once the source has been listed.
 _OPEN = ("_place", "_downloads")
@@ -98,7 +98,7 @@ class BucketSource(Source):
         return table_in(self._listing(entry).tables, name, _name(entry), str(self.url))
 
     def describe(self, index: Path) -> Description:
-        """Say where the source is; a URL does not depend on the index folder."""
+        """Describe where the source is; a URL does not depend on the index folder."""
         return {"kind": self.kind, "url": str(self.url)}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class BucketSource(Source):
         return infos
 
     def _wanted(self, infos: Infos) -> Infos:
-        """Leave out what is hidden, an index, not asked for, or has a name that is no path."""
+        """Leave out what is hidden, an index, excluded, or has a name that is no path."""
         if self._place[1]:
             return infos
         return {name: infos[name] for name in self._open(infos) if self._belongs(name)}
@@ -154,7 +154,7 @@ class BucketSource(Source):
                 try:
                     content = self._place[0].read(name, lambda file: bytes(file.read()))
                     self._manifests[name] = is_index_manifest(content)
-                except UnreadableTable:  # only its name can tell
+                except UnreadableTable:  # then its name decides
                     self._manifests[name] = True
             if not self._manifests[name]:  # other programs write manifests too
                 del found[folder]
@@ -219,7 +219,7 @@ class BucketSource(Source):
         return format_of(name) is not None or self._is_named(name)
 
     def _is_named(self, name: str) -> bool:
-        """Tell whether the user named this very object, or objects with its ending."""
+        """Check whether the user named this very object, or objects with its ending."""
         endings = {suffixes(pattern) for pattern in (*self.include, *self.url.patterns[-1:])}
         return name == self._place[1] or suffixes(name) in endings - {""}
 

@@ -46,7 +46,7 @@ _BLOCK_BYTES = 256 << 20
 
 
 def is_corpus(folder: Path) -> bool:
-    """Tell a corpus from a folder that happens to hold a table called columns.parquet."""
+    """Check whether a folder is a corpus; some other table may be called columns.parquet."""
     path = folder / "columns.parquet"
     try:
         names = pq.read_schema(path).names if os.path.isfile(path) else []
@@ -112,7 +112,7 @@ class CorpusSource(Source):
         )
 
     def describe(self, index: Path) -> Description:
-        """Say where the corpus is, relative to an index folder."""
+        """Describe where the corpus is, relative to an index folder."""
         return {"kind": self.kind, "root": relative(self.folder, index)}
 
     def tables(self) -> Iterator[Table]:
@@ -187,7 +187,7 @@ def reopen(described: Description, index: Path, settings: Settings) -> CorpusSou
 
 
 def _conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Give a block all fields in their types; missing texts are blank."""
+    """Add missing fields to a block and cast the others; missing texts are blank."""
     columns = []
     for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True):
         if name not in batch.schema.names:
@@ -218,7 +218,7 @@ def write_corpus(
 ) -> CorpusSource:
     """Write columns, and queries if any, as a corpus folder; missing ids are made up.
 
-    A column without a table is a table of its own.
+    A column without a table becomes a table by itself.
     """
     target = Path(folder).expanduser()
     target.mkdir(parents=True, exist_ok=True)

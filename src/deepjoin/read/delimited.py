@@ -1,6 +1,6 @@
 """Delimited text to record batches: Arrow's reader while all is plain, the csv module where not.
 
-Both give the same table for what both can read, so a file may pass from one to the other at
+Both produce the same table from what both can read, so a file may pass from one to the other at
 any record; which files DuckDB reads the same way is decided by the same test.
 """
 
@@ -19,7 +19,7 @@ from pyarrow import csv as arrow_csv
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
 from deepjoin.read.dialect import Dialect, check_width, sniff, unescaped, widened
-from deepjoin.read.encoding import Mended, check_file, utf8_blocks
+from deepjoin.read.encoding import TextRepairs, check_file, utf8_blocks
 from deepjoin.read.records import (
     LONGEST_CELL,
     Form,
@@ -44,7 +44,7 @@ class _Pass:
 
     path: Path
     dialect: Dialect
-    mended: Mended
+    repairs: TextRepairs
     plain: bool = True
     short_rows: int = 0
     long_rows: int = 0
@@ -60,7 +60,7 @@ class _Pass:
             yield "No header was found; the columns are numbered."
         if not dialect.encoding.startswith("utf"):
             yield f"The text is not UTF-8; it is read as {dialect.encoding}."
-        yield from self.mended.notes(dialect.encoding)
+        yield from self.repairs.notes(dialect.encoding)
         if self.short_rows:
             yield f"Rows with too few cells, filled up: {self.short_rows:,}."
         if self.long_rows:
@@ -78,7 +78,7 @@ def read_delimited(path: Path, *, _engine: str = "") -> Reading:
     ``_engine`` forces "csv" for tests.
     """
     before = check_file(path)
-    state = _Pass(path, sniff(path), Mended(), plain=_engine != "csv")
+    state = _Pass(path, sniff(path), TextRepairs(), plain=_engine != "csv")
     notes: list[str] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -142,7 +142,7 @@ def _open_quote(data: bytes, form: Form) -> bool:
 
 
 def _one_line(data: bytes, state: _Pass) -> Generator[pa.RecordBatch, None, int]:
-    """Read by itself a line whose quote is closed nowhere."""
+    """Read one line by itself, because its quote is never closed."""
     line = next(lines_of(data.decode()), "")
     if len(line) > LONGEST_CELL:
         raise UnreadableTable(
@@ -164,7 +164,7 @@ def _records(lines: Iterable[str], state: _Pass, cut: bool) -> Generator[pa.Reco
 def _body(state: _Pass) -> Iterator[bytes]:
     """Yield the file from its first row on, as UTF-8, escaped quotes doubled."""
     dialect = state.dialect
-    blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.mended)
+    blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.repairs)
     if dialect.escape:
         blocks = _doubled(blocks, dialect.quote)
     data = b""
@@ -260,7 +260,7 @@ def duckdb_scan(path: Path) -> str | None:
     The whole file is checked, because the last row may be the odd one. Hive partitioning would
     replace a column by the name of a folder, as in `region=eu`.
     """
-    state = _Pass(path, sniff(path), Mended())
+    state = _Pass(path, sniff(path), TextRepairs())
     dialect = state.dialect
     is_known = (
         dialect.encoding.startswith("utf-8")
@@ -282,9 +282,9 @@ def duckdb_scan(path: Path) -> str | None:
 
 
 def _plain_throughout(state: _Pass) -> bool:
-    """Whether every record is one that all readers of delimited text agree on."""
+    """Check whether every record is one that all readers of delimited text agree on."""
     dialect, data, kinds = state.dialect, b"", set[str]()
-    blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.mended)
+    blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.repairs)
     is_start = True
     for block in chain(blocks, (b"",)):
         data += block
@@ -305,7 +305,7 @@ def _plain_throughout(state: _Pass) -> bool:
             chunk, is_start = chunk[start:], False
         if longest > _DUCKDB_LINE or not _plain_rows(chunk, dialect):
             return False
-    return len(kinds) < 2 and state.mended == Mended()
+    return len(kinds) < 2 and state.repairs == TextRepairs()
 
 
 def _plain_rows(data: bytes, dialect: Dialect) -> bool:

@@ -53,7 +53,7 @@ _DATE = re.compile(
 _DIGIT = re.compile(r"[0-9]")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
 _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?", ".", "\\n"))
-# Enough to tell a header by; a table may have ten thousand columns.
+# Enough to recognise a header; a table may have ten thousand columns.
 _COLUMNS = 64
 _ROWS = 50
 _TITLES = 20
@@ -122,7 +122,7 @@ class _Sample:
         return _Sample(unescaped(self.text, quote), self.cut, self.suffix)
 
     def stray(self, form: Form) -> int:
-        """Count the lines whose quotes do not fit."""
+        """Count the lines whose quotes do not pair."""
         return self._read(form)[1]
 
     def _read(self, form: Form) -> tuple[list[_Record], int]:
@@ -140,7 +140,7 @@ class _Sample:
 
 
 def sniff(path: Path) -> Dialect:
-    """Find out how a file is written, or say what it is instead of a table."""
+    """Find the dialect of a file; what is no table raises an error that names what it is."""
     size, _ = check_file(path)
     compression = compression_of(path)
     dialect, judged = None, 0
@@ -208,7 +208,7 @@ def _judge(path: Path, text: str, cut: bool | None) -> tuple[Dialect | None, int
 
 
 def unescaped(text: str, quote: str) -> str:
-    """Write quotes that follow a backslash doubled instead."""
+    """Replace quotes after a backslash by doubled quotes."""
     return re.sub(rf"\\([\\{quote}])", lambda match: "\\" if match[1] == "\\" else quote * 2, text)
 
 
@@ -239,7 +239,7 @@ def _form(sample: _Sample, hint: str | None) -> tuple[Form | None, str]:
 
 
 def _score(sample: _Sample, form: Form) -> float:
-    """Between 0 and 1: how evenly a form cuts the records, and how clean the cells are."""
+    """Score from 0 to 1 how evenly a form cuts the records, and how clean the cells are."""
     rows, stray = sample.rows(form), sample.stray(form)
     width = usual_width(rows)
     if width < 2:
@@ -280,7 +280,7 @@ def _spaces(sample: _Sample) -> Form | None:
 
 
 def _reads_as_prose(sample: _Sample, form: Form) -> bool:
-    """Whether every comma is followed by a blank, and the cells are long or sentences."""
+    """Check whether every comma is followed by a blank, and the cells are long or sentences."""
     rows = sample.rows(form)
     cells = [cell for row in rows for cell in row]
     if form.delimiter in "\t|" or any(
@@ -326,7 +326,7 @@ def _described(form: Form, escape: str, records: list[_Record]) -> Dialect:
 
 
 def kind(cell: str) -> str:
-    """Tell what a cell looks like: a number, a date, text, or '' if it is missing.
+    """Classify a cell by its looks: a number, a date, text, or '' if it is missing.
 
     >>> [kind(cell) for cell in ("1,200", "5 Jan 2020", "n/a", "Oslo")]
     ['number', 'date', '', 'text']
@@ -437,14 +437,14 @@ def _small(cells: Iterable[str]) -> bool:
 
 
 def _shape(cell: str) -> str:
-    """Codes of one kind share a shape: `AB-12` and `XY-07` do."""
+    """Reduce a code to its shape, which codes of one kind share: `AB-12` and `XY-07` do."""
     return "".join(
         "9" if c.isdigit() else "A" if c.isupper() else "a" if c.islower() else c for c in cell[:12]
     )
 
 
 def _counts_up(first: Row) -> bool:
-    """Whether numbers beside a word count up by one, as the heads of a matrix do."""
+    """Check whether numbers beside a word count up by one, as the heads of a matrix do."""
     numbers = [cell.strip() for cell in first if kind(cell) == "number"]
     if len(numbers) < 3 or len(numbers) == len(first) or not all(map(str.isdecimal, numbers)):
         return False

@@ -92,7 +92,7 @@ _MARKS = frozenset("‘“”–—…•€£°©®™·\xa0«»½ßºªİ")
 
 
 @dataclass
-class Mended:
+class TextRepairs:
     """Repairs that turned the bytes of a file into text."""
 
     nul_bytes: int = 0
@@ -110,9 +110,9 @@ class Mended:
 
 
 def open_bytes(path: Path, compression: str | None) -> BinaryIO:
-    """Open a file for reading, unpacked on the way.
+    """Open a file for reading, decompressing it.
 
-    The standard library's readers notice a packed stream that ends too early.
+    The standard library's readers notice a compressed stream that ends too early.
     """
     if compression == "gzip":
         return cast(BinaryIO, gzip.open(path, "rb"))
@@ -158,7 +158,7 @@ def check_file(path: Path) -> tuple[int, int]:
 
 
 def compression_of(path: Path) -> str | None:
-    """Tell how a file is compressed by its first bytes."""
+    """Return the compression of a file, by its first bytes."""
     try:
         with path.open("rb") as stream:
             head = stream.read(4)
@@ -168,7 +168,7 @@ def compression_of(path: Path) -> str | None:
 
 
 def read_sample(path: Path, compression: str | None, size: int) -> bytes:
-    """Return the first bytes of a file, unpacked."""
+    """Return the first bytes of a file, decompressed."""
     try:
         with open_bytes(path, compression) as stream:
             return read_some(stream, size)
@@ -234,7 +234,7 @@ def decode_sample(sample: bytes, encoding: str) -> str:
 
 
 def encoding_by_zeros(sample: bytes) -> str | None:
-    """Tell UTF-16 without a mark by which half of the byte pairs is zero."""
+    """Recognise UTF-16 without a mark: one byte of most pairs is zero."""
     pairs = len(sample) // 2
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
     few, many = sorted((even, odd))
@@ -295,22 +295,22 @@ def _plausible(sample: bytes, encoding: str) -> int:
 
 
 def utf8_blocks(
-    path: Path, encoding: str, compression: str | None, mended: Mended
+    path: Path, encoding: str, compression: str | None, repairs: TextRepairs
 ) -> Iterator[bytes]:
     """Yield a file as blocks of clean UTF-8: whole characters, no mark, no NUL."""
     try:
         with open_bytes(path, compression) as stream:
             blocks = iter(lambda: read_some(stream, BLOCK), b"")
             decoded = _from_utf8 if encoding.startswith("utf-8") else _from_other
-            for block in decoded(blocks, encoding, mended):
+            for block in decoded(blocks, encoding, repairs):
                 zeros = block.count(0)
-                mended.nul_bytes += zeros
+                repairs.nul_bytes += zeros
                 yield block.replace(b"\0", b"") if zeros else block
     except _UNPACKING_ERRORS as error:
         raise unreadable(path, error) from error
 
 
-def _from_utf8(blocks: Iterator[bytes], encoding: str, mended: Mended) -> Iterator[bytes]:
+def _from_utf8(blocks: Iterator[bytes], encoding: str, repairs: TextRepairs) -> Iterator[bytes]:
     position, rest = 0, b""
     for number, block in enumerate(blocks):
         if number == 0 and encoding == "utf-8-sig":
@@ -324,18 +324,18 @@ def _from_utf8(blocks: Iterator[bytes], encoding: str, mended: Mended) -> Iterat
             used = codecs.utf_8_decode(data, "strict", False)[1]
             clean = data[:used]
         except UnicodeDecodeError as error:
-            if mended.bad_byte is None:
-                mended.bad_byte = position + error.start
+            if repairs.bad_byte is None:
+                repairs.bad_byte = position + error.start
             text, used = codecs.utf_8_decode(data, _AS_CP1252, False)
             clean = text.encode()
         position, rest = position + used, data[used:]
         yield clean
     if rest:
-        mended.bad_byte = position if mended.bad_byte is None else mended.bad_byte
+        repairs.bad_byte = position if repairs.bad_byte is None else repairs.bad_byte
         yield rest.decode("utf-8", _AS_CP1252).encode()
 
 
-def _from_other(blocks: Iterator[bytes], encoding: str, mended: Mended) -> Iterator[bytes]:
+def _from_other(blocks: Iterator[bytes], encoding: str, repairs: TextRepairs) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("strict")
     position = 0
     for block in chain(blocks, (b"",)):
@@ -343,8 +343,8 @@ def _from_other(blocks: Iterator[bytes], encoding: str, mended: Mended) -> Itera
         try:
             text = decoder.decode(block, not block)
         except UnicodeDecodeError as error:
-            if mended.bad_byte is None:
-                mended.bad_byte = position - len(pending) + error.start
+            if repairs.bad_byte is None:
+                repairs.bad_byte = position - len(pending) + error.start
             decoder.setstate(before)
             decoder.errors = _AS_CP1252
             text = decoder.decode(block, not block)

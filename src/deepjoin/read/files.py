@@ -134,7 +134,7 @@ class FileSource(Source):
         return None if self.roots[0].file else self.root
 
     def describe(self, index: Path) -> Description:
-        """Say where the source is, relative to an index folder."""
+        """Describe where the source is, relative to an index folder."""
         paths = [root.given(index) for root in self.roots]
         return {"kind": self.kind, "root": relative(self.root, index), "paths": paths}
 
@@ -264,7 +264,7 @@ class FileSource(Source):
         return self.root if name == self._here() else self.root / name
 
     def _listing(self, name: str) -> Listing:
-        """List the tables of one file, without reading it if its name tells."""
+        """List the tables of one file, without opening it if its name is enough."""
         kind, path = format_of(name), self.root / name
         endings = {suffixes(pattern) for pattern in self.include} - {""}
         is_named = suffixes(name) in endings or any(root.names(str(path)) for root in self.roots)

@@ -43,7 +43,7 @@ class FolderFormat:
 
 
 def folder_format(folder: str, names: Collection[str]) -> FolderFormat | None:
-    """Tell by the names in a folder whether it is one table."""
+    """Recognise a folder that is one table by the names in it."""
     if _DELTA_LOG in names and os.path.isdir(os.path.join(folder, _DELTA_LOG)):
         return DELTA
     if _ICEBERG_METADATA in names:
@@ -69,7 +69,7 @@ def group_stamp(stamps: Iterable[tuple[str, str]]) -> str:
 def _table_batches(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], notes: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Give the batches of a library the form that those of Parquet files have."""
+    """Convert the batches of a library to the form that those of Parquet files have."""
     names = unique_names(schema.names)
     empty = True
     for batch in batches:

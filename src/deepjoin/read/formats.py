@@ -78,7 +78,7 @@ def words(text: str) -> str:
 
 
 def read_file(path: Path, expected: str) -> Reading:
-    """Read a file as what its first bytes say it is, else as its name promises."""
+    """Read a file in the format of its first bytes, else in that of its name."""
     check_file(path)
     kind = _by_first_bytes(path) or expected
     if kind == "parquet":

@@ -32,7 +32,7 @@ _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
 def _library(value: object) -> str:
-    """Say which library a value comes from, without importing any."""
+    """Return the library that a value comes from, without importing any."""
     for kind in type(value).__mro__:
         root = kind.__module__.partition(".")[0]
         if root in _LIBRARIES:
@@ -41,7 +41,7 @@ def _library(value: object) -> str:
 
 
 def is_frame(value: object) -> bool:
-    """Tell whether a value is a table of some library, rather than a column.
+    """Check whether a value is a table of some library, rather than a column.
 
     >>> is_frame(pa.table({"a": [1]})), is_frame(pa.array([1])), is_frame([1])
     (True, False, False)
@@ -147,7 +147,7 @@ class MemorySource(Source):
             yield Item(table.name, "", partial(Listing, (table,)))
 
     def describe(self, index: Path) -> Description:
-        """Say which tables these are; nothing is left to reopen."""
+        """Describe which tables these are; nothing is left to reopen."""
         names = "\n".join(table.name for table in self.given)
         return {"kind": self.kind, "tables": xxh3_64_hexdigest(names.encode("utf-8", "replace"))}
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.normalise.cells import MENDED_NOTE, float_text, text_array
+from deepjoin.normalise.cells import REPAIRED_NOTE, float_text, text_array
 from deepjoin.read.encoding import check_file, compression_of, open_bytes
 from deepjoin.read.formats import unreadable
 
@@ -23,7 +23,7 @@ _PEEK = 1 << 16
 _CHUNK = 1 << 20
 #: Longer rows are no rows of a table; the bound also keeps memory bounded.
 MAX_ROW = 1 << 26
-#: Where ids serve as keys, each would make a column; keys beyond this are left out and noted.
+#: Where ids are used as keys, each would make a column; keys beyond this are left out and noted.
 MAX_COLUMNS = 2_000
 #: A file is given up when this many first rows are all bad.
 PATIENCE = 1_000
@@ -35,7 +35,7 @@ Row = dict[str, str | None]
 
 
 def why_not_rows(path: Path) -> str | None:
-    """Say why a .json file is no table, from its start alone.
+    """Explain why a .json file is no table, from its start alone.
 
     None if it may be one, or is empty or damaged: then reading it will say what is wrong.
     """
@@ -204,7 +204,7 @@ class _RowBatches:
         if self.is_crowded:
             self.notes.append(f"Only the first {MAX_COLUMNS} different keys became columns.")
         if self.is_repaired:
-            self.notes.append(MENDED_NOTE)
+            self.notes.append(REPAIRED_NOTE)
 
     def _batch(self, block: list[Row]) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}

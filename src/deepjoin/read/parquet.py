@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deepjoin.model import Reading
-from deepjoin.normalise.cells import MENDED_NOTE, unique_names
+from deepjoin.normalise.cells import REPAIRED_NOTE, unique_names
 from deepjoin.read.formats import unreadable
 from deepjoin.read.sql import literal
 
@@ -70,14 +70,14 @@ def with_valid_text(batch: pa.RecordBatch, notes: list[str]) -> pa.RecordBatch:
     """Repair text that is not UTF-8: some writers store bytes of another encoding as text."""
     if all(map(_is_valid, batch.columns)):
         return batch
-    if MENDED_NOTE not in notes:
-        notes.append(MENDED_NOTE)
+    if REPAIRED_NOTE not in notes:
+        notes.append(REPAIRED_NOTE)
     columns = [column if _is_valid(column) else _repaired(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _is_valid(column: pa.Array) -> bool:
-    """Whether all text is UTF-8; nested columns are not indexed, so they are not checked."""
+    """Check whether all text is UTF-8; nested columns are not indexed, so they are not checked."""
     if not _is_text(column.type):
         return True
     try:
@@ -131,7 +131,7 @@ def duckdb_scan(path: Path) -> str | None:
 
 
 def _differs(kind: pa.DataType) -> bool:
-    """Whether DuckDB reads durations as ticks, or long decimals as doubles, in this type."""
+    """Check whether DuckDB reads durations as ticks, or long decimals as doubles, in this type."""
     if pa.types.is_dictionary(kind):
         return _differs(kind.value_type)
     inner = (kind.field(at).type for at in range(kind.num_fields))

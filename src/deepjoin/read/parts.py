@@ -155,7 +155,7 @@ def _same_keys(members: list[str]) -> bool:
 
 
 def _numbered(members: list[str]) -> bool:
-    """Tell whether files of one folder are called as one table's parts are, and nothing else."""
+    """Check whether the files of a folder have the names of one table's parts, and only those."""
     if len(members) < 2:
         return False
     lasts = [_last(name) for name in members]
@@ -176,7 +176,7 @@ def _shape(last: str) -> str:
 
 
 def _is_running(lasts: list[str]) -> bool:
-    """Tell running numbers, padded and from 0 or 1, from years, months, dates and codes."""
+    """Check for running numbers, padded and from 0 or 1, unlike years, months, dates and codes."""
     columns = list(zip(*map(_DIGITS.findall, lasts), strict=True))
     varying = [column for column in columns if len(set(column)) > 1]
     if len(varying) != 1:
@@ -192,7 +192,7 @@ def _is_running(lasts: list[str]) -> bool:
 
 
 def _is_table(name: str) -> bool:
-    """Tell table files; Hadoop's have no ending."""
+    """Check whether a name is that of a table file; Hadoop's have no ending."""
     last = _last(name)
     if _format(last) is not None:
         return True
@@ -348,7 +348,7 @@ def read_group(root: Path, parts: PartGroup) -> Reading:
 
 
 def _is_blank(root: Path, name: str) -> bool:
-    """Tell a file without a byte, which engines write for a part without rows."""
+    """Check whether a file has no bytes: engines write such files for parts without rows."""
     try:
         return os.path.getsize(root / name) == 0 and format_of(name) not in ("parquet", "excel")
     except OSError as error:

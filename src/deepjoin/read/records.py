@@ -1,4 +1,4 @@
-"""Lines to records: the standard csv module, made safe against quotes that stand alone."""
+"""Lines to records: the standard csv module, made safe against unpaired quotes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Positions = npt.NDArray[np.intp]
 
 #: A quoted cell that reaches this many characters without an end is a stray quote.
 LONGEST_CELL = 1 << 26
-# The csv module refuses cells beyond a limit that belongs to the whole process.
+# The csv module refuses longer cells; the limit applies to the whole process.
 _FIELD_LIMIT = (1 << 31) - 1
 
 
@@ -30,7 +30,7 @@ class Form:
     padded: bool = False
 
     def options(self) -> dict[str, Any]:
-        """Return the csv module's words for it."""
+        """Return the options of the csv module."""
         return {
             "delimiter": self.delimiter,
             "quotechar": self.quote or None,
@@ -74,7 +74,7 @@ class _Feed(Iterator[str]):
         return "".join(self._held)
 
     def take_back(self) -> str:
-        """Give the first line of a broken record, and keep the others for another try."""
+        """Return the first line of a broken record; the others are read again."""
         first = self._held[0]
         self._again.extendleft(reversed(self._held[1:]))
         self._held = [first]
@@ -84,7 +84,7 @@ class _Feed(Iterator[str]):
 
 
 class Records:
-    r"""The records of a text; a line whose quotes do not fit is read by itself.
+    r"""The records of a text; a line whose quotes do not pair is read by itself.
 
     With ``cut`` the text goes on elsewhere, so that a quote open at its end may be closed
     there; the lines it holds are then left in ``rest``.
@@ -134,7 +134,7 @@ class Records:
 
 
 def _read_alone(line: str, form: Form, width: int) -> list[str]:
-    """Read a line whose quotes do not fit, in the way that gives the right width."""
+    """Read a line whose quotes do not pair, in the way that gives the right width."""
     loose = next(csv.reader([line], **form.options()))
     plain = next(csv.reader([line], **Form(form.delimiter, "", form.padded).options()))
     chosen, other = (plain, loose) if _opens(line, form) else (loose, plain)
@@ -143,18 +143,18 @@ def _read_alone(line: str, form: Form, width: int) -> list[str]:
 
 
 def _opens(line: str, form: Form) -> bool:
-    """Whether a line ends within quotes, so that a reader asks for the next."""
-    asked = False
+    """Check whether a line ends within quotes, so that a reader asks for the next."""
+    wants_more = False
 
     def lines() -> Iterator[str]:
-        nonlocal asked
+        nonlocal wants_more
         yield line
-        asked = True
+        wants_more = True
 
     try:
         next(csv.reader(lines(), strict=True, **form.options()))
     except csv.Error:
-        return asked
+        return wants_more
     return False
 
 

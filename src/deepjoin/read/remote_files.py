@@ -299,7 +299,7 @@ class RemoteFiles:
         return f"{self._folder}/{name}" if name else self._folder
 
     def _object_error(self, error: Exception, name: str) -> DeepJoinError:
-        """Tell errors of one object, which is passed over, from those of the whole bucket."""
+        """Separate errors of one object, which is passed over, from those of the whole bucket."""
         shown = self.shown(name)
         if isinstance(error, FileNotFoundError):
             return UnreadableTable(f"{shown} is no longer there.", passing=True)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from deepjoin.settings import Settings
 
 _BLOCK = 1 << 22
-#: Nanoseconds; some file systems tell times to the second or two only, and clocks differ.
+#: Nanoseconds; some file systems store times to the second or two only, and clocks differ.
 _LATELY = 2_000_000_000
 _SOON = 1_000_000_000
 
-#: A path as users give it.
+#: A path as users pass it.
 Location = str | os.PathLike[str]
 #: Where a source is, as the manifest of an index keeps it: its kind, what reopens it, no secrets.
 Description = dict[str, Any]
@@ -81,7 +81,7 @@ class Source(ABC):
     - Listing reads no tables and yields the same items in the same order until something
       changes. Nothing is left out silently: what is passed over is listed with its reason.
     - The stamp of an item changes whenever its content may have changed.
-    - A table can be opened many times and gives the same cells until its stamp changes.
+    - A table can be opened many times and has the same cells until its stamp changes.
     - A description holds no secrets, and ``reopen`` makes the same source from it.
     """
 
@@ -106,7 +106,7 @@ class Source(ABC):
 
     @abstractmethod
     def describe(self, index: Path) -> Description:
-        """Say where the source is, relative to an index folder if it is local."""
+        """Describe where the source is, relative to an index folder if it is local."""
 
     def tables(self) -> Iterator[Table]:
         """List the tables, unread, in the order of the items."""
@@ -144,7 +144,7 @@ class Source(ABC):
         return None
 
     def apart(self) -> Source:
-        """Return the same tables under longer names, which tell them from other sources'."""
+        """Return the same tables under longer names, which distinguish them from other sources'."""
         return self
 
 
@@ -155,13 +155,13 @@ def skipped_item(name: str, reason: str, passing: bool = False) -> Item:
 
 
 def left_out(tables: int) -> str:
-    """Say that nothing of a source is left to read."""
+    """Give the reason why nothing of a source is left to read."""
     all_of_them = f"all {tables:,} tables" if tables > 1 else "its one table"
     return f"the patterns to include and exclude leave out {all_of_them}"
 
 
 def digest_of(item: Item) -> str:
-    """Sum up the content of an item; '' where that cannot be done."""
+    """Hash the content of an item; '' where that cannot be done."""
     try:
         return item.digest() if item.digest else ""
     except OSError:  # reading its tables will say why
@@ -169,10 +169,10 @@ def digest_of(item: Item) -> str:
 
 
 def file_stamp(status: os.stat_result) -> str:
-    """Give the stamp of a file: its size and the time of its last change.
+    """Return the stamp of a file: its size and the time of its last change.
 
     A file changed a moment ago has none: it may change again within the same tick of its clock.
-    One with a time far in the future has, or it would be read again until then.
+    A time far in the future counts, or the file would be read again until then.
     """
     if -_SOON <= time.time_ns() - status.st_mtime_ns < _LATELY:
         return ""
@@ -189,7 +189,7 @@ def file_digest(path: Location) -> str:
 
 
 def relative(path: Path, index: Path) -> str:
-    """Write a path down as an index folder stores it, so that both can move together."""
+    """Write a path relative to an index folder, so that both can move together."""
     return Path(os.path.relpath(path.resolve(), index.resolve())).as_posix()
 
 

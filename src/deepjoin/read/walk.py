@@ -87,7 +87,7 @@ def _reason(error: OSError) -> str:
 
 
 def is_index_folder(folder: str, names: Collection[str] = INDEX_MARKS) -> bool:
-    """Tell whether a folder claims to be an index; ``names`` are those in it, where known."""
+    """Check whether a folder claims to be an index; ``names`` are those in it, where known."""
     if _SEGMENTS not in names or not os.path.isdir(os.path.join(folder, _SEGMENTS)):
         return False
     if _LOCK in names and os.path.isfile(os.path.join(folder, _LOCK)):
@@ -102,7 +102,7 @@ def is_index_folder(folder: str, names: Collection[str] = INDEX_MARKS) -> bool:
 
 
 def is_index_manifest(content: bytes) -> bool:
-    """Tell the manifest of an index from those of other programs.
+    """Check whether a manifest is that of an index, and not another program's.
 
     >>> is_index_manifest(b'{"product": "deepjoin index"}'), is_index_manifest(b'["a.ts"]')
     (True, False)
@@ -115,12 +115,12 @@ def is_index_manifest(content: bytes) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Tell whether a file is a dot file, or a lock that office programs put beside a workbook."""
+    """Check whether a file is a dot file, or a lock that office programs put beside a workbook."""
     return name.startswith((".", "~$"))
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Tell whether a pattern fits a relative path, its last part, or a folder on its way.
+    """Check whether a pattern fits a relative path, its last part, or a folder on its way.
 
     >>> [matches(pattern, "geo/old/a.csv") for pattern in ("*.csv", "old", "geo/*", "*.tsv")]
     [True, True, True, False]
@@ -132,7 +132,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def is_wanted(name: str, include: Iterable[str], exclude: Iterable[str]) -> bool:
-    """Tell whether the patterns keep a relative path; without ``include`` they keep all.
+    """Check whether the patterns keep a relative path; without ``include`` they keep all.
 
     >>> is_wanted("geo/a.csv", (), ("old",)), is_wanted("old/a.csv", ("*.csv",), ("old",))
     (True, False)
@@ -142,12 +142,12 @@ def is_wanted(name: str, include: Iterable[str], exclude: Iterable[str]) -> bool
 
 
 def is_glob(path: str) -> bool:
-    """Tell whether a path has shell wildcards."""
+    """Check whether a path has shell wildcards."""
     return any(mark in path for mark in "*?[")
 
 
 def covers(patterns: Sequence[str], parts: Sequence[str]) -> bool:
-    """Tell whether a glob, part by part, fits a path or a folder above it.
+    """Check whether a glob, part by part, fits a path or a folder above it.
 
     >>> covers(["**", "*.csv"], ["a", "b", "c.csv"]), covers(["*.csv"], ["a", "c.csv"])
     (True, False)
@@ -160,7 +160,7 @@ def covers(patterns: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 def reaches(patterns: Sequence[str], parts: Sequence[str]) -> bool:
-    """Tell whether a glob may fit something below this folder.
+    """Check whether a glob may fit something below this folder.
 
     >>> reaches(["a*", "*.csv"], ["abc"]), reaches(["a*", "*.csv"], ["b"])
     (True, False)
@@ -222,29 +222,29 @@ class Root:
         raise DeepJoinError(f"No file or folder '{given}'. {hint}")
 
     def covers(self, path: str) -> bool:
-        """Tell whether a file belongs to what the user named."""
+        """Check whether a file belongs to this place."""
         if self.file is not None:
             return path == str(self.file)
         return covers(self.patterns, self._parts(path)) if self.holds(path) else False
 
     def covers_table(self, folder: str) -> bool:
-        """Tell whether a folder that is one table belongs: itself, or files of its kind in it."""
+        """Check whether a folder that is one table belongs: itself, or files of its kind in it."""
         if self.covers(folder):
             return True
         inside = self.file is None and suffixes(self.patterns[-1]) in ("", ".parquet")
         return inside and self.holds(folder) and self.reaches(folder)
 
     def holds(self, path: str) -> bool:
-        """Tell whether a path is the folder or below it."""
+        """Check whether a path is the folder or below it."""
         folder = str(self.folder)
         return path == folder or path.startswith(_with_slash(folder))
 
     def reaches(self, folder: str) -> bool:
-        """Tell whether a folder may hold files that belong."""
+        """Check whether a folder may hold files that belong."""
         return not self.patterns or reaches(self.patterns, self._parts(folder))
 
     def names(self, path: str) -> bool:
-        """Tell whether the user named this very path, or files with its ending."""
+        """Check whether the user named this very path, or files with its ending."""
         if not self.patterns:
             return path == str(self.file or self.folder)
         ending = suffixes(self.patterns[-1])

@@ -41,7 +41,7 @@ class DatabaseSource(Source):
     ``sample_rows`` above 0 limits listed tables to their first rows. ``version_query`` is SQL
     whose answer changes whenever a table does, `{table}` being replaced by its quoted name, as
     in ``SELECT max(updated_at) FROM {table}``; if it fails, the database's own stamp is used.
-    A ``prefix`` precedes the names of all tables, to tell them from those of other databases.
+    A ``prefix`` precedes the names of all tables, which other databases may have too.
     """
 
     kind = "database"
@@ -166,7 +166,7 @@ class DatabaseSource(Source):
         return relations[name]
 
     def describe(self, index: Path) -> Description:
-        """Say where the database is, without its password."""
+        """Describe where the database is, without its password."""
         described = {"kind": self.kind, "url": self.database.describe(index)}
         return described | ({"prefix": self.prefix} if self.prefix else {})
 

@@ -160,13 +160,6 @@ class DuckdbDatabase(Database):
         passing = isinstance(error, duckdb.IOException)
         return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
 
-    def _is_lost(self, error: Exception) -> bool:
-        """Tell an error of the whole file, which no table is to blame for."""
-        import duckdb
-
-        is_of_file = isinstance(error, duckdb.IOException) and str(self.path) in str(error)
-        return is_of_file or file_dialect(self.path) != "duckdb"
-
     @contextmanager
     def _connected(self) -> Iterator[DuckDBPyConnection]:
         """Open the file, waiting a little for a writer to give up its lock."""

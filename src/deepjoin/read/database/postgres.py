@@ -16,7 +16,7 @@ from pyarrow import csv
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.normalise.cells import MENDED_NOTE
+from deepjoin.normalise.cells import REPAIRED_NOTE
 from deepjoin.optional import require
 from deepjoin.read.database.relation import (
     BATCH_BYTES,
@@ -40,7 +40,7 @@ _SETTINGS = (
     "'postgres'; SET LOCAL extra_float_digits = 1; SET LOCAL synchronize_seqscans = off; "
     "SET LOCAL max_parallel_workers_per_gather = 0"
 )
-# A partition is read through the table that it is a part of.
+# A partition is read through the table that it belongs to.
 _RELATIONS = """
 SELECT n.nspname, c.relname, c.relkind IN ('r', 'p', 'm') AND c.relpersistence = 'p'
     AND has_table_privilege(c.oid, 'SELECT'),
@@ -55,7 +55,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
 """
-# A domain has the type that it is made of.
+# A domain counts as its base type.
 _COLUMNS = """
 SELECT a.attname, CASE WHEN b.typnamespace = 'pg_catalog'::regnamespace THEN b.typname ELSE '' END,
   CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
@@ -102,7 +102,7 @@ class PostgresDatabase(Database):
 
     A table's stamp is the state of the whole server: the transactions that are visible and
     the time it was started. If both are the same, so are all tables: that is what a snapshot
-    means. Otherwise the digest tells which tables changed, from the place and the writing
+    means. Otherwise the digest shows which tables changed, from the place and the writing
     transaction of every row version, which every write changes; the server hashes them without
     sending a row. Its statistics (n_tup_ins and so on) would be quicker, but arrive seconds
     late, get lost in a crash and do not change on a replica. Changes of views, foreign and
@@ -375,8 +375,8 @@ class _Parser:
             try:
                 data.decode()
             except UnicodeDecodeError:  # a database without an encoding may hold any bytes
-                if MENDED_NOTE not in self._notes:
-                    self._notes.append(MENDED_NOTE)
+                if REPAIRED_NOTE not in self._notes:
+                    self._notes.append(REPAIRED_NOTE)
                 data = data.decode("utf-8", "replace").encode()
             for at, kind in self._kinds.items():
                 try:

@@ -127,7 +127,7 @@ class SqlalchemyDatabase(Database):
             yield ask
 
     def read(self, relation: Relation, limit: int = 0) -> Reading:
-        """Read a table as the driver gives it."""
+        """Read a table with the types of the driver."""
         import sqlalchemy
 
         from deepjoin.read.database.sqlite import is_lost
@@ -175,7 +175,7 @@ class SqlalchemyDatabase(Database):
 
     def _failed(self, what: str, error: Exception) -> DeepJoinError:
         said = self._said(error)
-        hint = f" Give the whole URL in {ADDRESS_VARIABLE}." if "denied" in said.lower() else ""
+        hint = f" Set the whole URL in {ADDRESS_VARIABLE}." if "denied" in said.lower() else ""
         return DeepJoinError(f"{what} {self.place}: {said}.{hint}")
 
     def _said(self, error: Exception) -> str:

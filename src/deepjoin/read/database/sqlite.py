@@ -13,7 +13,7 @@ import xxhash
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.normalise.cells import MENDED_NOTE
+from deepjoin.normalise.cells import REPAIRED_NOTE
 from deepjoin.read.database.relation import (
     BATCH_ROWS,
     Ask,
@@ -39,7 +39,7 @@ _LOST = (
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_PERM,
 )
-# The tables behind a virtual one hold its index, not data of their own.
+# The shadow tables of a virtual table hold its index, no further data.
 _RELATIONS = """
 SELECT name, type = 'table' AS is_table FROM sqlite_master
 WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
@@ -151,7 +151,7 @@ class SqliteDatabase(Database):
 
 
 def is_lost(error: object) -> bool:
-    """Tell an error of the whole file from one of a table."""
+    """Check whether an error concerns the whole file, not one table."""
     # The lowest byte is the class of an error.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOST
 
@@ -184,7 +184,7 @@ def _chunks(
     except sqlite3.OperationalError as error:
         if "decode" not in str(error):
             raise
-    notes.append(MENDED_NOTE)
+    notes.append(REPAIRED_NOTE)
     connection.text_factory = lambda cell: cell.decode("utf-8", "replace")
     rest = f"SELECT * FROM ({sql}) LIMIT -1 OFFSET {done}"
     with closing(connection.execute(rest)) as cursor:

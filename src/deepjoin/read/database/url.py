@@ -1,4 +1,4 @@
-"""Where a database is: telling its address from a file's, and keeping its secrets."""
+"""Addresses of databases: files and servers, and which parts of them are secret."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from deepjoin.errors import DeepJoinError
 
-#: Holds the whole address, password included, of a database that an index was made of.
+#: The environment variable for the whole address, password included, of an indexed database.
 ADDRESS_VARIABLE = "DEEPJOIN_DATABASE_URL"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_.+-]+)://")
@@ -29,7 +29,7 @@ _NO_DRIVERS = ("", "http", "https", "ssh")
 
 
 def is_database(location: str) -> bool:
-    """Tell whether a location is a database: by its scheme, or by the first bytes of a file.
+    """Check whether a location is a database: by its scheme, or by the first bytes of a file.
 
     >>> [is_database(text) for text in ("postgresql://db/shop", "mysql+pymysql://h/d", "s3://b")]
     [True, True, False]
@@ -42,7 +42,7 @@ def is_database(location: str) -> bool:
 
 
 def file_dialect(path: Path) -> str:
-    """Name the database whose file this is, by its first bytes; '' for any other file."""
+    """Return the dialect of a database file by its first bytes; '' for any other file."""
     try:
         with path.open("rb") as file:
             head = file.read(16)
@@ -54,7 +54,7 @@ def file_dialect(path: Path) -> str:
 
 
 def dialect_of(location: str) -> tuple[str, str]:
-    """Name a location's dialect and driver; the driver is '' where none is named.
+    """Return a location's dialect and driver; the driver is '' if none is named.
 
     >>> dialect_of("postgres://h/d"), dialect_of("sqlite+pysqlite:///a.db")
     (('postgresql', ''), ('sqlite', 'pysqlite'))
@@ -67,7 +67,7 @@ def dialect_of(location: str) -> tuple[str, str]:
 
 
 def file_of(location: str) -> Path:
-    """Give the file of a SQLite or DuckDB location, `sqlite:///data/a.db` or a bare path."""
+    """Return the file of a SQLite or DuckDB location, `sqlite:///data/a.db` or a bare path."""
     match = _SCHEME.match(location)
     given = location if match is None else location[match.end() :].removeprefix("/")
     path = Path(os.path.abspath(os.path.expanduser(given)))
@@ -84,7 +84,7 @@ def file_of(location: str) -> Path:
 
 
 def file_shown(location: str) -> str:
-    """Write the location of a file without a password, which some drivers have before its path.
+    """Write the location of a file without the password that some drivers put before its path.
 
     >>> file_shown("sqlite+pysqlcipher://:pw@/data/a.db?cipher=aes"), file_shown("data/a@b.db")
     ('sqlite+pysqlcipher:///data/a.db', 'data/a@b.db')
@@ -98,7 +98,7 @@ def file_shown(location: str) -> str:
 
 
 def file_secrets(location: str) -> list[str]:
-    """List what must never be shown of the location of a file.
+    """List the secrets in the location of a file.
 
     >>> file_secrets("sqlite+pysqlcipher://:pw@/data/a.db"), file_secrets("sqlite:////a:b@c.db")
     (['pw'], [])
@@ -110,7 +110,7 @@ def file_secrets(location: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a database server, taken apart; ``password`` is None if there is none."""
+    """The parts of a database server's address; ``password`` is None if there is none."""
 
     scheme: str
     user: str | None
@@ -120,7 +120,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Take an address apart; one whose password cannot be told from the rest is refused."""
+        """Split an address; one whose password cannot be separated from the rest is refused."""
         match = _SCHEME.match(url)
         if match is None:
             raise DeepJoinError("A database is named by a URL such as postgresql://host/shop.")
@@ -128,7 +128,7 @@ class Address:
         credentials, at, hosts = authority.rpartition("@")
         if "@" in credentials or not _HOSTS.fullmatch(hosts):
             raise DeepJoinError(
-                "Cannot tell the host of the database URL: in a user name or password write "
+                "Cannot find the host in the database URL: in a user name or password write "
                 "@ as %40, : as %3A, / as %2F, ? as %3F, # as %23."
             )
         user, colon, password = credentials.partition(":")
@@ -149,11 +149,11 @@ class Address:
         return f"{self.scheme}://{user}{self.hosts}{path}{f'?{kept}' if kept else ''}"
 
     def secrets(self) -> list[str]:
-        """List what must never be shown, as it is written and as it is meant."""
+        """List the secrets, both as they are written and unquoted."""
         return _secrets(self.password, self.tail.partition("?")[2])
 
     def names_same(self, other: Address) -> bool:
-        """Tell whether two addresses name the same database on the same host."""
+        """Check whether two addresses name the same database on the same host."""
         return self._place() == other._place()
 
     def _place(self) -> tuple[str, str, str]:
@@ -173,7 +173,7 @@ def _is_secret(part: str) -> bool:
 
 
 def from_environment(url: str) -> str:
-    """Give the address in the environment, with its password, if it is this database's."""
+    """Return the address in the environment, with its password, if it is this database's."""
     given = os.environ.get(ADDRESS_VARIABLE, "")
     if given and _SCHEME.match(given) and Address.of(given).names_same(Address.of(url)):
         return given
@@ -181,7 +181,7 @@ def from_environment(url: str) -> str:
 
 
 def one_line(error: BaseException, secrets: list[str]) -> str:
-    """Put what a driver said into one line without secrets, and without a full stop."""
+    """Write a driver's error in one line without secrets and without a full stop."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     text = " ".join(lines[0].split())
     for secret in secrets:
