@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin.errors import DeepJoinError, MissingExtra, UnknownName, UnreadableTable
-from deepjoin.joining import Side, plan_join
+from deepjoin.joining import JoinSide, plan_join
 from deepjoin.joining.database_sql import database_sql
 from deepjoin.model import Table
 from deepjoin.normalise.cells import REPAIRED_NOTE, as_strings
@@ -700,7 +700,7 @@ def test_a_join_in_the_database_knows_tables_by_their_prefix(tmp_path: Path) -> 
         "INSERT INTO towns VALUES ('Paris', 2), ('Rome', 3)",
     )
     source = DatabaseSource(str(path), prefix="db2")
-    sides = [Side(source.table(f"db2.{name}"), "city") for name in ("orders", "towns")]
+    sides = [JoinSide(source.table(f"db2.{name}"), "city") for name in ("orders", "towns")]
     with plan_join(*sides) as plan:
         statement = database_sql(plan, source, "db2.orders")
     with closing(sqlite3.connect(path)) as connection:

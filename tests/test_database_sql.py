@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining import Side, plan_join
+from deepjoin.joining import JoinSide, plan_join
 from deepjoin.joining.database_sql import MOST_SPELLINGS, database_sql
 from deepjoin.read.frames import frame_table
 from tests.support.postgres import execute
@@ -52,7 +52,7 @@ def test_ugly_keys_join_as_they_do_in_deepjoin(
     make_ugly(shop)
     left, right = shop.side("yours", "cell"), shop.side("theirs", "the key")
     if many == "aggregate" and shop.source.database.dialect == "sqlite":
-        refused(shop, left, right, "cannot list distinct values.* Use --many first", many=many)
+        refused(shop, left, right, 'cannot list distinct values.* Use `many="first"`', many=many)
     else:
         check(shop, left, right, how=how, many=many, profile=profile)
 
@@ -98,7 +98,7 @@ def test_a_table_from_elsewhere_has_a_placeholder(shop: Shop) -> None:
     make_ugly(shop)
     mine = {"cell": UGLY, "id": [str(at) for at in range(len(UGLY))]}
     shop.make("uploaded", "cell text, id text", list(zip(*mine.values(), strict=True)))
-    left = Side(frame_table(mine, "my\nfile.csv"), "cell")
+    left = JoinSide(frame_table(mine, "my\nfile.csv"), "cell")
     statement = check(shop, left, shop.side("theirs", "the key"), named="")
     first, second, third = statement.splitlines()[:3]
     assert first.startswith("-- my file.csv joined with ")
@@ -113,7 +113,7 @@ def test_unknown_left_tables_are_told(shop: Shop) -> None:
         database_sql(plan, shop.source, "nowhere")
 
 
-def refused(shop: Shop, left: Side, right: Side, says: str, **options: str) -> None:
+def refused(shop: Shop, left: JoinSide, right: JoinSide, says: str, **options: str) -> None:
     plan = plan_join(left, right, **options)
     with plan, pytest.raises(DeepJoinError, match=says) as caught:
         database_sql(plan, shop.source, left.table.name)
@@ -132,7 +132,7 @@ def test_what_sqlite_cannot_say_is_refused(tmp_path: Path) -> None:
     a, b = shop.side("a", "k"), shop.side("b", "k")
     refused(shop, a, b, r"1,001 keys of a have spellings that SQLite cannot bring together\. Run")
     refused(shop, a, shop.side("fractions", "k"), "column 'x' of fractions mixes text and fract")
-    refused(shop, a, shop.side("floats", "k"), "SQLite writes .* keys of floats otherwise than")
+    refused(shop, a, shop.side("floats", "k"), "SQLite writes .* keys of floats differently than")
 
 
 def test_what_postgres_cannot_say_is_refused(postgres_uri: str) -> None:
@@ -140,11 +140,11 @@ def test_what_postgres_cannot_say_is_refused(postgres_uri: str) -> None:
     shop.make("a", "k text, f double precision", [("a", 0.5), ("b", 1e20)])
     execute(postgres_uri, "CREATE VIEW v AS SELECT * FROM a")
     a, v = shop.side("a", "k"), shop.side("v", "k")
-    refused(shop, a, v, "public.v keeps no order, .* Use --many aggregate", many="first")
+    refused(shop, a, v, 'public.v has no order, .* Use `many="aggregate"`', many="first")
     check(shop, a, v, many="aggregate")
     floats = shop.side("a", "f")
-    refused(shop, a, floats, "floating point keys otherwise", many="aggregate")
-    refused(shop, a, floats, "PostgreSQL writes .* keys of public.a otherwise than deepjoin")
+    refused(shop, a, floats, "floating point keys differently", many="aggregate")
+    refused(shop, a, floats, "PostgreSQL writes .* keys of public.a differently than deepjoin")
 
 
 def test_keys_that_have_changed_since_the_plan_are_noticed(postgres_uri: str) -> None:

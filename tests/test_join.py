@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepjoin.joining import JoinPlan, Side, plan_join
+from deepjoin.joining import JoinPlan, JoinSide, plan_join
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.sql import literal
 from tests.support.join_tables import Cell, Columns, as_text, both, scan_of, table, text_batch
@@ -102,7 +102,7 @@ def test_equals_brute_force(
     others = {"other": [str(row) for row in range(len(right))], "cell": right}
     theirs = text_batch(others | {"tag": [f"t{row}" for row in range(len(right))]})
     sides = [
-        Side(table(name, batch), "cell", scan_of(batch) if scans else None)
+        JoinSide(table(name, batch), "cell", scan_of(batch) if scans else None)
         for name, batch in (("mine.csv", mine), ("theirs.csv", theirs))
     ]
     with plan_join(*sides, how=how, many=many, profile=profile) as plan:
@@ -178,7 +178,7 @@ def test_facts_and_the_warning_of_a_fan_out() -> None:
     assert (facts.cardinality, facts.max_fan_out) == ("1:n", 2)
     assert plan.warnings == (
         "4 rows become 5: 'BRAZIL' has 2 rows in geo/cities.csv. "
-        "Use --many first or --many aggregate to keep one row per row of yours.",
+        'Use `many="first"` or `many="aggregate"` to keep one row per row of yours.',
     )
     assert both(ORDERS, CITIES, "country", "name", many="first").warnings == ()
 
@@ -286,7 +286,7 @@ DAY = datetime.date(2020, 1, 5)
 )  # fmt: skip
 def test_typed_keys_match_their_text(cells: pa.Array, texts: list[str]) -> None:
     left, right = table("l", pa.record_batch({"k": cells})), table("r", {"t": texts})
-    plan = plan_join(Side(left, "k"), Side(right, "t"), many="first")
+    plan = plan_join(JoinSide(left, "k"), JoinSide(right, "t"), many="first")
     assert plan.to_arrow()["t"].null_count == 0
     assert plan.facts.matched_left_rows == len(cells)
 
@@ -297,7 +297,7 @@ def test_nan_is_a_missing_key() -> None:
 
 def test_a_list_as_key_is_compared_as_text() -> None:
     cells = pa.record_batch({"k": [["a", "b"], ["c"]]})
-    plan = plan_join(Side(table("l", cells), "k"), Side(table("r", {"t": ["[A, b]"]}), "t"))
+    plan = plan_join(JoinSide(table("l", cells), "k"), JoinSide(table("r", {"t": ["[A, b]"]}), "t"))
     assert plan.facts.matched_left_rows == 1
 
 
@@ -305,8 +305,8 @@ def test_parquet_is_read_in_place(tmp_path: Path) -> None:
     data = pa.table({"k": list(range(100)), "v": [str(number) for number in range(100)]})
     pq.write_table(data, tmp_path / "right.parquet", row_group_size=10)
     scan = f"read_parquet({literal(str(tmp_path / 'right.parquet'))})"
-    right = Side(table("right.parquet", *data.to_batches()), "k", scan)
-    plan = plan_join(Side(table("l", {"k": ["99", "5", "x"]}), "k"), right)
+    right = JoinSide(table("right.parquet", *data.to_batches()), "k", scan)
+    plan = plan_join(JoinSide(table("l", {"k": ["99", "5", "x"]}), "k"), right)
     assert plan.to_arrow()["v"].to_pylist() == ["99", "5", None]
     assert "FROM read_parquet(" in plan.sql
 
@@ -319,7 +319,11 @@ def test_columns_may_turn_up_late_and_change_type() -> None:
         {"late": ["y"], "k": ["c"]},
         {"k": pa.array(["d"]), "n": pa.nulls(1), "late": pa.nulls(1)},
     )
-    rows = plan_join(Side(left, "k"), Side(table("r", {"k": ["a"]}), "k")).to_arrow().to_pylist()
+    rows = (
+        plan_join(JoinSide(left, "k"), JoinSide(table("r", {"k": ["a"]}), "k"))
+        .to_arrow()
+        .to_pylist()
+    )
     assert [(row["k"], row["n"], row["late"]) for row in rows] == [
         ("a", "1", None),
         ("b", "two", "x"),
@@ -331,7 +335,9 @@ def test_columns_may_turn_up_late_and_change_type() -> None:
 def test_empty_tables_join() -> None:
     nothing = text_batch({"k": []})
     assert (
-        plan_join(Side(table("l", nothing), "k"), Side(table("r", nothing), "k")).facts.result_rows
+        plan_join(
+            JoinSide(table("l", nothing), "k"), JoinSide(table("r", nothing), "k")
+        ).facts.result_rows
         == 0
     )
     plan = both({"k": ["a"]}, {"k": pa.array([], pa.string())}, many="aggregate")

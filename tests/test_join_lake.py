@@ -17,7 +17,7 @@ import deepjoin
 from deepjoin import Lake
 from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining.sides import JoinWarning, semantic_or_equi
+from deepjoin.joining.tables import JoinWarning, semantic_or_equi
 from deepjoin.settings import JoinSettings
 
 TARGET = ("geo.csv", "name")
@@ -64,7 +64,7 @@ def test_a_pair_of_names_is_an_equi_join_unless_told(lake: Lake, place: Path) ->
     joined = lake.join(orders, "country", TARGET, join="semantic")
     assert list(joined.columns) == ["order", "country", "similarity", "name", "code"]
     assert joined["code"].tolist()[:3] == ["a", "c", "b"]
-    with pytest.warns(JoinWarning, match="tau is 0.1: below"):
+    with pytest.warns(JoinWarning, match="`tau` is 0.1: below"):
         joined = lake.join(
             orders, "country", TARGET, join="semantic", settings=JoinSettings(tau=0.1), how="inner"
         )

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deepjoin.errors import DeepJoinError, UnknownName, UnreadableTable
-from deepjoin.joining import JoinPlan, Side, plan_join
+from deepjoin.joining import JoinPlan, JoinSide, plan_join
 from deepjoin.model import Reading, Table
 from tests.support.join_tables import HOSTILE, Cell, both, table, text_batch
 
@@ -69,7 +69,7 @@ def test_hostile_names(at: int, key: str) -> None:
     many = MANY[at % 3]
     batch = text_batch({name: ["5 Jan 2020", f"t{at}"] for at, name in enumerate(HOSTILE)})
     other = text_batch({name: ["2020-01-05", f"t{at}"] for at, name in enumerate(HOSTILE)})
-    left, right = Side(table("l.csv", batch), key), Side(table('r";--.csv', other), key)
+    left, right = JoinSide(table("l.csv", batch), key), JoinSide(table('r";--.csv', other), key)
     with plan_join(left, right, many=many) as plan:
         joined = plan.to_arrow()
     names = [name.lower() for name in joined.column_names]
@@ -94,7 +94,7 @@ def test_pandas_code_overwrites_no_column(many: str) -> None:
 
 def test_repeated_names_are_kept_apart() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["k", "k"])
-    plan = plan_join(Side(table("l", batch), "k"), Side(table("r", {"r": ["a"]}), "r"))
+    plan = plan_join(JoinSide(table("l", batch), "k"), JoinSide(table("r", {"r": ["a"]}), "r"))
     assert plan.to_arrow().to_pylist() == [{"k": "a", "k_2": "b", "r": "a"}]
 
 
@@ -109,10 +109,10 @@ def test_thousands_of_columns() -> None:
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_an_unknown_column_is_named_with_the_nearest(side: str) -> None:
     sides = {
-        "left": Side(table("l", {"k": ["a"]}), "k"),
-        "right": Side(table("r", {"k": ["a"]}), "k"),
+        "left": JoinSide(table("l", {"k": ["a"]}), "k"),
+        "right": JoinSide(table("r", {"k": ["a"]}), "k"),
     }
-    sides[side] = Side(table("orders.csv", {"customer": ["a"]}), "custmer")
+    sides[side] = JoinSide(table("orders.csv", {"customer": ["a"]}), "custmer")
     with pytest.raises(UnknownName, match=r"No column 'custmer' in orders.csv\. .*'customer'\?"):
         plan_join(**sides)
 
@@ -123,7 +123,10 @@ def test_an_unknown_column_is_named_with_the_nearest(side: str) -> None:
         ({"how": "outer"}, r"^Unknown how 'outer'\. Allowed: left, inner\.$"),
         ({"many": "all"}, r"^Unknown many 'all'\. Allowed: expand, first, aggregate\.$"),
         ({"profile": "raw"}, r"^Unknown profile 'raw'\. Allowed: default, basic\.$"),
-        ({"memory_limit": "much"}, r"^memory_limit is 'much'; it must be a size such as '4GB'\.$"),
+        (
+            {"memory_limit": "much"},
+            r"^`memory_limit` is 'much'; it must be a size such as '4GB'\.$",
+        ),
     ],
 )
 def test_unknown_options(options: dict[str, str], message: str) -> None:
@@ -137,15 +140,15 @@ def broken() -> Iterator[pa.RecordBatch]:
 
 
 def test_an_unreadable_table_says_so_itself() -> None:
-    bad = Side(Table("bad.csv", lambda: Reading(broken())), "k")
+    bad = JoinSide(Table("bad.csv", lambda: Reading(broken())), "k")
     with pytest.raises(UnreadableTable, match=r"^bad\.csv ends within"):
-        plan_join(Side(table("l", {"k": ["a"]}), "k"), bad)
+        plan_join(JoinSide(table("l", {"k": ["a"]}), "k"), bad)
 
 
 def test_a_scan_that_fails_names_the_table() -> None:
-    bad = Side(table("gone.csv", {"k": ["a"]}), "k", "read_csv('/nowhere/gone.csv')")
+    bad = JoinSide(table("gone.csv", {"k": ["a"]}), "k", "read_csv('/nowhere/gone.csv')")
     with pytest.raises(UnreadableTable, match=r"^DuckDB cannot read gone\.csv: .*No files found"):
-        plan_join(bad, Side(table("r", {"k": ["a"]}), "k"))
+        plan_join(bad, JoinSide(table("r", {"k": ["a"]}), "k"))
 
 
 def test_a_closed_plan_says_so() -> None:

@@ -16,7 +16,7 @@ import pytest
 import deepjoin
 from deepjoin import Column, Lake, Settings
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining.sides import JoinWarning
+from deepjoin.joining.tables import JoinWarning
 from deepjoin.read.corpus import write_corpus
 from tests.support.command_line import Run, call
 from tests.support.index_files import files_of, search_answers

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining import JoinPlan, Semantic, Side, database_sql, plan_join, shown
-from deepjoin.joining.linking import NearMiss
+from deepjoin.joining import JoinPlan, JoinSide, NearMiss, Semantic, database_sql, plan_join
+from deepjoin.joining import sql as join_sql
 from deepjoin.matching.joinability import ONE
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.distinct import distinct_cells
@@ -97,7 +97,7 @@ def test_join_equals_brute_force(
     others = {"other": [str(row) for row in range(len(right))], "cell": right}
     theirs = text_batch(others | {"tag": [f"t{row}" for row in range(len(right))]})
     sides = [
-        Side(table(name, batch), "cell", scan_of(batch))
+        JoinSide(table(name, batch), "cell", scan_of(batch))
         for name, batch in (("mine.csv", mine), ("theirs.csv", theirs))
     ]
     semantic = Semantic(Dial(), matching=way)
@@ -156,7 +156,10 @@ def test_hostile_names(many: str) -> None:
     names = [*HOSTILE, *ours]
     batch = text_batch({name: ["10", f"t{at}"] for at, name in enumerate(names)})
     other = text_batch({name: ["10a", f"t{at}"] for at, name in enumerate(names)})
-    left, right = Side(table("l.csv", batch), "pairs"), Side(table("r.csv", other), "theirs")
+    left, right = (
+        JoinSide(table("l.csv", batch), "pairs"),
+        JoinSide(table("r.csv", other), "theirs"),
+    )
     with plan_join(left, right, many=many, semantic=Semantic(Dial())) as plan:
         joined = plan.to_arrow()
         assert plan.facts.similarity == "similarity_3"
@@ -174,7 +177,7 @@ def test_facts_of_a_semantic_join() -> None:
     assert (facts.cardinality, facts.max_fan_out) == ("n:m", 2)
     assert plan.warnings[0] == (
         "6 rows become 8: 'United States of America' matches 2 rows in geo/cities.csv. "
-        "Use --many first or --many aggregate to keep one row per row of yours."
+        'Use `many="first"` or `many="aggregate"` to keep one row per row of yours.'
     )
     equi = both(ORDERS, COUNTRIES, "country", "name").facts
     assert (equi.join, equi.equal_keys, equi.tau, equi.similarity) == ("equi", 1, None, None)
@@ -239,11 +242,11 @@ def test_pandas_code_of_no_match() -> None:
 
 
 def test_many_pairs_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shown, "MOST_PAIRS", 2)
+    monkeypatch.setattr(join_sql, "MOST_PAIRS", 2)
     left, right = {"k": ["10", "20", "30"]}, {"k": ["10a", "20a", "30a"], "v": ["x", "y", "z"]}
     plan = plan_join(
-        Side(table("l.csv", text_batch(left)), "k", scan_of(text_batch(left))),
-        Side(table("r.csv", text_batch(right)), "k", scan_of(text_batch(right))),
+        JoinSide(table("l.csv", text_batch(left)), "k", scan_of(text_batch(left))),
+        JoinSide(table("r.csv", text_batch(right)), "k", scan_of(text_batch(right))),
         semantic=Semantic(Dial()),
     )
     with pytest.raises(DeepJoinError, match=r"through 3 pairs .* Add --matches-out pairs.parquet"):
@@ -271,7 +274,7 @@ def test_matches_are_a_table_of_their_own(tmp_path: Path) -> None:
 
 def test_a_low_bound_is_doubted() -> None:
     plan = both({"k": ["10"]}, {"k": ["15"]}, semantic=Semantic(Dial(), 0.5))
-    assert plan.warnings[-1].startswith("tau is 0.5: below 0.9, what this cell encoder finds")
+    assert plan.warnings[-1].startswith("`tau` is 0.5: below 0.9, similar values of this")
 
 
 AWKWARD: list[Cell] = [
@@ -306,14 +309,11 @@ def test_awkward_cells_meet_their_equals(way: str) -> None:
 @pytest.mark.parametrize("way", ["best", "one-to-one", "all"])
 def test_empty_keys(left: list[Cell], right: list[Cell], way: str) -> None:
     batches = text_batch({"k": left}), text_batch({"k": right})
-    sides = [Side(table(n, b), "k", scan_of(b)) for n, b in zip("lr", batches, strict=True)]
+    sides = [JoinSide(table(n, b), "k", scan_of(b)) for n, b in zip("lr", batches, strict=True)]
     plan = plan_join(*sides, semantic=Semantic(load_cell_encoder(), matching=way))
     assert plan.to_arrow().num_rows == len(left)
     assert plan.near_misses() == []
-    assert plan.warnings == (
-        "No row of l has a match in r. Try another column, or a lower --tau: "
-        "--near-misses 10 shows what is near.",
-    )
+    assert plan.warnings == ("No row of l has a match in r. Try another column, or a lower `tau`.",)
     with duckdb.connect() as fresh:
         assert fresh.sql(plan.sql).to_arrow_table().num_rows == len(left)
 
@@ -323,8 +323,8 @@ def test_values_that_nobody_knows_are_told() -> None:
         {"k": ["😀", "👍", "a"]}, {"k": ["a", "👍"]}, semantic=Semantic(load_cell_encoder())
     )
     assert plan.warnings == (
-        "1 value of orders.csv has no word the cell encoder knows and can match its equal only: "
-        "'😀'.",
+        "1 value of orders.csv has no word that the cell encoder knows, so it can only match an "
+        "equal value: '😀'.",
     )
 
 
@@ -335,7 +335,7 @@ def test_progress_is_told() -> None:
     assert told == [(0, 1, "matching values"), (1, 1, "matching values")]
 
 
-def make_shop(place: Shop) -> tuple[Side, Side]:
+def make_shop(place: Shop) -> tuple[JoinSide, JoinSide]:
     cells = ["10", " 10A", "ÎLE", "20", None, "11", "5 Jan 2020", "it's"]
     place.make("yours", "id integer, k text", list(enumerate(cells)))
     others = ["10b", "10B ", "île", "21", "11", "2020-01-05", "IT'S", "10\tC"]
@@ -358,5 +358,7 @@ def test_sql_of_a_database_lists_only_so_many_pairs(
 ) -> None:
     monkeypatch.setattr(database_sql, "MOST_SPELLINGS", 2)
     plan = plan_join(*make_shop(shop), semantic=Semantic(Dial()))
-    with pytest.raises(DeepJoinError, match=r"goes through \d pairs of values, .* Use -o OUT to"):
+    with pytest.raises(
+        DeepJoinError, match=r"goes through \d pairs of values, .* Run it with deepjoin"
+    ):
         database_sql.database_sql(plan, shop.source, shop.prefix + "yours")

@@ -340,24 +340,24 @@ Make one with: deepjoin index SOURCE -o no such folder
         **deprecated
             Fields of `JoinSettings`; accepted for one more release.
         """
-        from deepjoin.joining import plan_join, sides
+        from deepjoin.joining import plan_join, tables
 
         chosen = with_deprecated("plan_join", settings, JoinSettings, deprecated)
-        semantic = sides.semantic_or_equi(
+        semantic = tables.semantic_or_equi(
             *(hit, join, chosen.tau, chosen.matching, progress),
-            lambda: sides.encoder_of(self.vectors.cells, self.path),
+            lambda: tables.encoder_of(self.vectors.cells, self.path),
         )
         table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
         known = {one.name for one in self.table(table).columns}
         if isinstance(left, str) and not Path(left).exists() and left in self:
             left = self.index.origin(left).table()
-        mine = sides.left_side(left, on)
+        mine = tables.left_side(left, on)
         origin = self.index.origin(table)
         if isinstance(hit, Hit):
             column = origin.key(column, hit.column_id)
         try:
-            right = sides.right_side(origin, column)
-            sides.check_key(right)
+            right = tables.right_side(origin, column)
+            tables.check_key(right)
         except UnknownName as error:
             hint = " It has changed since it was indexed: run deepjoin index again."
             raise UnknownName(f"{error}{hint if column in known else ''}") from None
@@ -391,7 +391,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         Everything else comes back as an Arrow table. See `plan_join` for the options, the
         facts, the SQL and results too large for memory.
         """
-        from deepjoin.joining.sides import frame_like, warn
+        from deepjoin.joining.tables import frame_like, warn
 
         chosen = with_deprecated("join", settings, JoinSettings, deprecated)
         with self.plan_join(left, on, hit, how=how, many=many, join=join, settings=chosen) as plan:

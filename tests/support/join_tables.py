@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from deepjoin.joining import JoinPlan, Side, plan_join
+from deepjoin.joining import JoinPlan, JoinSide, plan_join
 from deepjoin.matching.joinability import ONE, least, similarities
 from deepjoin.model import Reading, Table
 from deepjoin.read.sql import identifier, literal
@@ -35,7 +35,7 @@ def text_batch(columns: dict[str, Sequence[Cell]]) -> pa.RecordBatch:
 
 def both(left: Columns, right: Columns, on: str = "k", key: str = "k", **options: Any) -> JoinPlan:
     """Plan the join of orders.csv with geo/cities.csv, made of columns."""
-    sides = Side(table("orders.csv", left), on), Side(table("geo/cities.csv", right), key)
+    sides = JoinSide(table("orders.csv", left), on), JoinSide(table("geo/cities.csv", right), key)
     return plan_join(*sides, **options)
 
 

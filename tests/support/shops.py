@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from deepjoin.joining import Side, plan_join
+from deepjoin.joining import JoinSide, plan_join
 from deepjoin.joining.database_sql import database_sql
 from deepjoin.read.database import DatabaseSource
 from deepjoin.read.sql import literal
@@ -36,9 +36,9 @@ class Shop:
             rows = (f"({', '.join(map(value, row))})" for row in cells[start : start + 400])
             self.run(f"INSERT INTO {name} VALUES {', '.join(rows)}")
 
-    def side(self, name: str, key: str) -> Side:
+    def side(self, name: str, key: str) -> JoinSide:
         """Take a table as one side of a join."""
-        return Side(self.source.table(self.prefix + name), key)
+        return JoinSide(self.source.table(self.prefix + name), key)
 
 
 def value(cell: object) -> str:
@@ -104,7 +104,7 @@ def comparable(cell: object) -> object:
     return cell.isoformat() if isinstance(cell, datetime.date) else cell
 
 
-def check(shop: Shop, left: Side, right: Side, named: str = "left", **options: str) -> str:
+def check(shop: Shop, left: JoinSide, right: JoinSide, named: str = "left", **options: str) -> str:
     """Run both joins and compare their columns, their rows, and their order."""
     with plan_join(left, right, **options) as plan:
         statement = database_sql(plan, shop.source, left.table.name if named else "")

@@ -1,16 +1,17 @@
-"""Joins two tables on cells that are equal as canonical strings, or mean the same by vectors.
+"""Join two tables on cells that are equal as canonical strings, or similar by their vectors.
 
-The flow, a module a step: `session` opens a database that may spill, `store` puts both
-tables in it, `casts` learns what their text really is, `keys` compares the join columns,
-`names` and `sql` write the query, `output` runs it; `plan` calls them in this order. A
-semantic join (paper, section 2.1) has steps between: `matching` pairs the values that are
-similar, with the scan of `nearest`, and `linking` stores the pairs for the query to go through.
+The flow, one module a step: `tables` takes both tables, `session` opens a database that may
+spill to disk, `store` puts the tables into it and learns their types, `keys` compares the join
+columns, `columns` and `sql` write the query, `output` runs it; `plan` calls them in this order.
+A semantic join (paper, section 2.1) has one step more: `facts` stores the pairs of values that
+`deepjoin.matching` finds, for the query to go through. `pandas_code` and `database_sql` write the
+same join for others to run.
 """
 
-from deepjoin.joining.linking import NearMiss
-from deepjoin.joining.output import Rows
+from deepjoin.joining.facts import NearMiss
+from deepjoin.joining.output import JoinedRows
 from deepjoin.joining.plan import JoinPlan, plan_join
-from deepjoin.joining.side import Side
+from deepjoin.joining.tables import JoinSide
 from deepjoin.matching.matching import MATCHINGS, Semantic
 from deepjoin.model import JoinFacts
 
@@ -18,9 +19,9 @@ __all__ = [
     "MATCHINGS",
     "JoinFacts",
     "JoinPlan",
+    "JoinSide",
+    "JoinedRows",
     "NearMiss",
-    "Rows",
     "Semantic",
-    "Side",
     "plan_join",
 ]

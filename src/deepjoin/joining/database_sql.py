@@ -1,10 +1,10 @@
-"""Writes a planned join as one SELECT for the database that holds the tables.
+"""Write a planned join as one SELECT for the database that holds the tables.
 
-The statement is that of `join.sql` in the words of PostgreSQL, SQLite or DuckDB. How a
-database spells keys is not guessed: it is asked for every distinct key of both sides, the
-expression that errs least is taken, and the cells it errs on are listed in the statement.
-Rows come in the order of the left table's rows and then of the right one's; PostgreSQL keeps
-no order for views and partitioned tables, whose rows come in any.
+The statement is that of `joining.sql` in the dialect of PostgreSQL, SQLite or DuckDB. How a
+database writes keys as text is not guessed: it is queried for every distinct key of both sides,
+the expression with the fewest errors is chosen, and the cells with errors are listed in the
+statement. Rows are in the order of the left table and then of the right one; PostgreSQL has no
+order for views and partitioned tables, whose rows come in any order.
 """
 
 from __future__ import annotations
@@ -13,27 +13,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from deepjoin.errors import DeepJoinError
+from deepjoin.joining.columns import MAX_VALUES, Aggregate, aggregates, free_name
 from deepjoin.joining.keys import KeySql
-from deepjoin.joining.names import free_name
 from deepjoin.joining.plan import JoinPlan
-from deepjoin.joining.select import MAX_VALUES, Aggregate, aggregates
-from deepjoin.joining.shown import Stored, pair_values, stored_pairs
-from deepjoin.joining.side import Source, SourceColumn
-from deepjoin.joining.sql import JoinSql, Part
+from deepjoin.joining.sql import JoinSql, QuerySide, StoredValues, pair_values, stored_pairs
+from deepjoin.joining.tables import SideColumn, SideTable
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.database import DatabaseSource
 from deepjoin.read.database.duckdb_file import readable
 from deepjoin.read.database.relation import Ask, Relation
 from deepjoin.read.sql import identifier, literal
 
-#: Stands for the left table where that is not in the database.
+#: Name of the left table if it is not in the database.
 PLACEHOLDER = identifier("your_table")
-#: A statement that lists more cells than this is none to read or to send.
+#: A statement that lists more cells than this is too long to read or to send.
 MOST_SPELLINGS = 1_000
 
 _NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "duckdb": "DuckDB"}
 _SIMPLE = ("{cell}", "lower({cell})", "trim({cell})", "lower(trim({cell}))")
-#: From simple to clumsy; ties go to the first. SQLite has no regular expressions.
+#: From simple to complex; ties go to the first. SQLite has no regular expressions.
 _EXPRESSIONS = {
     "sqlite": _SIMPLE,
     "postgresql": (
@@ -56,11 +54,11 @@ _IS_ORDERED = (
 
 
 def database_sql(plan: JoinPlan, source: DatabaseSource, left: str = "") -> str:
-    """Write a join whose right table is in a database as a SELECT to be run there.
+    """Write a join whose right table is in a database as a SELECT to run there.
 
-    ``left`` names the left table in the database; without it, the statement has a placeholder
-    to be replaced. Its rows are those of the plan: cells keep the types they have in the
-    database, and means may differ in their last digit.
+    ``left`` names the left table in the database; without it, the statement has a placeholder.
+    Its rows are those of the plan; cells have the types of the database, and means may differ
+    in their last digit.
     """
     dialect, join = source.database.dialect, plan._join
     if dialect not in _NAMES:
@@ -74,53 +72,49 @@ def database_sql(plan: JoinPlan, source: DatabaseSource, left: str = "") -> str:
         if dialect == "duckdb":
             statement = _for_duckdb(plan, ask, yours, theirs)
         else:
-            statement = _Translation(plan, dialect, ask).statement(yours, theirs)
-    return _heading(dialect, join, left) + statement
-
-
-def _heading(dialect: str, join: JoinSql, left: str) -> str:
+            statement = Translation(plan, dialect, ask).statement(yours, theirs)
     lines = [f"{join.left.source.table} joined with {join.right.source.table}: {_NAMES[dialect]}"]
     if not left:
         lines.append(f"Put the name of your table, its cells as text, in place of {PLACEHOLDER}.")
     # A name may hold a line break, which would end the comment.
-    return "".join(f"-- {' '.join(line.split())}\n" for line in lines)
+    return "".join(f"-- {' '.join(line.split())}\n" for line in lines) + statement
 
 
 def _for_duckdb(plan: JoinPlan, ask: Ask, yours: Relation | None, theirs: Relation) -> str:
-    """Take the plan's own statement, for it is DuckDB's, over the tables of the file."""
+    """Write the plan's own statement, which is DuckDB's, over the tables of the file."""
 
-    def over(part: Part, relation: Relation | None) -> Part:
+    def over(side: QuerySide, relation: Relation | None) -> QuerySide:
         shows = PLACEHOLDER
         if relation is not None:
             described = ask(f"DESCRIBE SELECT * FROM {relation.sql}")
             shows = f"({readable(described, relation)})"
-        return replace(part, source=replace(part.source, shows=shows))
+        return replace(side, source=replace(side.source, shows=shows))
 
     join = plan._join
     join = replace(join, left=over(join.left, yours), right=over(join.right, theirs))
     _check_pairs(plan)
-    return join.joined(typed=True, show=Stored(plan._session))
+    return join.joined(typed=True, writer=StoredValues(plan._session))
 
 
 def _check_pairs(plan: JoinPlan) -> None:
     count = plan._session.count(plan._join.pairs) if plan._join.pairs else 0
     if count > MOST_SPELLINGS:
         raise _refusal(
-            f"it goes through {count:,} pairs of values, {MOST_SPELLINGS:,} at most can be listed",
-            "-o OUT to export the joined table",
+            f"it goes through {count:,} pairs of values, and at most {MOST_SPELLINGS:,} can be "
+            "listed"
         )
 
 
 @dataclass
-class _Keys:
-    """What a database makes of the key cells of a side, one text an expression, and the truth."""
+class DatabaseKeys:
+    """Key cells of a side: the text that a database makes by each expression, and the true key."""
 
     spelled: dict[str, tuple[str, ...]]
     truth: dict[str, str]
     chosen: int = 0
 
     def choose(self, matching: set[str]) -> None:
-        """Take the expression that is wrong for the fewest of the cells that match."""
+        """Choose the expression that is wrong for the fewest matching cells."""
         cells = [cell for cell, key in self.truth.items() if key and key in matching]
         count = len(next(iter(self.spelled.values()), ()))
         wrong = [
@@ -133,7 +127,7 @@ class _Keys:
         return {texts[self.chosen] for texts in self.spelled.values()}
 
     def exceptions(self, keys: set[str], made: set[str]) -> list[tuple[str, str]]:
-        """List the cells on which the expression errs so that a match could be missed or made."""
+        """List the cells with a wrong expression that could miss or make a match."""
         return sorted(
             (cell, self.truth[cell])
             for cell, texts in self.spelled.items()
@@ -143,8 +137,8 @@ class _Keys:
 
 
 @dataclass
-class _Translation:
-    """One plan in the words of PostgreSQL or SQLite."""
+class Translation:
+    """One plan in the dialect of PostgreSQL or SQLite."""
 
     plan: JoinPlan
     dialect: str
@@ -154,37 +148,34 @@ class _Translation:
     def statement(self, yours: Relation | None, theirs: Relation) -> str:
         """Write the statement."""
         join = self.plan._join
-        self._check(join, theirs)
-        left, right = self._part(join.left, yours), self._part(join.right, theirs)
+        _check_pairs(self.plan)
+        if join.many == "aggregate" and self.dialect == "sqlite":
+            raise _refusal("SQLite cannot list distinct values in order", '`many="first"`')
+        if join.many == "aggregate" and join.right.source.key.kind in ("FLOAT", "DOUBLE"):
+            raise _refusal("PostgreSQL writes floating point keys differently", '`many="first"`')
+        if join.many == "first" and not self._is_ordered(theirs):
+            raise _refusal(
+                f"{theirs.name} has no order, so none of its rows is the first",
+                '`many="aggregate"`',
+            )
+        left, right = self._side(join.left, yours), self._side(join.right, theirs)
         if join.left.key.as_text:
             left, right = self._spelled(left, right, yours is not None)
-        kind = _PostgresJoin if self.dialect == "postgresql" else JoinSql
+        kind = PostgresJoin if self.dialect == "postgresql" else JoinSql
         columns = (join.left_columns, join.right_columns)
         written = kind(left, right, join.how, join.many, *columns, join.pairs, join.between)
-        if isinstance(written, _PostgresJoin):
-            written = replace(written, aggregated=tuple(aggregates(join.right.source)))
-        return written.joined(typed=False, show=self)
+        if isinstance(written, PostgresJoin):
+            written = replace(written, of_plan=tuple(aggregates(join.right.source)))
+        return written.joined(typed=False, writer=self)
 
     def spelling(self, stored: str) -> list[tuple[str, str]]:
-        """Give the cells that the database's expression gets wrong."""
+        """Return the cells for which the expression of the database is wrong."""
         return self.spellings[stored]
 
     def pairs(self, stored: str) -> str:
-        """List the pairs of a semantic join; no table of theirs can hold a NUL."""
+        """List the pairs of a semantic join; no table of a database can hold a NUL."""
         pairs = stored_pairs(self.plan._session, stored)
         return pair_values([pair for pair in pairs if "\0" not in pair[0]])
-
-    def _check(self, join: JoinSql, theirs: Relation) -> None:
-        _check_pairs(self.plan)
-        if join.many == "aggregate" and self.dialect == "sqlite":
-            raise _refusal("SQLite cannot list distinct values in order", "--many first")
-        if join.many == "aggregate" and join.right.source.key.kind in ("FLOAT", "DOUBLE"):
-            raise _refusal("PostgreSQL writes floating point keys otherwise", "--many first")
-        if join.many == "first" and not self._is_ordered(theirs):
-            raise _refusal(
-                f"{theirs.name} keeps no order, so none of its rows is the first",
-                "--many aggregate",
-            )
 
     def _is_ordered(self, relation: Relation) -> bool:
         if self.dialect == "sqlite":
@@ -192,35 +183,37 @@ class _Translation:
         answer = self.ask(_IS_ORDERED.format(literal(relation.sql)))
         return bool(answer and answer[0][0])
 
-    def _part(self, part: Part, relation: Relation | None) -> Part:
-        """Read a side with the names and types of the plan, and its key as text beside it."""
-        source, key = part.source, part.source.key
+    def _side(self, side: QuerySide, relation: Relation | None) -> QuerySide:
+        """Read a side with the names and types of the plan, and add its key as text."""
+        source, key = side.source, side.source.key
         table = relation.sql if relation else PLACEHOLDER
         mixed = self._mixed(relation, source) if relation and self.dialect == "sqlite" else set()
-        cells = [self._cell(column, mixed) for column in source.columns]
-        if part.key.as_text:
+        cells = []
+        for column in source.columns:
+            cell, name = identifier(column.original), identifier(column.name)
+            if column.cast:
+                cast = _CASTS[self.dialect][column.cast]
+                cells.append(f"CAST(nullif(trim({cell}), '') AS {cast}) AS {name}")
+            elif column.kind == "VARCHAR" and (
+                self.dialect == "postgresql" or column.original in mixed
+            ):
+                cells.append(f"CAST({cell} AS text) AS {name}")
+            else:
+                cells.append(cell if cell == name else f"{cell} AS {name}")
+        if side.key.as_text:
             both = (*self.plan._join.left.source.columns, *self.plan._join.right.source.columns)
-            name = free_name("_text", {column.name.lower() for column in both})
+            added = free_name("_text", {column.name.lower() for column in both})
             text = _key_text(self.dialect, key.kind if relation else "VARCHAR", key.original)
-            cells.append(f"{text} AS {identifier(name)}")
-            key = SourceColumn(name, name, "VARCHAR")
+            cells.append(f"{text} AS {identifier(added)}")
+            key = SideColumn(added, added, "VARCHAR")
         postgres = relation is not None and self.dialect == "postgresql"
         order = " ORDER BY ctid" if postgres and relation and self._is_ordered(relation) else ""
         listed = ",\n    ".join(cells)
-        shows = f"(SELECT\n    {listed}\n    FROM {table}{order}) AS {part.table}_rows"
-        return replace(part, source=replace(source, shows=shows, key=key))
+        shows = f"(SELECT\n    {listed}\n    FROM {table}{order}) AS {side.table}_rows"
+        return replace(side, source=replace(source, shows=shows, key=key))
 
-    def _cell(self, column: SourceColumn, mixed: set[str]) -> str:
-        cell, name = identifier(column.original), identifier(column.name)
-        if column.cast:
-            cast = _CASTS[self.dialect][column.cast]
-            return f"CAST(nullif(trim({cell}), '') AS {cast}) AS {name}"
-        if column.kind == "VARCHAR" and (self.dialect == "postgresql" or column.original in mixed):
-            return f"CAST({cell} AS text) AS {name}"
-        return cell if cell == name else f"{cell} AS {name}"
-
-    def _mixed(self, relation: Relation, source: Source) -> set[str]:
-        """Find the columns of SQLite that are text only as a whole."""
+    def _mixed(self, relation: Relation, source: SideTable) -> set[str]:
+        """Find the columns of SQLite that hold text and other types."""
         mixed = set()
         for column in source.columns:
             if column.kind != "VARCHAR":
@@ -232,45 +225,46 @@ class _Translation:
             if "real" in kinds and len(kinds - {"null"}) > 1:
                 raise _refusal(
                     f"column '{column.original}' of {relation.name} mixes text and fractions, "
-                    "which SQLite writes otherwise"
+                    "which SQLite writes differently"
                 )
             if kinds - {"text", "null"}:
                 mixed.add(column.original)
         return mixed
 
-    def _spelled(self, left: Part, right: Part, in_database: bool) -> tuple[Part, Part]:
-        """Give both sides the SQL of their keys, and the cells it errs on."""
+    def _spelled(
+        self, left: QuerySide, right: QuerySide, in_database: bool
+    ) -> tuple[QuerySide, QuerySide]:
+        """Give both sides the SQL of their keys, and the cells for which it is wrong."""
         yours = self._keys(left.source if in_database else None, "left_keys", left)
         theirs = self._keys(right.source, "right_keys", right)
-        mine, other = self._wanted(yours, theirs)
+        if self.plan._join.pairs:
+            # Keys of pairs are compared with the pairs, not with the keys of the other side.
+            pairs = stored_pairs(self.plan._session, self.plan._join.pairs)
+            mine, other = {mine for mine, *_ in pairs}, {other for _, other, *_ in pairs}
+        else:
+            mine, other = set(theirs.truth.values()) - {""}, set(yours.truth.values()) - {""}
         yours.choose(mine)
         theirs.choose(other)
-        # Keys of pairs are compared with themselves, others with what the other side makes.
         made = (set(), set()) if self.plan._join.pairs else (theirs.made(), yours.made())
         return (
             self._with_key(left, yours, yours.exceptions(mine, mine | made[0])),
             self._with_key(right, theirs, theirs.exceptions(other, other | made[1])),
         )
 
-    def _wanted(self, yours: _Keys, theirs: _Keys) -> tuple[set[str], set[str]]:
-        """Give the keys that must come out right on each side."""
-        if not self.plan._join.pairs:
-            return set(theirs.truth.values()) - {""}, set(yours.truth.values()) - {""}
-        pairs = stored_pairs(self.plan._session, self.plan._join.pairs)
-        return {mine for mine, *_ in pairs}, {other for _, other, *_ in pairs}
-
-    def _with_key(self, part: Part, keys: _Keys, exceptions: list[tuple[str, str]]) -> Part:
+    def _with_key(
+        self, side: QuerySide, keys: DatabaseKeys, exceptions: list[tuple[str, str]]
+    ) -> QuerySide:
         if len(exceptions) > MOST_SPELLINGS:
             raise _refusal(
-                f"{len(exceptions):,} keys of {part.source.table} have spellings that "
+                f"{len(exceptions):,} keys of {side.source.table} have spellings that "
                 f"{_NAMES[self.dialect]} cannot bring together"
             )
-        self.spellings[part.table] = exceptions
+        self.spellings[side.table] = exceptions
         expression = _EXPRESSIONS[self.dialect][keys.chosen]
-        spelling = part.table if exceptions else None
-        return replace(part, key=KeySql(expression, spelling, drops_blanks=True))
+        spelling = side.table if exceptions else None
+        return replace(side, key=KeySql(expression, spelling, drops_blanks=True))
 
-    def _keys(self, source: Source | None, stored: str, part: Part) -> _Keys:
+    def _keys(self, source: SideTable | None, stored: str, side: QuerySide) -> DatabaseKeys:
         spelled: dict[str, tuple[str, ...]] = {}
         for reads, name in self._cells(source, stored):
             texts = [
@@ -284,13 +278,13 @@ class _Translation:
         different = {key for (key,) in known} ^ (set(truth.values()) - {""})
         if source is not None and different:
             raise _refusal(
-                f"{_NAMES[self.dialect]} writes {len(different):,} keys of {part.source.table} "
-                f"otherwise than deepjoin, or they have changed ({min(different)!r:.60})"
+                f"{_NAMES[self.dialect]} writes {len(different):,} keys of {side.source.table} "
+                f"differently than deepjoin, or they have changed ({min(different)!r:.60})"
             )
-        return _Keys(spelled, truth)
+        return DatabaseKeys(spelled, truth)
 
-    def _cells(self, source: Source | None, stored: str) -> Iterator[tuple[str, str]]:
-        """Give the tables to ask, and their column: the side itself, or its cells as values."""
+    def _cells(self, source: SideTable | None, stored: str) -> Iterator[tuple[str, str]]:
+        """Yield tables to query and their column: the side itself, or its cells as values."""
         if source is not None:
             yield source.shows, identifier(source.key.name)
             return
@@ -309,7 +303,7 @@ def _refusal(reason: str, instead: str = "") -> DeepJoinError:
 
 
 def _key_text(dialect: str, kind: str, name: str) -> str:
-    """Write SQL for the text of a key, the same whatever the settings of the session."""
+    """Write SQL for the text of a key that does not depend on settings of the session."""
     cell = identifier(name)
     if dialect == "sqlite":
         whole = f"CAST({cell} AS INTEGER)"
@@ -326,37 +320,33 @@ def _key_text(dialect: str, kind: str, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _PostgresJoin(JoinSql):
-    """A join whose aggregates are PostgreSQL's."""
+class PostgresJoin(JoinSql):
+    """A join whose aggregates are PostgreSQL's; ``of_plan`` has the types of the plan."""
 
-    aggregated: tuple[Aggregate, ...] = ()
+    of_plan: tuple[Aggregate, ...] = ()
 
-    def _groups(self, row: str) -> list[str]:
-        return [f"{_grouped(each)} AS {identifier(each.name)}" for each in self.aggregated]
-
-    def _shown(self) -> list[str]:
-        return [f"{_listed(each)} AS {identifier(each.name)}" for each in self.aggregated]
-
-
-def _grouped(aggregate: Aggregate) -> str:
-    cell = identifier(aggregate.column.name)
-    if aggregate.is_mean:
-        return f"CAST(avg({cell}) AS double precision)"
-    kind = aggregate.column.cast or aggregate.column.kind
-    text = _key_text("postgresql", kind, aggregate.column.name)
-    if kind == "TIMESTAMP WITH TIME ZONE":
-        text = f"replace(to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || '+00'"
-    trimmed = f'trim({text}) COLLATE "C"'
-    return f"array_agg(DISTINCT {trimmed} ORDER BY {trimmed}) FILTER (WHERE trim({text}) <> '')"
-
-
-def _listed(aggregate: Aggregate) -> str:
-    name = identifier(aggregate.name)
-    if aggregate.is_mean:
-        return name
-    more = f"'; and ' || (cardinality({name}) - {MAX_VALUES}) || ' more'"
-    return (
-        f"CASE WHEN cardinality({name}) > {MAX_VALUES} "
-        f"THEN array_to_string({name}[1:{MAX_VALUES}], '; ') || {more}\n"
-        f"    ELSE array_to_string({name}, '; ') END"
-    )
+    def aggregated(self) -> list[tuple[str, str, str]]:
+        """List the aggregates: name, SQL of the aggregate, SQL of the cell of the result."""
+        found = []
+        for one in self.of_plan:
+            name, cell = identifier(one.name), identifier(one.column.name)
+            if one.is_mean:
+                found.append((name, f"CAST(avg({cell}) AS double precision)", name))
+                continue
+            kind = one.column.cast or one.column.kind
+            text = _key_text("postgresql", kind, one.column.name)
+            if kind == "TIMESTAMP WITH TIME ZONE":
+                text = f"replace(to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || '+00'"
+            sorted_text = f'trim({text}) COLLATE "C"'
+            grouped = (
+                f"array_agg(DISTINCT {sorted_text} ORDER BY {sorted_text}) "
+                f"FILTER (WHERE trim({text}) <> '')"
+            )
+            more = f"'; and ' || (cardinality({name}) - {MAX_VALUES}) || ' more'"
+            result = (
+                f"CASE WHEN cardinality({name}) > {MAX_VALUES} "
+                f"THEN array_to_string({name}[1:{MAX_VALUES}], '; ') || {more}\n"
+                f"    ELSE array_to_string({name}, '; ') END"
+            )
+            found.append((name, grouped, result))
+        return found

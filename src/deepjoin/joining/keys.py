@@ -1,8 +1,8 @@
-"""Finds SQL for the two join columns that is equal exactly where the canonical strings are.
+"""Find SQL for both join columns that is equal exactly where the canonical strings are.
 
-All distinct cells are canonicalised once. The simplest expression that gives most of them
-their canonical string is taken; the cells it gets wrong, if that could change the result,
-are listed beside it as cell and key: the side's spelling.
+All distinct cells are canonicalised once. The simplest expression that gives most of them their
+canonical string is chosen; cells for which it is wrong, if that could change the result, are
+listed with their keys in a table of exceptions: the side's spelling.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.joining.session import Session
-from deepjoin.joining.side import Source
+from deepjoin.joining.tables import SideTable
 from deepjoin.normalise.canonical import canonical_array
 from deepjoin.normalise.cells import as_strings
 from deepjoin.read.sql import identifier
 
-#: From simple to clumsy; ties go to the first.
+#: From simple to complex; ties go to the first.
 _EXPRESSIONS = (
     "{cell}",
     "lower({cell})",
@@ -35,14 +35,14 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
 @dataclass(frozen=True)
 class KeySql:
-    """How a side's cells become keys; ``spelling`` is a table of exceptions, if there are any."""
+    """How cells of a side become keys; ``spelling`` is the table of exceptions, if any."""
 
     expression: str
     spelling: str | None = None
     drops_blanks: bool = False
     as_text: bool = True
 
-    def key(self, source: Source, table: str = "") -> str:
+    def key(self, source: SideTable, table: str = "") -> str:
         """Return SQL for the key of a row; ``table`` is the prefix of its columns."""
         cell = cell_text(source, table) if self.as_text else table + identifier(source.key.name)
         key = self.expression.replace("{cell}", cell)
@@ -51,7 +51,7 @@ class KeySql:
         return f"nullif({key}, '')" if self.drops_blanks else key
 
 
-def cell_text(source: Source, table: str = "") -> str:
+def cell_text(source: SideTable, table: str = "") -> str:
     """Return SQL for the text of a key cell."""
     cell = table + identifier(source.key.name)
     if source.key.kind == "VARCHAR":
@@ -62,11 +62,11 @@ def cell_text(source: Source, table: str = "") -> str:
 
 
 def collect_keys(
-    session: Session, source: Source, store: str, profile: str, ordered: bool = False
+    session: Session, source: SideTable, store: str, profile: str, ordered: bool = False
 ) -> None:
     """Store the distinct cells of a key column, their canonical strings and their row counts.
 
-    ``ordered`` also tells the row in which each came first.
+    ``ordered`` also stores the first row of each.
     """
     session.run(f"CREATE TABLE {store} (cell VARCHAR, key VARCHAR, number BIGINT, first BIGINT)")
     name = identifier(source.key.name)
@@ -87,7 +87,7 @@ def collect_keys(
 
 
 def match_keys(
-    session: Session, left: Source, right: Source, left_keys: str, right_keys: str
+    session: Session, left: SideTable, right: SideTable, left_keys: str, right_keys: str
 ) -> tuple[KeySql, KeySql]:
     """Choose the SQL of both sides, given the tables that `collect_keys` made."""
     of_left = _best(session, left_keys, _held(right_keys))
@@ -106,16 +106,13 @@ def match_keys(
 def linked_keys(
     session: Session, pairs: str, left_keys: str, right_keys: str
 ) -> tuple[KeySql, KeySql]:
-    """Choose the SQL of both sides of a table of pairs: their keys must come out as they are."""
-    return (
-        _linked(session, left_keys, f"SELECT yours FROM {pairs}"),
-        _linked(session, right_keys, f"SELECT theirs FROM {pairs}"),
-    )
-
-
-def _linked(session: Session, keys: str, wanted: str) -> KeySql:
-    expression = _best(session, keys, wanted)
-    return KeySql(expression, _exceptions(session, keys, expression, wanted, wanted))
+    """Choose the SQL of both sides of a semantic join: their keys must be those of the pairs."""
+    sides = []
+    for keys, column in ((left_keys, "yours"), (right_keys, "theirs")):
+        wanted = f"SELECT {column} FROM {pairs}"
+        expression = _best(session, keys, wanted)
+        sides.append(KeySql(expression, _exceptions(session, keys, expression, wanted, wanted)))
+    return sides[0], sides[1]
 
 
 def _best(session: Session, keys: str, wanted: str) -> str:
@@ -153,7 +150,7 @@ def _spelling(
 
 
 def _exceptions(session: Session, keys: str, expression: str, held: str, made: str) -> str | None:
-    """Store the cells that are wrong where their key is held, or what is made of them is made."""
+    """Store the cells with a wrong expression whose key, or whose expression, may match."""
     spelling = f"{keys}_spelling"
     wrong = _of_cell(expression)
     session.run(

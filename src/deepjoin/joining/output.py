@@ -1,8 +1,10 @@
-"""Runs a query of the join: a preview, Arrow data, or a file that appears only when complete."""
+"""Run a query of the join: a preview, Arrow data, or a file that appears only when complete."""
 
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -11,12 +13,13 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
+from deepjoin.joining.columns import OutputColumn
 from deepjoin.joining.session import Session, explained
-from deepjoin.joining.shown import Stored
-from deepjoin.joining.sql import Show
+from deepjoin.joining.sql import JoinSql, StoredValues, ValueWriter
+from deepjoin.normalise.cells import as_strings
 from deepjoin.read.sql import literal
 
-#: Endings of files that can be written, and how DuckDB writes them.
+#: Extensions of files that can be written, and how DuckDB writes them.
 ENDINGS = {
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
     ".csv": "FORMAT csv, HEADER",
@@ -24,26 +27,29 @@ ENDINGS = {
     ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'",
     ".tsv.gz": "FORMAT csv, HEADER, DELIMITER '\t', COMPRESSION gzip",
 }
+#: The start of a formula; a plain number may start in the same way, and is left alone.
+_FORMULA = r"^[=+\-@\t\r\n]"
+_NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+\-]?[0-9]+)?"
 
 
-class Query(Protocol):
-    """A query that writes itself: with or without casts, to be run or, given how, shown."""
+class RowQuery(Protocol):
+    """A query that can be written: with or without types, to run it or to print it."""
 
-    def __call__(self, typed: bool, show: Show | None = None) -> str:
+    def __call__(self, typed: bool, writer: ValueWriter | None = None) -> str:
         """Write the SQL."""
 
 
-class Rows:
-    """The rows of a query, always in the same order, read or written as often as wanted."""
+class JoinedRows:
+    """The rows of a query, always in the same order; can be read and written repeatedly."""
 
-    def __init__(self, session: Session, query: Query) -> None:
+    def __init__(self, session: Session, query: RowQuery) -> None:
         self._session = session
         self._query = query
 
     @cached_property
     def sql(self) -> str:
-        """The SELECT, over the original tables: DuckDB runs it where both sides have a scan."""
-        return self._query(True, Stored(self._session))
+        """The SELECT over the original tables; DuckDB runs it where both sides have a scan."""
+        return self._query(True, StoredValues(self._session))
 
     def preview(self, rows: int = 10) -> pa.Table:
         """Return the first rows."""
@@ -63,33 +69,73 @@ class Rows:
     def write(self, path: str | os.PathLike[str]) -> int:
         """Write all rows to a .parquet, .csv or .tsv file (also .gz) and return their number.
 
-        Parquet gets types, the others the cells as they were. A file that exists is replaced
+        Parquet gets types, the others the cells as they were. An existing file is replaced
         once the new one is complete.
         """
         import duckdb
 
         target = Path(os.path.realpath(path))
         options = writing_options(target)
+        query = self._query(typed="parquet" in options)
         try:
-            with explained(besides=duckdb.IOException):
-                return self._write(target, self._query(typed="parquet" in options), options)
+            with explained(besides=duckdb.IOException), written_aside(target) as aside:
+                copied = self._session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
         except (OSError, duckdb.IOException) as error:
             reason = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
             raise DeepJoinError(
                 f"Cannot write {target}: {reason}. Choose a folder that exists and has room."
             ) from error
-
-    def _write(self, target: Path, query: str, options: str) -> int:
-        with written_aside(target) as aside:
-            copied = self._session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
         return int(copied[0][0])
 
 
 def writing_options(path: Path) -> str:
-    """Return how DuckDB writes a file with this ending; any other ending is refused."""
+    """Return how DuckDB writes a file with this extension; other extensions are refused."""
     for ending, options in ENDINGS.items():
         if path.name.lower().endswith(ending):
             return options
     raise DeepJoinError(
         f"Cannot write {path.name}: its ending must be one of {', '.join(ENDINGS)}."
     )
+
+
+def row_texts(rows: pa.Table) -> list[list[str | None]]:
+    """Return each row as a list of texts, missing cells as None.
+
+    >>> row_texts(pa.table({"n": [7.0, None], "is": [True, False]}))
+    [['7', 'true'], [None, 'false']]
+    """
+    columns = []
+    for column in rows.columns:
+        strings = as_strings(column)
+        if strings is None:  # nested, or bytes
+            cells = [None if cell is None else str(cell) for cell in column.to_pylist()]
+        else:
+            cells = strings.to_pylist()
+        columns.append(cells)
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def without_formulas(join: JoinSql) -> JoinSql:
+    """Write the same join with a ``'`` before every cell and name that starts like a formula."""
+
+    def plain(column: OutputColumn) -> OutputColumn:
+        cell = f"CAST({column.text} AS VARCHAR)"
+        text = (
+            f"CASE WHEN regexp_matches({cell}, '{_FORMULA}') "
+            f"AND NOT regexp_full_match({cell}, '{_NUMBER}') THEN '''' || {cell} ELSE {cell} END"
+        )
+        return OutputColumn(plain_text(column.name), text, text)
+
+    parts = (join.left_columns, join.between, join.right_columns)
+    left, between, right = (tuple(map(plain, columns)) for columns in parts)
+    return replace(join, left_columns=left, between=between, right_columns=right)
+
+
+def plain_text(text: str) -> str:
+    """Put a ``'`` before a text that a spreadsheet would run as a formula.
+
+    >>> plain_text("=1+1"), plain_text("-5"), plain_text("a=b")
+    ("'=1+1", '-5', 'a=b')
+    """
+    runs = re.match(_FORMULA, text) and not re.fullmatch(_NUMBER, text)
+    return f"'{text}" if runs else text

@@ -1,14 +1,12 @@
-"""The same join as pandas code, for those who would rather run it themselves."""
+"""The same join as pandas code."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from deepjoin.joining.names import free_name
-from deepjoin.joining.select import MAX_VALUES, aggregates
+from deepjoin.joining.columns import MAX_VALUES, aggregates, free_name
 from deepjoin.joining.session import Session
-from deepjoin.joining.shown import stored_pairs
-from deepjoin.joining.sql import JoinSql
+from deepjoin.joining.sql import JoinSql, stored_pairs
 
 _KEY = """\
 import pandas as pd
@@ -50,69 +48,51 @@ joined = joined.drop(columns="{name}"){counted}
 """
 
 
-def pandas_code(join: JoinSql, profile: str, session: Session, file: Path | None = None) -> str:
-    """Write the join over the data frames `yours` and `theirs`; ``file`` may hold the pairs."""
-    left, right = join.left.source, join.right.source
-    name, target, place = (_free(join, word) for word in ("_key", "_target", "_place"))
-    code = _KEY.format(left=repr(left.table), right=repr(right.table), profile=repr(profile))
-    if join.many == "aggregate":
-        code += _AGGREGATES
-    words = {"name": name, "target": target, "place": place, "how": join.how}
-    words |= {"left_key": repr(left.key.original), "right_key": repr(right.key.original)}
-    words |= {"columns": _renamed(join), "once": _once(join, name), "counted": _counted(join)}
-    if join.pairs is None:
-        return code + _MERGE.format(**words)
-    similarity = repr(join.between[0].name)
-    pairs = f"pd.read_parquet({str(file)!r})" if file else _listed(session, join.pairs)
-    return code + _PAIRS.format(**words, similarity=similarity, pairs=pairs)
-
-
-def _listed(session: Session, stored: str) -> str:
-    rows = "".join(f"    {pair!r},\n" for pair in stored_pairs(session, stored))
-    return f"pd.DataFrame([\n{rows}], columns=range(3))" if rows else _NO_PAIRS
-
-
 _NO_PAIRS = "pd.DataFrame({0: pd.Series(dtype=str), 1: pd.Series(dtype=str), 2: 0.0})"
 
 
-def _free(join: JoinSql, word: str) -> str:
-    """Name a column that the code adds so that no column of a table is overwritten."""
-    columns = (*join.left.source.columns, *join.right.source.columns)
-    added = (*join.left_columns, *join.between, *join.right_columns)
-    outputs = {column.name.lower() for column in added}
-    return free_name(word, outputs | {column.original.lower() for column in columns})
-
-
-def _renamed(join: JoinSql) -> str:
-    """Rename what clashes, before the merge does it in its own way."""
+def pandas_code(join: JoinSql, profile: str, session: Session, file: Path | None = None) -> str:
+    """Write the join over the data frames `yours` and `theirs`; ``file`` may hold the pairs."""
+    left, right = join.left.source, join.right.source
+    # Columns that the code adds must not overwrite one of a table or of the result.
+    outputs = (*join.left_columns, *join.between, *join.right_columns)
+    taken = {column.name.lower() for column in outputs}
+    taken |= {column.original.lower() for column in (*left.columns, *right.columns)}
+    name, target, place = (free_name(word, taken) for word in ("_key", "_target", "_place"))
+    code = _KEY.format(left=repr(left.table), right=repr(right.table), profile=repr(profile))
+    words = {"name": name, "target": target, "place": place, "how": join.how}
+    words |= {"left_key": repr(left.key.original), "right_key": repr(right.key.original)}
+    words |= {"columns": "", "once": "", "counted": ""}
     if join.many == "aggregate":
-        return ""
-    pairs = zip(join.right.source.columns, join.right_columns, strict=True)
-    names = {column.original: output.name for column, output in pairs}
-    changed = {old: new for old, new in names.items() if old != new}
-    return f".rename(columns={changed!r})" if changed else ""
+        code += _AGGREGATES
+        counted = repr(join.right_columns[0].name)
+        words["once"] = f'.groupby("{name}").agg(**{{\n    {_aggregated(join)},\n}})'
+        # Rows without a match have 0 matching rows.
+        words["counted"] = f".fillna({{{counted}: 0}}).astype({{{counted}: int}})"
+    else:
+        # Columns that clash are renamed before merge would rename them in its own way.
+        pairs = zip(right.columns, join.right_columns, strict=True)
+        names = {column.original: output.name for column, output in pairs}
+        changed = {old: new for old, new in names.items() if old != new}
+        words["columns"] = f".rename(columns={changed!r})" if changed else ""
+        words["once"] = f'.drop_duplicates("{name}")' if join.many == "first" else ""
+    if join.pairs is None:
+        return code + _MERGE.format(**words)
+    if file:
+        listed = f"pd.read_parquet({str(file)!r})"
+    else:
+        rows = "".join(f"    {pair!r},\n" for pair in stored_pairs(session, join.pairs))
+        listed = f"pd.DataFrame([\n{rows}], columns=range(3))" if rows else _NO_PAIRS
+    return code + _PAIRS.format(**words, similarity=repr(join.between[0].name), pairs=listed)
 
 
-def _once(join: JoinSql, name: str) -> str:
-    """Bring the right table to one row a key, if that is asked for."""
-    if join.many == "first":
-        return f'.drop_duplicates("{name}")'
-    if join.many == "expand":
-        return ""
-    key = repr(join.right.source.key.original)
+def _aggregated(join: JoinSql) -> str:
+    """List the aggregated columns, as arguments of pandas' named aggregation."""
+    right = join.right.source
     columns = {each.name: (repr(each.name), "'max'") for each in join.between}
-    columns[join.right_columns[0].name] = (key, "'size'")
-    for each, output in zip(aggregates(join.right.source), join.right_columns[1:], strict=True):
+    columns[join.right_columns[0].name] = (repr(right.key.original), "'size'")
+    for each, output in zip(aggregates(right), join.right_columns[1:], strict=True):
         columns[output.name] = (repr(each.column.original), "mean" if each.is_mean else "values")
-    listed = ",\n    ".join(
+    return ",\n    ".join(
         f"{output!r}: ({column}, {how})" for output, (column, how) in columns.items()
     )
-    return f'.groupby("{name}").agg(**{{\n    {listed},\n}})'
-
-
-def _counted(join: JoinSql) -> str:
-    """Let rows without a match have 0 matching rows."""
-    if join.many != "aggregate":
-        return ""
-    name = repr(join.right_columns[0].name)
-    return f".fillna({{{name}: 0}}).astype({{{name}: int}})"

@@ -1,4 +1,4 @@
-"""Plans a join: everything about it is known, and checked, before a row of it is made."""
+"""Plan a join: everything about it is known and checked before a row of it is made."""
 
 from __future__ import annotations
 
@@ -9,31 +9,25 @@ from pathlib import Path
 
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining.facts import KeyCounts, count_keys, join_facts, short, warn
-from deepjoin.joining.keys import collect_keys, linked_keys, match_keys
-from deepjoin.joining.linking import (
+from deepjoin.joining.columns import MATCHES, left_columns, right_columns, similarity_column
+from deepjoin.joining.facts import (
     PAIRS,
     NearMiss,
+    count_keys,
     count_links,
+    join_facts,
     link_values,
     near_misses,
-    unknown_values,
+    semantic_warnings,
+    warnings_of,
 )
-from deepjoin.joining.neutral import neutral
-from deepjoin.joining.output import Rows
+from deepjoin.joining.keys import collect_keys, linked_keys, match_keys
+from deepjoin.joining.output import JoinedRows, without_formulas
 from deepjoin.joining.pandas_code import pandas_code
-from deepjoin.joining.select import (
-    MATCHES,
-    OutputColumn,
-    left_columns,
-    right_columns,
-    similarity_column,
-)
 from deepjoin.joining.session import Session, explained
-from deepjoin.joining.shown import Stored
-from deepjoin.joining.side import Side, Source
-from deepjoin.joining.sql import HOWS, JoinSql, Part, Show
-from deepjoin.joining.store import bring
+from deepjoin.joining.sql import HOWS, JoinSql, QuerySide, StoredValues, ValueWriter
+from deepjoin.joining.store import make_readable
+from deepjoin.joining.tables import JoinSide
 from deepjoin.matching.matching import Semantic
 from deepjoin.model import JoinFacts
 from deepjoin.normalise.canonical import PROFILES
@@ -45,8 +39,8 @@ _EQUAL = (
 )
 
 
-class JoinPlan(Rows):
-    """A join that can be looked at, run and written; close it to free what it has stored.
+class JoinPlan(JoinedRows):
+    """A join that can be inspected, run and written; close it to free its database.
 
     ``sql`` and ``pandas_code`` are the join as text, ``facts`` its exact numbers, and
     ``warnings`` what to know before running it.
@@ -78,19 +72,19 @@ class JoinPlan(Rows):
         """The columns of the result that the left table does not have."""
         return frozenset(one.name for one in (*self._join.between, *self._join.right_columns))
 
-    def neutralised(self) -> Rows:
-        """Return the rows as text, none of which a spreadsheet takes for a formula."""
-        return Rows(self._session, neutral(self._join).joined)
+    def neutralised(self) -> JoinedRows:
+        """Return the rows as text, none of which a spreadsheet runs as a formula."""
+        return JoinedRows(self._session, without_formulas(self._join).joined)
 
-    def matches(self) -> Rows:
+    def matches(self) -> JoinedRows:
         """Return the pairs of canonical values that match: yours, theirs, their similarity."""
         pairs = self._join.pairs or _EQUAL
 
-        def query(typed: bool, show: Show | None = None) -> str:
+        def query(typed: bool, writer: ValueWriter | None = None) -> str:
             order = "" if self._join.pairs else " ORDER BY yours"
             return f"SELECT yours, theirs, similarity FROM {pairs}{order}"
 
-        return Rows(self._session, query)
+        return JoinedRows(self._session, query)
 
     def reading(self, file: str | Path) -> tuple[str, str]:
         """Write the pairs to a .parquet file; return SQL and pandas code that read it."""
@@ -101,26 +95,26 @@ class JoinPlan(Rows):
             )
         self.matches().write(file)
         return (
-            self._query(True, Stored(self._session, file)),
+            self._query(True, StoredValues(self._session, file)),
             pandas_code(self._join, self._profile, self._session, file),
         )
 
     def near_misses(self, count: int = 10) -> list[NearMiss]:
         """List values of yours without a match and the most similar one of theirs, best first.
 
-        It is below the threshold, or a better match of another value where matches are one to
-        one. Values that the cell encoder knows nothing of are not listed.
+        They are below the threshold or, with one-to-one matching, taken by a better match. Values
+        that the cell encoder does not know are not listed.
         """
         semantic = self._semantic or Semantic(load_cell_encoder())
         with explained():
             return near_misses(self._session, self._join.pairs or _EQUAL, semantic, count)
 
-    def unmatched(self) -> Rows:
+    def unmatched(self) -> JoinedRows:
         """Return the left rows that have no match."""
-        return Rows(self._session, self._join.unmatched)
+        return JoinedRows(self._session, self._join.unmatched)
 
     def close(self) -> None:
-        """Close the database behind the join; happens by itself when nothing uses it."""
+        """Close the database of the join; this also happens when the plan is deleted."""
         self._session.close()
 
     def __enter__(self) -> JoinPlan:
@@ -131,8 +125,8 @@ class JoinPlan(Rows):
 
 
 def plan_join(
-    left: Side,
-    right: Side,
+    left: JoinSide,
+    right: JoinSide,
     *,
     how: str = "left",
     many: str = "expand",
@@ -142,19 +136,19 @@ def plan_join(
 ) -> JoinPlan:
     """Plan the join of two tables on cells that are equal as canonical strings.
 
-    With ``semantic``, cells that mean the same by their vectors match too; the result then has
+    With ``semantic``, cells with similar vectors match too; the result then has
     a column ``similarity`` between yours and theirs.
 
-    ``how`` is left or inner. Where several rows match, ``many`` takes every one (expand), the
-    first one (first), or makes one row of them (aggregate): their number, the means of numbers
-    and the distinct values of the rest. ``memory_limit``, such as ``4GB``, is DuckDB's.
+    ``how`` is left or inner. Where several rows match, ``many`` takes all of them (expand), the
+    first (first), or makes one row of them (aggregate): their number, the means of numbers and
+    the distinct values of the rest. ``memory_limit``, such as ``4GB``, is DuckDB's.
 
     >>> import pyarrow as pa
     >>> from deepjoin.model import Reading, Table
     >>> def table(**cells):
     ...     return Table("t.csv", lambda: Reading(iter([pa.record_batch(cells)])))
-    >>> orders = Side(table(country=["Peru", "FRANCE"]), "country")
-    >>> countries = Side(table(name=["France"], capital=["Paris"]), "name")
+    >>> orders = JoinSide(table(country=["Peru", "FRANCE"]), "country")
+    >>> countries = JoinSide(table(name=["France"], capital=["Paris"]), "name")
     >>> plan_join(orders, countries).to_arrow()["capital"].to_pylist()
     [None, 'Paris']
     """
@@ -177,68 +171,41 @@ def _check(option: str, got: str, allowed: Collection[str]) -> None:
 
 def _plan(
     session: Session,
-    left: Side,
-    right: Side,
+    left: JoinSide,
+    right: JoinSide,
     how: str,
     many: str,
     profile: str,
     semantic: Semantic | None,
 ) -> JoinPlan:
-    yours, theirs = bring(session, left, "left_rows"), bring(session, right, "right_rows")
-    for source, keys in ((yours, "left_keys"), (theirs, "right_keys")):
-        collect_keys(session, source, keys, profile, ordered=semantic is not None)
+    yours = make_readable(session, left, "left_rows")
+    theirs = make_readable(session, right, "right_rows")
+    keys = "left_keys", "right_keys"
+    for source, stored in zip((yours, theirs), keys, strict=True):
+        collect_keys(session, source, stored, profile, ordered=semantic is not None)
     outputs, renamed = right_columns(yours, theirs, many)
     columns = tuple(left_columns(yours)), tuple(outputs)
-    join, counts = _matched(session, yours, theirs, (how, many), columns, semantic)
     rows = session.count(yours.reads), session.count(theirs.reads)
-    facts = join_facts(counts, rows, how, many, renamed)
-    if semantic is not None:
-        bound, name = semantic.bound, join.between[0].name
-        facts = replace(
-            facts, join="semantic", tau=bound, matching=semantic.matching, similarity=name
-        )
-    warnings = [*warn(facts, counts.widest, how, yours, theirs), *_doubts(session, semantic, yours)]
-    return JoinPlan(session, join, facts, warnings, profile, semantic)
-
-
-def _matched(
-    session: Session,
-    yours: Source,
-    theirs: Source,
-    options: tuple[str, str],
-    columns: tuple[tuple[OutputColumn, ...], tuple[OutputColumn, ...]],
-    semantic: Semantic | None,
-) -> tuple[JoinSql, KeyCounts]:
-    """Match the keys and write the join, by equality or through a table of pairs."""
-    keys = "left_keys", "right_keys"
     if semantic is None:
         mine, other = match_keys(session, yours, theirs, *keys)
-        sides = Part("yours", yours, mine), Part("theirs", theirs, other)
-        return JoinSql(*sides, *options, *columns), count_keys(session, *keys)
+        sides = QuerySide("yours", yours, mine), QuerySide("theirs", theirs, other)
+        join, counts = JoinSql(*sides, how, many, *columns), count_keys(session, *keys)
+        facts = join_facts(counts, rows, how, many, renamed)
+        warnings = warnings_of(facts, counts.widest, how, yours, theirs)
+        return JoinPlan(session, join, facts, warnings, profile)
     link_values(session, semantic)
     mine, other = linked_keys(session, PAIRS, *keys)
-    sides = Part("yours", yours, mine), Part("their_rows", theirs, other)
-    join = JoinSql(*sides, *options, *columns, pairs=PAIRS)
-    similar = similarity_column(yours, theirs, columns[1], options[1], join.added.similarity)
-    return replace(join, between=(similar,)), count_links(session)
-
-
-def _doubts(session: Session, semantic: Semantic | None, yours: Source) -> list[str]:
-    """Say what could be wrong with the matches of a semantic join."""
-    if semantic is None:
-        return []
-    doubts = []
-    if semantic.bound < semantic.encoder.floor:
-        doubts.append(
-            f"tau is {semantic.bound:g}: below {semantic.encoder.floor:g}, what this cell encoder "
-            "finds similar is mostly chance. Look at the similarity column."
-        )
-    if unknown := unknown_values(session, semantic):
-        have, their = ("s", "have"), "their equals only, such as"
-        if len(unknown) == 1:
-            have, their = ("", "has"), "its equal only:"
-        doubts.append(
-            f"{len(unknown):,} value{have[0]} of {yours.table} {have[1]} no word the cell encoder "
-            f"knows and can match {their} '{short(unknown[0])}'."
-        )
-    return doubts
+    sides = QuerySide("yours", yours, mine), QuerySide("their_rows", theirs, other)
+    join, counts = JoinSql(*sides, how, many, *columns, pairs=PAIRS), count_links(session)
+    similar = similarity_column(yours, theirs, outputs, many, join.added.similarity)
+    join = replace(join, between=(similar,))
+    facts = replace(
+        join_facts(counts, rows, how, many, renamed),
+        join="semantic",
+        tau=semantic.bound,
+        matching=semantic.matching,
+        similarity=similar.name,
+    )
+    warnings = warnings_of(facts, counts.widest, how, yours, theirs)
+    warnings += semantic_warnings(session, semantic, yours)
+    return JoinPlan(session, join, facts, warnings, profile, semantic)

@@ -1,4 +1,4 @@
-"""One DuckDB database for one join: in memory, spilling to a folder of its own."""
+"""One DuckDB database for one join: in memory, spilling to a temporary folder."""
 
 from __future__ import annotations
 
@@ -20,19 +20,28 @@ _BATCH_ROWS = 65_536
 
 
 class Session:
-    """A connection that is closed, and whose folder is removed, at the latest with the object."""
+    """A connection; closed, and its folder removed, at the latest when the object is deleted."""
 
     def __init__(self, memory_limit: str | None = None) -> None:
+        import duckdb
+
         folder = tempfile.mkdtemp(prefix="deepjoin-join-")
-        try:
-            self._connection = _connect(folder, memory_limit)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        # SQL must see no Python variables, and times must not depend on the machine.
+        config: dict[str, Any] = {"temp_directory": folder, "python_enable_replacements": False}
+        self._connection = duckdb.connect(":memory:", config=config)
         self.close = weakref.finalize(self, _discard, self._connection, folder)
+        self._connection.execute("SET TimeZone = 'UTC'").fetchall()
+        if memory_limit is not None:
+            try:
+                self._connection.execute("SET memory_limit = ?", [memory_limit]).fetchall()
+            except duckdb.Error:
+                self.close()
+                raise DeepJoinError(
+                    f"`memory_limit` is '{memory_limit}'; it must be a size such as '4GB'."
+                ) from None
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Open a second way into the same database: an unread result blocks only its own."""
+        """Open a cursor: an unread result blocks only the cursor that it came from."""
         if not self.close.alive:
             raise DeepJoinError("This join is closed. Call plan_join again to use it.")
         return self._connection.cursor()
@@ -62,12 +71,18 @@ class Session:
         """Run a query batch by batch; the reader keeps the session open."""
         cursor = self.cursor()
         reader = cursor.sql(sql).to_arrow_reader(_BATCH_ROWS)
-        return pa.RecordBatchReader.from_batches(reader.schema, _held(self, cursor, reader))
+
+        def batches(session: Session, cursor: object) -> Iterator[Any]:
+            # The arguments keep the database open while there are batches to come.
+            with _interruptible():
+                yield from reader
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches(self, cursor))
 
 
 @contextmanager
 def explained(besides: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Turn what DuckDB says of a query into one line of ours; some errors are the caller's."""
+    """Report errors of DuckDB as one line; ``besides`` are left to the caller."""
     import duckdb
 
     try:
@@ -79,39 +94,15 @@ def explained(besides: type[Exception] | tuple[()] = ()) -> Iterator[None]:
         raise DeepJoinError(f"The join cannot be made: {said}") from None
 
 
-def _held(session: Session, cursor: object, reader: pa.RecordBatchReader) -> Iterator[Any]:
-    """Yield the batches while holding on to what they come from."""
-    with _interruptible():
-        yield from reader
-
-
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C be what it is; DuckDB turns it into an error of its own."""
+    """Raise KeyboardInterrupt on Ctrl-C, which DuckDB turns into a RuntimeError."""
     try:
         yield
     except RuntimeError as error:
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from None
         raise
-
-
-def _connect(folder: str, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
-    """Connect so that SQL sees no Python variable and times do not depend on the machine."""
-    import duckdb
-
-    config: dict[str, Any] = {"temp_directory": folder, "python_enable_replacements": False}
-    connection = duckdb.connect(":memory:", config=config)
-    connection.execute("SET TimeZone = 'UTC'").fetchall()
-    if memory_limit is not None:
-        try:
-            connection.execute("SET memory_limit = ?", [memory_limit]).fetchall()
-        except duckdb.Error:
-            connection.close()
-            raise DeepJoinError(
-                f"memory_limit is '{memory_limit}'; it must be a size such as '4GB'."
-            ) from None
-    return connection
 
 
 def _discard(connection: duckdb.DuckDBPyConnection, folder: str) -> None:

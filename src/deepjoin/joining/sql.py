@@ -1,4 +1,4 @@
-"""Writes the join as one SELECT: the text that is shown, and the same over stored tables.
+"""The join as one SELECT, over stored tables or, to be printed, over the original ones.
 
 The keys of an equi-join are equal. A semantic join goes through a table of pairs: it gives the
 rows of the right table the keys of the left one they match, and from there on is the same.
@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
+from deepjoin.errors import DeepJoinError
+from deepjoin.joining.columns import MATCHES, OutputColumn, aggregates, free_name
 from deepjoin.joining.keys import KeySql, cell_text
-from deepjoin.joining.names import free_name
-from deepjoin.joining.select import MATCHES, OutputColumn, aggregates
-from deepjoin.joining.side import Source
+from deepjoin.joining.session import Session
+from deepjoin.joining.tables import SideTable
 from deepjoin.read.sql import identifier, literal
 
-#: How to treat left rows without a match.
+#: How left rows without a match are treated.
 HOWS = {"left": "LEFT JOIN", "inner": "JOIN"}
+#: A statement that lists more pairs than this is too long to read or to send.
+MOST_PAIRS = 10_000
+
+#: A value of yours, one of theirs, their similarity.
+ValuePair = tuple[str, str, float]
 
 
-class Show(Protocol):
-    """Writes what the session has stored into the statement, so that it runs elsewhere."""
+class ValueWriter(Protocol):
+    """Writes values that the session has stored into a statement, so that it runs elsewhere."""
 
     def spelling(self, stored: str) -> Sequence[tuple[str, str]]:
         """Read the pairs of cell and key of a spelling table."""
@@ -31,16 +38,79 @@ class Show(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class StoredValues:
+    """Reads values from the session; pairs are listed, or read from a file that has them."""
+
+    session: Session
+    file: Path | None = None
+
+    def spelling(self, stored: str) -> list[tuple[Any, ...]]:
+        """Read the pairs of cell and key of a spelling table."""
+        return self.session.run(f"SELECT cell, key FROM {stored} ORDER BY cell")
+
+    def pairs(self, stored: str) -> str:
+        """Write SQL for the rows of the table of pairs."""
+        if self.file is not None:
+            return f"SELECT yours, theirs, similarity FROM read_parquet({literal(str(self.file))})"
+        return pair_values(stored_pairs(self.session, stored))
+
+
+def stored_pairs(session: Session, stored: str) -> list[ValuePair]:
+    """Read the table of pairs, unless it is too long for a statement."""
+    count = session.count(stored)
+    if count > MOST_PAIRS:
+        raise DeepJoinError(
+            f"The join goes through {count:,} pairs of values; a statement can list at most "
+            f"{MOST_PAIRS:,}. Add --matches-out pairs.parquet, or in Python "
+            "plan.reading('pairs.parquet'), to read them from that file."
+        )
+    return session.run(f"SELECT yours, theirs, similarity FROM {stored}")
+
+
+def pair_values(pairs: list[ValuePair]) -> str:
+    """List pairs as SQL.
+
+    >>> print(pair_values([("uk", "united kingdom", 0.8)]))
+    VALUES
+        ('uk', 'united kingdom', 0.8)
+    """
+    if not pairs:
+        return "SELECT '' AS yours, '' AS theirs, 0.0 AS similarity WHERE 1 = 0"
+    rows = (f"({literal(mine)}, {literal(theirs)}, {score!r})" for mine, theirs, score in pairs)
+    return "VALUES\n    " + ",\n    ".join(rows)
+
+
+@dataclass(frozen=True)
+class QuerySide:
     """One side as the query reads it; ``table`` is its name inside the query."""
 
     table: str
-    source: Source
+    source: SideTable
     key: KeySql
 
+    def rows(self, row: str, key: str, writer: ValueWriter | None) -> list[tuple[str, str]]:
+        """Write the tables of the query that number the rows and give them their keys."""
+        source, spelling = self.source, self.key.spelling
+        reads = source.shows if writer else source.reads
+        if not spelling:
+            made = self.key.key(source)
+            plain = f"SELECT *, row_number() OVER () AS {row}, {made} AS {key}\n  FROM {reads}"
+            return [(self.table, plain)]
+        exceptions = f"SELECT cell, key FROM {spelling}"
+        if writer:
+            pairs = (f"({literal(cell)}, {literal(to)})" for cell, to in writer.spelling(spelling))
+            exceptions = "VALUES\n    " + ",\n    ".join(pairs)
+        spelled = (
+            f"SELECT side.*, {self.key.key(source, 'side.')} AS {key}\n"
+            f"  FROM (SELECT *, row_number() OVER () AS {row} FROM {reads}) AS side\n"
+            f"  LEFT JOIN {self.table}_spelling AS spelling "
+            f"ON spelling.cell = {cell_text(source, 'side.')}"
+        )
+        return [(f"{self.table}_spelling(cell, key)", exceptions), (self.table, spelled)]
 
-class Added(NamedTuple):
-    """The columns that the query adds, named so that no column of a table is hidden."""
+
+class AddedColumns(NamedTuple):
+    """Names of the columns that the query adds, different from those of both tables."""
 
     row: str
     key: str
@@ -51,13 +121,13 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinSql:
-    """A join that can be written: to be shown, to be run with types, to be run as text.
+    """A join that can be written as SQL: with types or as text, to run it or to print it.
 
-    ``pairs`` names the table of pairs of a semantic join; ``between`` has its own column.
+    ``pairs`` names the table of pairs of a semantic join, whose similarity is in ``between``.
     """
 
-    left: Part
-    right: Part
+    left: QuerySide
+    right: QuerySide
     how: str
     many: str
     left_columns: tuple[OutputColumn, ...]
@@ -65,123 +135,91 @@ class JoinSql:
     pairs: str | None = None
     between: tuple[OutputColumn, ...] = ()
 
-    def joined(self, typed: bool, show: Show | None = None) -> str:
-        """Write the join; with the means to show what is stored, over the original tables."""
-        key, match = self.added.key, MATCHES[self.many]
-        tables = [*self._sides(show), *self._matches()]
+    def joined(self, typed: bool, writer: ValueWriter | None = None) -> str:
+        """Write the join; with a writer of stored values, over the original tables."""
+        row, key, similarity, *_ = self.added
+        match = MATCHES[self.many]
         columns = (*self.left_columns, *self.between, *self.right_columns)
+        # Rows in the order of the tables; of several values that match, the best first.
+        order = [f"yours.{row}"]
+        if match == "theirs":
+            order += [f"theirs.{similarity} DESC"] if self.pairs else []
+            order.append(f"theirs.{row}")
         return (
-            f"{_with(tables)}\n{_select(columns, typed)}\n"
+            f"{_with([*self._sides(writer), *self._matches()])}\n{_select(columns, typed)}\n"
             f"FROM yours\n{HOWS[self.how]} {match} ON yours.{key} = {match}.{key}\n"
-            f"ORDER BY {', '.join(self._order(match))}"
+            f"ORDER BY {', '.join(order)}"
         )
 
-    def unmatched(self, typed: bool, show: Show | None = None) -> str:
+    def unmatched(self, typed: bool, writer: ValueWriter | None = None) -> str:
         """Write the query for the left rows without a match."""
         row, key, *_ = self.added
         return (
-            f"{_with(self._sides(show))}\n{_select(self.left_columns, typed)}\nFROM yours\n"
+            f"{_with(self._sides(writer))}\n{_select(self.left_columns, typed)}\nFROM yours\n"
             f"WHERE NOT EXISTS (SELECT 1 FROM theirs WHERE theirs.{key} = yours.{key})\n"
             f"ORDER BY yours.{row}"
         )
 
     @property
-    def added(self) -> Added:
+    def added(self) -> AddedColumns:
         """The names of the columns that the query adds."""
         columns = (*self.left.source.columns, *self.right.source.columns)
         taken = {column.name.lower() for column in columns}
-        return Added(*(identifier(free_name(f"_{name}", taken)) for name in Added._fields))
+        names = (free_name(f"_{name}", taken) for name in AddedColumns._fields)
+        return AddedColumns(*map(identifier, names))
 
-    def _order(self, match: str) -> list[str]:
-        """Order rows as the tables have them; of several values that match, the best first."""
-        order = [f"yours.{self.added.row}"]
-        if match == "theirs":
-            order += [f"theirs.{self.added.similarity} DESC"] if self.pairs else []
-            order.append(f"theirs.{self.added.row}")
-        return order
-
-    def _sides(self, show: Show | None) -> list[tuple[str, str]]:
-        row, key, _, target, _ = self.added
-        tables = [*_side(self.left, row, key, show)]
-        if self.pairs is None:
-            return [*tables, *_side(self.right, row, key, show)]
-        pairs = f"SELECT yours, theirs, similarity FROM {self.pairs}"
+    def aggregated(self) -> list[tuple[str, str, str]]:
+        """List the aggregates: name, SQL of the aggregate, SQL of the cell of the result."""
+        row = self.added.row
         return [
-            *tables,
-            *_side(self.right, row, target, show),
-            ("pairs(yours, theirs, similarity)", show.pairs(self.pairs) if show else pairs),
-            ("theirs", self._linked()),
+            (identifier(one.name), one.grouped(row), one.result())
+            for one in aggregates(self.right.source)
         ]
 
-    def _linked(self) -> str:
-        """Give the right rows the keys of the left values they match."""
-        _, key, similarity, target, _ = self.added
+    def _sides(self, writer: ValueWriter | None) -> list[tuple[str, str]]:
+        row, key, similarity, target, _ = self.added
+        tables = self.left.rows(row, key, writer)
+        if self.pairs is None:
+            return [*tables, *self.right.rows(row, key, writer)]
+        # The right rows get the keys of the left values that they match. All databases that a
+        # statement is written for know the type FLOAT8 by this name.
         side = self.right.table
-        # All databases that a statement is written for know this name of the type.
-        return (
+        linked = (
             f"SELECT {side}.*, pairs.yours AS {key}, "
             f"CAST(pairs.similarity AS FLOAT8) AS {similarity}\n"
             f"  FROM {side} JOIN pairs ON pairs.theirs = {side}.{target}"
         )
-
-    def _matches(self) -> list[tuple[str, str]]:
-        """Bring the right table to one row a key, if that is asked for."""
-        row, key, similarity, _, place = self.added
-        if self.many == "aggregate":
-            return self._aggregated()
-        if self.many == "expand":
-            return []
-        if self.pairs is None:
-            first = f"SELECT min({row}) FROM theirs GROUP BY {key}"
-            return [("first_match", f"SELECT * FROM theirs\n  WHERE {row} IN ({first})")]
-        best = f"row_number() OVER (PARTITION BY {key} ORDER BY {similarity} DESC, {row})"
-        placed = f"SELECT *, {best} AS {place} FROM theirs"
-        return [("first_match", f"SELECT * FROM ({placed}) AS placed\n  WHERE {place} = 1")]
-
-    def _aggregated(self) -> list[tuple[str, str]]:
-        row, key, similarity, *_ = self.added
-        best = [f"max({similarity}) AS {similarity}"] if self.pairs else []
-        grouped = _listed([key, "count(*) AS matched_rows", *best, *self._groups(row)], 4)
-        same = [similarity] if self.pairs else []
-        shown = _listed([key, "matched_rows", *same, *self._shown()], 4)
-        by_key = f"FROM theirs WHERE {key} IN (SELECT {key} FROM yours) GROUP BY {key}"
+        stored = f"SELECT yours, theirs, similarity FROM {self.pairs}"
         return [
-            ("grouped", f"SELECT\n    {grouped}\n  {by_key}"),
-            ("per_key", f"SELECT\n    {shown}\n  FROM grouped"),
+            *tables,
+            *self.right.rows(row, target, writer),
+            ("pairs(yours, theirs, similarity)", writer.pairs(self.pairs) if writer else stored),
+            ("theirs", linked),
         ]
 
-    def _groups(self, row: str) -> list[str]:
-        columns = aggregates(self.right.source)
-        return [f"{each.grouped(row)} AS {identifier(each.name)}" for each in columns]
-
-    def _shown(self) -> list[str]:
-        columns = aggregates(self.right.source)
-        return [f"{each.shown()} AS {identifier(each.name)}" for each in columns]
-
-
-def _side(part: Part, row: str, key: str, show: Show | None) -> list[tuple[str, str]]:
-    """Give the rows of a side their numbers and keys."""
-    source = part.source
-    reads = source.shows if show else source.reads
-    if not part.key.spelling:
-        made = part.key.key(source)
-        plain = f"SELECT *, row_number() OVER () AS {row}, {made} AS {key}\n  FROM {reads}"
-        return [(part.table, plain)]
-    spelled = (
-        f"SELECT side.*, {part.key.key(source, 'side.')} AS {key}\n"
-        f"  FROM (SELECT *, row_number() OVER () AS {row} FROM {reads}) AS side\n"
-        f"  LEFT JOIN {part.table}_spelling AS spelling "
-        f"ON spelling.cell = {cell_text(source, 'side.')}"
-    )
-    spelling = (f"{part.table}_spelling(cell, key)", _spelling(part.key.spelling, show))
-    return [spelling, (part.table, spelled)]
-
-
-def _spelling(stored: str, show: Show | None) -> str:
-    if show is None:
-        return f"SELECT cell, key FROM {stored}"
-    pairs = (f"({literal(cell)}, {literal(key)})" for cell, key in show.spelling(stored))
-    return "VALUES\n    " + ",\n    ".join(pairs)
+    def _matches(self) -> list[tuple[str, str]]:
+        """Reduce the right table to one row a key, unless all rows are wanted."""
+        row, key, similarity, _, place = self.added
+        if self.many == "expand":
+            return []
+        if self.many == "first" and self.pairs is None:
+            first = f"SELECT min({row}) FROM theirs GROUP BY {key}"
+            return [("first_match", f"SELECT * FROM theirs\n  WHERE {row} IN ({first})")]
+        if self.many == "first":
+            best = f"row_number() OVER (PARTITION BY {key} ORDER BY {similarity} DESC, {row})"
+            placed = f"SELECT *, {best} AS {place} FROM theirs"
+            return [("first_match", f"SELECT * FROM ({placed}) AS placed\n  WHERE {place} = 1")]
+        columns = self.aggregated()
+        best_of, same = (f"max({similarity}) AS {similarity}", similarity)
+        grouped = [key, "count(*) AS matched_rows", *([best_of] if self.pairs else [])]
+        grouped += [f"{aggregate} AS {name}" for name, aggregate, _ in columns]
+        result = [key, "matched_rows", *([same] if self.pairs else [])]
+        result += [f"{cell} AS {name}" for name, _, cell in columns]
+        by_key = f"FROM theirs WHERE {key} IN (SELECT {key} FROM yours) GROUP BY {key}"
+        return [
+            ("grouped", f"SELECT\n    {_listed(grouped, 4)}\n  {by_key}"),
+            ("per_key", f"SELECT\n    {_listed(result, 4)}\n  FROM grouped"),
+        ]
 
 
 def _select(columns: Iterable[OutputColumn], typed: bool) -> str:

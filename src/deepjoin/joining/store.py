@@ -1,7 +1,9 @@
-"""Brings both tables to where DuckDB can read them again and again in the same order.
+"""Make both tables readable for DuckDB, repeatedly and in the same order, and learn their types.
 
-A table of typed columns that DuckDB reads itself stays where it is. Any other is read once,
-into a table of the session: reading CSV or JSON anew for every question costs more.
+A table of typed columns that DuckDB reads itself stays where it is. Any other is read once, into
+a table of the session, since reading CSV or JSON anew for every query costs more. Text columns
+that are integers, decimals or dates throughout can be cast if no text loses anything by it:
+`007` is a code, and so is a number of 30 digits.
 """
 
 from __future__ import annotations
@@ -11,48 +13,63 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deepjoin.errors import UnreadableTable, unknown_name
-from deepjoin.joining.casts import learn_casts
-from deepjoin.joining.names import free_name
+from deepjoin.joining.columns import free_name
 from deepjoin.joining.session import Session
-from deepjoin.joining.side import Side, Source, SourceColumn
+from deepjoin.joining.tables import JoinSide, SideColumn, SideTable
 from deepjoin.model import Table
+from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.normalise.cells import seconds
 from deepjoin.read.sql import identifier
 
-#: Small batches are gathered to this size, so that each is not a statement of its own.
+#: Small batches are collected to this size, to save statements.
 _CHUNK_BYTES = 32 << 20
+#: Checks of text, in order of preference; blank cells pass. A double keeps 15 digits; longer text
+#: must survive the cast to DOUBLE and back.
+_CHECKS = {
+    "BIGINT": r"regexp_full_match({cell}, ' *|0|-?[1-9][0-9]{0,17}')",
+    "DOUBLE": r"regexp_full_match({cell}, ' *|-?(0|[1-9][0-9]*)(\.[0-9]+)?') "
+    r"AND (length({cell}) <= 15 OR CAST(TRY_CAST({cell} AS DOUBLE) AS VARCHAR) = {cell})",
+    "DATE": r"regexp_full_match({cell}, ' *|[0-9]{4}-[0-9]{2}-[0-9]{2}') "
+    r"AND (TRY_CAST({cell} AS DATE) IS NOT NULL OR trim({cell}) = '')",
+}
+#: Most columns are text, which their first rows show.
+_FIRST_ROWS = 2048
+_CELL_TYPES = {
+    "BIGINT": {CellType.INTEGER},
+    "DOUBLE": {CellType.INTEGER, CellType.DECIMAL},
+    "DATE": {CellType.DATE},
+}
+#: Tables may have thousands of columns, so aggregates are computed a number at a time.
+_AGGREGATES_A_QUERY = 300
 
 
-def bring(session: Session, side: Side, store: str) -> Source:
+def make_readable(session: Session, side: JoinSide, store: str) -> SideTable:
     """Make a side readable, under the given name if it has to be stored."""
     if side.scan is None:
-        source = _streamed(session, side, store)
+        columns = _store_stream(session, side.table, store)
     else:
-        source = _scanned(session, side, side.scan, store)
-    if any(column.kind != "VARCHAR" for column in source.columns):
-        return source
-    others = [column for column in source.columns if column != source.key]
-    learned = learn_casts(session, source.reads, others)
-    columns = tuple(learned.get(column.name, column) for column in source.columns)
-    return replace(source, columns=columns)
-
-
-def _scanned(session: Session, side: Side, scan: str, store: str) -> Source:
-    """Store a table of text, whose types are still to be learnt; leave a typed one in place."""
-    described = _read(session, side, f"DESCRIBE SELECT * FROM {scan}")
-    columns = [SourceColumn(name, name, kind) for name, kind, *_ in described]
-    key = _key(side, columns)
-    reads = scan
-    if all(column.kind == "VARCHAR" for column in columns):
-        _read(session, side, f"CREATE TABLE {store} AS SELECT * FROM {scan}")
+        described = _read(session, side, f"DESCRIBE SELECT * FROM {side.scan}")
+        columns = [SideColumn(name, name, kind) for name, kind, *_ in described]
+    key = next((column for column in columns if column.original == side.key), None)
+    if key is None:
+        names = [column.original for column in columns]
+        raise unknown_name("column", side.key, side.table.name, names)
+    is_text = all(column.kind == "VARCHAR" for column in columns)
+    reads, shows = side.scan or store, side.scan or identifier(side.table.name)
+    if side.scan and is_text:
+        _read(session, side, f"CREATE TABLE {store} AS SELECT * FROM {side.scan}")
         reads = store
-    return Source(side.table.name, reads, scan, tuple(columns), key)
+    if is_text:
+        learned = learn_casts(session, reads, [column for column in columns if column != key])
+        columns = [learned.get(column.name, column) for column in columns]
+    return SideTable(side.table.name, reads, shows, tuple(columns), key)
 
 
-def _read(session: Session, side: Side, sql: str) -> list[tuple[Any, ...]]:
-    """Run a statement over a scan; what goes wrong is the table's fault."""
+def _read(session: Session, side: JoinSide, sql: str) -> list[tuple[Any, ...]]:
+    """Run a statement over a scan; errors are reported as those of the table."""
     import duckdb
 
     try:
@@ -62,23 +79,9 @@ def _read(session: Session, side: Side, sql: str) -> list[tuple[Any, ...]]:
         raise UnreadableTable(f"DuckDB cannot read {side.table.name}: {reason}") from error
 
 
-def _streamed(session: Session, side: Side, store: str) -> Source:
-    columns = _store_stream(session, side.table, store)
-    shows = identifier(side.table.name)
-    return Source(side.table.name, store, shows, tuple(columns), _key(side, columns))
-
-
-def _key(side: Side, columns: Sequence[SourceColumn]) -> SourceColumn:
-    for column in columns:
-        if column.original == side.key:
-            return column
-    names = [column.original for column in columns]
-    raise unknown_name("column", side.key, side.table.name, names)
-
-
-def _store_stream(session: Session, table: Table, store: str) -> list[SourceColumn]:
-    """Store a table batch by batch, widening the stored table as columns turn up."""
-    columns = _StoredColumns()
+def _store_stream(session: Session, table: Table, store: str) -> list[SideColumn]:
+    """Store a table batch by batch, and widen the stored table as new columns appear."""
+    columns = ColumnNames()
     for chunk in _chunks(table.open()):
         renamed = columns.rename(chunk)
         is_first = not columns.kinds
@@ -93,7 +96,7 @@ def _store_stream(session: Session, table: Table, store: str) -> list[SourceColu
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather batches that have the same columns."""
+    """Collect batches that have the same columns."""
     gathered: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -107,32 +110,29 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 @dataclass
-class _StoredColumns:
-    """The columns seen so far; repeated, empty and case-only different names made unique."""
+class ColumnNames:
+    """Unique names for the columns seen so far: repeated, empty, or different only in case."""
 
     names: dict[tuple[str, int], str] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
     def rename(self, chunk: pa.Table) -> pa.Table:
-        """Give a chunk its stored names, and types that DuckDB can take."""
+        """Rename the columns of a chunk, and convert types that DuckDB cannot store."""
         seen: dict[str, int] = {}
         names = []
         for name in chunk.column_names:
             seen[name] = seen.get(name, 0) + 1
-            names.append(self._stored_name(name, seen[name]))
+            column = (name, seen[name])
+            if column not in self.names:
+                # DuckDB cuts names at a NUL.
+                self.names[column] = free_name(name.replace("\0", ""), self.taken)
+                self.taken.add(self.names[column].lower())
+            names.append(self.names[column])
         return pa.table([_storable(column) for column in chunk.columns], names=names)
 
-    def _stored_name(self, name: str, occurrence: int) -> str:
-        if (name, occurrence) not in self.names:
-            # DuckDB cuts names at a NUL.
-            stored = free_name(name.replace("\0", ""), self.taken)
-            self.names[name, occurrence] = stored
-            self.taken.add(stored.lower())
-        return self.names[name, occurrence]
-
     def widen(self, kinds: dict[str, str], chunk: pa.Table) -> list[str]:
-        """Return what to alter for a chunk; a column whose types disagree becomes text."""
+        """Return the ALTER clauses for a chunk; a column whose types differ becomes text."""
         changes = []
         for name, kind in kinds.items():
             known = self.kinds.get(name)
@@ -144,16 +144,16 @@ class _StoredColumns:
                 self.kinds[name] = "VARCHAR"
         return changes
 
-    def described(self) -> list[SourceColumn]:
-        """List the columns in the order in which they were seen."""
+    def described(self) -> list[SideColumn]:
+        """List the columns in order of first appearance."""
         return [
-            SourceColumn(stored, original, self.kinds[stored])
+            SideColumn(stored, original, self.kinds[stored])
             for (original, _), stored in self.names.items()
         ]
 
 
 def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turn the few Arrow types that DuckDB does not store, or compares otherwise, into others."""
+    """Convert the few Arrow types that DuckDB does not store, or compares differently."""
     kind = column.type
     if pa.types.is_null(kind) or pa.types.is_decimal256(kind):
         return column.cast(pa.string())
@@ -162,3 +162,44 @@ def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_duration(kind):
         return seconds(column)
     return column.cast(pa.float32()) if pa.types.is_float16(kind) else column
+
+
+def learn_casts(
+    session: Session, table: str, columns: Sequence[SideColumn]
+) -> dict[str, SideColumn]:
+    """Return, by name, the columns whose non-blank cells all have one such type."""
+    first_rows = session.table(f"SELECT * FROM {table} LIMIT {_FIRST_ROWS}")
+    likely: dict[str, list[str]] = {}
+    for column in columns:
+        cells = first_rows[column.name]
+        filled = cells.filter(pc.not_equal(pc.utf8_trim(cells, " "), ""))
+        kinds = set(pc.unique(cell_types(filled)).to_pylist())
+        likely[column.name] = [kind for kind, types in _CELL_TYPES.items() if kinds <= types]
+    learned: dict[str, SideColumn] = {}
+    for kind, check in _CHECKS.items():
+        casts = [
+            replace(column, cast=kind)
+            for column in columns
+            if kind in likely[column.name] and column.name not in learned
+        ]
+        checks = [check.replace("{cell}", identifier(column.name)) for column in casts]
+        holds = _aggregates(session, table, [f"bool_and({check})" for check in checks])
+        passed = zip(casts, holds, strict=True)
+        learned |= {column.name: column for column, holds in passed if holds is not False}
+    # Blank cells sort before '!', digits and signs after it; a column of blanks alone is text.
+    names = [identifier(name) for name in learned]
+    blank = _aggregates(session, table, [f"bool_or({name} < '!')" for name in names])
+    filled = _aggregates(session, table, [f"bool_or({name} > '!')" for name in names])
+    return {
+        column.name: replace(column, has_blanks=has_blanks)
+        for column, has_blanks, has_values in zip(learned.values(), blank, filled, strict=True)
+        if has_values
+    }
+
+
+def _aggregates(session: Session, table: str, aggregates: Sequence[str]) -> list[Any]:
+    results: list[Any] = []
+    for start in range(0, len(aggregates), _AGGREGATES_A_QUERY):
+        some = ", ".join(aggregates[start : start + _AGGREGATES_A_QUERY])
+        results += session.run(f"SELECT {some} FROM {table}")[0]
+    return results

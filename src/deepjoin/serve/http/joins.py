@@ -18,8 +18,8 @@ from fastapi.responses import StreamingResponse
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan
-from deepjoin.joining.sides import right_side
-from deepjoin.joining.texts import row_texts
+from deepjoin.joining.output import row_texts
+from deepjoin.joining.tables import right_side
 from deepjoin.lake import Lake
 from deepjoin.serve.current import Opened
 from deepjoin.serve.http.answers import JoinedColumn, JoinPreview, SavedJoin, answer, documented

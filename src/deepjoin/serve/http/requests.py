@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deepjoin.joining.select import MATCHES
+from deepjoin.joining.columns import MATCHES
 
 #: Names are looked up, never opened, and no table has a longer one.
 Name = Annotated[str, Field(max_length=20_000)]

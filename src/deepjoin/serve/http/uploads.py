@@ -23,7 +23,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining import Side
+from deepjoin.joining import JoinSide
 from deepjoin.model import Column, Table, UploadDescription, to_json
 from deepjoin.read import title_of
 from deepjoin.read.formats import format_of, read_file, suffixes
@@ -71,10 +71,10 @@ class Upload:
             (column,) = read_columns(self.table, name)
         return Column(column.cells, column.name, title=column.title)
 
-    def side(self, key: str) -> Side:
+    def side(self, key: str) -> JoinSide:
         """Return the file as one side of a join."""
         with self.called():
-            return Side(self.table, key, duckdb_scan(self.path))
+            return JoinSide(self.table, key, duckdb_scan(self.path))
 
     def named(self, text: str) -> str:
         """Replace our path by the owner's name in a text."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan
-from deepjoin.joining.texts import row_texts
+from deepjoin.joining.output import row_texts
 from deepjoin.lake import Lake
 from deepjoin.model import Column, EquiEvidence, Hit, Results, SemanticEvidence
 from deepjoin.read.frames import as_column, table_of_columns
