@@ -142,7 +142,7 @@ def test_what_was_measured_before_an_interruption_stays(
         patch.setattr(deepjoin.Lake, "search", stopped)
         answer = run(*wide, "--methods", "exact-equi,hybrid")
     assert answer.status == 130
-    assert "run the same command to go on" in answer.err.splitlines()[-1]
+    assert "run the same command to resume" in answer.err.splitlines()[-1]
     assert rows_of(answer.out) == rows_of((tmp_path / "out" / "rows.jsonl").read_text())
     assert len(rows_of(answer.out)) == 1
     again = rows_of(run(*wide, "--methods", "exact-equi,hybrid").out)

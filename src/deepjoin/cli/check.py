@@ -38,10 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Look for damage; 1 if there is any."""
     from deepjoin.checking.check import check_index
+    from deepjoin.cli.opening import open_index
+    from deepjoin.store.manifest import DEFAULT, is_index
     from deepjoin.store.remote import is_remote
 
-    folder = _folder(options.index)
-    place = options.index if is_remote(options.index) else folder
+    place: str | Path = options.index
+    # The folder itself is checked, since a damaged index may not open.
+    places = [] if is_remote(options.index) else [Path(place), Path(place) / DEFAULT]
+    folder = next(filter(is_index, places), None) or open_index(options.index).path
+    if not is_remote(options.index):
+        place = folder
     with progress_bar() as progress:
         found = check_index(folder, None if options.all else options.tables, progress, place)
     if options.format == "json":
@@ -63,18 +69,6 @@ def run(options: argparse.Namespace) -> int:
         f"({human_size(found.bytes)}), {found.tables_compared:,} tables compared."
     )
     return 0 if found else 1
-
-
-def _folder(path: str) -> Path:
-    """Find the folder of an index, even of one that cannot be opened."""
-    from deepjoin.cli.opening import open_index
-    from deepjoin.store.manifest import DEFAULT, is_index
-    from deepjoin.store.remote import is_remote
-
-    for folder in (Path(path), Path(path) / DEFAULT):
-        if not is_remote(path) and is_index(folder):
-            return folder
-    return open_index(path).path
 
 
 def _named(names: list[str]) -> str:

@@ -125,7 +125,20 @@ def _read_for(
             if key.replace("_", "-") not in keys:
                 raise unknown_name("key", key, f"[{name}] of {path}", keys)
     # Every command's options are checked, so that a mistake shows at once, not months later.
-    given = {name: _for_command(name, actions, tables, path) for name, actions in known.items()}
+    given = {name: FileOptions() for name in known}
+    for name, actions in known.items():
+        for heading in (_DEFAULTS, name):
+            for key, value in tables.get(heading, {}).items():
+                action = actions.get(key.replace("_", "-"))
+                if action is None:
+                    continue
+                checked = FileValue(value, action, f"{path}, [{heading}] {key}", path.parent)
+                if action.option_strings:
+                    given[name].options[action.dest] = checked.read()
+                    # The parser must accept lines without it.
+                    action.default, action.required = argparse.SUPPRESS, False
+                else:
+                    given[name].first = checked.texts()
     return given.get(command, FileOptions())
 
 
@@ -171,23 +184,6 @@ def _actions(parser: argparse.ArgumentParser) -> Actions:
     return actions
 
 
-def _for_command(name: str, actions: Actions, tables: Tables, path: Path) -> FileOptions:
-    """Check what the file sets for a command, and make its parser accept lines without it."""
-    given = FileOptions()
-    for table in (_DEFAULTS, name):
-        for key, value in tables.get(table, {}).items():
-            action = actions.get(key.replace("_", "-"))
-            if action is None:
-                continue
-            checked = FileValue(value, action, f"{path}, [{table}] {key}", path.parent)
-            if action.option_strings:
-                given.options[action.dest] = checked.read()
-                action.default, action.required = argparse.SUPPRESS, False
-            else:
-                given.first = checked.texts()
-    return given
-
-
 @dataclass(frozen=True)
 class FileValue:
     """A value of the file, with the option it sets and its place in the file."""
@@ -215,18 +211,18 @@ class FileValue:
             raise self._error("the list is empty")
         if isinstance(self.value, list) and not self._takes_list():
             raise self._error("expected one value, got a list")
-        return [self._path(self._text(value)) for value in many]
+        expected = "a quoted string" + (" or a number" if self.action.type else "")
+        texts = []
+        for value in many:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not isinstance(value, str) and not (is_number and self.action.type is not None):
+                raise self._error(f"expected {expected}, got {str(value).lower()}")
+            texts.append(self._path(str(value)))
+        return texts
 
     def _takes_list(self) -> bool:
         several = self.action.nargs not in (None, 0, "?", 1)
         return several or isinstance(self.action, argparse._AppendAction)
-
-    def _text(self, value: Any) -> str:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if isinstance(value, str) or (is_number and self.action.type is not None):
-            return str(value)
-        expected = "a quoted string" + (" or a number" if self.action.type else "")
-        raise self._error(f"expected {expected}, got {str(value).lower()}")
 
     def _path(self, text: str) -> str:
         """Make a path relative to the folder of the file; leave URLs as they are."""

@@ -119,7 +119,9 @@ def run(options: argparse.Namespace) -> None:
             print(line, flush=True)
     if options.format == "table":
         names = [name for name in _COLUMNS if any(row.get(name) is not None for row in rows)]
-        print(aligned([names, *([_cell(row[name]) for name in names] for row in rows)]))
+        cells = [[row[name] for name in names] for row in rows]
+        written = [[f"{c:.3f}" if isinstance(c, float) else str(c) for c in row] for row in cells]
+        print(aligned([names, *written]))
 
 
 class SlowProgress:
@@ -133,7 +135,3 @@ class SlowProgress:
         if monotonic() - self._last >= _PAUSE:
             say(f"  {done:,} of {total:,} {name}")
             self._last = monotonic()
-
-
-def _cell(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)

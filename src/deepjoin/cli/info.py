@@ -38,30 +38,27 @@ def run(options: argparse.Namespace) -> None:
     elif options.format == "json":
         print(json.dumps(lake.info(), ensure_ascii=False))
     else:
-        for line in _description(lake):
-            print(printable(line))
-
-
-def _description(lake: Lake) -> list[str]:
-    info = lake.info()
-    lines = [
-        f"{lake.location}: {info['tables']:,} tables, {info['columns']:,} indexed columns",
-        f"{info['values']:,} distinct values in {info['cells']:,} cells",
-        f"{human_size(info['bytes'])} on disk, format {info['format']}, deepjoin {info['version']}",
-    ]
-    if info["segments"] > 1:
-        lines.append(f"{info['segments']} segments (deepjoin compact merges them)")
-    if info["settings"]["hash_only"]:
-        lines.append("hashes only: no values are stored")
-    lines.append(f"encoded: {described_vectors(lake)}")
-    for source in info["sources"]:
-        lines.append(f"source: {source['kind']} {source.get('url') or source.get('root', '')}")
-    removed = info["excluded"]
-    if removed:
-        more = f" and {len(removed) - _NAMED:,} more" if len(removed) > _NAMED else ""
-        lines.append(f"removed: {', '.join(removed[:_NAMED])}{more}")
-    lines += left_out_lines(lake, named=1000)
-    return lines + [f"repaired: {note['table']}: {note['note']}" for note in info["notes"]]
+        info = lake.info()
+        lines = [
+            f"{lake.location}: {info['tables']:,} tables, {info['columns']:,} indexed columns",
+            f"{info['values']:,} distinct values in {info['cells']:,} cells",
+            f"{human_size(info['bytes'])} on disk, format {info['format']}, "
+            f"deepjoin {info['version']}",
+        ]
+        if info["segments"] > 1:
+            lines.append(f"{info['segments']} segments (deepjoin compact merges them)")
+        if info["settings"]["hash_only"]:
+            lines.append("hashes only: no values are stored")
+        lines.append(f"encoded: {described_vectors(lake)}")
+        for source in info["sources"]:
+            lines.append(f"source: {source['kind']} {source.get('url') or source.get('root', '')}")
+        removed = info["excluded"]
+        if removed:
+            more = f" and {len(removed) - _NAMED:,} more" if len(removed) > _NAMED else ""
+            lines.append(f"removed: {', '.join(removed[:_NAMED])}{more}")
+        lines += left_out_lines(lake, named=1000)
+        lines += [f"repaired: {note['table']}: {note['note']}" for note in info["notes"]]
+        print("\n".join(map(printable, lines)))
 
 
 def _print_table(lake: Lake, name: str, form: str) -> None:

@@ -11,7 +11,6 @@ from deepjoin.cli.output import in_options, print_records, progress_bar, say
 
 if TYPE_CHECKING:
     from deepjoin.joining import JoinPlan
-    from deepjoin.lake import Lake
 
 SUMMARY = "join your file with a table of the lake"
 EPILOG = """\
@@ -120,8 +119,11 @@ def run(options: argparse.Namespace) -> None:
             say(f"warning: {in_options(warning)}")
         if options.join == "semantic" and not plan.facts.matched_keys:
             say("--near-misses 10 shows values that just missed a match.")
-        if options.sql or options.pandas:
-            print(_code(lake, plan, options))
+        pairs = options.matches_out
+        if options.sql:
+            print(lake.join_sql(plan, options.target[0], options.file, pairs))
+        elif options.pandas:
+            print(plan.reading(pairs)[1] if pairs else plan.pandas_code)
         elif options.near_misses is not None:
             misses = [miss._asdict() for miss in plan.near_misses(options.near_misses)]
             print_records(misses, ["yours", "theirs", "similarity"], options.format)
@@ -130,13 +132,6 @@ def run(options: argparse.Namespace) -> None:
             say(f"{unmatched:,} of {facts.left_keys:,} values have no match")
         else:
             _write(plan, options)
-
-
-def _code(lake: Lake, plan: JoinPlan, options: argparse.Namespace) -> str:
-    file = options.matches_out
-    if options.sql:
-        return lake.join_sql(plan, options.target[0], options.file, file)
-    return plan.reading(file)[1] if file else plan.pandas_code
 
 
 def _write(plan: JoinPlan, options: argparse.Namespace) -> None:

@@ -74,25 +74,22 @@ def _opened(path: str, device: str | None = None, vector_store: Sequence[str] = 
     """Open the index that a path stands for: at a URL, the folder itself, inside it, or here."""
     if is_remote(path):
         return open_lake(path, device=device, vector_store=vector_store)
-    folder = Path(path)
-    for place in (folder, folder / DEFAULT, Path(DEFAULT)):
-        if _is_index_of(place, folder):
-            return open_lake(place, device=device, vector_store=vector_store)
-    return None
-
-
-def _is_index_of(index: Path, folder: Path) -> bool:
-    """Whether an index belongs to a folder: it is the folder, is inside it, or names it."""
-    if index == folder:
-        return is_index(folder)
-    if index == folder / DEFAULT or not (index / MANIFEST).exists():
-        return (index / MANIFEST).exists()
-    # A folder that cannot be written to has its index in the working directory.
-    try:
-        root = Lake(index).index.root
-    except IndexUnusable:
-        return False
-    return root is not None and root.resolve() == folder.resolve()
+    folder, here = Path(path), Path(DEFAULT)
+    place = None
+    if is_index(folder):
+        place = folder
+    elif (folder / DEFAULT / MANIFEST).exists():
+        place = folder / DEFAULT
+    elif (here / MANIFEST).exists():
+        # A folder that cannot be written to has its index in the working directory.
+        try:
+            root = Lake(here).index.root
+        except IndexUnusable:
+            return None
+        place = here if root is not None and root.resolve() == folder.resolve() else None
+    if place is None:
+        return None
+    return open_lake(place, device=device, vector_store=vector_store)
 
 
 def index_with_progress(

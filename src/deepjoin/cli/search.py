@@ -133,7 +133,16 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
     if query == "-":
         return _from_stdin(column)
     if os.path.isfile(query):
-        return _from_file(lake, Path(query), column)
+        from deepjoin.read.frames import file_tables, read_columns
+
+        path = Path(query)
+        found = [one for table in file_tables(path) for one in read_columns(table, column)]
+        # A file that is itself part of the lake must not find itself; a sheet keeps what
+        # follows the name of its workbook.
+        name = lake.index.name_of(path)
+        return [
+            replace(one, table=name and name + (one.table or "")[len(path.name) :]) for one in found
+        ]
     if query in lake:
         names = lake.index.indexed_columns(query) if column is None else [column]
         if not names:
@@ -166,18 +175,6 @@ def _from_stdin(column: str | None) -> list[Column]:
         return [replace(one, table=None) for one in read_columns(file_table(path), column)]
 
 
-def _from_file(lake: Lake, path: Path, column: str | None) -> list[Column]:
-    from deepjoin.read.frames import file_tables, read_columns
-
-    found = [one for table in file_tables(path) for one in read_columns(table, column)]
-    # A file that is itself part of the lake must not find itself.
-    name = lake.index.name_of(path)
-    if name is None:
-        return [replace(one, table=None) for one in found]
-    # A sheet keeps what follows the name of its workbook.
-    return [replace(one, table=name + (one.table or "")[len(path.name) :]) for one in found]
-
-
 def _key_quality(results: Results) -> tuple[bool, float, int]:
     """Rank query columns: meaningful keys first, then by coverage, then by matched values."""
     if not results.hits:
@@ -194,7 +191,13 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
     print(f"{name}: {best.query['size']:,} distinct values")
     if best.hits:
         print(render_table(best))
-        _print_reasons(best.hits[0])
+        hit: Hit = best.hits[0]
+        if hit.unmatched:
+            lacking = _some(hit.unmatched, hit.query_size - hit.matched, 5)
+            print("\n" + printable(f"not in {hit.table}: {lacking}"))
+        if hit.brings.columns:
+            brought = _some(hit.brings.columns, len(hit.brings.columns), 12)
+            print(printable(f"{hit.table} would bring: {brought}"))
     elif options.k == 0:
         print("no hits: -k is 0")
     elif options.min_joinability:
@@ -203,29 +206,19 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
         print("no joinable column found")
     if len(results) > 1:
         print("\nother columns of yours")
-        rows = [("column", "best hit", "coverage"), *(_summary(one) for one in results[1:])]
+        rows = [("column", "best hit", "coverage")]
+        for one in results[1:]:
+            row = ("-", "nothing matches")
+            if one.hits:
+                hit = one.hits[0]
+                generic = f" [{hit.generic}]" if hit.generic else ""
+                row = (f"{hit.table}:{hit.column}", f"{hit.joinability:.0%}{generic}")
+            rows.append((one.query["column"], *row))
         print(aligned(rows))
 
 
-def _print_reasons(hit: Hit) -> None:
-    """Name values that a hit lacks, and columns that a join would add."""
-    if hit.unmatched:
-        more = hit.query_size - hit.matched - len(hit.unmatched[:5])
-        cells = ", ".join(one_line(cell) for cell in hit.unmatched[:5])
-        more_text = f" and {more:,} more" if more else ""
-        print("\n" + printable(f"not in {hit.table}: {cells}{more_text}"))
-    brings = hit.brings
-    if brings.columns:
-        more = len(brings.columns) - 12
-        columns = ", ".join(one_line(column) for column in brings.columns[:12])
-        more_text = f" and {more:,} more" if more > 0 else ""
-        print(printable(f"{hit.table} would bring: {columns}{more_text}"))
-
-
-def _summary(results: Results) -> tuple[str, str, str]:
-    name = results.query["column"]
-    if not results.hits:
-        return (name, "-", "nothing matches")
-    best: Hit = results.hits[0]
-    generic = f" [{best.generic}]" if best.generic else ""
-    return (name, f"{best.table}:{best.column}", f"{best.joinability:.0%}{generic}")
+def _some(texts: Sequence[str], total: int, named: int) -> str:
+    """List the first texts, and count the others."""
+    first = [one_line(text) for text in texts[:named]]
+    more = total - len(first)
+    return ", ".join(first) + (f" and {more:,} more" if more else "")

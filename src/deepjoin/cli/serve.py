@@ -67,7 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Serve an index until a signal stops it."""
-    require("deepjoin.serve.http.running", "server", "deepjoin serve")
+    for module in ("fastapi", "uvicorn", "prometheus_client"):
+        require(module, "server", "deepjoin serve")
     from deepjoin.cli.opening import open_or_index, vector_store
     from deepjoin.serve.http.running import serve
     from deepjoin.serve.http.settings import ServerSettings
