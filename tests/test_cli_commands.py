@@ -61,3 +61,26 @@ def test_an_index_that_is_damaged(
 )
 def test_usage(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     call(capsys, *arguments).refused(text, status=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["serch", "data"], "search"),
+        (["info", "data", "--frmat", "json"], "--format"),
+        (["info", "data", "--frmat=json"], "--format"),
+        (["info", "data", "--format", "jsn"], "json"),
+        (["search", "data", "--join", "semantik"], "semantic"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_the_nearest_word_is_suggested(
+    arguments: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, *arguments).refused(f"Did you mean '{nearest}'?", status=2)
+
+
+def test_nothing_is_suggested_for_words_unlike_any(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "info", "data", "--zzz")
+    answer.refused("unrecognized arguments: --zzz", status=2)
+    assert "Did you mean" not in answer.err
