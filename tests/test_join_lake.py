@@ -127,7 +127,7 @@ def test_a_hit_joins_as_it_was_found(lake: Lake, place: Path) -> None:
 
 @pytest.mark.parametrize("chosen", [JoinSettings(tau=0.5), JoinSettings(matching="all")])
 def test_options_of_another_join_are_refused(lake: Lake, place: Path, chosen: JoinSettings) -> None:
-    with pytest.raises(DeepJoinError, match=r"for semantic joins; add join='semantic' \(--join"):
+    with pytest.raises(DeepJoinError, match='for semantic joins; add `join="semantic"`'):
         lake.plan_join(place / "orders.csv", "country", TARGET, settings=chosen)
 
 
