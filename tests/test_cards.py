@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from deepjoin import Column
 from deepjoin.model import Brings, EquiEvidence, Hit, Match, Results, SemanticEvidence
-from deepjoin.show.card_style import SCOPE, STYLE
-from deepjoin.show.words import CARDINALITIES
+from deepjoin.show.cards import SCOPE, STYLE
+from deepjoin.show.text import CARDINALITIES
 
 from .conftest import MakeLake
 

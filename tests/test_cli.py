@@ -21,7 +21,7 @@ import pytest
 
 import deepjoin
 from deepjoin.search.methods import all_methods
-from deepjoin.show.render import one_line
+from deepjoin.show.text import one_line
 from tests.support.command_line import Answer, Run, call
 
 SEARCH_KEYS = {"query", "hits", "seconds"}

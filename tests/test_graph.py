@@ -20,8 +20,8 @@ from pyarrow import csv
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
-from deepjoin.relating import rows, self_join
-from deepjoin.relating.graph import Graph
+from deepjoin.relating import prefix_filter, self_join
+from deepjoin.relating.graph import JoinGraph
 from tests.conftest import MakeLake
 from tests.support.graph_lakes import (
     SHARES,
@@ -51,11 +51,11 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Join everything at once, or a few cells at a time."""
     if request.param == "in small blocks":
         monkeypatch.setattr(self_join, "WORK", 3)
-        monkeypatch.setattr(rows, "WORK", 3)
+        monkeypatch.setattr(prefix_filter, "WORK", 3)
         monkeypatch.setattr(self_join, "_CELLS", 5)
 
 
-def check(graph: Graph, lake: Lake, least: float) -> None:
+def check(graph: JoinGraph, lake: Lake, least: float) -> None:
     """Compare a graph with all pairs, each once, the smaller column first."""
     edges = [told(edge) for edge in graph]
     shown = dict(edges)
@@ -103,7 +103,7 @@ def test_columns_of_all_sizes(
     make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, work: int
 ) -> None:
     """Frequent values, rare ones, copies, and columns from one value to thousands."""
-    for module in (self_join, rows):
+    for module in (self_join, prefix_filter):
         monkeypatch.setattr(module, "WORK", work)
     random = np.random.default_rng(work)
     sets = [random.zipf(1.3, size) % 5000 for size in random.integers(1, 60, 40)]
@@ -313,7 +313,7 @@ def test_a_full_disk_is_one_line(make_lake: MakeLake, monkeypatch: pytest.Monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("deepjoin.relating.edge_list.EdgeListWriter.append", full)
+    monkeypatch.setattr("deepjoin.relating.edges.EdgeListWriter.append", full)
     for save in (True, False):
         with pytest.raises(DeepJoinError, match="No space left on the disk of "):
             lake.graph(save=save)
@@ -370,7 +370,7 @@ def towns(make_lake: MakeLake) -> Lake:
     )
 
 
-def rows_of(graph: Graph) -> list[dict[str, Any]]:
+def rows_of(graph: JoinGraph) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = graph.to_arrow().to_pylist()
     return rows
 
@@ -443,8 +443,8 @@ def test_a_graph_sums_itself_up(towns: Lake) -> None:
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ({"min_joinability": 0}, "min_joinability is 0; it is a share above 0 and at most 1"),
-        ({"most": 0}, "most is 0; keep at least 1 edge a column, or leave it out."),
+        ({"min_joinability": 0}, "min_joinability is 0; it must be above 0 and at most 1"),
+        ({"most": 0}, "most is 0; it must be at least 1, or left out."),
     ],
 )
 def test_what_cannot_be_asked(towns: Lake, asked: Any, text: str) -> None:

@@ -78,7 +78,7 @@ def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str], lake: Path
     ("options", "status", "text"),
     [
         (["-o", "edges.txt"], 1, "Cannot write edges.txt: its ending must be one of .csv, "),
-        (["--min-joinability", "0"], 1, "min_joinability is 0.0; it is a share above 0"),
+        (["--min-joinability", "0"], 1, "min_joinability is 0.0; it must be above 0"),
     ],
 )
 def test_mistakes_are_explained(

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.relating import neighbourhood as module
-from deepjoin.relating.join_paths import shortest_paths
-from deepjoin.relating.neighbourhood import neighbourhood, paths
+from deepjoin.relating.neighbourhood import neighbourhood, paths, shortest_paths
 from tests.conftest import MakeLake
 from tests.support.graph_lakes import (
     SHARES,
@@ -271,10 +270,10 @@ def test_a_lake_of_hashes_has_the_same_graph(make_lake: MakeLake) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"min_joinability": 0}, "min_joinability is 0; it is a share above 0 and at most 1"),
-        ({"min_joinability": 1.5}, "min_joinability is 1.5; it is a share above 0"),
-        ({"depth": -1}, "depth is -1; it is a whole number from 0 on."),
-        ({"limit": 0}, "limit is 0; it is a whole number from 1 on."),
+        ({"min_joinability": 0}, "min_joinability is 0; it must be above 0 and at most 1"),
+        ({"min_joinability": 1.5}, "min_joinability is 1.5; it must be above 0"),
+        ({"depth": -1}, "depth is -1; it must be a whole number >= 0."),
+        ({"limit": 0}, "limit is 0; it must be a whole number >= 1."),
         ({"table": "t7"}, "No table 't7' in .*Tables: t0, t1"),
     ],
 )
@@ -285,7 +284,7 @@ def test_what_cannot_be_asked(make_lake: MakeLake, options: Any, text: str) -> N
 
 def test_what_no_path_can_be(make_lake: MakeLake) -> None:
     lake = star(make_lake, 2)
-    with pytest.raises(DeepJoinError, match="longest is 0; it is a whole number from 1 on."):
+    with pytest.raises(DeepJoinError, match="longest is 0; it must be a whole number >= 1."):
         paths(lake.index, "t0", "t1", longest=0)
     with pytest.raises(DeepJoinError, match="No table 'x' in "):
         paths(lake.index, "t0", "x")

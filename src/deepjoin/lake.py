@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from deepjoin.checking.check import Check
     from deepjoin.engines.postgres.postgres import PostgresServers
     from deepjoin.joining import JoinPlan
-    from deepjoin.relating.graph import Graph
+    from deepjoin.relating.graph import JoinGraph
     from deepjoin.search.stores import OpenStore
 
 Outcome = TypeVar("Outcome")
@@ -428,7 +428,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         save: bool = True,
         rebuild: bool = False,
         progress: Progress | None = None,
-    ) -> Graph:
+    ) -> JoinGraph:
         """Find all pairs of columns of different tables that join, exactly.
 
         Parameters

@@ -247,7 +247,7 @@ class Results(Answer, Sequence[Hit]):
         return self.to_arrow().to_pandas()
 
     def __repr__(self) -> str:
-        from deepjoin.show.render import render_table
+        from deepjoin.show.text import render_table
 
         return render_table(self)
 

@@ -19,7 +19,7 @@ from deepjoin.checking.vector_soundness import vector_problems
 from deepjoin.errors import IndexUnusable
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.source import Skipped
-from deepjoin.relating.graph_store import graph_problems
+from deepjoin.relating.graph import graph_problems
 from deepjoin.store.checksums import FilesRead, compare_files, named_segments
 from deepjoin.store.ledger import entries_of, known_items
 from deepjoin.store.manifest import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deepjoin.cli.output import in_options
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.show.terminal import printable
+from deepjoin.show.text import printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deepjoin.cli.arguments import format_argument, index_argument, whole
 from deepjoin.cli.output import human_size, progress_bar, say
-from deepjoin.show.terminal import printable
+from deepjoin.show.text import printable
 
 SUMMARY = "look for damage in an index, and compare it with its tables"
 EPILOG = """\

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _search(lake: Lake, demo: DemoLake, column: str, join: str) -> Hit:
     from deepjoin.read.frames import file_table, read_columns
-    from deepjoin.show.render import render_table
+    from deepjoin.show.text import render_table
 
     print(f"\n$ deepjoin search {demo.folder} {demo.query} -c {column} --join {join} -k 8")
     (query,) = read_columns(file_table(demo.query), column)

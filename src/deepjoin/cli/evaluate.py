@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from deepjoin.cli.arguments import depths, share, whole
 from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError
-from deepjoin.show.render import aligned
+from deepjoin.show.text import aligned
 
 if TYPE_CHECKING:
     from deepjoin.lab.evaluation.metrics import Row

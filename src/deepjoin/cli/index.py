@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepjoin.cli.arguments import format_argument, size, whole
 from deepjoin.cli.output import human_size
 from deepjoin.errors import DeepJoinError
-from deepjoin.show.terminal import printable
+from deepjoin.show.text import printable
 
 if TYPE_CHECKING:
     from deepjoin.build.segment_builder import Titles

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import format_argument, index_argument
 from deepjoin.cli.output import described_vectors, human_size, left_out_lines
-from deepjoin.show.render import aligned
-from deepjoin.show.terminal import printable
+from deepjoin.show.text import aligned, printable
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake

@@ -7,7 +7,7 @@ import json
 import textwrap
 
 from deepjoin.cli.arguments import format_argument
-from deepjoin.show.render import aligned
+from deepjoin.show.text import aligned
 
 SUMMARY = "list the search methods"
 EPILOG = ""

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from deepjoin.progress import Progress, no_progress
-from deepjoin.show.render import aligned
-from deepjoin.show.terminal import printable
+from deepjoin.show.text import aligned, printable
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake

@@ -21,8 +21,7 @@ from deepjoin.cli.arguments import (
 )
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import FLAT, Column, Hit, Results, flat_row
-from deepjoin.show.render import aligned, one_line, render_table
-from deepjoin.show.terminal import printable
+from deepjoin.show.text import aligned, one_line, printable, render_table
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake

@@ -1,32 +1,31 @@
-"""What joins with a table, and by which joins one table leads to another.
+"""Neighbours of a table by joins, and the paths of joins from one table to another.
 
 Two tables are neighbours if a column of one holds at least a share of the distinct values of a
-column of the other; which of the two is asked for does not matter. Generic keys (row numbers,
-years, flags) make no neighbours. Every join is found by the exact method when it is asked for, or
-read from the saved graph of the lake if that is of the lake as it is; a budget bounds the work,
-and answers that it has cut say so.
+column of the other, in either direction. Generic keys (row numbers, years, flags) make no
+neighbours. Joins are found exactly on demand, or read from the saved graph of the lake if it is
+up to date; a budget bounds the work, and answers that it cut say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from heapq import nsmallest
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heappop, heappush, nsmallest
 from itertools import groupby
 
 import numpy as np
 
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import GraphTable, JoinEdge, JoinPaths, Neighbourhood
-from deepjoin.relating.edges import check_share, edge
-from deepjoin.relating.graph_store import current_edges
-from deepjoin.relating.join_paths import shortest_paths
+from deepjoin.relating.edges import check_share
+from deepjoin.relating.graph import current_edges
 from deepjoin.relating.partners import (
-    Budget,
     FoundPartners,
-    Link,
-    Links,
+    JoinLink,
+    JoinLinks,
     Partners,
+    ReadBudget,
     SavedPartners,
+    edge,
     joined_links,
 )
 from deepjoin.store.open_index import OpenIndex
@@ -41,12 +40,18 @@ SAVED_EDGES = 1 << 22
 _EDGES = 20
 #: Paths shown.
 _PATHS = 5
+#: Paths followed in search of the best of one length.
+_STEPS = 20_000
+
+#: The neighbours of a table, and how strong the best join with each is; joins lead both ways.
+Near = Callable[[int], Mapping[int, float]]
+TablePath = tuple[int, ...]
 
 
 def neighbourhood(
     lake: OpenIndex, table: str, depth: int = 1, min_joinability: float = 0.5, limit: int = 60
 ) -> Neighbourhood:
-    """Find the tables within so many joins of a table, the best joins first.
+    """Find the tables within ``depth`` joins of a table, the best joins first.
 
     Parameters
     ----------
@@ -83,9 +88,9 @@ def neighbourhood(
 def paths(
     lake: OpenIndex, start: str, end: str, min_joinability: float = 0.5, longest: int = 4
 ) -> JoinPaths:
-    """Find how one table leads to another by joins: at most 5 ways, the shortest first.
+    """Find the paths of joins from one table to another: at most 5, the shortest first.
 
-    Of ways of one length, that with the best weakest join comes first. Between two tables the
+    Of paths of one length, that with the best weakest join comes first. Between two tables the
     best join is shown; ``a`` of an edge is the side nearer to the start.
     """
     check_share(min_joinability)
@@ -101,31 +106,33 @@ def paths(
 
 
 class _Walk:
-    """Tables of a lake and their neighbours, found when they are asked for."""
+    """Tables of a lake and their neighbours, found on demand."""
 
     def __init__(self, lake: OpenIndex, least: float) -> None:
         self._view = lake
         self._lake = lake.numbering
         edges = current_edges(lake, least)
         self.budget = (
-            Budget(COLUMNS, POSTINGS) if edges is None else Budget(SAVED_COLUMNS, SAVED_EDGES)
+            ReadBudget(COLUMNS, POSTINGS)
+            if edges is None
+            else ReadBudget(SAVED_COLUMNS, SAVED_EDGES)
         )
         self._partners: Partners = (
             FoundPartners(self._lake, least, self.budget)
             if edges is None
             else SavedPartners(self._lake, edges, least, self.budget)
         )
-        self._known: dict[int, Links] = {}
+        self._known: dict[int, JoinLinks] = {}
         self._near: dict[int, dict[int, float]] = {}
 
-    def _links(self, table: int) -> Links:
+    def _links(self, table: int) -> JoinLinks:
         """Return the joins of a table, which are found once."""
         if table not in self._known:
             self._known[table] = self._partners.of_table(table)
         return self._known[table]
 
     def number(self, table: str) -> int:
-        """Return the number of a table; a name that is none raises with the nearest."""
+        """Return the number of a table, or raise with the nearest name."""
         number = self._lake.find_table(table)
         if number is None:
             raise unknown_name("table", table, str(self._view.location), self._view.tables)
@@ -180,7 +187,7 @@ class _Walk:
             edges += map(self._edge, nsmallest(most - len(edges), found, self._order))
         return edges
 
-    def _onward(self, table: int, rank: dict[int, int]) -> list[Link]:
+    def _onward(self, table: int, rank: dict[int, int]) -> list[JoinLink]:
         """List the joins of a table with tables behind it."""
         links = self._links(table)
         behind = [other for other, place in rank.items() if place > rank[table]]
@@ -190,16 +197,16 @@ class _Walk:
         """Return the best join of two tables of which at least one has been searched."""
         mine = self._between(one, other)
         theirs = self._between(other, one)
-        found = mine + [Link(link.b, link.a, link.matched, link.strength) for link in theirs]
+        found = mine + [JoinLink(link.b, link.a, link.matched, link.strength) for link in theirs]
         return self._edge(min(found, key=self._order))
 
-    def _between(self, one: int, other: int) -> list[Link]:
+    def _between(self, one: int, other: int) -> list[JoinLink]:
         if one not in self._near:
             return []
         links = self._links(one)
         return links.take(self._lake.tables[links.b] == other).each()
 
-    def _order(self, link: Link) -> tuple[object, ...]:
+    def _order(self, link: JoinLink) -> tuple[object, ...]:
         """Put the best join first, the same however the lake is cut into segments."""
         ends = (
             (self.name(int(self._lake.tables[column])), self._lake.column_name(column), column)
@@ -207,10 +214,109 @@ class _Walk:
         )
         return (-link.strength, -link.matched, *ends)
 
-    def _edge(self, link: Link) -> JoinEdge:
+    def _edge(self, link: JoinLink) -> JoinEdge:
         return edge(self._lake, link.a, link.b, link.matched)
 
 
 def _check_whole(what: str, number: int, least: int) -> None:
     if number < least:
-        raise DeepJoinError(f"{what} is {number}; it is a whole number from {least} on.")
+        raise DeepJoinError(f"{what} is {number}; it must be a whole number >= {least}.")
+
+
+def shortest_paths(
+    near: Near, name: Callable[[int], str], start: int, end: int, longest: int, most: int
+) -> tuple[list[TablePath], bool]:
+    """Return simple paths between two nodes, the shortest first, and whether none was missed.
+
+    Of paths of one length, that with the strongest weakest edge comes first, then by name.
+
+    >>> graph = {0: {1: 1.0, 2: 0.6}, 1: {0: 1.0, 3: 0.7}, 2: {0: 0.6, 3: 0.9}, 3: {1: 0.7, 2: 0.9}}
+    >>> shortest_paths(graph.__getitem__, str, 0, 3, longest=4, most=5)
+    ([(0, 1, 3), (0, 2, 3)], True)
+    """
+    found: list[TablePath] = []
+    halves = _HalfSearch(near, start), _HalfSearch(near, end)
+    whole = True
+    for length in range(1, longest + 1):
+        min(halves, key=lambda half: len(half.frontier)).grow()
+        paths, all_of_them = _of_length(halves, name, length, most - len(found))
+        found += paths
+        whole &= all_of_them
+        if len(found) == most:
+            break
+    return found, whole
+
+
+class _HalfSearch:
+    """All that is within some edges of one end."""
+
+    def __init__(self, near: Near, end: int) -> None:
+        self._near = near
+        self.end, self.radius = end, 0
+        #: Nodes whose neighbours are known, and nodes whose are to be found next.
+        self.known: dict[int, Mapping[int, float]] = {}
+        self.frontier: dict[int, float] = {end: 1.0}
+
+    def grow(self) -> None:
+        """Find the neighbours of the outermost nodes, those of the best edges first."""
+        nodes = sorted(self.frontier, key=lambda node: -self.frontier[node])
+        for node in nodes:
+            self.known[node] = self._near(node)
+        self.frontier = {}
+        # A node is reached by the first that leads to it; in bulk, since they may be millions.
+        for node in reversed(nodes):
+            self.frontier.update(self.known[node])
+        for node in self.known.keys() & self.frontier.keys():
+            del self.frontier[node]
+        self.radius += 1
+
+    def steps(self) -> dict[int, dict[int, float]]:
+        """Return the known edges turned round: from any node to those whose neighbour it is."""
+        turned: dict[int, dict[int, float]] = {}
+        for node, others in self.known.items():
+            for other, strength in others.items():
+                turned.setdefault(other, {})[node] = strength
+        return turned
+
+
+def _of_length(
+    halves: tuple[_HalfSearch, _HalfSearch], name: Callable[[int], str], length: int, most: int
+) -> tuple[list[TablePath], bool]:
+    """Return the best paths of one length, and whether they are sure to be the best."""
+    first, last = halves
+    back = last.steps()
+    alive = _alive(halves, back, length)
+    found: list[TablePath] = []
+    heap: list[tuple[float, tuple[str, ...], TablePath]] = [
+        (-1.0, (name(first.end),), (first.end,))
+    ]
+    for _ in range(_STEPS):
+        if not heap or len(found) == most:
+            return found, True
+        weakest, names, path = heappop(heap)
+        done = len(path) - 1
+        if done == length:
+            found.append(path)
+            continue
+        steps = (first.known if done < first.radius else back).get(path[-1], {})
+        for node in alive[length - done - 1].intersection(steps).difference(path):
+            step = max(weakest, -steps[node]), (*names, name(node)), (*path, node)
+            heappush(heap, step)
+    return found, False
+
+
+def _alive(
+    halves: tuple[_HalfSearch, _HalfSearch], back: dict[int, dict[int, float]], length: int
+) -> list[set[int]]:
+    """List, for every number of edges, the nodes from which so many may lead to the end."""
+    first, last = halves
+    alive = [{last.end}]
+    for left in range(1, length + 1):
+        if left <= last.radius:
+            beyond = {other for node in alive[-1] for other in last.known.get(node, {})}
+        else:
+            beyond = {
+                node for node, others in first.known.items() if not alive[-1].isdisjoint(others)
+            }
+        alive.append(beyond - {last.end})
+    return alive

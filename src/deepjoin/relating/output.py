@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
@@ -16,8 +16,7 @@ import pyarrow as pa
 from deepjoin.arrays import load_strings
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
-from deepjoin.relating.edge_list import EdgeList
-from deepjoin.relating.found import CARDINALITIES, Found
+from deepjoin.relating.edges import CARDINALITIES, EdgeList, JoinedColumns
 from deepjoin.store.numbering import Numbering
 
 SCHEMA = pa.schema(
@@ -30,8 +29,8 @@ SCHEMA = pa.schema(
 )
 
 
-class Counted(NamedTuple):
-    """How much a graph holds."""
+class GraphSize(NamedTuple):
+    """Size of a graph."""
 
     edges: int
     #: Columns, and tables, with at least one edge.
@@ -47,19 +46,19 @@ class EdgeRows:
         # Mapped at once: a lake that has moved on may have removed them later.
         self._table_names, self._column_names = map(self._strings, ("table_names", "column_names"))
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[JoinedColumns]:
         """Yield the edges by number, some at a time."""
         for found in self._edges.batches():
             yield found.take(found.matched / self._lake.sizes[found.a] >= self._least)
 
-    def count(self) -> Counted:
+    def count(self) -> GraphSize:
         """Count the edges, and the columns and tables that have any."""
         edges, seen = 0, np.zeros(len(self._lake.sizes), bool)
         for found in self.found():
             edges += len(found.a)
             seen[found.a] = seen[found.b] = True
         tables = len(np.unique(self._lake.tables[seen]))
-        return Counted(edges, int(seen.sum()), tables)
+        return GraphSize(edges, int(seen.sum()), tables)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, some at a time."""
@@ -67,9 +66,8 @@ class EdgeRows:
             if len(found.a):
                 yield self._batch(found)
 
-    def _batch(self, found: Found) -> pa.RecordBatch:
-        tables, names = self._table_names, self._column_names
-        sizes = self._lake.sizes
+    def _batch(self, found: JoinedColumns) -> pa.RecordBatch:
+        tables, names, sizes = self._table_names, self._column_names, self._lake.sizes
         cardinality = pa.DictionaryArray.from_arrays(pa.array(found.repeats), list(CARDINALITIES))
         arrays = [
             *(part for column in (found.a, found.b)
@@ -85,7 +83,7 @@ class EdgeRows:
         return pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write all rows to a file, the ending of which says how; one that exists is replaced."""
+        """Write all rows to a file in the format of its ending; replaces an existing file."""
         target = Path(os.path.realpath(path))
         write = writer_of(target)
         try:
@@ -120,14 +118,14 @@ def _write_json(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         before = "[\n"
         for batch in batches:
             for row in batch.to_pylist():
-                file.write(before + json.dumps(_nested(row), ensure_ascii=False))
+                edge: dict[str, Any] = {
+                    end: {"table": row[f"{end}_table"], "column": row[f"{end}_column"]}
+                    for end in ("a", "b")
+                }
+                edge |= {n: row[n] for n in ("joinability", "reverse", "matched", "cardinality")}
+                file.write(before + json.dumps(edge, ensure_ascii=False))
                 before = ",\n"
         file.write("[]\n" if before == "[\n" else "\n]\n")
-
-
-def _nested(row: dict[str, Any]) -> dict[str, Any]:
-    ends = {of: {"table": row[f"{of}_table"], "column": row[f"{of}_column"]} for of in ("a", "b")}
-    return ends | {n: row[n] for n in ("joinability", "reverse", "matched", "cardinality")}
 
 
 #: The attributes of an edge in GraphML, and their types.
@@ -153,20 +151,18 @@ def _write_graphml(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         nodes: dict[str, int] = {}
         for batch in batches:
             for row in batch.to_pylist():
-                _write_edge(file, row, nodes)
+                ends = []
+                for table in (row["a_table"], row["b_table"]):
+                    if table not in nodes:
+                        nodes[table] = len(nodes)
+                        data = f'<data key="name">{_xml(table)}</data>'
+                        file.write(f'<node id="n{nodes[table]}">{data}</node>\n')
+                    ends.append(quoteattr(f"n{nodes[table]}"))
+                data = "".join(
+                    f'<data key="{name}">{_xml(str(row[name]))}</data>' for name in _ATTRIBUTES
+                )
+                file.write(f"<edge source={ends[0]} target={ends[1]}>{data}</edge>\n")
         file.write("</graph>\n</graphml>\n")
-
-
-def _write_edge(file: IO[str], row: dict[str, Any], nodes: dict[str, int]) -> None:
-    """Write an edge, before it those of its tables that have not been seen."""
-    ends = []
-    for table in (row["a_table"], row["b_table"]):
-        if table not in nodes:
-            nodes[table] = len(nodes)
-            file.write(f'<node id="n{nodes[table]}"><data key="name">{_xml(table)}</data></node>\n')
-        ends.append(quoteattr(f"n{nodes[table]}"))
-    data = "".join(f'<data key="{name}">{_xml(str(row[name]))}</data>' for name in _ATTRIBUTES)
-    file.write(f"<edge source={ends[0]} target={ends[1]}>{data}</edge>\n")
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -181,7 +177,7 @@ def _xml(text: str) -> str:
     return escape(_NOT_XML.sub("?", text))
 
 
-#: Endings of files that can be written, and what writes them.
+#: Writers by the ending of the file.
 ENDINGS: dict[str, Callable[[Path, Iterable[pa.RecordBatch]], None]] = {
     ".csv": _write_csv,
     ".parquet": _write_parquet,
@@ -191,7 +187,7 @@ ENDINGS: dict[str, Callable[[Path, Iterable[pa.RecordBatch]], None]] = {
 
 
 def writer_of(path: Path) -> Callable[[Path, Iterable[pa.RecordBatch]], None]:
-    """Return what writes a file with this ending; any other ending is refused."""
+    """Return the writer for a file's ending, or refuse the ending."""
     for ending, write in ENDINGS.items():
         if path.name.lower().endswith(ending):
             return write

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from deepjoin.arrays import blocks, ranges
 from deepjoin.matching.joinability import cardinality_of
-from deepjoin.relating.edge_list import EdgeList
+from deepjoin.model import ColumnPlace, JoinEdge
+from deepjoin.relating.edges import EdgeList
 from deepjoin.store.numbering import Numbering
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.index import ValueIndex
@@ -22,7 +23,7 @@ Int = npt.NDArray[np.int64]
 _WORK = 1 << 22
 
 
-class Link(NamedTuple):
+class JoinLink(NamedTuple):
     """Two columns that join, by number, and how many distinct values they share."""
 
     a: int
@@ -32,7 +33,7 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Links:
+class JoinLinks:
     """Pairs of columns of one lake that join: ``a`` of the table asked about, ``b`` of others."""
 
     a: Int
@@ -45,31 +46,31 @@ class Links:
     def __len__(self) -> int:
         return len(self.a)
 
-    def take(self, rows: npt.NDArray[Any]) -> Links:
+    def take(self, rows: npt.NDArray[Any]) -> JoinLinks:
         """Keep some pairs, in this order."""
-        return Links(self.a[rows], self.b[rows], self.matched[rows], self.strength[rows])
+        return JoinLinks(self.a[rows], self.b[rows], self.matched[rows], self.strength[rows])
 
-    def each(self) -> list[Link]:
+    def each(self) -> list[JoinLink]:
         """List the pairs."""
         arrays = (self.a, self.b, self.matched, self.strength)
-        return [Link(*of) for of in zip(*(array.tolist() for array in arrays), strict=True)]
+        return [JoinLink(*of) for of in zip(*(array.tolist() for array in arrays), strict=True)]
 
 
-def no_links() -> Links:
-    """Return no pair at all."""
+def no_links() -> JoinLinks:
+    """Return no pairs."""
     none = np.zeros(0, np.int64)
-    return Links(none, none, none, np.zeros(0))
+    return JoinLinks(none, none, none, np.zeros(0))
 
 
-def joined_links(found: Iterable[Links]) -> Links:
-    """Put pairs behind each other."""
+def joined_links(found: Iterable[JoinLinks]) -> JoinLinks:
+    """Concatenate pairs."""
     parts = [no_links(), *found]
     names = ("a", "b", "matched", "strength")
-    return Links(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+    return JoinLinks(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
 
 
-class Budget:
-    """How much may be read for one answer; what is left out for it is told."""
+class ReadBudget:
+    """Limits what is read for one answer, and notes whether anything was left out."""
 
     def __init__(self, columns: int, postings: int) -> None:
         self._columns, self._postings = columns, postings
@@ -90,21 +91,21 @@ class Budget:
 class Partners(Protocol):
     """Knows what joins with the columns of a table."""
 
-    def of_table(self, table: int) -> Links:
+    def of_table(self, table: int) -> JoinLinks:
         """Return all pairs of a table's columns and columns of others that join."""
 
 
 class FoundPartners:
     """Finds what joins with the columns of a table, without any work beforehand."""
 
-    def __init__(self, lake: Numbering, least: float, budget: Budget) -> None:
+    def __init__(self, lake: Numbering, least: float, budget: ReadBudget) -> None:
         self._lake, self._least, self._budget = lake, least, budget
 
-    def of_table(self, table: int) -> Links:
+    def of_table(self, table: int) -> JoinLinks:
         """Return all pairs of a table's columns and columns of others that join."""
         return joined_links([self._of_column(one) for one in self._lake.columns_of(table)])
 
-    def _of_column(self, column: int) -> Links:
+    def _of_column(self, column: int) -> JoinLinks:
         lake = self._lake
         values = list(values_in_segments(lake, column))
         work = sum(
@@ -122,25 +123,25 @@ class FoundPartners:
         strength = matched / np.minimum(lake.sizes[b], lake.sizes[column])
         good = (strength >= self._least) & lake.joins[b]
         good &= lake.tables[b] != lake.tables[column]
-        return Links(np.full(len(b), column), b, matched, strength).take(good)
+        return JoinLinks(np.full(len(b), column), b, matched, strength).take(good)
 
 
 class SavedPartners:
     """Reads what joins with the columns of a table from a graph."""
 
-    def __init__(self, lake: Numbering, edges: EdgeList, least: float, budget: Budget) -> None:
+    def __init__(self, lake: Numbering, edges: EdgeList, least: float, budget: ReadBudget) -> None:
         self._lake, self._edges, self._least, self._budget = lake, edges, least, budget
 
-    def of_table(self, table: int) -> Links:
+    def of_table(self, table: int) -> JoinLinks:
         """Return all pairs of a table's columns and columns of others that join."""
         return joined_links([self._of_column(one) for one in self._lake.columns_of(table)])
 
-    def _of_column(self, column: int) -> Links:
+    def _of_column(self, column: int) -> JoinLinks:
         if not self._budget.take(self._edges.count(column)):
             return no_links()
         found, sizes = self._edges.of(column), self._lake.sizes
         others = np.where(found.a == column, found.b, found.a)
-        links = Links(
+        links = JoinLinks(
             np.full(len(others), column), others, found.matched, found.matched / sizes[found.a]
         )
         return links.take(links.strength >= self._least)
@@ -182,20 +183,21 @@ def _read(index: ValueIndex, values: Int, frequency: Int) -> npt.NDArray[np.int3
     return np.asarray(index.posting_columns[ranges(index.posting_offsets[values], frequency)])
 
 
-def cardinality(lake: Numbering, a: int, b: int) -> str:
-    """Say how many rows of two columns meet on the values they share."""
-    mine, theirs = _shared_counts(lake, a, b)
-    return cardinality_of(int(mine.max(initial=1)), int(theirs.max(initial=1)))
-
-
-def _shared_counts(lake: Numbering, a: int, b: int) -> tuple[Int, Int]:
-    """Return how often each shared value occurs in the one column, and in the other."""
+def edge(lake: Numbering, a: int, b: int, matched: int) -> JoinEdge:
+    """Describe the join of two columns that share ``matched`` values."""
     (one, x), (other, y) = lake.column(a), lake.column(b)
     mine, theirs = slice(*one.values.cells_of(x)), slice(*other.values.cells_of(y))
     values = one.values.cell_values[mine].astype(np.int64)
     if one is not other:
         values = other.values.look_up([one.values.values[value] for value in values.tolist()])
     held = other.values.cell_values[theirs]
-    _, here, there = np.intersect1d(values, held, assume_unique=values.min(initial=0) >= 0,
-                                    return_indices=True)  # fmt: skip
-    return one.values.cell_counts[mine][here], other.values.cell_counts[theirs][there]
+    unique = values.min(initial=0) >= 0
+    _, here, there = np.intersect1d(values, held, assume_unique=unique, return_indices=True)
+    most = one.values.cell_counts[mine][here], other.values.cell_counts[theirs][there]
+    shares = matched / int(lake.sizes[a]), matched / int(lake.sizes[b])
+    cardinality = cardinality_of(*(int(counts.max(initial=1)) for counts in most))
+    return JoinEdge(_place(lake, a), _place(lake, b), *shares, matched, cardinality)
+
+
+def _place(lake: Numbering, column: int) -> ColumnPlace:
+    return ColumnPlace(lake.table_name(int(lake.tables[column])), lake.column_name(column))

@@ -3,7 +3,7 @@
 Two columns join if one holds at least a share t of the other's distinct values. The one with
 fewer values is then covered: a column x with n values has a = ceil(t n) of them in a column y
 that has no fewer. So every pair is found once, from its smaller column (of equals, the first by
-name), and only the n - a + 1 rarest values of that are looked up (`deepjoin.relating.rows`).
+name), and only the n - a + 1 rarest values of that are looked up (`prefix_filter`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from deepjoin.arrays import blocks
-from deepjoin.relating.found import Found, together
-from deepjoin.relating.postings import AllPostings, SomePostings
-from deepjoin.relating.rows import WORK, Part, Rows
-from deepjoin.relating.translation import Translation
+from deepjoin.arrays import blocks, load_strings, ranges
+from deepjoin.relating.edges import JoinedColumns
+from deepjoin.relating.prefix_filter import WORK, NumberedSegment, PrefixLookup
 from deepjoin.store.numbering import Int, Marks, Numbering
+from deepjoin.store.segment import Segment
+from deepjoin.store.values.index import ValueIndex
 
 #: Cells of columns x that are prepared at a time.
 _CELLS = 1 << 20
+#: Values compared at a time.
+_VALUES = 1 << 20
 
 
 @dataclass
@@ -34,26 +39,31 @@ class SelfJoin:
     share: float
     #: Marks the columns whose pairs are wanted; pairs of two others are known already.
     new: Marks
-    #: How many pairs each column has already, which are to be put beside those that are found.
+    #: How many known pairs each column has; they bound the runs as well.
     known: Int
     #: How much was done so far: postings read, and pairs that had a value in common.
     postings: int = 0
     candidates: int = 0
 
-    def found(self) -> Iterator[tuple[slice, Found]]:
+    def found(self) -> Iterator[tuple[slice, JoinedColumns]]:
         """Yield the pairs found from the columns of one number to another, run by run."""
         for part in self._parts:
-            lookups = [_Lookup(self, part, other) for other in self._parts]
+            lookups = [_SegmentLookup(self, part, other) for other in self._parts]
             sizes = self.lake.sizes[part.start : part.stop]
             for first, last in blocks(sizes, _CELLS):
                 yield from self._block(slice(part.start + first, part.start + last), lookups)
 
     @cached_property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[NumberedSegment]:
         starts = self.lake.column_starts.tolist()
-        return [Part(*of) for of in zip(self.lake.segments, starts[:-1], starts[1:], strict=True)]
+        return [
+            NumberedSegment(*of)
+            for of in zip(self.lake.segments, starts[:-1], starts[1:], strict=True)
+        ]
 
-    def _block(self, part: slice, lookups: Sequence[_Lookup]) -> Iterator[tuple[slice, Found]]:
+    def _block(
+        self, part: slice, lookups: Sequence[_SegmentLookup]
+    ) -> Iterator[tuple[slice, JoinedColumns]]:
         columns = np.arange(part.start, part.stop)[self.lake.joins[part]]
         prepared = [rows for lookup in lookups for rows in lookup.rows(columns)]
         work = self.known[part] + 1
@@ -61,12 +71,11 @@ class SelfJoin:
             work[rows.columns - part.start] += rows.work
         for first, last in blocks(work, WORK):
             run = slice(part.start + first, part.start + last)
-            yield run, together([self._of_other_tables(rows.pairs(run)) for rows in prepared])
+            found = JoinedColumns.sorted(rows.pairs(run) for rows in prepared)
+            other_table = self.lake.tables[found.a] != self.lake.tables[found.b]
+            yield run, found.take(other_table)
         self.postings += sum(int(rows.work.sum()) for rows in prepared)
         self.candidates += sum(rows.candidates for rows in prepared)
-
-    def _of_other_tables(self, found: Found) -> Found:
-        return found.take(self.lake.tables[found.a] != self.lake.tables[found.b])
 
     @cached_property
     def rank(self) -> Int:
@@ -77,13 +86,13 @@ class SelfJoin:
         return rank
 
 
-class _Lookup:
+class _SegmentLookup:
     """How columns of one segment are looked up in another."""
 
-    def __init__(self, join: SelfJoin, own: Part, other: Part) -> None:
+    def __init__(self, join: SelfJoin, own: NumberedSegment, other: NumberedSegment) -> None:
         self._join, self._own, self._other = join, own, other
         self._all = AllPostings(other.segment.values)
-        self._translation = Translation(own.segment, other.segment)
+        self._translation = ValueTranslation(own.segment, other.segment)
 
     @cached_property
     def _new(self) -> SomePostings | None:
@@ -92,12 +101,90 @@ class _Lookup:
         columns = np.flatnonzero(new)
         return SomePostings(self._other.segment.values, columns) if len(columns) else None
 
-    def rows(self, columns: Int) -> Iterator[Rows]:
+    def rows(self, columns: Int) -> Iterator[PrefixLookup]:
         """Prepare columns: new ones for the whole segment, others for what is new in it."""
         new = self._join.new[columns]
         places = self._own, self._other, self._translation
         asked = self._join.share, self._join.rank
         if new.any():
-            yield Rows(columns[new], *places, self._all, *asked)
+            yield PrefixLookup(columns[new], *places, self._all, *asked)
         if not new.all() and self._new is not None:
-            yield Rows(columns[~new], *places, self._new, *asked)
+            yield PrefixLookup(columns[~new], *places, self._new, *asked)
+
+
+class AllPostings:
+    """The postings of a whole segment, as they are stored."""
+
+    def __init__(self, index: ValueIndex) -> None:
+        self._index = index
+
+    def frequency(self, values: Int) -> Int:
+        """Count the columns that hold each value."""
+        if len(self._index.hashes) == 0:
+            return np.zeros(len(values), np.int64)
+        return np.where(values >= 0, self._index.frequency(np.maximum(values, 0)), 0)
+
+    def read(self, values: Int, frequency: Int) -> npt.NDArray[np.int32]:
+        """Return the columns of each value, one value after the other."""
+        places = ranges(np.asarray(self._index.posting_offsets)[values], frequency)
+        return np.asarray(self._index.posting_columns[places])
+
+
+class SomePostings:
+    """The postings of a few columns, made from their cells."""
+
+    def __init__(self, index: ValueIndex, columns: Int) -> None:
+        sizes = index.sizes(columns)
+        values = index.cell_values[ranges(np.asarray(index.column_offsets)[columns], sizes)]
+        order = np.argsort(values, kind="stable")
+        self._columns = np.repeat(columns, sizes)[order].astype(np.int32)
+        self._values, self._starts = np.unique(values[order], return_index=True)
+        self._lengths = np.diff(np.append(self._starts, len(order)))
+
+    def frequency(self, values: Int) -> Int:
+        """Count the columns that hold each value."""
+        at = self._places(values)
+        return np.where(self._values[at] == values, self._lengths[at], 0)
+
+    def read(self, values: Int, frequency: Int) -> npt.NDArray[np.int32]:
+        """Return the columns of each value, one value after the other."""
+        return np.asarray(self._columns[ranges(self._starts[self._places(values)], frequency)])
+
+    def _places(self, values: Int) -> Int:
+        # A stored value is an unsigned number; compared with -1 it must not wrap.
+        wanted = np.maximum(values, 0).astype(self._values.dtype)
+        return np.minimum(np.searchsorted(self._values, wanted), len(self._values) - 1)
+
+
+class ValueTranslation:
+    """Values of one segment as another numbers them: 4 bytes a value, none for the same segment."""
+
+    def __init__(self, one: Segment, other: Segment) -> None:
+        self._numbers = None if one is other else _translated(one, other)
+
+    def __call__(self, values: Int) -> Int:
+        """Return the numbers of values in the other segment, -1 for those it does not have."""
+        if self._numbers is None:
+            return values
+        return self._numbers[values].astype(np.int64) - 1
+
+
+def _translated(one: Segment, other: Segment) -> npt.NDArray[np.uint32]:
+    """Find all values of a segment in another; what is stored is the number and 1, 0 for none."""
+    numbers = np.zeros(len(one.values.hashes), np.uint32)
+    if len(other.values.hashes) == 0:
+        return numbers
+    mine, theirs = (load_strings(segment.folder, "values") for segment in (one, other))
+    for start in range(0, len(numbers), _VALUES):
+        hashes = one.values.hashes[start : start + _VALUES]
+        at = np.searchsorted(other.values.hashes, hashes)
+        at = np.minimum(at, len(other.values.hashes) - 1)
+        here = np.flatnonzero(other.values.hashes[at] == hashes)
+        found = at[here]
+        equal = pc.equal(mine.take(pa.array(here + start)), theirs.take(pa.array(found)))
+        same = np.asarray(equal)
+        numbers[start + here[same]] = found[same] + 1
+        # Different strings with one hash, nearly never: look for the very one.
+        left = (start + here[~same]).tolist()
+        numbers[left] = other.values.look_up([mine[value].as_py() for value in left]) + 1
+    return numbers

@@ -1,7 +1,7 @@
-"""Results as cards for a notebook: HTML that brings its own style, runs nothing, asks for nothing.
+"""Results as cards for a notebook: HTML with its own style, no scripts and no requests.
 
-Colours come from the notebook: text is in its colour and lines are see-through greys, so that
-light and dark themes need no telling apart. Every name and cell is escaped, and cut if long.
+Colours come from the notebook: text is in its colour and lines are translucent greys, so light
+and dark themes look alike. Every name and cell is escaped, and cut if long.
 """
 
 from __future__ import annotations
@@ -10,28 +10,96 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from deepjoin.show.card_style import SCOPE, STYLE
-from deepjoin.show.render import one_line
-from deepjoin.show.words import cardinality_words, found_by_words, generic_words
+from deepjoin.show.text import cardinality_words, found_by_words, generic_words, one_line
 
 if TYPE_CHECKING:
     from deepjoin.model import Hit, Match, Results
 
-#: So many hits are unfolded, so many have a card, and so many a line of their own.
+#: Hits that are unfolded, that have a card, and that have a line each.
 _UNFOLDED, _CARDS, _LINES = 3, 10, 200
 #: Cells and columns that are seen at once.
 _MATCHES, _UNMATCHED, _BROUGHT, _ALSO = 5, 8, 10, 5
 _NAME, _CELL, _SAMPLE, _TITLE = 90, 60, 24, 300
-_COVERS = "share of your distinct values that this column has, or is likely to have"
+_COVERAGE = "share of your distinct values that this column has, or is likely to have"
+
+#: The class of the element that holds the cards.
+SCOPE = "deepjoin-cards"
+
+_LINE = "1px solid rgba(127,127,127,.3)"
+_ACCENT, _WARNING = "#3f83c6", "#b7791f"
+
+#: Styles by selector, all inside the cards; the empty selector is the element itself.
+_RULES = {
+    "": "font:13px/1.45 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;max-width:860px;"
+    "color:inherit;text-align:left",
+    "*": "box-sizing:border-box",
+    "b": "font-weight:600",
+    "code": "font:12px ui-monospace,Menlo,Consolas,monospace;background:rgba(127,127,127,.15);"
+    "padding:1px 4px;border-radius:3px;color:inherit",
+    "small": "opacity:.7;font-size:11.5px",
+    "ul": "margin:4px 0 0;padding-left:20px",
+    "summary": "cursor:pointer",
+    ".dj-quiet": "opacity:.7;font-weight:400",
+    ".dj-head": "display:flex;flex-wrap:wrap;gap:0 6px;align-items:baseline;padding:4px 2px 8px",
+    ".dj-head>.dj-quiet": "margin-left:auto",
+    ".dj-card": f"border:{_LINE};border-radius:8px;margin:0 0 8px;padding:0",
+    ".dj-card>summary": "display:flex;gap:10px;align-items:baseline;padding:9px 14px;"
+    "list-style:none",
+    ".dj-card>summary::-webkit-details-marker": "display:none",
+    ".dj-card>summary::before": "content:'▸';opacity:.6;width:.8em",
+    ".dj-card[open]>summary::before": "content:'▾'",
+    ".dj-card>summary:focus-visible": f"outline:2px solid {_ACCENT};outline-offset:-2px;"
+    "border-radius:8px",
+    ".dj-card[open]>summary": f"border-bottom:{_LINE}",
+    ".dj-empty": "padding:12px 14px",
+    ".dj-rank": "min-width:1.5em;text-align:right;opacity:.6;font-variant-numeric:tabular-nums",
+    ".dj-name": "flex:1;min-width:0;overflow-wrap:anywhere",
+    ".dj-share": "display:flex;gap:10px;align-items:center;font-variant-numeric:tabular-nums",
+    ".dj-share b": "font-size:15px;min-width:2.7em;text-align:right",
+    ".dj-share .dj-track": "width:64px;flex:none;height:5px",
+    ".dj-card[open]>summary .dj-track": "visibility:hidden",
+    ".dj-mark": f"margin-left:8px;padding:0 6px;border:1px solid {_WARNING};border-radius:9px;"
+    "font-size:11px;white-space:nowrap",
+    ".dj-warning": f"border-left:3px solid {_WARNING};padding:1px 0 1px 9px",
+    ".dj-body": "padding:10px 14px 12px;display:grid;gap:10px",
+    ".dj-bars": "display:grid;grid-template-columns:110px 1fr 1fr;gap:3px 12px;align-items:center",
+    ".dj-measure": "display:flex;gap:8px;align-items:center;min-width:0;"
+    "font-variant-numeric:tabular-nums",
+    ".dj-measure>:last-child": "white-space:nowrap",
+    ".dj-track": "display:block;flex:1 1 40px;max-width:150px;height:7px;border-radius:4px;"
+    "background:rgba(127,127,127,.22);overflow:hidden",
+    ".dj-fill": f"display:block;height:100%;border-radius:4px;background:{_ACCENT}",
+    ".dj-part": "display:grid;grid-template-columns:110px minmax(0,1fr);gap:2px 12px",
+    ".dj-part summary": "opacity:.7;padding-top:3px",
+    ".dj-pairs": "display:grid;gap:1px 9px;overflow-wrap:anywhere;"
+    "grid-template-columns:fit-content(45%) auto fit-content(45%) 1fr",
+    ".dj-chips": "display:flex;flex-wrap:wrap;gap:4px 6px;align-items:baseline",
+    ".dj-chip": "background:rgba(127,127,127,.13);border-radius:5px;padding:0 7px;"
+    "overflow-wrap:anywhere",
+    ".dj-lines": "display:grid;grid-template-columns:auto minmax(0,1fr) 150px;gap:2px 10px;"
+    "overflow-wrap:anywhere",
+    ".dj-lines .dj-measure>:last-child": "min-width:2.7em;text-align:right",
+}
+
+STYLE = "".join(f".{SCOPE} {inside}{{{rules}}}" for inside, rules in _RULES.items())
 
 
 def results_html(results: Results) -> str:
     """Draw all hits: the best unfolded, the next to be unfolded, the rest as lines."""
-    hits = results.hits
+    query, hits = results.query, results.hits
+    name = _text(str(query.get("column") or "values"), _NAME)
+    where = f" of {_text(str(query['table']), _NAME, keep_end=True)}" if query.get("table") else ""
+    facts = [f"{query.get('size', 0):,} distinct values", _count(len(results), "hit")]
+    if "total" in results.seconds:
+        facts.append(f"{results.seconds['total'] * 1000:,.0f} ms")
+    head = (
+        f'<div class="dj-head"><b>{name}</b>{where}'
+        f'<span class="dj-quiet">{" · ".join(facts)}</span></div>'
+    )
     if not hits:
-        return _page(_head(results) + _nothing(results))
+        return _page(head + _no_hits(results))
     cards = "".join(_card(hit, hit.rank <= _UNFOLDED) for hit in hits[:_CARDS])
-    return _page(_head(results) + cards + _rest(hits[_CARDS:]))
+    return _page(head + cards + _further_hits(hits[_CARDS:]))
 
 
 def hit_html(hit: Hit) -> str:
@@ -43,154 +111,100 @@ def _page(content: str) -> str:
     return f'<div class="{SCOPE}"><style>{STYLE}</style>{content}</div>'
 
 
-def _text(text: str, width: int = _CELL, *, keep_end: bool = False) -> str:
-    """Make text from a table fit for a page: escaped, one line, isolated from what is around."""
-    shown = one_line(text, width, keep_end=keep_end)
-    whole = one_line(text, _TITLE)
-    title = f' title="{escape(whole)}"' if shown != whole else ""
-    return f"<bdi{title}>{escape(shown)}</bdi>"
-
-
-def _head(results: Results) -> str:
-    query = results.query
-    name = _text(str(query.get("column") or "values"), _NAME)
-    where = f" of {_text(str(query['table']), _NAME, keep_end=True)}" if query.get("table") else ""
-    facts = [f"{query.get('size', 0):,} distinct values", _count(len(results), "hit")]
-    if "total" in results.seconds:
-        facts.append(f"{results.seconds['total'] * 1000:,.0f} ms")
-    return (
-        f'<div class="dj-head"><b>{name}</b>{where}'
-        f'<span class="dj-quiet">{" · ".join(facts)}</span></div>'
-    )
-
-
-def _nothing(results: Results) -> str:
-    """Say why there may be no hit, and what to try."""
+def _no_hits(results: Results) -> str:
+    """Explain why there may be no hit, and what to try."""
     if not results.query.get("size"):
-        told = "The column has no values: every cell is missing or blank."
+        reason = "The column has no values: every cell is missing or blank."
         tries = ["another column"]
     else:
-        told = "No column of the lake joins with it, as it was asked for."
+        reason = "No column of the lake joins with it under these options."
         tries = [
             '<code>join="any"</code>, which also matches other spellings',
             "a lower <code>min_joinability</code>, or none",
             "a column of names or codes rather than of free text",
         ]
     listed = "".join(f"<li>{one}</li>" for one in tries)
-    return f'<div class="dj-card dj-empty">{told} Try:<ul>{listed}</ul></div>'
+    return f'<div class="dj-card dj-empty">{reason} Try:<ul>{listed}</ul></div>'
 
 
 def _card(hit: Hit, unfolded: bool) -> str:
-    return (
-        f'<details class="dj-card"{" open" if unfolded else ""}>{_summary(hit)}'
-        f'<div class="dj-body">{_warning(hit)}{_bars(hit)}{_facts(hit)}'
-        f"{_matches(hit)}{_unmatched(hit)}{_brings(hit)}{_also(hit)}</div></details>"
-    )
-
-
-def _summary(hit: Hit) -> str:
-    mark = '<span class="dj-mark">says little</span>' if hit.generic else ""
-    return (
-        f'<summary><span class="dj-rank">{hit.rank}</span>'
-        f'<span class="dj-name">{_named(hit)}{mark}</span>'
-        f'<span class="dj-share" title="{_COVERS}">{_track(hit.joinability)}'
-        f"<b>{_percent(hit.joinability)}</b></span></summary>"
-    )
-
-
-def _named(hit: Hit) -> str:
-    return (
-        f'<b>{_text(hit.column, _NAME)}</b> <span class="dj-quiet">{_text(hit.table, _NAME)}</span>'
-    )
-
-
-def _warning(hit: Hit) -> str:
-    told = generic_words(hit.generic)
-    return f'<div class="dj-warning">{_text(told, _TITLE)}</div>' if told else ""
-
-
-def _bars(hit: Hit) -> str:
-    """Draw how much of each side the other covers, by equal cells and by similar ones."""
-    equi, semantic = hit.equi, hit.semantic
-    bars = [_pair_of_bars("equal", equi.joinability, equi.reverse, equi.matched, hit)]
-    if semantic is not None:
-        numbers = semantic.joinability, semantic.reverse, semantic.matched
-        bars.append(_pair_of_bars("equal or similar", *numbers, hit))
-    heads = (
+    warning = generic_words(hit.generic)
+    # How much of each side the other covers, by equal cells and by similar ones.
+    covered = [("equal", hit.equi.joinability, hit.equi.reverse, hit.equi.matched)]
+    if hit.semantic is not None:
+        similar = hit.semantic
+        numbers = similar.joinability, similar.reverse, similar.matched
+        covered.append(("equal or similar", *numbers))
+    bars = (
         '<span></span><span class="dj-quiet">of yours</span><span class="dj-quiet">of theirs</span>'
     )
-    return f'<div class="dj-bars">{heads}{"".join(bars)}</div>'
-
-
-def _pair_of_bars(label: str, share: float, reverse: float, matched: int, hit: Hit) -> str:
-    mine = f"{_percent(share)} <small>{matched:,} of {hit.query_size:,}</small>"
-    theirs = f"{_percent(reverse)} <small>of {hit.target_size:,}</small>"
-    return f"<span>{label}</span>{_bar(share, mine)}{_bar(reverse, theirs)}"
-
-
-def _bar(share: float, told: str) -> str:
-    return f'<span class="dj-measure">{_track(share)}<span>{told}</span></span>'
-
-
-def _track(share: float) -> str:
-    width = f"{100 * min(1.0, max(0.0, share)):.1f}%"
-    return f'<span class="dj-track"><span class="dj-fill" style="width:{width}"></span></span>'
-
-
-def _facts(hit: Hit) -> str:
-    told = [
+    for label, share, reverse, matched in covered:
+        mine = f"{_percent(share)} <small>{matched:,} of {hit.query_size:,}</small>"
+        theirs = f"{_percent(reverse)} <small>of {hit.target_size:,}</small>"
+        bars += f"<span>{label}</span>{_bar(share, mine)}{_bar(reverse, theirs)}"
+    facts = [
         f"<b>{_text(hit.cardinality)}</b> {cardinality_words(hit.cardinality)}",
         f"{_text(hit.type)} column",
         f"found by {_text(found_by_words(hit.found_by), _TITLE)}",
     ]
-    return f'<div class="dj-facts">{" · ".join(told)}</div>'
-
-
-def _matches(hit: Hit) -> str:
-    if not hit.matches:
-        return ""
-    # What is spelled differently tells most.
-    telling = sorted(hit.matches, key=lambda one: (one.similarity == 1, one.query == one.target))
-    shown, rest = telling[:_MATCHES], telling[_MATCHES:]
-    beyond = hit.matched - len(hit.matches)
-    more = f" and {beyond:,} not listed" if beyond > 0 else ""
-    folded = f'<div class="dj-pairs">{"".join(map(_pair, rest))}</div>'
-    fold = f"<details><summary>{len(rest):,} more{more}</summary>{folded}</details>"
-    pairs = f'<div class="dj-pairs">{"".join(map(_pair, shown))}</div>{fold if rest else ""}'
-    return _section("Matched", pairs)
-
-
-def _pair(match: Match) -> str:
-    sign, like = ("=", "") if match.similarity >= 1 else ("≈", f"{match.similarity:.2f}")
+    body = [
+        f'<div class="dj-warning">{_text(warning, _TITLE)}</div>' if warning else "",
+        f'<div class="dj-bars">{bars}</div>',
+        f'<div class="dj-facts">{" · ".join(facts)}</div>',
+        *_sections(hit),
+    ]
     return (
-        f"<span>{_text(match.query)}</span><span>{sign}</span>"
-        f'<span>{_text(match.target)}</span><span class="dj-quiet">{like}</span>'
+        f'<details class="dj-card"{" open" if unfolded else ""}>'
+        f'<summary><span class="dj-rank">{hit.rank}</span>'
+        f'<span class="dj-name">{_named(hit)}</span>'
+        f'<span class="dj-share" title="{_COVERAGE}">{_track(hit.joinability)}'
+        f"<b>{_percent(hit.joinability)}</b></span></summary>"
+        f'<div class="dj-body">{"".join(body)}</div></details>'
     )
 
 
-def _unmatched(hit: Hit) -> str:
+def _named(hit: Hit) -> str:
+    mark = '<span class="dj-mark">says little</span>' if hit.generic else ""
+    table = f'<span class="dj-quiet">{_text(hit.table, _NAME)}</span>'
+    return f"<b>{_text(hit.column, _NAME)}</b> {table}{mark}"
+
+
+def _sections(hit: Hit) -> Iterable[str]:
+    """Draw what matches, what does not, what the join brings, and the table's other columns."""
+    if hit.matches:
+        # Pairs with different spellings explain most.
+        pairs = sorted(hit.matches, key=lambda one: (one.similarity == 1, one.query == one.target))
+        first, rest = pairs[:_MATCHES], pairs[_MATCHES:]
+        beyond = hit.matched - len(hit.matches)
+        more = f" and {beyond:,} not listed" if beyond > 0 else ""
+        fold = f"<details><summary>{len(rest):,} more{more}</summary>{_pairs(rest)}</details>"
+        yield _section("Matched", _pairs(first) + (fold if rest else ""))
     missing = hit.query_size - hit.matched
-    chips = [_text(cell) for cell in hit.unmatched[:_UNMATCHED]]
-    return _section("Not matched", _chips(chips, missing)) if missing and chips else ""
+    if missing and hit.unmatched:
+        chips = [_text(cell) for cell in hit.unmatched[:_UNMATCHED]]
+        yield _section("Not matched", _chips(chips, missing))
+    if hit.brings.columns:
+        sample = hit.brings.sample[0] if hit.brings.sample else {}
+        chips = []
+        for name in hit.brings.columns[:_BROUGHT]:
+            cell = sample.get(name)
+            example = f' <span class="dj-quiet">{_text(cell, _SAMPLE)}</span>' if cell else ""
+            chips.append(_text(name, _CELL) + example)
+        yield _section("Brings", _chips(chips, len(hit.brings.columns)))
+    if hit.also:
+        chips = [f"{_text(one.column)} {_percent(one.joinability)}" for one in hit.also[:_ALSO]]
+        yield _section("Also joins", _chips(chips, len(hit.also)))
 
 
-def _brings(hit: Hit) -> str:
-    brings = hit.brings
-    if not brings.columns:
-        return ""
-    first = brings.sample[0] if brings.sample else {}
-    chips = [_brought(name, first.get(name)) for name in brings.columns[:_BROUGHT]]
-    return _section("Brings", _chips(chips, len(brings.columns)))
-
-
-def _brought(name: str, cell: str | None) -> str:
-    example = f' <span class="dj-quiet">{_text(cell, _SAMPLE)}</span>' if cell else ""
-    return _text(name, _CELL) + example
-
-
-def _also(hit: Hit) -> str:
-    chips = [f"{_text(one.column)} {_percent(one.joinability)}" for one in hit.also[:_ALSO]]
-    return _section("Also joins", _chips(chips, len(hit.also))) if chips else ""
+def _pairs(matches: Sequence[Match]) -> str:
+    rows = []
+    for match in matches:
+        similarity = "" if match.similarity >= 1 else f"{match.similarity:.2f}"
+        rows.append(
+            f"<span>{_text(match.query)}</span><span>{'≈' if similarity else '='}</span>"
+            f'<span>{_text(match.target)}</span><span class="dj-quiet">{similarity}</span>'
+        )
+    return f'<div class="dj-pairs">{"".join(rows)}</div>'
 
 
 def _section(title: str, content: str) -> str:
@@ -198,17 +212,21 @@ def _section(title: str, content: str) -> str:
 
 
 def _chips(chips: Iterable[str], total: int) -> str:
-    shown = [f'<span class="dj-chip">{chip}</span>' for chip in chips]
-    more = total - len(shown)
+    drawn = [f'<span class="dj-chip">{chip}</span>' for chip in chips]
+    more = total - len(drawn)
     last = f'<span class="dj-quiet">and {more:,} more</span>' if more > 0 else ""
-    return f'<div class="dj-chips">{"".join(shown)}{last}</div>'
+    return f'<div class="dj-chips">{"".join(drawn)}{last}</div>'
 
 
-def _rest(hits: Sequence[Hit]) -> str:
+def _further_hits(hits: Sequence[Hit]) -> str:
     """List the hits that have no card, to be unfolded."""
     if not hits:
         return ""
-    lines = "".join(map(_line, hits[:_LINES]))
+    lines = "".join(
+        f'<span class="dj-quiet">{hit.rank}</span><span>{_named(hit)}</span>'
+        f"{_bar(hit.joinability, _percent(hit.joinability))}"
+        for hit in hits[:_LINES]
+    )
     beyond = len(hits) - _LINES
     last = f'<div class="dj-quiet">and {beyond:,} more</div>' if beyond > 0 else ""
     covered = [hit.joinability for hit in hits]
@@ -221,16 +239,25 @@ def _rest(hits: Sequence[Hit]) -> str:
     )
 
 
-def _line(hit: Hit) -> str:
-    mark = '<span class="dj-mark">says little</span>' if hit.generic else ""
-    return (
-        f'<span class="dj-quiet">{hit.rank}</span><span>{_named(hit)}{mark}</span>'
-        f"{_bar(hit.joinability, _percent(hit.joinability))}"
-    )
+def _bar(share: float, label: str) -> str:
+    return f'<span class="dj-measure">{_track(share)}<span>{label}</span></span>'
+
+
+def _track(share: float) -> str:
+    width = f"{100 * min(1.0, max(0.0, share)):.1f}%"
+    return f'<span class="dj-track"><span class="dj-fill" style="width:{width}"></span></span>'
+
+
+def _text(text: str, width: int = _CELL, *, keep_end: bool = False) -> str:
+    """Make text from a table fit for a page: escaped, one line, isolated from its surroundings."""
+    cut = one_line(text, width, keep_end=keep_end)
+    whole = one_line(text, _TITLE)
+    title = f' title="{escape(whole)}"' if cut != whole else ""
+    return f"<bdi{title}>{escape(cut)}</bdi>"
 
 
 def _percent(share: float) -> str:
-    """Round a share so that neither all nor nothing is claimed of what is only near it.
+    """Round a share so that nothing short of all is 100%, and nothing above none is 0%.
 
     >>> _percent(0.999), _percent(0.001), _percent(1.0)
     ('99%', '1%', '100%')

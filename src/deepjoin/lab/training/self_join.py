@@ -26,7 +26,7 @@ from deepjoin.embed.columns.reasons import reason
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.training.columns import Int, TrainingColumns
 from deepjoin.progress import Progress, no_progress
-from deepjoin.relating.prefix_filter import Candidates, counted, least_shared
+from deepjoin.relating.prefix_filter import PrefixCandidates, counted, least_shared
 
 Float = npt.NDArray[np.float32]
 #: A range of columns: the first, and one past the last.
@@ -329,12 +329,12 @@ class _EqualValues:
         start, stop = block
         common = (self._looked_up[start:stop] @ self.held.matrix).tocoo()
         rows = start + common.row.astype(np.int64)
-        found = Candidates(rows, common.col, self._prefixes[rows], common.data)
+        found = PrefixCandidates(rows, common.col, self._prefixes[rows], common.data)
         found = counted(found, self._sizes, self._least, _WORK, self._matches)
         share = (found.matched / self._sizes[found.rows]).astype(np.float32)
         yield ColumnPairs(self._columns[found.rows], found.columns.astype(np.int64), share)
 
-    def _matches(self, found: Candidates, lengths: Int) -> Int:
+    def _matches(self, found: PrefixCandidates, lengths: Int) -> Int:
         """Look up this many more values of each pair, and count those that match."""
         values = self._values[ranges(self._offsets[found.rows] + found.seen, lengths)]
         which = np.repeat(np.arange(len(lengths)), lengths)

@@ -48,7 +48,7 @@ from deepjoin.serve.mcp.arguments import (
 )
 from deepjoin.serve.saving import save_join
 from deepjoin.settings import SearchSettings
-from deepjoin.show.words import cardinality_words, generic_words
+from deepjoin.show.text import cardinality_words, generic_words
 from deepjoin.store.describing import SAMPLES, column_facts
 
 #: Tables named by lake_info, columns named of a table found, columns and notes of a table.
