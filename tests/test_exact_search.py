@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.matching.joinability import (
@@ -18,7 +17,6 @@ from deepjoin.matching.joinability import (
 from deepjoin.model import Hit
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search import candidates
-from deepjoin.search.methods import all_methods
 from deepjoin.settings import SearchSettings
 
 from .conftest import MakeLake
@@ -155,17 +153,6 @@ def test_generic_keys_rank_below_informative_ones(generic_lake: Lake) -> None:
 def test_a_generic_query_asks_for_generic_keys(generic_lake: Lake) -> None:
     hits = generic_lake.search(["1999", "2001", "2005"])
     assert [hit.table for hit in hits] == ["calendar", "notes"]
-
-
-@pytest.mark.parametrize("method", [name for name, one in all_methods().items() if not one.kind])
-def test_every_method_leaves_the_own_table_out(generic_lake: Lake, method: str) -> None:
-    generic_lake = deepjoin.index(generic_lake.path, encoder="default", vectors={"sketch": 64})
-    column = generic_lake.column("log", "row")
-    assert column.cells[:3] == ["1", "2", "3"]
-    tables = {hit.table for hit in generic_lake.search(column, method=method)}
-    assert "log" not in tables
-    # Three of 199 cells are fewer than the ensemble's lowest threshold.
-    assert "crm" in tables or method == "lsh-ensemble"
 
 
 @pytest.mark.parametrize("query", [[], [None, ""], ["nowhere"], ["\ud800"], ["x" * 100_000]])

@@ -39,7 +39,7 @@ class JosieSearch(EquiSearch):
     ) -> None:
         super().__init__(segments, profile, key)
         self.lakes = [_lake(segment, costs, batch) for segment in self._segments]
-        #: What the query that began last has read; not for several threads.
+        #: What the latest query has read; not safe for several threads.
         self.reading = Reading()
 
     def _overlaps(self, query: SearchQuery) -> Iterator[Overlap]:
@@ -59,7 +59,7 @@ def _lake(segment: Segment, costs: Callable[[SetIndex], CostModel], batch: int) 
 
 @dataclass
 class _Running:
-    """What the segments asked before tell the next: the k-th best so far."""
+    """The k-th best score over the segments searched so far, which bounds the next ones."""
 
     least: int = score_from(1)
     reading: Reading = field(default_factory=Reading)
@@ -79,7 +79,7 @@ class _JosieOverlap(Overlap):
         catalog = self.segment.catalog
         own = None if options.exclude is None else catalog.find_table(options.exclude)
         ignored = [] if own is None else catalog.columns_of(own)
-        # A little less, as the division that decides may be rounded up.
+        # A little less, because the division that decides may round up.
         least = score_from(max(1, ceil(options.threshold * self._size * (1 - 1e-9))))
         found = self._lake.search(
             self.values.numbers[self.values.known],

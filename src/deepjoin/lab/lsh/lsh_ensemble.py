@@ -35,7 +35,7 @@ METHOD = "lsh-ensemble"
 
 
 def lsh_ensemble(context: SearchContext, join: str, tau: float | None) -> LshEnsemble:
-    """Search by MinHash signatures; a semantic join is answered, and shown, as far as that goes."""
+    """Search by MinHash signatures; for semantic joins only the evidence is by meaning."""
     cells = context.cell_encoder() if join == "semantic" and context.has_cells else None
     return LshEnsemble(context.segments, context.profile, context.key, join=join, encoder=cells)
 
@@ -43,7 +43,7 @@ def lsh_ensemble(context: SearchContext, join: str, tau: float | None) -> LshEns
 class LshEnsemble(Searcher):
     """Ranks by estimated containment; its tables hold all signatures in memory.
 
-    Columns of equal estimates come by their tables' names, then by their place in the table.
+    Ties are broken by the name of the table, then by the position of the column.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class LshEnsemble(Searcher):
         self._profile, self._key = profile, key
         self._join, self._encoder = join, encoder
         self._permutations = Permutations.of_datasketch()
-        self._columns = _Columns(self._segments)
+        self._columns = _ColumnsBySize(self._segments)
         self._signatures = self._columns.signatures(self._permutations)
         sizes = self._columns.sizes
         self._index = LshIndex(self._signatures, sizes) if len(sizes) else None
@@ -79,7 +79,7 @@ class LshEnsemble(Searcher):
         return near_ranking(cells, self._segments, found, METHOD, self._join, self._encoder)
 
     def _found(self, signature: Hashes, size: int, options: SearchOptions) -> list[NearColumn]:
-        """Lower the threshold until k columns reach it by their estimates, or it is the last."""
+        """Lower the threshold until the estimates of k columns reach it, or to the last one."""
         out = self._columns.excluded(options.exclude)
         rows = np.zeros(0, np.int64)
         estimates: Float = np.zeros(0)
@@ -95,8 +95,8 @@ class LshEnsemble(Searcher):
         return self._columns.best(rows, estimates, options.k)
 
 
-class _Columns:
-    """The columns of a lake that are in it and have values, as rows in the order of their sizes."""
+class _ColumnsBySize:
+    """The live columns of a lake with values, as rows in ascending order of size."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = segments
@@ -107,13 +107,13 @@ class _Columns:
         self._counts = [len(sizes) for sizes in every]
         sizes = np.concatenate([np.zeros(0, np.int64), *every])
         order = np.argsort(sizes, kind="stable")
-        #: The place of each row among all columns, the segments one behind the other.
+        #: The number of each row among all columns of all segments.
         self._places = order[np.searchsorted(sizes[order], 1) :]
         #: How many distinct values each row has, ascending.
         self.sizes: Int = sizes[self._places]
 
     def signatures(self, permutations: Permutations) -> Hashes:
-        """Sign all columns."""
+        """Compute the signatures of all columns."""
         rows = np.full(sum(self._counts), -1)
         rows[self._places] = np.arange(len(self._places))
         signatures = np.empty((len(self._places), PLACES), np.uint32)
@@ -134,7 +134,7 @@ class _Columns:
         return np.asarray(np.concatenate(filled)[self._places])
 
     def best(self, rows: Int, estimates: Float, k: int | None) -> list[NearColumn]:
-        """Order some rows by their estimates, and cut behind the k-th."""
+        """Sort rows by their estimates, and keep the first k."""
         if k is not None and k < len(rows):
             least = np.partition(estimates, len(rows) - k)[len(rows) - k]
             rows, estimates = rows[estimates >= least], estimates[estimates >= least]
