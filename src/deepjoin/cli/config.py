@@ -72,6 +72,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse
 
 def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the file named before the command, and the command with its arguments."""
+    # The main parser cannot run yet: without the file, required arguments may be missing.
     early = argparse.ArgumentParser(add_help=False)
     early.add_argument("--config")
     early.add_argument("line", nargs=argparse.REMAINDER)
@@ -102,6 +103,7 @@ def _located(named: str | None) -> Path | None:
         here = Path.cwd()
     except OSError:
         return None
+    # A file above the home folder or the repository may belong to somebody else.
     for folder in (here, *here.parents):
         if (folder / NAME).is_file():
             return folder / NAME
@@ -230,6 +232,7 @@ class FileValue:
             return text
         from deepjoin.embed.columns.kinds import split_kind
 
+        # fasttext:vectors.bin is a path after the kind of encoder.
         kind, where = split_kind(text)
         path = self.folder.absolute() / os.path.expanduser(where)
         if self.action.metavar in _PATHS_OR_NAMES and not (where and path.exists()):

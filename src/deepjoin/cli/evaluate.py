@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
 
     path = Path(options.out) / "rows.jsonl" if options.out else None
     if path is not None:
-        # Before hours of work, not after.
+        # Fail before hours of work, not after.
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

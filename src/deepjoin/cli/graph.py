@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> None:
     from deepjoin.cli.opening import open_or_index
     from deepjoin.relating.output import writer_of
 
+    # Refuse a wrong extension before any work is done.
     if options.out:
         writer_of(Path(options.out))
     lake = open_or_index(options.index)

@@ -217,6 +217,7 @@ def _print_forecast(source: object, settings: dict[str, Any], options: argparse.
     from deepjoin.settings import Settings, Vectors
 
     chosen = Settings(**settings)
+    # Hashes cannot be encoded, so such an index has no vectors.
     none = "none" if chosen.hash_only else None
     encoder, cells = (none or given or "default" for given in (options.encoder, options.cells))
     expected = forecast(source, chosen, Vectors(encoder, cells))

@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> None:
     from deepjoin.cli.opening import open_or_index, vector_store
     from deepjoin.serve.mcp.server import serve
 
+    # Resolved now: the agent's client may start the server in any working directory.
     out = None
     if options.out is not None:
         out = Path(options.out).expanduser()

@@ -52,6 +52,7 @@ def open_or_index(path: str, device: str | None = None, vector_store: Sequence[s
         return lake
     folder = Path(path)
     if not folder.exists():
+        # Do not index a misspelt path into an empty lake.
         try:
             folders = [entry.name for entry in folder.parent.iterdir() if entry.is_dir()]
         except OSError:
@@ -61,6 +62,7 @@ def open_or_index(path: str, device: str | None = None, vector_store: Sequence[s
         raise DeepJoinError(
             f"No index or folder '{path}'.{hint} To make an index: deepjoin index SOURCE"
         )
+    # A table given first is the likely mistake, since other tools take the file first.
     if folder.is_file():
         raise DeepJoinError(
             f"'{path}' is a file, not an index. The index comes first: deepjoin search INDEX FILE"

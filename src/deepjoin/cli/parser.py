@@ -61,7 +61,7 @@ class Command(Protocol):
         """Run the command; returns the exit status, None for 0."""
 
 
-#: In the order of the help.
+#: In the order of the help: first what makes an index, then what uses it.
 COMMANDS: dict[str, Command] = {
     "index": index,
     "add": add,
@@ -108,6 +108,7 @@ class CommandParser(SuggestingParser):
             known, unknown = self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_mixing = False
+        # Reported here and not by the main parser, which does not know this command's options.
         options = [text for text in unknown if text.startswith("-")]
         if options:
             hint = _suggestion(options[0].partition("=")[0], self._option_string_actions)

@@ -67,6 +67,7 @@ def run(options: argparse.Namespace) -> None:
     from deepjoin.read.database.url import Address
     from deepjoin.settings import PublishSettings
 
+    # Addresses are printed without their passwords.
     places = " ".join(Address.of(url).shown() for url in addresses(options.vector_store))
     if options.remove:
         name = options.name or lake_name(open_index(options.index).index)

@@ -102,6 +102,7 @@ def run(options: argparse.Namespace) -> None:
         )
         for column in _query_columns(lake, options)
     ]
+    # Without -c, the user asks which of the columns is the key.
     if len(results) > 1:
         results.sort(key=_key_quality, reverse=True)
     if options.format == "json":
@@ -168,6 +169,7 @@ def _from_stdin(column: str | None) -> list[Column]:
     if column is None:
         text = content.decode(encoding_of(content), "replace")
         return [Column(text.splitlines())]
+    # The readers detect dialect and encoding of files, so the table becomes one.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stdin.csv"
         path.write_bytes(content)

@@ -76,6 +76,7 @@ def run(options: argparse.Namespace) -> None:
     if options.port > _MAX_PORT:
         raise DeepJoinError(f"--port is {options.port}; ports go from 0 to {_MAX_PORT}.")
     token = os.environ.get(VARIABLE, "") if options.token is None else options.token
+    # Such a token could not be sent in a header.
     if options.token == "" or not all("!" <= letter <= "~" for letter in token):
         raise DeepJoinError("--token must be letters, digits and punctuation, without spaces.")
     out = None if options.out is None else Path(options.out).resolve()
@@ -95,6 +96,7 @@ def run(options: argparse.Namespace) -> None:
         vector_store=tuple(stores),
     )
 
+    # Called once the socket listens: the port may have been chosen by the system.
     def ready(address: str) -> None:
         if not settings.is_local and not token:
             say(

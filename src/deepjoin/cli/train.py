@@ -98,6 +98,7 @@ def run(options: argparse.Namespace) -> None:
     """Train, and print where the model is."""
     from deepjoin.lab.training import TrainInputs, TrainResources, preset, train
 
+    # None, for an option that was not given, leaves the setting of the preset.
     names = [name.replace("-", "_") for name, *_ in _SETTINGS]
     names += ["join", "metric", "negatives", "target", *_SWITCHES]
     with redirect_stdout(sys.stderr):  # Ray's nodes write errors of workers to stdout

@@ -75,6 +75,7 @@ class OutputColumn:
 
     def select(self, typed: bool) -> str:
         """Return SQL for one entry of the SELECT list."""
+        # `t.x AS x` would be noise in SQL that people read.
         cell, name = self.typed if typed else self.text, identifier(self.name)
         return cell if cell.partition(".")[2] == name else f"{cell} AS {name}"
 
@@ -91,6 +92,7 @@ def right_columns(
     if many == "aggregate":
         bases = ["matched_rows", *(aggregate.name for aggregate in aggregates(right))]
         cells = [f"{MATCHES[many]}.{identifier(name)}" for name in bases]
+        # Left rows without a match have 0 matching rows, not NULL.
         cells[0] = f"coalesce({cells[0]}, 0)"
         columns = [OutputColumn(name, cell, cell) for name, cell in zip(bases, cells, strict=True)]
     else:

@@ -115,6 +115,7 @@ class DatabaseKeys:
 
     def choose(self, matching: set[str]) -> None:
         """Choose the expression that is wrong for the fewest matching cells."""
+        # Other cells may come out wrong, unless they make a match; `exceptions` lists those.
         cells = [cell for cell, key in self.truth.items() if key and key in matching]
         count = len(next(iter(self.spelled.values()), ()))
         wrong = [
@@ -207,6 +208,7 @@ class Translation:
             cells.append(f"{text} AS {identifier(added)}")
             key = SideColumn(added, added, "VARCHAR")
         postgres = relation is not None and self.dialect == "postgresql"
+        # row_number() without an order follows the scan, which PostgreSQL may start anywhere.
         order = " ORDER BY ctid" if postgres and relation and self._is_ordered(relation) else ""
         listed = ",\n    ".join(cells)
         shows = f"(SELECT\n    {listed}\n    FROM {table}{order}) AS {side.table}_rows"
@@ -275,6 +277,7 @@ class Translation:
             spelled |= {cell: tuple(made) for cell, *made in self.ask(sql)}
         truth = {cell: canonical(cell, self.plan._profile) for cell in spelled}
         known = self.plan._session.run(f"SELECT DISTINCT key FROM {stored} WHERE key IS NOT NULL")
+        # The database may spell a type differently than DuckDB read it; such a join would differ.
         different = {key for (key,) in known} ^ (set(truth.values()) - {""})
         if source is not None and different:
             raise _refusal(

@@ -52,6 +52,7 @@ def count_keys(session: Session, left_keys: str, right_keys: str) -> KeyCounts:
             "WHERE key IS NOT NULL GROUP BY key"
         )
 
+    # Counted in DuckDB, which spills keys that do not fit in memory.
     (*numbers, widest), *_ = session.run(
         f"WITH yours AS ({by_key(left_keys)}), theirs AS ({by_key(right_keys)}) "
         "SELECT (SELECT count(*) FROM yours), count(*), sum(yours.number), "
@@ -76,6 +77,7 @@ def link_values(session: Session, semantic: Semantic) -> None:
     """Match the values of both sides and store the pairs."""
     mine = list_values(session, "left_keys", "left_values")
     theirs = list_values(session, "right_keys", "right_values")
+    # Places first, values afterwards: batches of numbers are cheap to insert.
     session.run("CREATE TABLE pair_places (yours BIGINT, theirs BIGINT, similarity BIGINT)")
     for pairs in match_values(mine, theirs, semantic):
         if len(pairs):
@@ -124,6 +126,7 @@ def near_misses(session: Session, pairs: str, semantic: Semantic, count: int) ->
     rows = _unmatched(session, pairs)
     others = session.table("SELECT key, cell FROM right_values ORDER BY place")
     found = nearest_values(rows["key"], others["key"], semantic)
+    # Similarities are millionths, so that ties are exact; of equal ones, the first row wins.
     order = np.lexsort((found.mine, -found.similarities))[:count]
     return [
         NearMiss(rows["cell"][mine].as_py(), others["cell"][theirs].as_py(), similarity / 1e6)
@@ -164,6 +167,7 @@ def warnings_of(
         for column in source.columns
         if column.original != column.name
     ]
+    # Rows that multiply are the mistake that is noticed last.
     before = facts.left_rows if how == "left" else facts.matched_left_rows
     if not facts.matched_keys:
         hint = "another column, or a lower `tau`" if facts.join == "semantic" else "another column"
@@ -186,6 +190,7 @@ def semantic_warnings(session: Session, semantic: Semantic, left: SideTable) -> 
             f"`tau` is {semantic.bound:g}: below {semantic.encoder.floor:g}, similar values of "
             "this cell encoder are mostly coincidences. Check the similarity column."
         )
+    # A zero vector means that the encoder knows no word of the value.
     rows = _unmatched(session, PAIRS)
     unknown: list[str] = []
     for start in range(0, len(rows), _ENCODED):

@@ -90,11 +90,13 @@ def match_keys(
     session: Session, left: SideTable, right: SideTable, left_keys: str, right_keys: str
 ) -> tuple[KeySql, KeySql]:
     """Choose the SQL of both sides, given the tables that `collect_keys` made."""
-    of_left = _best(session, left_keys, _held(right_keys))
-    of_right = _best(session, right_keys, _held(left_keys))
-    drops_blanks = _has_blanks(session, left_keys) and _has_blanks(session, right_keys)
+    # Integers are equal exactly where their canonical strings are, and compare faster as such.
     if left.key.kind in _INTEGERS and right.key.kind in _INTEGERS:
         return KeySql("{cell}", as_text=False), KeySql("{cell}", as_text=False)
+    of_left = _best(session, left_keys, _held(right_keys))
+    of_right = _best(session, right_keys, _held(left_keys))
+    # Blank cells match nothing; only where both sides have some could they match each other.
+    drops_blanks = _has_blanks(session, left_keys) and _has_blanks(session, right_keys)
     return (
         KeySql(of_left, _spelling(session, left_keys, of_left, right_keys, of_right), drops_blanks),
         KeySql(
@@ -119,6 +121,7 @@ def _best(session: Session, keys: str, wanted: str) -> str:
     """Return the expression that is wrong for the fewest of the cells that match."""
     matching = f"key IN ({wanted})"
     fewest, best = -1, ""
+    # Cells that match nothing are ignored here: most are never compared with an equal text.
     for expression in _EXPRESSIONS:
         wrong = session.count(f"{keys} WHERE {matching} AND {_of_cell(expression)} <> key")
         if fewest < 0 or wrong < fewest:
@@ -144,6 +147,7 @@ def _spelling(
     session: Session, keys: str, expression: str, other_keys: str, other_expression: str
 ) -> str | None:
     """Store the cells whose expression is wrong and could miss or make a match."""
+    # A wrong text matters if the true key matches, or if the other side has or makes that text.
     held = _held(other_keys)
     made = f"{held} UNION ALL SELECT {_of_cell(other_expression)} FROM {other_keys}"
     return _exceptions(session, keys, expression, held, made)

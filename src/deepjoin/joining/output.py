@@ -76,6 +76,7 @@ class JoinedRows:
 
         target = Path(os.path.realpath(path))
         options = writing_options(target)
+        # CSV keeps the text of cells: types would rewrite numbers and dates.
         query = self._query(typed="parquet" in options)
         try:
             with explained(besides=duckdb.IOException), written_aside(target) as aside:

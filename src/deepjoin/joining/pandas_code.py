@@ -59,6 +59,7 @@ def pandas_code(join: JoinSql, profile: str, session: Session, file: Path | None
     taken = {column.name.lower() for column in outputs}
     taken |= {column.original.lower() for column in (*left.columns, *right.columns)}
     name, target, place = (free_name(word, taken) for word in ("_key", "_target", "_place"))
+    # Keys come from deepjoin's own canonical strings, so that both ways match the same rows.
     code = _KEY.format(left=repr(left.table), right=repr(right.table), profile=repr(profile))
     words = {"name": name, "target": target, "place": place, "how": join.how}
     words |= {"left_key": repr(left.key.original), "right_key": repr(right.key.original)}

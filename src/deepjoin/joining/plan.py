@@ -32,6 +32,7 @@ from deepjoin.matching.matching import Semantic
 from deepjoin.model import JoinFacts
 from deepjoin.normalise.canonical import PROFILES
 
+# Only matches() and near_misses() of an equi-join need pairs; the join itself compares keys.
 #: Equal keys as pairs, for joins that have no table of them.
 _EQUAL = (
     "(SELECT DISTINCT key AS yours, key AS theirs, CAST(1 AS DOUBLE) AS similarity "

@@ -29,6 +29,7 @@ class Session:
         # SQL must see no Python variables, and times must not depend on the machine.
         config: dict[str, Any] = {"temp_directory": folder, "python_enable_replacements": False}
         self._connection = duckdb.connect(":memory:", config=config)
+        # A finalizer also runs at exit, where __del__ may not, so the folder never stays behind.
         self.close = weakref.finalize(self, _discard, self._connection, folder)
         self._connection.execute("SET TimeZone = 'UTC'").fetchall()
         if memory_limit is not None:

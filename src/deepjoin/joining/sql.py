@@ -96,6 +96,7 @@ class QuerySide:
             made = self.key.key(source)
             plain = f"SELECT *, row_number() OVER () AS {row}, {made} AS {key}\n  FROM {reads}"
             return [(self.table, plain)]
+        # Exceptions are joined on the cell's text and take precedence over the expression.
         exceptions = f"SELECT cell, key FROM {spelling}"
         if writer:
             pairs = (f"({literal(cell)}, {literal(to)})" for cell, to in writer.spelling(spelling))
@@ -215,6 +216,7 @@ class JoinSql:
         grouped += [f"{aggregate} AS {name}" for name, aggregate, _ in columns]
         result = [key, "matched_rows", *([same] if self.pairs else [])]
         result += [f"{cell} AS {name}" for name, _, cell in columns]
+        # Keys that the left table does not have need not be aggregated.
         by_key = f"FROM theirs WHERE {key} IN (SELECT {key} FROM yours) GROUP BY {key}"
         return [
             ("grouped", f"SELECT\n    {_listed(grouped, 4)}\n  {by_key}"),

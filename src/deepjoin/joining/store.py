@@ -57,6 +57,7 @@ def make_readable(session: Session, side: JoinSide, store: str) -> SideTable:
     if key is None:
         names = [column.original for column in columns]
         raise unknown_name("column", side.key, side.table.name, names)
+    # Only text has types to learn; DuckDB knows the types of other files.
     is_text = all(column.kind == "VARCHAR" for column in columns)
     reads, shows = side.scan or store, side.scan or identifier(side.table.name)
     if side.scan and is_text:
@@ -86,6 +87,7 @@ def _store_stream(session: Session, table: Table, store: str) -> list[SideColumn
         renamed = columns.rename(chunk)
         is_first = not columns.kinds
         changes = columns.widen(session.columns("batch", renamed), renamed)
+        # INSERT BY NAME fills columns that a batch lacks with NULL.
         if is_first:
             session.run(f"CREATE TABLE {store} AS SELECT * FROM batch LIMIT 0", renamed)
         else:

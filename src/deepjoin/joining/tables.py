@@ -101,6 +101,7 @@ def right_side(origin: TableOrigin, column: str) -> JoinSide:
 def check_key(side: JoinSide) -> None:
     """Check that a table still has its key column, before anything is planned."""
     names: dict[str, None] = {}
+    # JSON lines may have the column in a later batch only.
     for batch in side.table.open():
         names |= dict.fromkeys(batch.schema.names)
         if side.key in names:
@@ -133,6 +134,7 @@ def semantic_or_equi(
                 '`tau` and `matching` are for semantic joins; add `join="semantic"`.'
             )
         return None
+    # A hit joins with the threshold that it was found with.
     if tau is None and found is not None:
         tau = found.tau
     return Semantic(encoder(), tau, matching, progress or no_progress)
