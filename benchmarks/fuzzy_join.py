@@ -23,7 +23,7 @@ import pyarrow.csv as pacsv
 from common import emit, machine, say, show, versions
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.matching.joinability import ONE
-from deepjoin.matching.matching import MATCHINGS, Semantic, match_values, nearest_values
+from deepjoin.matching.values import MATCHINGS, SemanticMatching, match_values, nearest_values
 from deepjoin.normalise.canonical import canonical
 
 #: A value of mine, one of theirs, and how similar they are.
@@ -100,7 +100,7 @@ def _values(table: pa.Table) -> dict[str, list[int]]:
 def ours(task: Task, encoder: CellEncoder, matching: str) -> Counts:
     """Match with the product's own function and threshold."""
     mine, theirs = list(task.mine), list(task.theirs)
-    found = match_values(mine, theirs, Semantic(encoder, matching=matching))
+    found = match_values(mine, theirs, SemanticMatching(encoder, matching=matching))
     pairs = [
         (mine[i], theirs[j])
         for some in found
@@ -112,7 +112,7 @@ def ours(task: Task, encoder: CellEncoder, matching: str) -> Counts:
 def _cosine(encoder: CellEncoder) -> Rival:
     def score(mine: list[str], theirs: list[str]) -> Scored:
         places = {value: at for at, value in enumerate(theirs)}
-        near = nearest_values(mine, theirs, Semantic(encoder))
+        near = nearest_values(mine, theirs, SemanticMatching(encoder))
         found = dict(zip(near.mine.tolist(), near.theirs.tolist(), strict=True))
         likes = dict(zip(near.mine.tolist(), (near.similarities / ONE).tolist(), strict=True))
         return [

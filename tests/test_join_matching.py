@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.matching import matching, similar
+from deepjoin.matching import similar
+from deepjoin.matching import values as matching
 from deepjoin.matching.joinability import least, similarities
-from deepjoin.matching.matching import Semantic, match_values, nearest_values
+from deepjoin.matching.values import SemanticMatching, match_values, nearest_values
 from tests.support.join_tables import Dial, brute_matches
 
 VALUES = st.lists(
@@ -36,7 +37,7 @@ def test_matches_equal_brute_force(
         patch.setattr(similar, "COLUMNS", block)
         patch.setattr(matching, "ROWS", block)
         patch.setattr(matching, "_CANDIDATES", 1)
-        found = list(match_values(mine, theirs, Semantic(Dial(), tau, way)))
+        found = list(match_values(mine, theirs, SemanticMatching(Dial(), tau, way)))
     triples = [
         triple
         for pairs in found
@@ -67,7 +68,7 @@ def test_nearest_vectors_equal_brute_force(seed: int, count: int, block: int) ->
 
 
 def test_nearest_values_leave_out_what_has_no_vector() -> None:
-    found = nearest_values(["10", "x", "40"], ["x", "11a", "12"], Semantic(Dial()))
+    found = nearest_values(["10", "x", "40"], ["x", "11a", "12"], SemanticMatching(Dial()))
     assert found.mine.tolist() == [0]
     assert found.theirs.tolist() == [1]
 
@@ -75,7 +76,10 @@ def test_nearest_values_leave_out_what_has_no_vector() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"tau": 0.0}, r"tau is 0\.0; it is a cosine above 0 and up to 1\. Leave it out for 0\.99"),
+        (
+            {"tau": 0.0},
+            r"tau is 0\.0; it must be a cosine above 0 and at most 1\. Leave it out for 0\.99",
+        ),
         ({"tau": 1.01}, r"tau is 1\.01; it is a cosine"),
         ({"tau": float("nan")}, r"tau is nan; it is a cosine"),
         ({"tau": -0.5}, r"tau is -0\.5; it is a cosine"),
@@ -83,9 +87,9 @@ def test_nearest_values_leave_out_what_has_no_vector() -> None:
 )
 def test_wrong_bounds(options: dict[str, float], says: str) -> None:
     with pytest.raises(DeepJoinError, match=says):
-        Semantic(Dial(), **options)
+        SemanticMatching(Dial(), **options)
 
 
 def test_an_unknown_matching() -> None:
     with pytest.raises(UnknownName, match=r"'worst'\. Allowed: best, one-to-one, all\."):
-        Semantic(Dial(), matching="worst")
+        SemanticMatching(Dial(), matching="worst")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining import JoinPlan, JoinSide, NearMiss, Semantic, database_sql, plan_join
+from deepjoin.joining import JoinPlan, JoinSide, NearMiss, SemanticMatching, database_sql, plan_join
 from deepjoin.joining import sql as join_sql
 from deepjoin.matching.joinability import ONE
 from deepjoin.normalise.canonical import canonical
@@ -100,7 +100,7 @@ def test_join_equals_brute_force(
         JoinSide(table(name, batch), "cell", scan_of(batch))
         for name, batch in (("mine.csv", mine), ("theirs.csv", theirs))
     ]
-    semantic = Semantic(Dial(), matching=way)
+    semantic = SemanticMatching(Dial(), matching=way)
     with plan_join(*sides, how=how, many=many, semantic=semantic) as plan:
         joined = plan.to_arrow()
         expected = brute_rows(left, right, way, how, many)
@@ -126,7 +126,9 @@ COUNTRIES: Columns = {
 
 
 def countries(**options: Any) -> JoinPlan:
-    semantic = Semantic(load_cell_encoder(), options.pop("tau", None), options.pop("way", "best"))
+    semantic = SemanticMatching(
+        load_cell_encoder(), options.pop("tau", None), options.pop("way", "best")
+    )
     return both(ORDERS, COUNTRIES, "country", "name", semantic=semantic, **options)
 
 
@@ -143,7 +145,7 @@ def test_the_similarity_stands_between_the_tables() -> None:
 
 def test_its_name_is_like_no_other() -> None:
     left, right = {"k": ["10"], "Similarity": ["a"]}, {"k": ["10a"], "similarity_2": ["b"]}
-    plan = both(left, right, semantic=Semantic(Dial()))
+    plan = both(left, right, semantic=SemanticMatching(Dial()))
     assert plan.to_arrow().column_names == [
         *("k", "Similarity", "similarity_3", "k_cities", "similarity_2")
     ]
@@ -160,7 +162,7 @@ def test_hostile_names(many: str) -> None:
         JoinSide(table("l.csv", batch), "pairs"),
         JoinSide(table("r.csv", other), "theirs"),
     )
-    with plan_join(left, right, many=many, semantic=Semantic(Dial())) as plan:
+    with plan_join(left, right, many=many, semantic=SemanticMatching(Dial())) as plan:
         joined = plan.to_arrow()
         assert plan.facts.similarity == "similarity_3"
         assert joined["similarity_3"].to_pylist() == [1.0, None]
@@ -203,12 +205,16 @@ def test_near_misses_of_an_equi_join_are_what_a_semantic_one_would_add() -> None
 
 
 def test_near_misses_of_nothing() -> None:
-    assert both({"k": ["10"]}, {"k": ["10a"]}, semantic=Semantic(Dial())).near_misses() == []
-    near = both({"k": ["10", "20", "30"]}, {"k": ["13"]}, semantic=Semantic(Dial())).near_misses(0)
+    assert (
+        both({"k": ["10"]}, {"k": ["10a"]}, semantic=SemanticMatching(Dial())).near_misses() == []
+    )
+    near = both(
+        {"k": ["10", "20", "30"]}, {"k": ["13"]}, semantic=SemanticMatching(Dial())
+    ).near_misses(0)
     assert near == []
-    assert both({"k": ["10", "?"]}, {"k": ["13"]}, semantic=Semantic(Dial())).near_misses() == [
-        NearMiss("10", "13", round(float(np.cos(np.pi / 10)), 6))
-    ]
+    assert both(
+        {"k": ["10", "?"]}, {"k": ["13"]}, semantic=SemanticMatching(Dial())
+    ).near_misses() == [NearMiss("10", "13", round(float(np.cos(np.pi / 10)), 6))]
 
 
 @pytest.mark.parametrize("how", ["left", "inner"])
@@ -222,7 +228,7 @@ def test_pandas_code_gives_the_same(how: str, many: str, way: str) -> None:
     }
     right: Columns = {"k": ["11", "10 A", "10b", "11", "40"], "id": ["5", "6", "7", "8", "9"]}
     right["similarity"] = ["1", "2", "3", "4", "5"]
-    semantic = Semantic(Dial(), matching=way)
+    semantic = SemanticMatching(Dial(), matching=way)
     plan = both(left, right, how=how, many=many, semantic=semantic)
     check_pandas(plan, left, right, plan.pandas_code)
 
@@ -237,7 +243,7 @@ def check_pandas(plan: JoinPlan, left: Columns, right: Columns, code: str) -> No
 
 def test_pandas_code_of_no_match() -> None:
     left, right = {"k": ["10"]}, {"k": ["?"]}
-    plan = both(left, right, semantic=Semantic(Dial()))
+    plan = both(left, right, semantic=SemanticMatching(Dial()))
     check_pandas(plan, left, right, plan.pandas_code)
 
 
@@ -247,7 +253,7 @@ def test_many_pairs_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     plan = plan_join(
         JoinSide(table("l.csv", text_batch(left)), "k", scan_of(text_batch(left))),
         JoinSide(table("r.csv", text_batch(right)), "k", scan_of(text_batch(right))),
-        semantic=Semantic(Dial()),
+        semantic=SemanticMatching(Dial()),
     )
     with pytest.raises(DeepJoinError, match=r"through 3 pairs .* Add --matches-out pairs.parquet"):
         plan.sql  # noqa: B018
@@ -273,7 +279,7 @@ def test_matches_are_a_table_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_low_bound_is_doubted() -> None:
-    plan = both({"k": ["10"]}, {"k": ["15"]}, semantic=Semantic(Dial(), 0.5))
+    plan = both({"k": ["10"]}, {"k": ["15"]}, semantic=SemanticMatching(Dial(), 0.5))
     assert plan.warnings[-1].startswith("`tau` is 0.5: below 0.9, similar values of this")
 
 
@@ -296,7 +302,7 @@ AWKWARD: list[Cell] = [
 
 @pytest.mark.parametrize("way", ["best", "one-to-one", "all"])
 def test_awkward_cells_meet_their_equals(way: str) -> None:
-    semantic = Semantic(load_cell_encoder(), matching=way)
+    semantic = SemanticMatching(load_cell_encoder(), matching=way)
     plan = both({"k": AWKWARD}, {"k": AWKWARD[::-1]}, semantic=semantic)
     keys = {canonical(cell) for cell in AWKWARD if cell} - {""}
     assert plan.facts.equal_keys == plan.facts.matched_keys == len(keys)
@@ -310,7 +316,7 @@ def test_awkward_cells_meet_their_equals(way: str) -> None:
 def test_empty_keys(left: list[Cell], right: list[Cell], way: str) -> None:
     batches = text_batch({"k": left}), text_batch({"k": right})
     sides = [JoinSide(table(n, b), "k", scan_of(b)) for n, b in zip("lr", batches, strict=True)]
-    plan = plan_join(*sides, semantic=Semantic(load_cell_encoder(), matching=way))
+    plan = plan_join(*sides, semantic=SemanticMatching(load_cell_encoder(), matching=way))
     assert plan.to_arrow().num_rows == len(left)
     assert plan.near_misses() == []
     assert plan.warnings == ("No row of l has a match in r. Try another column, or a lower `tau`.",)
@@ -320,7 +326,7 @@ def test_empty_keys(left: list[Cell], right: list[Cell], way: str) -> None:
 
 def test_values_that_nobody_knows_are_told() -> None:
     plan = both(
-        {"k": ["😀", "👍", "a"]}, {"k": ["a", "👍"]}, semantic=Semantic(load_cell_encoder())
+        {"k": ["😀", "👍", "a"]}, {"k": ["a", "👍"]}, semantic=SemanticMatching(load_cell_encoder())
     )
     assert plan.warnings == (
         "1 value of orders.csv has no word that the cell encoder knows, so it can only match an "
@@ -330,7 +336,7 @@ def test_values_that_nobody_knows_are_told() -> None:
 
 def test_progress_is_told() -> None:
     told: list[tuple[int, int, str]] = []
-    semantic = Semantic(Dial(), progress=lambda *said: told.append(said))
+    semantic = SemanticMatching(Dial(), progress=lambda *said: told.append(said))
     both({"k": ["10", "11"]}, {"k": ["11", "12"]}, semantic=semantic)
     assert told == [(0, 1, "matching values"), (1, 1, "matching values")]
 
@@ -346,9 +352,9 @@ def make_shop(place: Shop) -> tuple[JoinSide, JoinSide]:
 def test_sql_of_a_database(shop: Shop) -> None:
     sides = make_shop(shop)
     for many, way in (("expand", "best"), ("expand", "all"), ("first", "all")):
-        check(shop, *sides, many=many, semantic=Semantic(Dial(), matching=way))  # type: ignore[arg-type]
+        check(shop, *sides, many=many, semantic=SemanticMatching(Dial(), matching=way))  # type: ignore[arg-type]
     if shop.source.database.dialect != "sqlite":
-        check(shop, *sides, many="aggregate", semantic=Semantic(Dial(), matching="all"))  # type: ignore[arg-type]
+        check(shop, *sides, many="aggregate", semantic=SemanticMatching(Dial(), matching="all"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shop", ["sqlite", "duckdb"], indirect=True)
@@ -357,7 +363,7 @@ def test_sql_of_a_database_lists_only_so_many_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(database_sql, "MOST_SPELLINGS", 2)
-    plan = plan_join(*make_shop(shop), semantic=Semantic(Dial()))
+    plan = plan_join(*make_shop(shop), semantic=SemanticMatching(Dial()))
     with pytest.raises(
         DeepJoinError, match=r"goes through \d pairs of values, .* Run it with deepjoin"
     ):

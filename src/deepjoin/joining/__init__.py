@@ -12,7 +12,7 @@ from deepjoin.joining.facts import NearMiss
 from deepjoin.joining.output import JoinedRows
 from deepjoin.joining.plan import JoinPlan, plan_join
 from deepjoin.joining.tables import JoinSide
-from deepjoin.matching.matching import MATCHINGS, Semantic
+from deepjoin.matching.values import MATCHINGS, SemanticMatching
 from deepjoin.model import JoinFacts
 
 __all__ = [
@@ -22,6 +22,6 @@ __all__ = [
     "JoinSide",
     "JoinedRows",
     "NearMiss",
-    "Semantic",
+    "SemanticMatching",
     "plan_join",
 ]

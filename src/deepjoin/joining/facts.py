@@ -12,7 +12,7 @@ import pyarrow as pa
 from deepjoin.joining.session import Session
 from deepjoin.joining.tables import SideTable
 from deepjoin.matching.joinability import cardinality_of
-from deepjoin.matching.matching import Semantic, match_values, nearest_values
+from deepjoin.matching.values import SemanticMatching, match_values, nearest_values
 from deepjoin.model import JoinFacts
 
 #: The table of pairs: a canonical value of yours, one of theirs, their similarity.
@@ -73,7 +73,7 @@ def list_values(session: Session, keys: str, values: str) -> pa.ChunkedArray:
     return session.table(f"SELECT key FROM {values} ORDER BY place")["key"]
 
 
-def link_values(session: Session, semantic: Semantic) -> None:
+def link_values(session: Session, semantic: SemanticMatching) -> None:
     """Match the values of both sides and store the pairs."""
     mine = list_values(session, "left_keys", "left_values")
     theirs = list_values(session, "right_keys", "right_values")
@@ -119,7 +119,9 @@ def _unmatched(session: Session, pairs: str) -> pa.Table:
     )
 
 
-def near_misses(session: Session, pairs: str, semantic: Semantic, count: int) -> list[NearMiss]:
+def near_misses(
+    session: Session, pairs: str, semantic: SemanticMatching, count: int
+) -> list[NearMiss]:
     """List values of yours without a match, those most similar to one of theirs first."""
     list_values(session, "left_keys", "left_values")
     list_values(session, "right_keys", "right_values")
@@ -182,7 +184,7 @@ def warnings_of(
     return warnings
 
 
-def semantic_warnings(session: Session, semantic: Semantic, left: SideTable) -> list[str]:
+def semantic_warnings(session: Session, semantic: SemanticMatching, left: SideTable) -> list[str]:
     """Say what may be wrong with the matches of a semantic join."""
     warnings = []
     if semantic.bound < semantic.encoder.floor:

@@ -28,7 +28,7 @@ from deepjoin.joining.session import Session, explained
 from deepjoin.joining.sql import HOWS, JoinSql, QuerySide, StoredValues, ValueWriter
 from deepjoin.joining.store import make_readable
 from deepjoin.joining.tables import JoinSide
-from deepjoin.matching.matching import Semantic
+from deepjoin.matching.values import SemanticMatching
 from deepjoin.model import JoinFacts
 from deepjoin.normalise.canonical import PROFILES
 
@@ -54,7 +54,7 @@ class JoinPlan(JoinedRows):
         facts: JoinFacts,
         warnings: Sequence[str],
         profile: str,
-        semantic: Semantic | None = None,
+        semantic: SemanticMatching | None = None,
     ) -> None:
         super().__init__(session, join.joined)
         self._join = join
@@ -106,7 +106,7 @@ class JoinPlan(JoinedRows):
         They are below the threshold or, with one-to-one matching, taken by a better match. Values
         that the cell encoder does not know are not listed.
         """
-        semantic = self._semantic or Semantic(load_cell_encoder())
+        semantic = self._semantic or SemanticMatching(load_cell_encoder())
         with explained():
             return near_misses(self._session, self._join.pairs or _EQUAL, semantic, count)
 
@@ -133,7 +133,7 @@ def plan_join(
     many: str = "expand",
     profile: str = "default",
     memory_limit: str | None = None,
-    semantic: Semantic | None = None,
+    semantic: SemanticMatching | None = None,
 ) -> JoinPlan:
     """Plan the join of two tables on cells that are equal as canonical strings.
 
@@ -177,7 +177,7 @@ def _plan(
     how: str,
     many: str,
     profile: str,
-    semantic: Semantic | None,
+    semantic: SemanticMatching | None,
 ) -> JoinPlan:
     yours = make_readable(session, left, "left_rows")
     theirs = make_readable(session, right, "right_rows")

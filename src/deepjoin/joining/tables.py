@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.matching.matching import Semantic
+from deepjoin.matching.values import SemanticMatching
 from deepjoin.model import Table
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.frames import file_table, frame_table
@@ -116,7 +116,7 @@ def semantic_or_equi(
     matching: str,
     progress: Progress | None,
     encoder: Callable[[], CellEncoder],
-) -> Semantic | None:
+) -> SemanticMatching | None:
     """Return how to match values that are not equal; None for an equi-join."""
     if join not in (None, *JOINS):
         raise unknown_name("join kind", str(join), "a join", JOINS)
@@ -137,7 +137,7 @@ def semantic_or_equi(
     # A hit joins with the threshold that it was found with.
     if tau is None and found is not None:
         tau = found.tau
-    return Semantic(encoder(), tau, matching, progress or no_progress)
+    return SemanticMatching(encoder(), tau, matching, progress or no_progress)
 
 
 def encoder_of(spec: str, folder: Path) -> CellEncoder:

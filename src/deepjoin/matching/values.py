@@ -1,7 +1,7 @@
 """Which values of two columns match: equal ones always, others by the cosine of their vectors.
 
-Three ways: each value of mine meets its best one (`best`), its best one that no other value of
-mine has a better claim to (`one-to-one`), or every one that is similar enough (`all`).
+Three ways: each value of mine gets its most similar one (`best`), the most similar one that no
+other value of mine has a better claim to (`one-to-one`), or all that are similar enough (`all`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,18 @@ from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching.joinability import ONE, least
 from deepjoin.matching.similar import ROWS, Float, Int, SimilarValues, ValuePairs
+from deepjoin.progress import Progress, no_progress
 
-#: Told how many values are done, of how many, and what is being done.
-Progress = Callable[[int, int, str], None]
 Values: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
 
-#: Candidates of a value of mine that are looked at first, where they may be taken by others.
+#: Candidates of a value that are ranked first in one-to-one matching; others may take them.
 _CANDIDATES = 16
 #: Values of theirs encoded at a time.
 _ENCODED = 1 << 16
 
 
-def _tell_nobody(done: int, total: int, name: str) -> None:
-    pass
-
-
 @dataclass(frozen=True)
-class Semantic:
+class SemanticMatching:
     """How values that are not equal are matched.
 
     ``tau`` is the least cosine that counts; the encoder's own if it is not given.
@@ -43,7 +38,7 @@ class Semantic:
     encoder: CellEncoder
     tau: float | None = None
     matching: str = "best"
-    progress: Progress = _tell_nobody
+    progress: Progress = no_progress
 
     def __post_init__(self) -> None:
         if self.matching not in MATCHINGS:
@@ -52,7 +47,7 @@ class Semantic:
             )
         if not 0 < self.bound <= 1:
             raise DeepJoinError(
-                f"tau is {self.tau}; it is a cosine above 0 and up to 1. Leave it out for "
+                f"tau is {self.tau}; it must be a cosine above 0 and at most 1. Leave it out for "
                 f"{self.encoder.tau}, the cell encoder's own."
             )
 
@@ -62,7 +57,7 @@ class Semantic:
         return self.encoder.tau if self.tau is None else self.tau
 
 
-def match_values(mine: Values, theirs: Values, semantic: Semantic) -> Iterator[ValuePairs]:
+def match_values(mine: Values, theirs: Values, semantic: SemanticMatching) -> Iterator[ValuePairs]:
     """Match distinct canonical values; numbers are places in the two lists.
 
     Of equally similar values the one that comes first is taken. Pairs come in no order.
@@ -71,14 +66,14 @@ def match_values(mine: Values, theirs: Values, semantic: Semantic) -> Iterator[V
     equal = np.asarray(pc.fill_null(pc.index_in(texts, others), -1)).astype(np.int64)
     known = np.flatnonzero(equal >= 0)
     yield ValuePairs(known, equal[known], np.full(len(known), ONE, np.int64))
-    columns = _Columns(texts, others, equal, semantic)
+    columns = _ValueColumns(texts, others, equal, semantic)
     yield from MATCHINGS[semantic.matching](columns)
 
 
-def nearest_values(mine: Values, theirs: Values, semantic: Semantic) -> ValuePairs:
-    """Find the most similar value of theirs for each of mine, however far; none if unknown."""
+def nearest_values(mine: Values, theirs: Values, semantic: SemanticMatching) -> ValuePairs:
+    """Find the most similar value of theirs for each of mine, if both have vectors."""
     texts, others = _texts(mine), _texts(theirs)
-    columns = _Columns(texts, others, np.full(len(texts), -1), semantic)
+    columns = _ValueColumns(texts, others, np.full(len(texts), -1), semantic)
     rows, numbers = np.arange(len(texts)), np.arange(len(others))
     return ValuePairs.concatenate(_nearest(columns, rows, numbers, 1, 1))
 
@@ -91,13 +86,13 @@ def _texts(values: Values) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _ValueColumns:
     """Two columns of distinct values; ``equal`` is the place of the same value of theirs, or -1."""
 
     mine: pa.Array
     theirs: pa.Array
     equal: Int
-    semantic: Semantic
+    semantic: SemanticMatching
 
     @property
     def least(self) -> int:
@@ -120,7 +115,7 @@ class _Columns:
 
 
 def _nearest(
-    columns: _Columns, rows: Int, others: Int, count: int, least: int
+    columns: _ValueColumns, rows: Int, others: Int, count: int, least: int
 ) -> Iterator[ValuePairs]:
     if not len(rows) or not len(others):
         return
@@ -129,13 +124,13 @@ def _nearest(
         yield targets.nearest(vectors, count, least).renumbered(block, others)
 
 
-def _best(columns: _Columns) -> Iterator[ValuePairs]:
+def _best(columns: _ValueColumns) -> Iterator[ValuePairs]:
     """Give each value that has no equal its most similar one."""
     rows, others = np.flatnonzero(columns.equal < 0), np.arange(len(columns.theirs))
     yield from _nearest(columns, rows, others, 1, columns.least)
 
 
-def _all(columns: _Columns) -> Iterator[ValuePairs]:
+def _all(columns: _ValueColumns) -> Iterator[ValuePairs]:
     """Give each value all that are similar enough, beside its equal."""
     others = np.arange(len(columns.theirs))
     if not len(others):
@@ -147,11 +142,12 @@ def _all(columns: _Columns) -> Iterator[ValuePairs]:
             yield pairs.where(columns.equal[pairs.mine] != pairs.theirs)
 
 
-def _one_to_one(columns: _Columns) -> Iterator[ValuePairs]:
-    """Take the most similar pair of values not yet taken, again and again; equals are taken.
+def _one_to_one(columns: _ValueColumns) -> Iterator[ValuePairs]:
+    """Take the most similar pair of free values, again and again; equal values are not free.
 
-    Each value of mine asks for its candidates in turn, each of theirs keeps the best who asked:
-    as both sides agree on what is similar, that ends in the same pairs, and looks at few.
+    Each value of mine proposes to its candidates in turn, each of theirs keeps the best proposal
+    (Gale-Shapley): since both sides agree on similarity, that ends in the same pairs as the greedy
+    choice, and compares far fewer.
     """
     free = np.ones(len(columns.theirs), bool)
     free[columns.equal[columns.equal >= 0]] = False
@@ -165,40 +161,39 @@ def _one_to_one(columns: _Columns) -> Iterator[ValuePairs]:
 
 
 class _Claims:
-    """Who holds which value of theirs, and how far down its list each value of mine has asked."""
+    """Which value of mine holds which of theirs, and how far down its list each has proposed."""
 
     def __init__(self, mine: int, theirs: int) -> None:
         self._lists = ValuePairs.none()
-        self._start, self._length, self._asked = np.zeros((3, mine), np.int64)
+        self._start, self._length, self._proposed = np.zeros((3, mine), np.int64)
         self._is_cut = np.zeros(mine, bool)
         self._holder = np.full(theirs, -1, np.int64)
         self._claim = np.zeros(theirs, np.int64)
 
     def settle(self, rows: Int, lists: ValuePairs, count: int) -> Int:
-        """Let values ask on until each holds one or has no more; return those with cut lists."""
-        self._add(lists, count)
-        asking, spent = rows[::-1].tolist(), []
-        while asking:
-            mine = asking.pop()
-            loser = self._ask(mine)
+        """Let values propose until each holds one or has no more; return those with cut lists.
+
+        Lists are in order of mine; a longer list of the same value begins with the shorter.
+        """
+        owners, starts, lengths = np.unique(lists.mine, return_index=True, return_counts=True)
+        self._start[owners] = starts + len(self._lists)
+        self._length[owners], self._is_cut[owners] = lengths, lengths == count
+        self._lists = ValuePairs.concatenate([self._lists, lists])
+        free, spent = rows[::-1].tolist(), []
+        while free:
+            mine = free.pop()
+            loser = self._propose(mine)
             if loser == mine:
                 spent.append(mine)
             elif loser >= 0:
-                asking.append(loser)
+                free.append(loser)
         return np.array([mine for mine in sorted(spent) if self._is_cut[mine]], np.int64)
 
-    def _add(self, lists: ValuePairs, count: int) -> None:
-        """Take lists, in order of mine; a longer one of the same value begins with the shorter."""
-        rows, starts, lengths = np.unique(lists.mine, return_index=True, return_counts=True)
-        self._start[rows] = starts + len(self._lists)
-        self._length[rows], self._is_cut[rows] = lengths, lengths == count
-        self._lists = ValuePairs.concatenate([self._lists, lists])
-
-    def _ask(self, mine: int) -> int:
-        """Ask on until one is won; return who held it, -1 for nobody, the asker if all refuse."""
-        while self._asked[mine] < self._length[mine]:
-            at = self._start[mine] + self._asked[mine]
-            self._asked[mine] += 1
+    def _propose(self, mine: int) -> int:
+        """Propose until one accepts; return who loses it: -1 for nobody, ``mine`` if all refuse."""
+        while self._proposed[mine] < self._length[mine]:
+            at = self._start[mine] + self._proposed[mine]
+            self._proposed[mine] += 1
             theirs, similarity = self._lists.theirs[at], self._lists.similarities[at]
             holder = int(self._holder[theirs])
             if holder < 0 or (similarity, -mine) > (self._claim[theirs], -holder):
@@ -207,13 +202,13 @@ class _Claims:
         return mine
 
     def pairs(self) -> ValuePairs:
-        """List who holds what in the end."""
+        """Return who holds what in the end."""
         held = np.flatnonzero(self._holder >= 0)
         return ValuePairs(self._holder[held], held, self._claim[held])
 
 
 #: The ways to match, by name.
-MATCHINGS: dict[str, Callable[[_Columns], Iterator[ValuePairs]]] = {
+MATCHINGS: dict[str, Callable[[_ValueColumns], Iterator[ValuePairs]]] = {
     "best": _best,
     "one-to-one": _one_to_one,
     "all": _all,
