@@ -10,7 +10,7 @@ from deepjoin.read.corpus import write_corpus
 from deepjoin.serve.http.describing import describe_table
 from deepjoin.serve.mcp.server import answered
 from deepjoin.serve.mcp.tools import AgentSession
-from deepjoin.store.describing import SAMPLES, best_keys, column_facts
+from deepjoin.store.directory import SAMPLES, best_keys, column_facts
 
 
 def corpus(folder: Path) -> Lake:

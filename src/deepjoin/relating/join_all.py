@@ -18,8 +18,7 @@ from deepjoin.arrays import ArrayWriter, blocks, load_array
 from deepjoin.progress import Progress
 from deepjoin.relating.edges import EdgeList, EdgeListWriter, JoinedColumns
 from deepjoin.relating.self_join import SelfJoin
-from deepjoin.store.numbering import Int, Numbering
-from deepjoin.store.segment import Segment
+from deepjoin.store.segment import Int, Numbering, Segment
 
 #: Two words a column; both are zero only for a column that joins with nothing.
 Prints = npt.NDArray[np.uint64]

@@ -17,7 +17,7 @@ from deepjoin.arrays import load_strings
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.relating.edges import CARDINALITIES, EdgeList, JoinedColumns
-from deepjoin.store.numbering import Numbering
+from deepjoin.store.segment import Numbering
 
 SCHEMA = pa.schema(
     [

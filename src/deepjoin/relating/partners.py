@@ -13,8 +13,7 @@ from deepjoin.arrays import blocks, ranges
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import ColumnPlace, JoinEdge
 from deepjoin.relating.edges import EdgeList
-from deepjoin.store.numbering import Numbering
-from deepjoin.store.segment import Segment
+from deepjoin.store.segment import Numbering, Segment
 from deepjoin.store.values.index import ValueIndex
 
 Int = npt.NDArray[np.int64]

@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from deepjoin.arrays import blocks, load_strings, ranges
 from deepjoin.relating.edges import JoinedColumns
 from deepjoin.relating.prefix_filter import WORK, NumberedSegment, PrefixLookup
-from deepjoin.store.numbering import Int, Marks, Numbering
-from deepjoin.store.segment import Segment
+from deepjoin.store.segment import Int, Marks, Numbering, Segment
 from deepjoin.store.values.index import ValueIndex
 
 #: Cells of columns x that are prepared at a time.

@@ -8,7 +8,6 @@ from copy import copy
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 import xxhash
 from pyarrow import ArrowException
 
@@ -26,10 +25,9 @@ from deepjoin.store.manifest import (
     damaged,
     read_manifest,
 )
-from deepjoin.store.numbering import Numbering
 from deepjoin.store.origin import TableOrigin, name_of, root_of
 from deepjoin.store.report import BuildReport, lake_report
-from deepjoin.store.segment import Segment
+from deepjoin.store.segment import Numbering, Segment
 
 #: How often to try opening an index while other processes commit.
 _ATTEMPTS = 50
@@ -173,17 +171,9 @@ class OpenIndex:
         number = catalog.find_column(table, column)
         if self.settings.hash_only:
             return self._column_again(segment, table_number, number)
-        start, stop = values.cells_of(number)
-        order = np.argsort(values.cell_rows[start:stop], kind="stable") + start
-        spelled = [
-            values.spelling(values.values[int(value)], spelling)
-            for value, spelling in zip(
-                values.cell_values[order].tolist(),
-                values.cell_spellings[order].tolist(),
-                strict=True,
-            )
-        ]
-        counts = values.cell_counts[order].tolist()
+        entries = values.entries(number)
+        counts = values.cell_counts[entries].tolist()
+        spelled = values.cells(entries)
         cells = [cell for cell, count in zip(spelled, counts, strict=True) for _ in range(count)]
         entry = catalog.table(table_number)
         words = (catalog.column_names[number], table, entry.title, entry.context)

@@ -15,7 +15,7 @@ from deepjoin.normalise.canonical import canonical_array
 from deepjoin.normalise.cells import as_strings, left_out
 from deepjoin.serve.http.problems import TooLarge
 from deepjoin.serve.http.trial import UNPACKED, unpacks_to_too_much
-from deepjoin.store.describing import SAMPLES, best_keys, column_facts, key_quality
+from deepjoin.store.directory import SAMPLES, best_keys, column_facts, key_quality
 from deepjoin.store.origin import root_of
 from deepjoin.store.values.profile import Generic, Traits
 

@@ -49,7 +49,7 @@ from deepjoin.serve.mcp.arguments import (
 from deepjoin.serve.saving import save_join
 from deepjoin.settings import SearchSettings
 from deepjoin.show.text import cardinality_words, generic_words
-from deepjoin.store.describing import SAMPLES, column_facts
+from deepjoin.store.directory import SAMPLES, column_facts
 
 #: Tables named by lake_info, columns named of a table found, columns and notes of a table.
 _EXAMPLES, _FIRST, _COLUMNS, _NOTES = 10, 8, 100, 5

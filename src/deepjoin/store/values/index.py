@@ -80,6 +80,16 @@ class ValueIndex:
         """Return where a column's entries of the forward index start and stop."""
         return int(self.column_offsets[column]), int(self.column_offsets[column + 1])
 
+    def entries(self, column: int) -> Int:
+        """Return a column's entries of the forward index, in order of first appearance."""
+        start, stop = self.cells_of(column)
+        return np.argsort(self.cell_rows[start:stop], kind="stable") + start
+
+    def cells(self, entries: Int) -> list[str]:
+        """Spell entries of the forward index as their tables do."""
+        values, numbers = self.cell_values[entries].tolist(), self.cell_spellings[entries].tolist()
+        return [self.spelling(self.values[v], n) for v, n in zip(values, numbers, strict=True)]
+
     def spelling(self, value: str, number: int) -> str:
         """Return a cell as its table spells it, given its value and its spelling number."""
         return value if number == AS_VALUE else self._spellings[number]
