@@ -20,8 +20,8 @@ import numpy as np
 import deepjoin
 from common import Row, emit, folder_bytes, in_child, machine, memory, percentiles, say, show
 from deepjoin import Lake
+from deepjoin.files import link_or_copy
 from deepjoin.relating.neighbourhood import neighbourhood
-from deepjoin.store.copies import link_or_copy
 
 #: How the columns of the table printed at the end are called, and where they come from.
 _SHOWN = ("of", "threshold", "edges", "joined", "postings", "candidates", "seconds", "cpu_seconds",

@@ -174,7 +174,7 @@ def test_an_index_that_was_removed_meanwhile_is_a_conflict(bucket: Store, tmp_pa
     token = push(build(tmp_path / "one", "one"), URL, None)
     bucket.client.delete_object(Bucket=BUCKET, Key=f"{PREFIX}manifest.json")
     with pytest.raises(IndexUnusable, match="was changed by another writer"):
-        store.Store(URL).put("manifest.json", b"{}", token)
+        store.IndexBucket(URL).put("manifest.json", b"{}", token)
     with pytest.raises(IndexUnusable, match="was changed by another writer"):
         push(build(tmp_path / "two", "two"), URL, token)
 
@@ -186,10 +186,10 @@ def test_a_failed_upload_leaves_the_index_and_the_next_goes_on(
     token = push(old, URL, None)
     before = at_the_url(bucket)
     new = build(tmp_path / "new", "one", "two")
-    upload = store.Store.upload
+    upload = store.IndexBucket.upload
     left = [1]
 
-    def failing(self: store.Store, path: Path, name: str) -> None:
+    def failing(self: store.IndexBucket, path: Path, name: str) -> None:
         if not left:
             raise DeepJoinError("no answer")
         left.pop()
@@ -197,7 +197,7 @@ def test_a_failed_upload_leaves_the_index_and_the_next_goes_on(
 
     monkeypatch.setattr(store, "PARALLEL", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(store.Store, "upload", failing)
+        patch.setattr(store.IndexBucket, "upload", failing)
         with pytest.raises(DeepJoinError, match="no answer"):
             push(new, URL, token)
     assert before.items() <= at_the_url(bucket).items()
@@ -229,22 +229,22 @@ def test_a_slow_writer_leaves_the_segments_of_a_newer_one(
 ) -> None:
     token = push(build(tmp_path / "old", "old"), URL, None)
     slow, newer = build(tmp_path / "slow", "slow"), build(tmp_path / "newer", "slow", "newer")
-    tidy, delete = remote._tidy, store.Store.delete
+    tidy, delete = remote._tidy, store.IndexBucket.delete
     records = read_manifest(newer).segments
 
     def while_the_newer_uploads(*arguments: Any) -> None:
         monkeypatch.setattr(remote, "_tidy", tidy)
-        remote._upload(store.Store(URL), newer, records, {})
+        remote._upload(store.IndexBucket(URL), newer, records, {})
         tidy(*arguments)
 
-    def after_the_newer_is_done(there: store.Store, names: Any) -> None:
+    def after_the_newer_is_done(there: store.IndexBucket, names: Any) -> None:
         listed = list(names)
-        monkeypatch.setattr(store.Store, "delete", delete)
+        monkeypatch.setattr(store.IndexBucket, "delete", delete)
         push(newer, URL, pull(URL).token)
         delete(there, listed)
 
     monkeypatch.setattr(remote, "_tidy", while_the_newer_uploads)
-    monkeypatch.setattr(store.Store, "delete", after_the_newer_is_done)
+    monkeypatch.setattr(store.IndexBucket, "delete", after_the_newer_is_done)
     push(slow, URL, token)
     assert at_the_url(bucket) == files(newer)
 
@@ -273,14 +273,14 @@ def test_what_no_manifest_names_is_removed_after_a_day(
     token = push(build(tmp_path / "built", "one"), URL, None)
     orphan = "segments/0123456789abcdef/values.npy"
     bucket.put(**{f"{PREFIX}{orphan}": "left over"})
-    below = store.Store.below
+    below = store.IndexBucket.below
 
-    def aged(there: store.Store, folder: str) -> dict[str, store.Stored]:
+    def aged(there: store.IndexBucket, folder: str) -> dict[str, store.Stored]:
         found = below(there, folder)
         earlier = found[orphan].modified - timedelta(hours=hours)
         return found | {orphan: found[orphan]._replace(modified=earlier)}
 
-    monkeypatch.setattr(store.Store, "below", aged)
+    monkeypatch.setattr(store.IndexBucket, "below", aged)
     push(build(tmp_path / "built", "two"), URL, token)
     assert (orphan in at_the_url(bucket)) is is_left
 
@@ -541,7 +541,7 @@ def test_what_may_not_be_written_is_told(
     built = build(tmp_path / "built", "one")
     with answering(403, "AccessDenied") as address:
         use(monkeypatch, address)
-        there = store.Store(URL)
+        there = store.IndexBucket(URL)
         with pytest.raises(DeepJoinError, match=f"Cannot write {URL}: no permission"):
             there.upload(built / "manifest.json", "x")
         with pytest.raises(DeepJoinError, match=f"Cannot write {URL}: no permission"):
@@ -553,7 +553,7 @@ def test_what_may_not_be_written_is_told(
 def test_segments_that_may_not_be_removed_are_told(
     bucket: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = store.Store(URL)
+    there = store.IndexBucket(URL)
     answer = {"Errors": [{"Code": "AccessDenied"}]}
     monkeypatch.setattr(there._client, "delete_objects", lambda **_: answer)
     with pytest.raises(DeepJoinError, match=f"Cannot remove older segments from {URL}: no permis"):
@@ -584,7 +584,7 @@ def test_an_index_is_in_a_bucket_that_speaks_s3() -> None:
 
 def test_an_index_in_a_bucket_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(MissingExtra, match=r"needs the S3 extra: pip install 'deepjoin\[s3\]'"):
+    with pytest.raises(MissingExtra, match=r"needs boto3: pip install 'deepjoin\[s3\]'"):
         pull(URL)
 
 

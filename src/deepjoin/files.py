@@ -1,8 +1,9 @@
-"""Files that other processes may be reading or writing: one lock, one atomic write."""
+"""Files that other processes may be reading or writing: locks, atomic writes, shared copies."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,3 +67,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """Give a file that never changes a second name, or copy it where links are not supported."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def cache_root() -> Path:
+    """Return the folder of cached copies and vectors: DEEPJOIN_CACHE, or one in the home folder."""
+    given = os.environ.get("DEEPJOIN_CACHE")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "deepjoin"

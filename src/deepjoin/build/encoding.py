@@ -21,6 +21,7 @@ from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text_encoder import TextEncoder
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError
+from deepjoin.files import link_or_copy
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store import cell_vectors
 from deepjoin.store.column_vectors import (
@@ -41,7 +42,6 @@ from deepjoin.store.column_vectors import (
     write_frequency,
 )
 from deepjoin.store.column_vectors.sketch import SNAPSHOT
-from deepjoin.store.copies import link_or_copy
 from deepjoin.store.models import cell_encoder, column_encoder, located, vector_cache
 from deepjoin.store.segment import Segment
 

@@ -19,10 +19,10 @@ from deepjoin.build.engine import BuildResources
 from deepjoin.build.segment_builder import SegmentBuilder, Titles, build_corpus
 from deepjoin.build.workers import PartJob
 from deepjoin.errors import DeepJoinError
+from deepjoin.files import link_or_copy
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.store.catalog import CatalogWriter
-from deepjoin.store.copies import link_or_copy
 from deepjoin.store.ledger import Entry, Key, entries_of, rows_of, write_ledger
 from deepjoin.store.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
 from deepjoin.store.models import located

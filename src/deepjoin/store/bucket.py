@@ -1,4 +1,4 @@
-"""The few things a bucket must do to hold an index, each told in one line when it fails."""
+"""The few operations on a bucket that an index needs; each failure is one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra
+from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.optional import require
 from deepjoin.read.remote_files import S3, BucketUrl, endpoint, explained
 
 _BLOCK = 1 << 20
@@ -21,30 +22,30 @@ _LOST = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409", *_MIS
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 30
 _ATTEMPTS = 3
-#: Files on their way at a time.
+#: Files transferred at a time.
 PARALLEL = 8
 
 
 class Vanished(Exception):
-    """An object that a manifest names is not in the bucket; perhaps there is a newer manifest."""
+    """An object that a manifest names is missing; there may be a newer manifest."""
 
 
-class Object(NamedTuple):
-    """An object as it was at one moment."""
+class StoredObject(NamedTuple):
+    """The content of an object, and the ETag of that version."""
 
     content: bytes
     etag: str
 
 
-class Stored(NamedTuple):
-    """What a listing says of an object."""
+class ListedObject(NamedTuple):
+    """An object as a listing shows it."""
 
     size: int
     #: By the clock of the store.
     modified: datetime
 
 
-class Store:
+class IndexBucket:
     """The objects below one URL, by names relative to it."""
 
     def __init__(self, url: str) -> None:
@@ -54,27 +55,27 @@ class Store:
                 f"An index cannot be at '{self.url}'. It can be in a folder, or in a bucket that "
                 "speaks S3: s3://bucket/folder."
             )
-        _check_extra(self.url)
+        require("boto3", "s3", f"An index in a bucket ({self.url})")
         self._prefix = f"{self.url.path}/" if self.url.path else ""
         self._place = {"Bucket": self.url.host}
-        with self._told("reach"):
-            self._client = _client(self.url)
+        with self._explaining("reach"):
+            self._client = _client()
         self.identity = f"{self._client.meta.endpoint_url}/{self.url.host}/{self.url.path}"
 
-    def get(self, name: str) -> Object | None:
+    def get(self, name: str) -> StoredObject | None:
         """Fetch a small object with its ETag; None where there is none."""
-        with self._told("read"):
+        with self._explaining("read"):
             try:
                 answer = self._client.get_object(**self._at(name))
             except self._client.exceptions.NoSuchKey:
                 return None
-            return Object(answer["Body"].read(), answer["ETag"])
+            return StoredObject(answer["Body"].read(), answer["ETag"])
 
     def fetch(self, name: str, path: Path, size: int, digest: str) -> None:
-        """Copy an object to a new file; it must be the one that was once stored."""
+        """Download an object to a new file, and check its size and checksum."""
         found = xxhash.xxh3_64()
         left = size
-        with self._told("read"):
+        with self._explaining("read"):
             try:
                 body = self._client.get_object(**self._at(name))["Body"]
             except self._client.exceptions.NoSuchKey:
@@ -92,9 +93,9 @@ class Store:
             )
 
     def put(self, name: str, content: bytes, token: str | None) -> str:
-        """Store an object if it is still the one with this ETag, or, for None, not there."""
+        """Store an object if it still has this ETag or, for None, does not exist."""
         condition = {"IfMatch": token} if token is not None else {"IfNoneMatch": "*"}
-        with self._told("write"):
+        with self._explaining("write"):
             try:
                 answer = self._client.put_object(**self._at(name), Body=content, **condition)
             except self._client.exceptions.ClientError as error:
@@ -104,7 +105,7 @@ class Store:
             return str(answer["ETag"])
 
     def conflict(self) -> IndexUnusable:
-        """Build the error for the slower of two writers."""
+        """Make the error for the slower of two writers."""
         return IndexUnusable(f"{self.url} was changed by another writer; run the command again.")
 
     def upload(self, path: Path, name: str) -> None:
@@ -112,23 +113,23 @@ class Store:
         from boto3.s3.transfer import TransferConfig
 
         alone = TransferConfig(use_threads=False)
-        with self._told("write"):
+        with self._explaining("write"):
             self._client.upload_file(str(path), self.url.host, self._prefix + name, Config=alone)
 
-    def below(self, folder: str) -> dict[str, Stored]:
+    def below(self, folder: str) -> dict[str, ListedObject]:
         """List the objects below a folder."""
         pages = self._client.get_paginator("list_objects_v2")
         start = len(self._prefix)
-        with self._told("list"):
+        with self._explaining("list"):
             return {
-                one["Key"][start:]: Stored(one["Size"], one["LastModified"])
+                one["Key"][start:]: ListedObject(one["Size"], one["LastModified"])
                 for page in pages.paginate(**self._place, Prefix=f"{self._prefix}{folder}/")
                 for one in page.get("Contents", ())
             }
 
     def top(self) -> set[str]:
         """Name the first objects and folders right below the URL."""
-        with self._told("list"):
+        with self._explaining("list"):
             page = self._client.list_objects_v2(**self._place, Prefix=self._prefix, Delimiter="/")
         names = [one["Key"] for one in page.get("Contents", ())]
         names += [one["Prefix"] for one in page.get("CommonPrefixes", ())]
@@ -140,7 +141,7 @@ class Store:
         doing = "remove older segments from"
         for start in range(0, len(keys), 1000):
             batch = {"Objects": keys[start : start + 1000], "Quiet": True}
-            with self._told(doing):
+            with self._explaining(doing):
                 answer = self._client.delete_objects(**self._place, Delete=batch)
             for failed in answer.get("Errors", ()):
                 raise explained(OSError(failed["Code"]), f"Cannot {doing} {self.url}", self.url)
@@ -149,8 +150,8 @@ class Store:
         return {**self._place, "Key": self._prefix + name}
 
     @contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
-        """Put what the client raises into one line; what the disk raises goes its own way."""
+    def _explaining(self, doing: str) -> Iterator[None]:
+        """Report what the client raises in one line; errors of the local disk pass through."""
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -161,7 +162,7 @@ class Store:
 
 
 def together(jobs: Sequence[Callable[[], None]]) -> None:
-    """Do a few jobs at a time; after the first that fails no other begins."""
+    """Run a few jobs at a time; after the first failure no other starts."""
     with ThreadPoolExecutor(PARALLEL) as pool:
         futures = [pool.submit(job) for job in jobs]
         try:
@@ -171,7 +172,8 @@ def together(jobs: Sequence[Callable[[], None]]) -> None:
             pool.shutdown(cancel_futures=True)
 
 
-def _client(url: BucketUrl) -> Any:
+def _client() -> Any:
+    """Connect to the store that the environment names, with short timeouts."""
     import boto3
     from botocore.config import Config
 
@@ -186,12 +188,3 @@ def _client(url: BucketUrl) -> Any:
     )
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     return boto3.client("s3", region_name=region, endpoint_url=store, config=config)
-
-
-def _check_extra(url: BucketUrl) -> None:
-    try:
-        import boto3  # noqa: F401
-    except ImportError:
-        raise MissingExtra(
-            f"An index in a bucket ({url}) needs the S3 extra: pip install 'deepjoin[s3]'"
-        ) from None

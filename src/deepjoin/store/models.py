@@ -15,9 +15,9 @@ from deepjoin.embed.columns.base import ColumnEncoder
 from deepjoin.embed.columns.cache import VectorCache
 from deepjoin.embed.columns.kinds import split_kind
 from deepjoin.embed.vector_index.kinds import check_metric, chosen
+from deepjoin.files import cache_root
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store.column_vectors.sketch import check_dimension
-from deepjoin.store.copies import cache_root
 
 
 def stored(spec: str, folder: Path | None) -> str:
