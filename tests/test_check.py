@@ -24,9 +24,9 @@ from deepjoin import Column, Lake
 from deepjoin.checking.check import check_index
 from deepjoin.errors import IndexUnusable
 from deepjoin.read.corpus import write_corpus
-from deepjoin.store.checksums import file_problems
 from deepjoin.store.ledger import Entry, Key, entries_of, write_ledger
 from deepjoin.store.segment import Segment
+from deepjoin.store.storage import file_problems
 from tests.support.command_line import Run, call
 from tests.support.histories import (
     FRAMES,
@@ -360,15 +360,15 @@ def test_a_read_only_index_can_be_checked(index: Path) -> None:
 def test_a_commit_in_between_is_no_damage(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = iter([lambda: Lake(index).compact()])
 
-    def read(path: Path, stop: object) -> tuple[int, str] | str:
+    def read(path: Path, **how: Any) -> tuple[int, str]:
         for commit in commits:
             commit()
-        return original_read(path, stop)  # type: ignore[arg-type]
+        return original_read(path, **how)
 
-    from deepjoin.store import checksums
+    from deepjoin.store import storage
 
-    original_read = checksums._fingerprint
-    monkeypatch.setattr(checksums, "_fingerprint", read)
+    original_read = storage.fingerprint
+    monkeypatch.setattr(storage, "fingerprint", read)
     found = check_index(index)
     assert (found.ok, found.segments) == (True, 1)
 

@@ -231,7 +231,7 @@ STEPS = [
     "deepjoin.arrays.ArrayWriter.append",
     "deepjoin.store.catalog.CatalogWriter.finish",
     "deepjoin.store.report.BuildReport.saved",
-    "deepjoin.store.storage._fingerprint",
+    "deepjoin.store.storage.fingerprint",
     "deepjoin.store.storage.sync_folder",
     "deepjoin.store.storage.replace_file",
 ]

@@ -20,7 +20,6 @@ from deepjoin.errors import IndexUnusable
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.source import Skipped
 from deepjoin.relating.graph import graph_problems
-from deepjoin.store.checksums import FilesRead, compare_files, named_segments
 from deepjoin.store.ledger import entries_of, known_items
 from deepjoin.store.manifest import (
     MANIFEST,
@@ -33,7 +32,7 @@ from deepjoin.store.manifest import (
 from deepjoin.store.models import shown
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
-from deepjoin.store.storage import PENDING
+from deepjoin.store.storage import PENDING, FilesRead, compare_files, named_segments
 
 #: How often the files are gone through while other processes commit.
 _ATTEMPTS = 5

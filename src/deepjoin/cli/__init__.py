@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _damage(index: str | None) -> list[str]:
-    from deepjoin.store.checksums import file_problems
     from deepjoin.store.manifest import DEFAULT, MANIFEST
+    from deepjoin.store.storage import file_problems
 
     places = [Path(index), Path(index) / DEFAULT] if index else []
     there = (place for place in places if (place / MANIFEST).exists())

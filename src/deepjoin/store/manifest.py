@@ -204,6 +204,15 @@ def check_sizes(folder: Path, record: SegmentRecord) -> None:
             )
 
 
+def is_whole(folder: Path, record: SegmentRecord) -> bool:
+    """Tell whether a folder has every file of a segment in its full length."""
+    try:
+        check_sizes(folder, record)
+    except IndexUnusable:
+        return False
+    return True
+
+
 def damaged(folder: Path, what: str) -> IndexUnusable:
     """Build the error for an index that was ours and is no longer whole."""
     return IndexUnusable(

@@ -15,7 +15,6 @@ from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
 from deepjoin.model import Column
 from deepjoin.settings import Vectors
 from deepjoin.store.catalog import TableEntry
-from deepjoin.store.checksums import file_problems
 from deepjoin.store.manifest import (
     MANIFEST,
     SEGMENTS,
@@ -28,6 +27,7 @@ from deepjoin.store.manifest import (
 from deepjoin.store.origin import TableOrigin, name_of, root_of
 from deepjoin.store.report import BuildReport, lake_report
 from deepjoin.store.segment import Numbering, Segment
+from deepjoin.store.storage import file_problems
 
 #: How often to try opening an index while other processes commit.
 _ATTEMPTS = 50

@@ -29,7 +29,7 @@ from deepjoin.store.manifest import (
     PRODUCT,
     SEGMENTS,
     SegmentRecord,
-    check_sizes,
+    is_whole,
     segment_record,
 )
 
@@ -93,7 +93,7 @@ def pull(url: str, *, missing_ok: bool = False) -> Pulled:
         found = _manifest(store, missing_ok)
         if found is not None:
             records = _records(found.content, url)
-            whole = all(_is_whole(folder, record) for record in records)
+            whole = all(is_whole(folder, record) for record in records)
             if whole and found.content == _content(folder):
                 return Pulled(folder, found.etag)
         with only_process(folder), copy_errors(folder):
@@ -162,7 +162,7 @@ def _updated(store: IndexBucket, folder: Path, missing_ok: bool) -> Pulled:
         return Pulled(folder, None)
     records = _records(found.content, str(store.url))
     (folder / SEGMENTS).mkdir(parents=True, exist_ok=True)
-    _download(store, folder, [record for record in records if not _is_whole(folder, record)])
+    _download(store, folder, [record for record in records if not is_whole(folder, record)])
     replace_file(folder / MANIFEST, found.content)
     named = {record.name for record in records}
     for old in (folder / SEGMENTS).iterdir():
@@ -314,15 +314,6 @@ def _keep(store: IndexBucket, folder: Path, records: Sequence[SegmentRecord]) ->
             link_segments(records, folder, cache)
 
 
-def _is_whole(folder: Path, record: SegmentRecord) -> bool:
-    """Tell whether a folder has every file of a segment in its full length."""
-    try:
-        check_sizes(folder, record)
-    except IndexUnusable:
-        return False
-    return True
-
-
 @contextmanager
 def only_process(folder: Path, wait: bool = True) -> Iterator[None]:
     """Be the only process of this machine that changes a copy."""
@@ -369,7 +360,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 def link_segments(records: Iterable[SegmentRecord], source: Path, target: Path) -> None:
     """Add segments of one folder to another, as links to the same files."""
     for record in records:
-        if not _is_whole(target, record):
+        if not is_whole(target, record):
             with _scratch(target) as scratch:
                 there = target / SEGMENTS / record.name
                 here = source / SEGMENTS / record.name

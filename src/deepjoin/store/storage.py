@@ -1,7 +1,8 @@
-"""The index folder: immutable segments, one manifest, one writer at a time.
+"""The index folder: immutable segments, one manifest, one writer at a time, checked files.
 
-A commit writes segments aside, renames them, and replaces the manifest: a reader sees the
-old lake or the new one, never a mixture. What no manifest names is removed by the next writer.
+A commit writes segments aside, renames them, and replaces the manifest last: a reader sees the
+old index or the new one, never a mixture. Before each rename the files and their folder are
+synced, so this also holds after a power cut. The next writer removes what no manifest names.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.files import locked, replace_file, sync_folder
+from deepjoin.progress import Progress, no_progress
 from deepjoin.store.manifest import (
     MANIFEST,
     SEGMENTS,
@@ -27,68 +31,81 @@ from deepjoin.store.manifest import (
     Manifest,
     SegmentRecord,
     check_sizes,
+    is_whole,
     read_manifest,
     segment_record,
 )
 
-#: Segments of a build that has not come to its end; the next run goes on from them.
+#: Finished segments of an interrupted build; the next run resumes from them.
 PENDING = "pending.json"
-#: Syncing files together lets the disk put their writes into one.
-_SYNCS = 8
+#: Files read or synced at a time; the disk can combine the writes of several.
+_THREADS = 8
+_BLOCK = 1 << 22
 #: Size and checksum of files by their inodes.
 Known = Mapping[int, tuple[int, str]]
 _SCRATCH = "writing-"
 
 
 class IndexWriter:
-    """The one process that may change an index folder, while it may."""
+    """The one process that may change an index folder, while it holds the lock."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
         self.folder = folder
         self.scratch = scratch
 
     def place(self, built: Path, known: Known | None = None) -> SegmentRecord:
-        """Put a finished segment, synced, among the others; no manifest names it yet.
+        """Move a finished segment, synced, among the others; no manifest names it yet.
 
         ``known`` are fingerprints, by inode, of files that it shares with other segments.
         """
         files = fingerprints(built, known)
         segments = self.folder / SEGMENTS
-        name = _free_name(segments, files)
-        if not (segments / name).exists():
+        # Named after its content, so that the same content is stored once. A damaged segment of
+        # that name may be part of the current manifest and must stay until that is replaced.
+        digest = xxhash.xxh3_64_hexdigest(json.dumps(files).encode())
+        for number in range(1000):
+            name = digest if number == 0 else f"{digest}-{number}"
+            there = segments / name
+            if not there.exists() or (there.is_dir() and fingerprints(there) == files):
+                break
+        else:
+            raise IndexUnusable(
+                f"{segments} is full of damaged segments; remove it and index again."
+            )
+        if not there.exists():
             for folder in (*(path for path in built.rglob("*") if path.is_dir()), built):
                 sync_folder(folder)
-            built.rename(segments / name)
-        # Also for one that was there: who put it there may have been killed before this.
+            built.rename(there)
+        # Also for one that was there: the process that moved it may have been killed before this.
         sync_folder(segments)
         return SegmentRecord(name, files)
 
     def pending(self, key: str) -> list[SegmentRecord]:
-        """Fetch the whole segments that an interrupted build with this key left."""
+        """Return the complete segments of an interrupted build with this key."""
         found, records = _pending(self.folder)
         return records if found == key else []
 
     def set_pending(self, key: str, salt: str, records: Sequence[SegmentRecord]) -> None:
-        """Remember segments that are whole but not yet part of the lake."""
-        said = {"key": key, "salt": salt, "of": _manifest_digest(self.folder)}
-        fields = said | {"segments": [asdict(record) for record in records]}
+        """Note segments that are complete but not yet part of the index."""
+        build = {"key": key, "salt": salt, "of": _manifest_digest(self.folder)}
+        fields = build | {"segments": [asdict(record) for record in records]}
         replace_file(self.folder / PENDING, json.dumps(fields), durable=True)
 
     def commit(self, manifest: Manifest) -> None:
-        """Make a manifest the lake's state, and remove what it does not name."""
+        """Make a manifest the state of the index, and remove what it does not name."""
         replace_file(self.folder / MANIFEST, manifest.to_json(), durable=True)
         (self.folder / PENDING).unlink(missing_ok=True)
         self.clean({record.name for record in manifest.segments})
 
     def clean(self, named: set[str]) -> None:
-        """Remove every segment but these and the writer's own scratch."""
+        """Remove every segment but these and this writer's scratch folder."""
         for old in (self.folder / SEGMENTS).iterdir():
             if old.name not in named and old != self.scratch:
                 _discard(old)
 
 
 def pending_salt(folder: Path) -> str:
-    """Return the salt of an interrupted first build, without which it cannot go on."""
+    """Return the salt of an interrupted first build, which the next run must use again."""
     try:
         return str(json.loads((folder / PENDING).read_text("utf-8"))["salt"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -96,7 +113,7 @@ def pending_salt(folder: Path) -> str:
 
 
 def _pending(folder: Path) -> tuple[str, list[SegmentRecord]]:
-    """Read the key and the segments of an interrupted build that can go on; none: '', []."""
+    """Read the key and the segments of an interrupted build that can resume; else '' and []."""
     try:
         fields = json.loads((folder / PENDING).read_text("utf-8"))
         if fields["of"] != _manifest_digest(folder):  # something was committed since
@@ -118,16 +135,15 @@ def _manifest_digest(folder: Path) -> str:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[IndexWriter]:
-    """Be the only writer of an index.
-
-    The lock is the operating system's, so it vanishes with the process that holds it, and
-    so does, at the next write, whatever a killed writer left.
-    """
+    """Be the only writer of an index, and remove what a killed writer left."""
     segments = folder / SEGMENTS
     busy = f"{folder} is being written by another process. Wait for it to end, or stop it."
     with ExitStack() as stack:
         try:
-            _make(segments)
+            missing = [path for path in (segments, *segments.parents) if not path.exists()]
+            segments.mkdir(parents=True, exist_ok=True)
+            for path in missing:
+                sync_folder(path.parent)
             stack.enter_context(locked(folder / "lock", IndexUnusable(busy)))
         except OSError as error:
             raise IndexUnusable(
@@ -142,14 +158,14 @@ def writing(folder: Path) -> Iterator[IndexWriter]:
 
 
 def clear_up(folder: Path) -> None:
-    """Remove what a killed writer left, where nothing else is to be written, if that can be."""
+    """Remove what a killed writer left, if the folder can be written and nobody else writes."""
     if _left_over(folder):
         with suppress(IndexUnusable, OSError), writing(folder):
             pass
 
 
 def _left_over(folder: Path) -> list[Path]:
-    """List what is no part of the index, nor of an interrupted build that can go on."""
+    """List what is neither part of the index nor of an interrupted build that can resume."""
     _, records = _pending(folder)
     named = {record.name for record in records}
     aside = [f"{Path(name).stem}.new" for name in (MANIFEST, PENDING)]
@@ -165,27 +181,13 @@ def _left_over(folder: Path) -> list[Path]:
     ]
 
 
-def _free_name(segments: Path, files: Files) -> str:
-    """Name a segment after its content; one that is there already, and whole, is kept.
-
-    A segment of the lake is never touched before the manifest has been replaced.
-    """
-    digest = xxhash.xxh3_64_hexdigest(json.dumps(files).encode())
-    for number in range(1000):
-        name = digest if number == 0 else f"{digest}-{number}"
-        there = segments / name
-        if not there.exists() or (there.is_dir() and fingerprints(there) == files):
-            return name
-    raise IndexUnusable(f"{segments} is full of damaged segments; remove it and index again.")
-
-
 def fingerprints(segment: Path, known: Known | None = None) -> Files:
     """Return size and checksum of every file of a segment, synced to disk."""
     paths = sorted(path for path in segment.rglob("*") if path.is_file())
     shared = {path: known[ino] for path in paths if known and (ino := path.stat().st_ino) in known}
     own = [path for path in paths if path not in shared]
-    with ThreadPoolExecutor(_SYNCS) as pool:
-        shared |= zip(own, pool.map(_fingerprint, own), strict=True)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        shared |= zip(own, pool.map(partial(fingerprint, sync=True), own), strict=True)
     found = [shared[path] for path in paths]
     names = [path.relative_to(segment).as_posix() for path in paths]
     return dict(zip(names, found, strict=True))
@@ -198,18 +200,83 @@ def _discard(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _fingerprint(path: Path) -> tuple[int, str]:
-    digest = xxhash.xxh3_64()
+@dataclass
+class FilesRead:
+    """How many files were found readable, and their size."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+def file_problems(folder: Path) -> list[str]:
+    """Name the files of an index that are missing or not what was written."""
+    return list(compare_files(folder, named_segments(folder), FilesRead()))
+
+
+def compare_files(
+    folder: Path,
+    records: Sequence[SegmentRecord],
+    read: FilesRead,
+    progress: Progress = no_progress,
+) -> Iterator[str]:
+    """Read every file of these segments, count it in ``read`` and report those that differ."""
+    named = [
+        (f"{record.name}/{name}", *written)
+        for record in records
+        for name, written in record.files.items()
+    ]
+    # A caller that needs only the first problem closes the generator; reading must end then.
+    stop = Event()
+
+    def found_now(name: str) -> tuple[int, str] | str:
+        try:
+            return fingerprint(folder / SEGMENTS / name, stop=stop)
+        except (FileNotFoundError, NotADirectoryError):
+            return "is missing"
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        try:
+            prints = pool.map(found_now, (name for name, _, _ in named))
+            for (name, size, digest), found in zip(named, prints, strict=True):
+                progress(0, 1, name)
+                if isinstance(found, str):
+                    yield f"{name} {found}"
+                    continue
+                read.files += 1
+                read.bytes += found[0]
+                if found[0] != size:
+                    yield f"{name} has {found[0]} bytes where {size} were written"
+                elif found[1] != digest:
+                    yield f"{name} is not what was written: its checksum differs"
+        finally:
+            stop.set()
+
+
+def named_segments(folder: Path) -> Sequence[SegmentRecord]:
+    """Read which files an index should have, also from a manifest whose files are damaged."""
+    try:
+        return read_manifest(folder).segments
+    except IndexUnusable:
+        try:
+            fields = json.loads((folder / MANIFEST).read_text("utf-8"))
+            records = [segment_record(one) for one in fields["segments"]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            records = []
+        # With all files in their full length, the damage is in the manifest itself.
+        if all(is_whole(folder, record) for record in records):
+            raise
+        return records
+
+
+def fingerprint(path: Path, *, sync: bool = False, stop: Event | None = None) -> tuple[int, str]:
+    """Return size and checksum of a file, read until ``stop`` is set; ``sync`` it to disk."""
+    digest, size = xxhash.xxh3_64(), 0
     with path.open("rb") as file:
-        while block := file.read(1 << 22):
+        while not (stop and stop.is_set()) and (block := file.read(_BLOCK)):
             digest.update(block)
-        os.fsync(file.fileno())
-    return path.stat().st_size, digest.hexdigest()
-
-
-def _make(folder: Path) -> None:
-    """Make a folder that survives a power cut."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in missing:
-        sync_folder(path.parent)
+            size += len(block)
+        if sync:
+            os.fsync(file.fileno())
+    return size, digest.hexdigest()
