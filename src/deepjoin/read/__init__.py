@@ -40,6 +40,7 @@ KINDS = {
 }
 #: Kinds of which nothing is left to open: frames of an earlier process, sources removed since.
 _NOT_REOPENED = ("memory", "gone")
+# A scheme has two letters at least, so that C:// is a path.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 

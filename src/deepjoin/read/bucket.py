@@ -80,6 +80,7 @@ class BucketSource(Source):
         infos = self._wanted(listed)
         entries = list(self._grouped(infos))
         order = [name for entry in entries for name in _members(entry) if self._is_read(name)]
+        # Tables are read in the order of the listing, so copies can run ahead of the reader.
         self._downloads.expect({name: infos[name].size or 0 for name in order})
         items = [skipped_item(name, why) for name, why in self._passed_over(listed).items()]
         if not infos:
@@ -240,6 +241,7 @@ class BucketSource(Source):
         from deepjoin.read.files import FileSource
 
         files, only = self._place
+        # The start of JSON shows whether it holds rows; a workbook has its directory at its end.
         limit = _HEAD if kind == "json" else 1 << 62
         try:
             copy = self._downloads.take_held(name) or files.download(name, ending(name), limit)

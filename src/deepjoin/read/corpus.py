@@ -41,6 +41,7 @@ SCHEMA = pa.schema(
     ]
 )
 _REQUIRED = ("column_id", "table_id", "column_name", "cells")
+# Columns and bytes of a block at most: columns may be long.
 _BLOCK = 20_000
 _BLOCK_BYTES = 256 << 20
 

@@ -31,6 +31,7 @@ from deepjoin.read.records import (
 )
 from deepjoin.read.sql import literal
 
+# Rows and cells of a batch at most: one long row may make thousands of columns.
 _ROWS = 1 << 16
 _CELLS = 1 << 20
 # DuckDB's default limit is 2,000,000 bytes.

@@ -24,6 +24,7 @@ from deepjoin.read.encoding import (
 )
 from deepjoin.read.records import Form, Records, lines_of
 
+#: Bytes to judge by: more only where the first do not hold enough records.
 _SAMPLES = (1 << 18, 1 << 21, 1 << 25)
 _SCORED_CHARACTERS = 1 << 15
 _SCORED_RECORDS = 200
@@ -33,6 +34,7 @@ _BY_SUFFIX = {".csv": ",;", ".tsv": "\t", ".tab": "\t", ".psv": "|"}
 _DELIMITERS = ",\t;|"
 #: Separates nothing: a list whose items hold commas is one column.
 _NO_DELIMITER = "\x1f"
+# Excel reads and writes the delimiter in a first line such as sep=;
 _EXCEL_HINT = re.compile(r'"?sep=([,;|:^~\t])"?\s', re.IGNORECASE)
 _MARKDOWN = ("# ", "- ", "* ", "> ")
 _SENTENCE_END = (".", "!", "?", ":", "```")
@@ -52,6 +54,7 @@ _DATE = re.compile(
 )
 _DIGIT = re.compile(r"[0-9]")
 _YEAR = re.compile(r"(?:1[5-9]|20)[0-9]{2}")
+# What programs write for a missing cell.
 _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?", ".", "\\n"))
 # Enough to recognise a header; a table may have ten thousand columns.
 _COLUMNS = 64

@@ -25,6 +25,7 @@ COMPRESSIONS = (".gz", ".zst", ".bz2")
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _UNPACKING_ERRORS = (EOFError, OSError, zlib.error, pa.ArrowException)
 
+#: Where in a file, which bytes, and what it is then.
 _MAGIC = (
     (0, b"\x89PNG", "a PNG image"),
     (0, b"\xff\xd8\xff", "a JPEG image"),
@@ -61,6 +62,7 @@ _MAGIC = (
     (0, b"BM", "a BMP image"),
     (0, b"version https://git-lfs", "a Git LFS pointer: fetch the file itself with git lfs pull"),
 )
+#: How texts begin that are no delimited text.
 _MARKUP = (
     (("<!doctype html", "<html", "<head", "<body"), "an HTML page"),
     (("<?xml", "<svg", "<rss", "<kml"), "an XML document"),
@@ -73,8 +75,10 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+# Bytes that no text has; NUL is counted apart, because UTF-16 is full of it.
 _CONTROLS = bytes(b for b in range(32) if b not in b"\0\t\n\v\f\r\x1a\x1b\x1c\x1d\x1e\x1f")
 
+#: Code pages of other scripts, which charset_normalizer tells apart reliably; Latin ones not.
 _SCRIPTS = (
     *("cp1251", "koi8_r", "cp866", "cp1253", "cp1255", "cp1256", "cp874"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
@@ -88,6 +92,7 @@ _LATIN = {
     "cp1250": _CENTRAL,
     "cp1254": "âçğıîöşüû",
 }
+#: Signs that any Latin text may have beyond its letters.
 _MARKS = frozenset("‘“”–—…•€£°©®™·\xa0«»½ßºªİ")
 
 

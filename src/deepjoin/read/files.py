@@ -98,12 +98,14 @@ class FileSource(Source):
                 stamp = ""
             listing = partial(self._folder_listing, name, kind)
             items.append(Item(name, stamp, listing, partial(kind.digest, folder)))
+        # Groups that do not look like one table are listed file by file.
         for entry in checked(self._grouped(scan), partial(member_columns, self.root)):
             if isinstance(entry, PartGroup):
                 stamp = group_stamp((name, _stamp(scan.files[name])) for name in entry.members)
                 listing = partial(Listing, (self._group_table(entry),))
                 digest = partial(group_digest, self.root, entry)
                 items.append(Item(entry.name, stamp, listing, digest))
+            # Paths stay strings here: a lake may have a million files.
             elif os.access(path := os.path.join(self.root, entry), os.R_OK):
                 status = scan.files[entry]
                 size = status.st_size if status else 0
@@ -146,6 +148,7 @@ class FileSource(Source):
             known = reopen(owner, index, settings)
         except DeepJoinError:  # gone, so it includes nothing
             return None
+        # Only a whole folder is sure to include another one: a pattern may match some of it.
         whole = [root for root in known.roots if root.file is None and not root.patterns]
         for root in self.roots:
             if root.file is not None:
@@ -254,6 +257,7 @@ class FileSource(Source):
     def _here(self) -> str:
         """Name the table that the root folder itself is."""
         name = self.root.name
+        # A folder or file of the same name inside would make the name ambiguous.
         return name if name and not os.path.lexists(self.root / name) else "."
 
     def _name(self, path: str) -> str:

@@ -26,8 +26,10 @@ Frame: TypeAlias = Any
 Series: TypeAlias = Any
 
 _ROWS = 65_536
+# Cells that need no conversion.
 _PLAIN = frozenset((str, type(None)))
 _LIBRARIES = ("pandas", "polars", "pyarrow", "numpy")
+# What Arrow raises for values that do not fit one type.
 _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 

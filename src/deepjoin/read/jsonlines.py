@@ -19,6 +19,7 @@ from deepjoin.read.encoding import check_file, compression_of, open_bytes
 from deepjoin.read.formats import unreadable
 
 _ROWS = 16_384
+#: Characters that show whether a file holds an array or lines.
 _PEEK = 1 << 16
 _CHUNK = 1 << 20
 #: Longer rows are no rows of a table; the bound also keeps memory bounded.

@@ -13,6 +13,7 @@ from deepjoin.normalise.cells import REPAIRED_NOTE, unique_names
 from deepjoin.read.formats import unreadable
 from deepjoin.read.sql import literal
 
+# Rows and bytes of a batch at most: rows may be wide.
 _ROWS = 65_536
 _BYTES = 64 << 20
 _BROKEN = "is not a readable Parquet file"

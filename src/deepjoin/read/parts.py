@@ -39,8 +39,11 @@ _ENGINE = re.compile(
     r"part[-_.]?([mr][-_.]?)?\d+(\D.*)?|0\d{5}_\d+(\D.*)?|\d{4}_part_\d+(\D.*)?|data(_\d+){3}\..*",
     re.I,
 )
+#: The count at the end of a note, which is added up over the files.
 _TOTAL = re.compile(r": ([\d,]+)\.$")
+#: How Hive and Spark write a missing key into the name of a folder.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+#: Columns and notes that are listed at most.
 _SHOWN = 8
 
 
@@ -77,6 +80,7 @@ def grouped(
     left = _taken(ordered, partial(_named_by, one_table), found) if one_table else ordered
     forced.update(found)
     if auto:
+        # key=value folders first: the part files inside them are numbered too.
         left = _taken(left, _hive_folder, found, _same_keys)
         left = _taken(left, _folder, found, _numbered)
     if not found:

@@ -48,10 +48,12 @@ _AHEAD = 8
 #: Larger files are copied when their turn comes: their cost is the transfer, not the waiting.
 _LARGEST = 32 << 20
 _BLOCK = 8 << 20
+# Short, because the default of the library is to retry for minutes.
 _ATTEMPTS = 3
 _CONNECT_SECONDS = 5
 _REQUEST_SECONDS = 30
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+# Environment variables whose values must not show in messages.
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET")
 
 #: Patterns of an error's text, its meaning and what to check. The first that fits is shown.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deepjoin.read.database import DatabaseSource
     from deepjoin.settings import Settings
 
+#: Bytes that are hashed at a time.
 _BLOCK = 1 << 22
 #: Nanoseconds; some file systems store times to the second or two only, and clocks differ.
 _LATELY = 2_000_000_000

@@ -36,6 +36,7 @@ def walk(
     folder is entered twice. ``enters`` decides about the folders inside; ``report(path, reason,
     passing)`` is called for everything that fails, ``passing`` being as in `Skipped`.
     """
+    # By device and inode, because links may lead in circles.
     seen: set[tuple[int, int]] = set()
     folders, links = [root], list[str]()
     while folders or links:

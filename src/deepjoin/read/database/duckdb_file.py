@@ -49,6 +49,7 @@ WHERE database_name = current_database()
 #: Seconds to wait for another program to finish writing, and between two tries.
 BUSY_SECONDS = 5.0
 _PAUSE = 0.1
+# Types that arrive in Arrow as they are compared; all others are cast to text.
 _BY_ARROW = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|HUGEINT|FLOAT|DOUBLE|DECIMAL\(.*\)|DATE|TIME|"
     r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|VARCHAR|BLOB"

@@ -71,6 +71,7 @@ WHERE a.attrelid = (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = 
 ORDER BY a.attnum
 """
 _EXISTS = "SELECT to_regclass(%s)"
+# Which row versions a table has: every write makes new ones.
 _DIGEST = (
     "SELECT count(*), sum(hashtextextended(concat_ws('-', tableoid, ctid, xmin), 0)) "
     "FROM (SELECT tableoid, ctid, xmin FROM {source}) AS versions"
@@ -88,6 +89,7 @@ _KINDS = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
 }
+#: Digits that a decimal128 holds.
 _MOST_DIGITS = 38
 #: Classes of errors that may go away: conflicts, resources, locks, operators, the disk, and a
 #: permission that may be granted.
@@ -113,6 +115,7 @@ class PostgresDatabase(Database):
 
     def __init__(self, url: str) -> None:
         require("psycopg", "postgres", f"Reading {Address.of(url).shown()}")
+        # libpq does not know the driver in postgresql+psycopg://
         scheme, separator, rest = url.partition("://")
         self._url = scheme.partition("+")[0] + separator + rest
         address = Address.of(self._url)
@@ -213,7 +216,7 @@ class PostgresDatabase(Database):
 
         options: dict[str, Any] = {"fallback_application_name": "deepjoin"}
         if "connect_timeout" not in self._url and "PGCONNECT_TIMEOUT" not in os.environ:
-            options["connect_timeout"] = 15
+            options["connect_timeout"] = 15  # libpq waits for minutes by default
         try:
             connection = psycopg.connect(self._url, client_encoding="utf8", **options)
         except psycopg.Error as error:

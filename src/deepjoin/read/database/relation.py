@@ -22,6 +22,7 @@ from deepjoin.read.sql import identifier
 #: Rows of a batch, and bytes after which a batch is closed early.
 BATCH_ROWS = 32_768
 BATCH_BYTES = 4 << 20
+#: Characters of context: encoders read no more, and a table may have a thousand comments.
 _LONGEST_CONTEXT = 2_000
 
 #: Runs a query inside the open transaction and returns all of its rows.
@@ -114,6 +115,7 @@ def first_rows(
         left = max(0, left - batch.num_rows)
 
 
+#: Floats represent every integer up to here.
 _EXACT = 2**53
 _SIMPLE = {
     int: pa.int64(),
@@ -123,6 +125,7 @@ _SIMPLE = {
     datetime.time: pa.time64("us"),
 }
 _BYTES = {bytes, bytearray, memoryview}
+# What Arrow raises for values that do not fit one type.
 _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 

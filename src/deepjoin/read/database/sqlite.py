@@ -146,6 +146,7 @@ class SqliteDatabase(Database):
         except sqlite3.Error as error:
             raise DeepJoinError(f"Cannot open {self.place}: {one_line(error, [])}.") from None
         with closing(connection):
+            # One transaction, so that all queries see the same snapshot.
             connection.execute("BEGIN")
             yield connection
 

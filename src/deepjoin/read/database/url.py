@@ -14,17 +14,21 @@ from deepjoin.errors import DeepJoinError
 ADDRESS_VARIABLE = "DEEPJOIN_DATABASE_URL"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_.+-]+)://")
+# Several hosts, each with a port or not; IPv6 addresses are in brackets.
 _HOSTS = re.compile(r"(\[[^\]]*\]|[^:\[\],]*)(:[0-9]*)?(,(\[[^\]]*\]|[^:\[\],]*)(:[0-9]*)?)*")
+# Parameters whose values must not be shown.
 _SECRET = re.compile(
     r"password|passwd|passphrase|pwd|secret|token|credential|odbc_connect|(private|api|access)_?key",
     re.IGNORECASE,
 )
 _SYNONYMS = {"postgres": "postgresql"}
+# Schemes of databases, which need not name a driver to be told from those of buckets.
 _DIALECTS = re.compile(
     "postgresql|sqlite|duckdb|mysql|mariadb|mssql|oracle|snowflake|bigquery|redshift|trino|presto|"
     "clickhouse|databricks|cockroachdb|db2|ibm_db_sa|teradatasql|exa|hana|vertica|hive|impala|"
     "firebird|access|awsathena|druid|crate|monetdb"
 )
+# What may follow a plus sign without being a driver of a database: git+https and so on.
 _NO_DRIVERS = ("", "http", "https", "ssh")
 
 
