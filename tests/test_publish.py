@@ -14,8 +14,8 @@ import pytest
 import deepjoin
 from deepjoin import DeepJoinError
 from deepjoin.cli import main
+from deepjoin.engines.postgres.binary import EqualRows, Half
 from deepjoin.engines.postgres.publishing import withdraw
-from deepjoin.engines.postgres.rows import Groups, Half
 from deepjoin.errors import StoreUnusable
 from deepjoin.indexing import publish
 from deepjoin.serve.current import CurrentLake
@@ -148,13 +148,13 @@ def test_shares_on_several_servers(
 ) -> None:
     urls = [fresh(vector_server, f"share{n}") for n in range(3)]
     embedded = deepjoin.open(own_lake)
-    looked, find = [], Groups.of
+    looked, find = [], EqualRows.of
 
-    def noting(rows: Half) -> Groups:
+    def noting(rows: Half) -> EqualRows:
         looked.append(len(rows))
         return find(rows)
 
-    monkeypatch.setattr(Groups, "of", noting)
+    monkeypatch.setattr(EqualRows, "of", noting)
     done = publish(own_lake, urls)
     assert (done.parts, done.sent) == (9, 9)
     assert looked == [24, 24, 24]  # for equal vectors, once for all servers

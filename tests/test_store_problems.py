@@ -13,12 +13,9 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError
-from deepjoin.engines.postgres.connections import Server
-from deepjoin.engines.postgres.extension import Extension
-from deepjoin.engines.postgres.how import How
-from deepjoin.engines.postgres.loading import Count
-from deepjoin.engines.postgres.publishing import withdraw
-from deepjoin.engines.postgres.schema import Part
+from deepjoin.engines.postgres.publishing import _SharedProgress, search_new, withdraw
+from deepjoin.engines.postgres.schema import VectorTable
+from deepjoin.engines.postgres.server import Extension, Server
 from deepjoin.errors import MissingExtra, StoreUnreachable, StoreUnusable
 from deepjoin.indexing import publish
 from deepjoin.progress import no_progress
@@ -86,7 +83,7 @@ def test_an_effort_beyond_that_of_a_graph_is_refused(
     with pytest.raises(DeepJoinError, match=says):
         publish(own_lake, store_url, spaces=["columns"], settings=PublishSettings(effort=5000))
     withdraw(store_url, "lake")
-    monkeypatch.setattr("deepjoin.engines.postgres.how.SCANNED_UP_TO", 0)
+    monkeypatch.setattr("deepjoin.engines.postgres.publishing.SCANNED_UP_TO", 0)
     with pytest.raises(DeepJoinError, match=says):
         publish(own_lake, store_url, settings=PublishSettings(effort=5000))
     assert (
@@ -109,8 +106,8 @@ def test_what_suits_vectors_depends_on_what_an_index_takes(
     space: str, metric: str, dimension: int, index: str
 ) -> None:
     rest = (20_000, 20_000, "vector", False, 0, "t")
-    part = Part(0, "s", space, 0, 1, "e", "d", metric, dimension, *rest)
-    chosen = How().chosen(part, Extension("public", "0.6.0"))
+    part = VectorTable(0, "s", space, 0, 1, "e", "d", metric, dimension, *rest)
+    chosen = search_new(part, PublishSettings(), Extension("public", "0.6.0"))
     assert (chosen.coded, chosen.indexed) == (index == "codes", index == "hnsw")
 
 
@@ -140,14 +137,14 @@ def test_a_server_that_takes_too_long(
     publish(own_lake, store_url)
     there = deepjoin.open(own_lake, vector_store=store_url)
     truth = hits(there)
-    monkeypatch.setattr("deepjoin.engines.postgres.asking.ANSWERING", 0.1)
+    monkeypatch.setattr("deepjoin.engines.postgres.shards.ANSWERING", 0.1)
     import psycopg
 
     with psycopg.connect(store_url) as blocking:
         blocking.execute(f"LOCK TABLE deepjoin.parts, {table_of(store_url)}".encode())
         with pytest.raises(StoreUnusable, match="did not answer within 10 seconds. Try again, or"):
             hits(there)
-        monkeypatch.setattr("deepjoin.engines.postgres.connections.ANSWERING", 0.1)
+        monkeypatch.setattr("deepjoin.engines.postgres.server.ANSWERING", 0.1)
         late = deepjoin.open(own_lake, vector_store=store_url)
         with pytest.raises(StoreUnreachable, match="did not answer within 0.1 seconds. Try again"):
             hits(late)
@@ -300,7 +297,7 @@ def test_a_server_that_fails_stops_the_others(
         with pytest.raises(StoreUnusable, match="said: new row for relation .parts. violates che"):
             publish(own_lake, [store_url, other])
     assert execute(store_url, "SELECT count(*) FROM deepjoin.parts") == [(1,)]
-    count = Count(10, no_progress)
+    count = _SharedProgress(10, no_progress)
     count.stopped = True
     with pytest.raises(DeepJoinError, match="Another server failed; run the same command again."):
         count.add(1, "vectors")

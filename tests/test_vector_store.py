@@ -10,15 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column
-from deepjoin.engines.postgres.codes import codes
-from deepjoin.engines.postgres.connections import Server
-from deepjoin.engines.postgres.how import How
-from deepjoin.engines.postgres.pieces import Piece
-from deepjoin.engines.postgres.postgres import PostgresServers
-from deepjoin.engines.postgres.publish import Published, publish
-from deepjoin.engines.postgres.rows import Groups
+from deepjoin.engines.postgres.binary import EqualRows, codes
+from deepjoin.engines.postgres.publishing import Published, SegmentVectors, publish_vectors
+from deepjoin.engines.postgres.store import PostgresServers
 from deepjoin.progress import no_progress
 from deepjoin.search.vectors import NearColumn, VectorSearcher
+from deepjoin.settings import PublishSettings
 from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
 from deepjoin.store.segment import Segment
 from tests.support.column_lakes import segment_of
@@ -54,7 +51,9 @@ def drawn(segments: Sequence[Segment], rows: np.ndarray, metric: str) -> None:
         start += count
 
 
-def sent(segments: Sequence[Segment], urls: Sequence[str], how: How | None = None) -> Published:
+def sent(
+    segments: Sequence[Segment], urls: Sequence[str], how: PublishSettings | None = None
+) -> Published:
     """Publish segments into databases without any."""
     for url in urls:
         execute(url, "DROP SCHEMA IF EXISTS deepjoin CASCADE")
@@ -62,9 +61,9 @@ def sent(segments: Sequence[Segment], urls: Sequence[str], how: How | None = Non
     for segment in segments:
         found = ColumnVectors.open(segment.folder, "columns")
         assert found is not None
-        pieces.append(Piece(segment.folder.name, "columns", found))
-    servers = [Server(url) for url in urls]
-    return publish(servers, ("lake", "here"), pieces, how or How("exact"), no_progress)
+        pieces.append(SegmentVectors(segment.folder.name, "columns", found))
+    settings = how or PublishSettings("exact")
+    return publish_vectors(urls, ("lake", "here"), pieces, settings, no_progress)
 
 
 def near(
@@ -107,7 +106,7 @@ def test_compared_as_a_whole_it_answers_as_the_index_does(
 @given(rows=st.lists(st.lists(st.sampled_from([0.0, -0.0, 1.0]), min_size=2, max_size=2)))
 def test_equal_rows_are_sent_as_one(rows: list[list[float]]) -> None:
     given_rows = np.array(rows, np.float16).reshape(-1, 2)
-    groups = Groups.of(given_rows)
+    groups = EqualRows.of(given_rows)
     truth: dict[tuple[float, ...], list[int]] = {}
     for number, row in enumerate(rows):
         truth.setdefault(tuple(row), []).append(number)
@@ -138,9 +137,9 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Segment:
 def test_what_is_near_is_found_and_measured_exactly(
     stores: tuple[str, str, str], crowd: Segment, ann: str
 ) -> None:
-    done = sent([crowd], stores[:1], How(ann))
+    done = sent([crowd], stores[:1], PublishSettings(ann))
     assert (done.parts, done.sent, done.vectors) == (1, 1, 3000 - len(range(0, 3000, 7)))
-    sent([crowd], stores[1:], How(ann))
+    sent([crowd], stores[1:], PublishSettings(ann))
     found = ColumnVectors.open(crowd.folder, "columns")
     assert found is not None
     right = 0
@@ -168,7 +167,7 @@ def test_what_is_near_is_found_and_measured_exactly(
 def test_as_many_come_as_are_wanted_however_many_have_left(
     stores: tuple[str, str, str], crowd: Segment, kept: int, ann: str
 ) -> None:
-    sent([crowd], stores[:1], How(ann, effort=20))
+    sent([crowd], stores[:1], PublishSettings(ann, effort=20))
     lake = [crowd.without(range(kept, 1500))]
     for number in (5, 500, 2999):
         found = ColumnVectors.open(crowd.folder, "columns")
@@ -189,7 +188,7 @@ def test_columns_of_zeros_are_like_nothing_and_still_there(
     rows[:10] = np.eye(10, 5)
     drawn(segments, rows, "cosine")
     query = np.array([1, 2, 3, 4, 5], np.float32)
-    for how in (How("hnsw"), How("exact"), How("codes")):
+    for how in (PublishSettings("hnsw"), PublishSettings("exact"), PublishSettings("codes")):
         sent(segments, stores[:1], how)
         assert near(segments, query, 40, stores[:1]) == near(segments, query, 40)
     assert near(segments, np.zeros(5, np.float32), 5, stores[:1]) == []

@@ -45,7 +45,7 @@ from deepjoin.store.remote import editing, is_remote
 from deepjoin.store.storage import pending_salt
 
 if TYPE_CHECKING:
-    from deepjoin.engines.postgres.publish import Published
+    from deepjoin.engines.postgres.publishing import Published
 
 #: Changes of what is indexed or encoded: all of it, or single fields by name.
 SettingsChange = Settings | Mapping[str, Any] | None

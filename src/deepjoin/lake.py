@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from deepjoin.build.engine import BuildResources
     from deepjoin.build.refresh import Refreshed
     from deepjoin.checking.check import Check
-    from deepjoin.engines.postgres.postgres import PostgresServers
+    from deepjoin.engines.postgres.store import PostgresServers
     from deepjoin.joining import JoinPlan
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.search.stores import OpenStore
@@ -82,7 +82,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         self.device = device
         self._store: PostgresServers | None = None
         if vector_store:
-            from deepjoin.engines.postgres.postgres import PostgresServers
+            from deepjoin.engines.postgres.store import PostgresServers
 
             self._store = PostgresServers(vector_store, url or Path(path))
         #: Why the vector store did not answer when the lake was opened; "" if it did.

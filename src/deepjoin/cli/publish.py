@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Copy column vectors to a vector store, or remove them."""
     from deepjoin.cli.opening import open_index
-    from deepjoin.engines.postgres.connections import addresses
     from deepjoin.engines.postgres.publishing import lake_name, withdraw
+    from deepjoin.engines.postgres.server import addresses
     from deepjoin.indexing import publish
     from deepjoin.read.database.url import Address
     from deepjoin.settings import PublishSettings

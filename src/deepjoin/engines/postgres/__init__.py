@@ -1,5 +1,1 @@
-"""Where column vectors are searched: in the index itself, or in PostgreSQL with pgvector."""
-
-from deepjoin.search.stores import EmbeddedStore, OpenStore, VectorStore
-
-__all__ = ["EmbeddedStore", "OpenStore", "VectorStore"]
+"""Column vectors in PostgreSQL with pgvector: `publishing` copies them, `store` searches them."""

@@ -1,17 +1,28 @@
-"""Copy the column vectors of an index to PostgreSQL, where searches may ask for them."""
+"""Copy the column vectors of a lake into PostgreSQL, and drop those it no longer has.
+
+A run holds the lake's name on all servers from start to end. Each table is loaded in one
+transaction together with its registration, so a killed run leaves nothing half done and the next
+one continues. Searches see new tables only once all of them are there, on all servers; what no
+lake uses any more is dropped after that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
+from secrets import token_hex
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from deepjoin.engines.postgres.asking import GRAPH_EFFORT
-from deepjoin.engines.postgres.connections import Server, addresses
-from deepjoin.engines.postgres.how import How
-from deepjoin.engines.postgres.pieces import Piece
-from deepjoin.engines.postgres.publish import Published
-from deepjoin.engines.postgres.publish import publish as publish_pieces
-from deepjoin.engines.postgres.publish import withdraw as withdraw_lake
+from deepjoin.engines.postgres import schema
+from deepjoin.engines.postgres.binary import HEAD, TAIL, EqualRows, copied
+from deepjoin.engines.postgres.schema import VectorTable, execute
+from deepjoin.engines.postgres.server import Extension, Server, addresses
+from deepjoin.engines.postgres.shards import GRAPH_EFFORT
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.progress import Progress
 from deepjoin.search.vectors import opened_vectors
@@ -20,9 +31,46 @@ from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors
 from deepjoin.store.manifest import DEFAULT
 from deepjoin.store.open_index import OpenIndex
 
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+Done = TypeVar("Done")
+
 INDEXES = ("auto", "hnsw", "codes", "exact")
-#: The most candidates that a search by codes keeps.
-_CODES_EFFORT = 100_000
+#: Up to this size all vectors of a segment are compared in a few milliseconds, exactly.
+SCANNED_UP_TO = 10_000
+#: The most candidates that a scan of codes keeps.
+_MOST_CODES = 100_000
+#: Default numbers of candidates that a search keeps, of vectors and of codes.
+_EFFORT, _CODES = 200, 1_000
+#: How the graph is built: links of a vector, and candidates considered for them.
+_LINKS, _CANDIDATES = 16, 128
+#: Segments whose equal vectors are remembered: servers load about the same one at a time.
+_REMEMBERED = 2
+
+
+@dataclass(frozen=True)
+class SegmentVectors:
+    """The vectors of one segment in one space, as the index has them."""
+
+    segment: str
+    space: str
+    vectors: ColumnVectors
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was done, summed over the servers."""
+
+    lake: str
+    #: Tables there now (segments times spaces), those that were sent, and those dropped.
+    parts: int
+    sent: int
+    removed: int
+    #: Distinct vectors sent.
+    vectors: int
+    #: Size of the lake there, with its indexes.
+    bytes: int
 
 
 def publish_index(
@@ -35,40 +83,15 @@ def publish_index(
     settings: PublishSettings,
     progress: Progress,
 ) -> Published:
-    """Copy the column vectors of an open index to PostgreSQL; again, only what is new."""
-    index, effort = settings.index, settings.effort
-    if index not in INDEXES:
-        raise unknown_name("vector index", index, "a vector store", INDEXES)
-    most = GRAPH_EFFORT if index == "hnsw" else _CODES_EFFORT
-    if effort is not None and not 1 <= effort <= most:
-        raise DeepJoinError(f"`effort` is {effort}; a search keeps 1 to {most} candidates.")
-    servers = [Server(url) for url in addresses(vector_store)]
-    pieces = _pieces(opened, spaces)
-    how = How(index, effort, settings.memory, replace)
-    location = str(opened.url or opened.path.resolve())
-    called = (lake_name(opened) if name is None else name, location)
-    return publish_pieces(servers, called, pieces, how, progress)
-
-
-def withdraw(vector_store: str | Sequence[str], name: str) -> int:
-    """Take a lake out of a vector store; returns how many tables were dropped there.
-
-    Of several servers, those without the lake are left as they are.
-    """
-    return withdraw_lake([Server(url) for url in addresses(vector_store)], name)
-
-
-def lake_name(lake: OpenIndex) -> str:
-    """Name a lake after the folder of its index, or the one that has it inside."""
-    if lake.url:
-        return lake.url.rstrip("/").rpartition("/")[2]
-    folder = Path(lake.path).resolve()
-    return folder.parent.name if folder.name == DEFAULT else folder.name
-
-
-def _pieces(lake: OpenIndex, spaces: Sequence[str] | None) -> list[Piece]:
-    """List the vectors there are; of a space that was asked for, or begun, all must be there."""
-    segments = [segment for segment in lake.segments if segment.values.columns]
+    """Copy the column vectors of an open index to PostgreSQL; a second run sends what is new."""
+    if settings.index not in INDEXES:
+        raise unknown_name("vector index", settings.index, "a vector store", INDEXES)
+    most = GRAPH_EFFORT if settings.index == "hnsw" else _MOST_CODES
+    if settings.effort is not None and not 1 <= settings.effort <= most:
+        raise DeepJoinError(
+            f"`effort` is {settings.effort}; a search keeps 1 to {most} candidates."
+        )
+    segments = [segment for segment in opened.segments if segment.values.columns]
     for space in spaces or ():
         if space not in SPACES:
             raise unknown_name("space", space, "an index", SPACES)
@@ -77,12 +100,347 @@ def _pieces(lake: OpenIndex, spaces: Sequence[str] | None) -> list[Piece]:
         for space in SPACES
         if any(ColumnVectors.open(segment.folder, space) for segment in segments)
     ]
-    if not chosen:
-        chosen = SPACES[:1]  # which are asked for, and found to be missing
-    return [
-        Piece(segment.folder.name, space, one)
-        for space in chosen
+    # Without any vectors, ask for the first space: the error says how to make them.
+    vectors = [
+        SegmentVectors(segment.folder.name, space, one)
+        for space in chosen or SPACES[:1]
         for segment, one in zip(
-            segments, opened_vectors(segments, space, location=lake.location), strict=True
+            segments, opened_vectors(segments, space, location=opened.location), strict=True
         )
     ]
+    lake = (lake_name(opened) if name is None else name, str(opened.url or opened.path.resolve()))
+    return publish_vectors(vector_store, lake, vectors, settings, progress, replaces=replace)
+
+
+def lake_name(lake: OpenIndex) -> str:
+    """Return the default name of a lake in a vector store: that of the folder with its index."""
+    if lake.url:
+        return lake.url.rstrip("/").rpartition("/")[2]
+    folder = Path(lake.path).resolve()
+    return folder.parent.name if folder.name == DEFAULT else folder.name
+
+
+def publish_vectors(
+    vector_store: str | Sequence[str],
+    lake: tuple[str, str],
+    vectors: Sequence[SegmentVectors],
+    settings: PublishSettings,
+    progress: Progress,
+    *,
+    replaces: bool = False,
+) -> Published:
+    """Make servers hold the vectors of a lake, given as (name, location), and no others."""
+    servers = [Server(url) for url in addresses(vector_store)]
+    total = len(servers) * sum(len(one.vectors.rows) for one in vectors)
+    run = _PublishRun(
+        lake, vectors, settings, replaces, _SharedProgress(total, progress), _Grouping()
+    )
+    with _sessions(servers, lake[0]) as connections:
+        jobs = [
+            _ServerJob(server, connection, run)
+            for server, connection in zip(servers, connections, strict=True)
+        ]
+        # A server keeps the share it has, so that little is sent when servers are added.
+        shares = schema.completed(schema.assigned([job.shares(len(jobs)) for job in jobs]))
+        loads = [
+            partial(job.load, (share, len(jobs))) for job, share in zip(jobs, shares, strict=True)
+        ]
+        sent = _together(loads, run.progress, servers)
+        _together([job.make_visible for job in jobs], run.progress, servers)
+        rest = _together([job.finish for job in jobs], run.progress, servers)
+    removed, sizes = (sum(numbers) for numbers in zip(*rest, strict=True))
+    new, distinct = (sum(numbers) for numbers in zip(*sent, strict=True))
+    return Published(lake[0], len(jobs) * len(vectors), new, removed, distinct, sizes)
+
+
+def withdraw(vector_store: str | Sequence[str], name: str) -> int:
+    """Remove a lake from a vector store; returns the number of dropped tables.
+
+    Of several servers, those without the lake are left as they are.
+    """
+    servers = [Server(url) for url in addresses(vector_store)]
+    dropped, known = 0, set()
+    with _sessions(servers, name) as connections:
+        for server, connection in zip(servers, connections, strict=True):
+            with server.reporting():
+                lakes = schema.lake_names(connection)
+                known |= set(lakes)
+                if name in lakes:
+                    dropped += schema.remove_lake(connection, name)
+    if name not in known:
+        places = " ".join(server.place for server in servers)
+        raise DeepJoinError(
+            f"{places} has no lake '{name}'. It has: {', '.join(sorted(known)) or 'none'}."
+        )
+    return dropped
+
+
+@contextmanager
+def _sessions(servers: Sequence[Server], lake: str) -> Iterator[list[Connection[Any]]]:
+    """Open a connection to each server that holds the lake's name until it is closed."""
+    places = [server.place for server in servers]
+    for place in places:
+        if places.count(place) > 1:
+            raise DeepJoinError(f"{place} is named twice; name each server once.")
+    with ExitStack() as stack:
+        connections = [stack.enter_context(server.session()) for server in servers]
+        # Lock in one order, or two runs could each lock the other out.
+        for server, connection in sorted(
+            zip(servers, connections, strict=True), key=lambda pair: pair[0].place
+        ):
+            with server.reporting():
+                schema.hold(connection, server.place, lake)
+        yield connections
+
+
+class _SharedProgress:
+    """Adds up the progress of several servers, and stops them all when one fails."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+        self._lock, self.stopped = Lock(), False
+
+    def add(self, vectors: int, what: str) -> None:
+        """Report that more is done."""
+        with self._lock:
+            if self.stopped:
+                raise DeepJoinError("Another server failed; run the same command again.")
+            self._done += vectors
+            self._progress(self._done, self._total, what)
+
+
+def _together(
+    jobs: Sequence[Callable[[], Done]], progress: _SharedProgress, servers: Sequence[Server]
+) -> list[Done]:
+    """Work on all servers at once; the first that fails, or Ctrl-C, stops the others."""
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        try:
+            futures = [pool.submit(job) for job in jobs]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for failed in (one.exception() for one in done):
+                if failed is not None:
+                    raise failed
+            return [one.result() for one in futures]
+        except BaseException:
+            progress.stopped = True
+            for server in servers:
+                server.interrupt()
+            raise
+
+
+class _Grouping:
+    """Groups the equal vectors of a segment, once for all servers."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known = lru_cache(_REMEMBERED)(lambda one: EqualRows.of(one.vectors.rows))
+
+    def of(self, one: SegmentVectors) -> EqualRows:
+        """Return the groups; a second server waits for the first to find them."""
+        with self._lock:
+            return self._known(one)
+
+
+@dataclass(frozen=True)
+class _PublishRun:
+    """What is published, the same for all servers."""
+
+    lake: tuple[str, str]
+    vectors: Sequence[SegmentVectors]
+    settings: PublishSettings
+    replaces: bool
+    progress: _SharedProgress
+    grouping: _Grouping
+
+
+class _ServerJob:
+    """The work on one server, step by step."""
+
+    def __init__(self, server: Server, connection: Connection[Any], run: _PublishRun) -> None:
+        """Check that no other lake is published under this name."""
+        self._server, self._connection, self._run = server, connection, run
+        segments = list({one.segment for one in run.vectors})
+        self._used: list[int] = []
+        with server.reporting():
+            self._extension = schema.prepare(connection, server.place)
+            if not run.replaces:
+                schema.check_name(connection, server.place, run.lake, segments)
+            self._existing = schema.tables_of(connection, server.place, segments)
+
+    def shares(self, servers: int) -> set[int]:
+        """List the shares among this many servers that are there already, whole or in part."""
+        return {table.shard for table in self._existing if table.shards == servers}
+
+    def load(self, shard: tuple[int, int]) -> tuple[int, int]:
+        """Send what is missing of a share; returns how many tables and distinct vectors."""
+        sent = vectors = 0
+        with self._server.reporting():
+            schema.register(self._connection, self._run.lake)
+            for one in self._run.vectors:
+                table, new = self._put(one, shard)
+                self._used.append(table.id)
+                sent, vectors = sent + new, vectors + new * table.vectors
+        return sent, vectors
+
+    def make_visible(self) -> None:
+        """Let searches use the tables."""
+        with self._server.reporting():
+            schema.make_visible(self._connection, self._used)
+
+    def finish(self) -> tuple[int, int]:
+        """Drop what the lake no longer uses; returns how many tables, and the bytes it takes."""
+        with self._server.reporting():
+            return schema.finish(self._connection, self._run.lake[0], self._used)
+
+    def _put(self, one: SegmentVectors, shard: tuple[int, int]) -> tuple[VectorTable, bool]:
+        """Load a table, or reuse one that is there; returns it and whether it was sent."""
+        connection, index = self._connection, self._run.settings.index
+        key = (one.segment, one.space, *shard)
+        with connection.transaction():
+            # Until the transaction ends, no other run creates or drops the same table.
+            schema.lock_table(connection, key, wait=True)
+            tables = schema.tables_of(connection, self._server.place, [one.segment])
+            fitting = [
+                table
+                for table in tables
+                if table.key == key
+                and (index == "auto" or table.coded == (index == "codes"))
+                and difference(table, one.vectors) is None
+            ]
+            if fitting:
+                table = self._reindex(fitting[-1])
+                self._run.progress.add(len(one.vectors.rows), "vectors")
+            else:
+                table = self._load(one, shard)
+            connection.execute(
+                "INSERT INTO deepjoin.uses VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                [self._run.lake[0], table.id],
+            )
+        return table, not fitting
+
+    def _reindex(self, table: VectorTable) -> VectorTable:
+        """Give an existing table the index that is wanted now."""
+        wanted = search_existing(table, self._run.settings)
+        _check_searchable(wanted, self._extension)
+        if wanted.indexed and not table.indexed:
+            self._build_graph(wanted)
+        elif table.indexed and not wanted.indexed:
+            execute(self._connection, f"DROP INDEX {table.table}_near")
+        self._connection.execute(
+            "UPDATE deepjoin.parts SET indexed = %s, effort = %s WHERE id = %s",
+            [wanted.indexed, wanted.effort, table.id],
+        )
+        return wanted
+
+    def _load(self, one: SegmentVectors, shard: tuple[int, int]) -> VectorTable:
+        """Register a table, create it, fill it and index it."""
+        rows, about, metric = one.vectors.rows, one.vectors.about, one.vectors.index.metric
+        groups = self._run.grouping.of(one)
+        share = groups.share(*shard)
+        table = VectorTable(
+            *(0, one.segment, one.space, *shard, about.name, about.digest, metric),
+            *(about.dimension, len(rows), len(share), self._extension.kind, False, 0),
+            token_hex(4),
+        )
+        table = search_new(table, self._run.settings, self._extension)
+        _check_searchable(table, self._extension)
+        table = schema.add_table(self._connection, table)
+        schema.create_table(self._connection, self._extension, table)
+        # FREEZE needs a table made in this transaction, and saves a later rewrite by VACUUM.
+        statement = f"COPY {table.table} FROM STDIN (FORMAT binary, FREEZE)"
+        with self._connection.cursor().copy(statement.encode()) as copy:
+            copy.write(HEAD)
+            for count, block in copied(rows, groups, share, table.kind):
+                copy.write(block)
+                self._run.progress.add(count, "vectors")
+            copy.write(TAIL)
+        self._run.progress.add(len(rows) - len(share), "vectors")  # those that equal others
+        if table.indexed:
+            self._build_graph(table)
+        return table
+
+    def _build_graph(self, table: VectorTable) -> None:
+        """Build the HNSW index, in memory if it fits into what may be used."""
+        self._run.progress.add(0, "indexing")
+        size = table.dimension * (2 if table.kind == "halfvec" else 4) + 64 * _LINKS + 256
+        wanted = min(self._run.settings.memory, table.vectors * size * 5 // 4) // 1024
+        sql = (
+            "SELECT set_config('maintenance_work_mem', greatest(setting::bigint, %s)::text, true) "
+            "FROM pg_settings WHERE name = 'maintenance_work_mem'"
+        )
+        self._connection.execute(sql, [wanted])
+        execute(
+            self._connection,
+            f"CREATE INDEX {table.name}_near ON {table.table} USING hnsw "
+            f"(v {self._extension.operator_class(table.kind, table.metric)}) "
+            f"WITH (m = {_LINKS}, ef_construction = {_CANDIDATES})",
+        )
+
+
+def search_new(table: VectorTable, settings: PublishSettings, extension: Extension) -> VectorTable:
+    """Choose how a new table is searched."""
+    kind = settings.index
+    if kind == "auto":
+        kind = "hnsw" if table.dimension <= extension.most else "exact"
+        # Only vectors of a model lie in neighbourhoods that a graph can follow.
+        if table.metric == "cosine" and (table.space != "columns" or kind == "exact"):
+            kind = "codes"
+        if table.vectors <= SCANNED_UP_TO:
+            kind = "exact"
+    effort = settings.effort or (_CODES if kind == "codes" else _EFFORT)
+    stored = "bit" if kind == "codes" else table.kind
+    return replace(table, kind=stored, indexed=kind == "hnsw", effort=effort)
+
+
+def search_existing(table: VectorTable, settings: PublishSettings) -> VectorTable:
+    """Choose how an existing table is searched; what is not asked for stays as it is."""
+    indexed = table.indexed if settings.index == "auto" else settings.index == "hnsw"
+    effort = settings.effort or table.effort
+    if settings.effort is None and indexed and effort > GRAPH_EFFORT:
+        effort = _EFFORT  # the effort of a scan is too much for a graph
+    return replace(table, indexed=indexed, effort=effort)
+
+
+def _check_searchable(table: VectorTable, extension: Extension) -> None:
+    """Refuse what neither an index of vectors nor codes can hold."""
+    if table.indexed and table.dimension > extension.most:
+        raise DeepJoinError(
+            f"The vectors '{table.space}' have {table.dimension} dimensions; an index of "
+            f"pgvector {extension.version} takes up to {extension.most}. Use --ann codes or exact, "
+            "leave them out with --space, or make them smaller: deepjoin index INDEX --sketch N"
+        )
+    if table.indexed and table.effort > GRAPH_EFFORT:
+        raise DeepJoinError(
+            f"effort is {table.effort}; a search of the vectors '{table.space}' by a graph keeps "
+            f"1 to {GRAPH_EFFORT} candidates. Give less, use --ann codes, or leave them out with "
+            "--space."
+        )
+    if table.coded and table.metric != "cosine":
+        raise DeepJoinError(
+            f"The vectors '{table.space}' are compared by {table.metric} distance; codes hold "
+            "angles only. Use --ann hnsw or exact."
+        )
+
+
+class Difference(NamedTuple):
+    """In what a table differs from the index."""
+
+    what: str
+    there: object
+    here: object
+
+
+def difference(table: VectorTable, vectors: ColumnVectors) -> Difference | None:
+    """Return in what a table differs from the index; None if it is the same."""
+    about, index = vectors.about, vectors.index
+    if table.digest != about.digest:
+        there, here = f"{table.encoder} ({table.digest})", f"{about.name} ({about.digest})"
+        return Difference("encoder", there, here)
+    for one in (
+        Difference("metric", table.metric, index.metric),
+        Difference("dimension", table.dimension, index.dimension),
+        Difference("columns", table.columns, len(index)),
+    ):
+        if one.there != one.here:
+            return one
+    return None

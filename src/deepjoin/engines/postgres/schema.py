@@ -1,28 +1,38 @@
-"""The tables of a store in PostgreSQL: which lake has which vectors, and where these are.
+"""The tables of a vector store in PostgreSQL: which lakes use which tables of vectors.
 
-Each segment of a lake has a table of its own in each space, since a segment never changes: it is
-loaded and indexed once, and dropped when no lake has it any more.
+Each segment of a lake has one table per space: segments are immutable, so a table is loaded and
+indexed once, and dropped when no lake uses it any more. Whoever changes a lake holds its name until
+the session ends, so that two runs never remove what the other has just added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, fields
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from deepjoin.engines.postgres.codes import bits_of
-from deepjoin.engines.postgres.extension import Extension, made_extension
-from deepjoin.errors import StoreUnusable
+from deepjoin._version import __version__
+from deepjoin.engines.postgres.binary import bits_of
+from deepjoin.engines.postgres.server import Extension, ensure_extension
+from deepjoin.errors import DeepJoinError, StoreUnusable
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
 #: Raised when a later version would lay out the tables differently.
 FORMAT = 1
-#: Bytes that a page has for a vector.
+#: Bytes that a page of PostgreSQL has for a vector.
 _PAGE = 8_000
-#: Whoever makes the tables below is alone with it.
-_MAKING = 20_221
+#: The advisory lock under which the tables below are created.
+_CREATING = 20_221
+#: A lake that is held is tried this often, after this many seconds: the server may not have noticed
+#: yet that a run was killed a moment ago.
+_TRIES, _PAUSE = 20, 0.1
+#: How long to wait for an unused table that a search may still be reading.
+_PATIENCE = "5s"
+#: SQL states of a table that is being read, and of one that a lake has just started to use.
+_IN_USE = ("55P03", "23503")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS deepjoin.store (format int PRIMARY KEY);
 INSERT INTO deepjoin.store SELECT {format} WHERE NOT EXISTS (SELECT FROM deepjoin.store);
@@ -39,63 +49,68 @@ CREATE TABLE IF NOT EXISTS deepjoin.uses (
   lake text REFERENCES deepjoin.lakes ON DELETE CASCADE,
   part int REFERENCES deepjoin.parts, PRIMARY KEY (lake, part));
 """
+_SIZE = """
+SELECT coalesce(sum(pg_total_relation_size(
+  format('deepjoin.vectors_%%s_%%s', p.id, p.token)::regclass)), 0)
+FROM deepjoin.uses u JOIN deepjoin.parts p ON p.id = u.part WHERE u.lake = %s
+"""
 
 
 @dataclass(frozen=True)
-class Part:
-    """The vectors that one segment has in one space, or a server's share of them."""
+class VectorTable:
+    """The vectors of one segment in one space, or a server's share of them: one table."""
 
     id: int
     segment: str
     space: str
-    #: Which share it is, from 0 on, and of how many.
+    #: Which share it holds, counted from 0, and of how many.
     shard: int
     shards: int
     encoder: str
     digest: str
     metric: str
     dimension: int
-    #: How many columns the whole segment has, and how many different vectors are here.
+    #: Columns of the whole segment, and distinct vectors in this table.
     columns: int
     vectors: int
-    #: Their type: "halfvec", "vector", or "bit" for codes in their place.
+    #: The type: "halfvec", "vector", or "bit" for codes instead of vectors.
     kind: str
-    #: Whether there is an HNSW index; else all are compared.
+    #: Whether there is an HNSW index; otherwise every row is compared.
     indexed: bool
-    #: How many candidates a search of the index keeps (hnsw.ef_search), or one of codes gives.
+    #: Candidates that a search of the index keeps (hnsw.ef_search) or a scan of codes returns.
     effort: int
-    #: Drawn for its table's name, so that no other table is ever called so.
+    #: Random part of the table's name, so that no name is ever used twice.
     token: str
-    #: Whether a whole state of a lake was there with it, so that searches may use it.
+    #: Whether searches may use it: set once all tables of a lake are loaded.
     ready: bool = False
 
     @property
     def name(self) -> str:
-        """What the table that holds them is called in its schema."""
+        """The name of the table within its schema."""
         return f"vectors_{self.id}_{self.token}"
 
     @property
     def table(self) -> str:
-        """The table that holds them."""
+        """The qualified name of the table."""
         return f"deepjoin.{self.name}"
 
     @property
     def key(self) -> tuple[str, str, int, int]:
-        """What is the same of all that hold the same vectors, by whichever encoder."""
+        """What all tables of the same share have in common, whatever the encoder."""
         return self.segment, self.space, self.shard, self.shards
 
     @property
     def coded(self) -> bool:
-        """Whether there are codes in place of vectors."""
+        """Whether it holds codes instead of vectors."""
         return self.kind == "bit"
 
 
 def prepare(connection: Connection[Any], place: str) -> Extension:
-    """Make the tables of a store where there are none."""
+    """Create the tables of a store if they do not exist."""
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MAKING])
-        extension = made_extension(connection, place)
-        # Only what is missing is made: whoever owns the schema may do no more than that.
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATING])
+        extension = ensure_extension(connection, place)
+        # Create only what is missing: the role may own the schema and be allowed nothing else.
         if connection.execute("SELECT to_regnamespace('deepjoin')").fetchone() == (None,):
             connection.execute("CREATE SCHEMA deepjoin")
         if not is_made(connection):
@@ -121,26 +136,28 @@ def _check_format(connection: Connection[Any], place: str) -> None:
 def execute(
     connection: Connection[Any], sql: str, values: Sequence[Any] | None = None
 ) -> Cursor[Any]:
-    """Run a statement that is put together from names of our own."""
+    """Run a statement composed of our own names; psycopg wants bytes for those."""
     return connection.execute(sql.encode(), values)
 
 
-PART_FIELDS = ", ".join(field.name for field in fields(Part))
+_FIELDS = ", ".join(field.name for field in fields(VectorTable))
 
 
-def parts_of(connection: Connection[Any], place: str, segments: Sequence[str]) -> list[Part]:
-    """List what a server has of some segments, from the oldest to the newest; nothing of none."""
+def tables_of(
+    connection: Connection[Any], place: str, segments: Sequence[str]
+) -> list[VectorTable]:
+    """List the tables a server has of some segments, the oldest first."""
     if not is_made(connection):
         return []
     _check_format(connection, place)
-    sql = f"SELECT {PART_FIELDS} FROM deepjoin.parts WHERE segment = ANY(%s) ORDER BY id"
-    return [Part(*row) for row in execute(connection, sql, [list(segments)])]
+    sql = f"SELECT {_FIELDS} FROM deepjoin.parts WHERE segment = ANY(%s) ORDER BY id"
+    return [VectorTable(*row) for row in execute(connection, sql, [list(segments)])]
 
 
-def lock_part(connection: Connection[Any], key: Sequence[object], *, wait: bool) -> bool:
-    """Be the only one, until the transaction ends, who makes or drops a part of this key.
+def lock_table(connection: Connection[Any], key: Sequence[object], *, wait: bool) -> bool:
+    """Lock a key until the transaction ends, so that nobody else creates or drops its table.
 
-    Unless it is waited for, False says that another one is at it.
+    Without ``wait``, return False if another session holds it.
     """
     lock = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
     sql = f"SELECT {lock}(hashtextextended(%s, 0))"
@@ -148,24 +165,158 @@ def lock_part(connection: Connection[Any], key: Sequence[object], *, wait: bool)
     return execute(connection, sql, [text]).fetchone() != (False,)
 
 
-def add_part(connection: Connection[Any], part: Part) -> Part:
-    """Note a part that is about to be loaded, and give it its number."""
-    names = PART_FIELDS.partition(", ")[2]
-    places = ", ".join(["%s"] * (len(fields(Part)) - 1))
-    sql = f"INSERT INTO deepjoin.parts ({names}) VALUES ({places}) RETURNING {PART_FIELDS}"
-    (row,) = execute(connection, sql, astuple(part)[1:]).fetchall()
-    return Part(*row)
+def add_table(connection: Connection[Any], table: VectorTable) -> VectorTable:
+    """Register a table that is about to be loaded; returns it with its id."""
+    names = _FIELDS.partition(", ")[2]
+    places = ", ".join(["%s"] * (len(fields(VectorTable)) - 1))
+    sql = f"INSERT INTO deepjoin.parts ({names}) VALUES ({places}) RETURNING {_FIELDS}"
+    (row,) = execute(connection, sql, astuple(table)[1:]).fetchall()
+    return VectorTable(*row)
 
 
-def create_table(connection: Connection[Any], extension: Extension, part: Part) -> None:
-    """Make the table of a part; rows that fit a page are stored as they are, in one piece."""
-    size = part.dimension * {"vector": 4, "halfvec": 2, "bit": 1}[part.kind]
-    kind = f"{extension.name(part.kind)}({part.dimension})"
-    if part.coded:
-        kind = f"bit({bits_of(part.dimension)})"
+def create_table(connection: Connection[Any], extension: Extension, table: VectorTable) -> None:
+    """Create a table; rows that fit a page are stored uncompressed and inline."""
+    size = table.dimension * {"vector": 4, "halfvec": 2, "bit": 1}[table.kind]
+    kind = f"{extension.name(table.kind)}({table.dimension})"
+    if table.coded:
+        kind = f"bit({bits_of(table.dimension)})"
     execute(
         connection,
-        f"CREATE TABLE {part.table} (first int NOT NULL, members int[], v {kind} NOT NULL)",
+        f"CREATE TABLE {table.table} (first int NOT NULL, members int[], v {kind} NOT NULL)",
     )
     if size <= _PAGE:
-        execute(connection, f"ALTER TABLE {part.table} ALTER COLUMN v SET STORAGE PLAIN")
+        execute(connection, f"ALTER TABLE {table.table} ALTER COLUMN v SET STORAGE PLAIN")
+
+
+def hold(connection: Connection[Any], place: str, name: str) -> None:
+    """Lock a lake on a server until the session ends."""
+    sql = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+    for attempt in range(_TRIES):
+        if attempt:
+            sleep(_PAUSE)
+        if connection.execute(sql, [f"deepjoin lake {name}"]).fetchone() == (True,):
+            return
+    raise DeepJoinError(
+        f"Another run is publishing '{name}' to {place} or removing it. Wait for it, then run "
+        "this again."
+    )
+
+
+def check_name(
+    connection: Connection[Any], place: str, lake: tuple[str, str], segments: Collection[str]
+) -> None:
+    """Check that no other lake is published under this name.
+
+    A lake from another location that shares a segment is a copy or a moved one, not another.
+    """
+    sql = (
+        "SELECT location, coalesce(array_agg(p.segment), '{}') FROM deepjoin.lakes l LEFT JOIN "
+        "deepjoin.uses u ON u.lake = l.name LEFT JOIN deepjoin.parts p ON p.id = u.part "
+        "WHERE l.name = %s GROUP BY l.name"
+    )
+    name, location = lake
+    found = connection.execute(sql, [name]).fetchone()
+    if found is not None and found[0] != location and not set(segments) & set(found[1]):
+        raise DeepJoinError(
+            f"{place} has another lake '{name}', published from {found[0]}. Give this one another "
+            "name with --name, or replace it with --replace."
+        )
+
+
+def register(connection: Connection[Any], lake: tuple[str, str]) -> None:
+    """Register a lake under its name, with its location."""
+    connection.execute(
+        "INSERT INTO deepjoin.lakes VALUES (%s, %s, %s) ON CONFLICT (name) DO UPDATE SET "
+        "location = excluded.location, version = excluded.version",
+        [*lake, __version__],
+    )
+
+
+def make_visible(connection: Connection[Any], tables: Sequence[int]) -> None:
+    """Let searches use tables, all at once."""
+    connection.execute("UPDATE deepjoin.parts SET ready = true WHERE id = ANY(%s)", [list(tables)])
+
+
+def finish(connection: Connection[Any], name: str, tables: Sequence[int]) -> tuple[int, int]:
+    """Drop what a lake no longer uses; returns how many tables, and the bytes it takes."""
+    with connection.transaction():
+        connection.execute(
+            "DELETE FROM deepjoin.uses WHERE lake = %s AND part <> ALL(%s)", [name, list(tables)]
+        )
+        connection.execute("UPDATE deepjoin.lakes SET published = now() WHERE name = %s", [name])
+    dropped = _drop_unused(connection)
+    (size,) = connection.execute(_SIZE, [name]).fetchone() or (0,)
+    return dropped, int(size)
+
+
+def lake_names(connection: Connection[Any]) -> list[str]:
+    """List the lakes of a server."""
+    if not is_made(connection):
+        return []
+    return [name for (name,) in connection.execute("SELECT name FROM deepjoin.lakes")]
+
+
+def remove_lake(connection: Connection[Any], name: str) -> int:
+    """Remove a lake; returns the number of dropped tables."""
+    connection.execute("DELETE FROM deepjoin.lakes WHERE name = %s", [name])
+    return _drop_unused(connection)
+
+
+def _drop_unused(connection: Connection[Any]) -> int:
+    """Drop the tables that no lake uses; one that is being read is left to the next run."""
+    from psycopg import Error
+
+    unused = "NOT EXISTS (SELECT FROM deepjoin.uses WHERE part = p.id)"
+    found = execute(connection, f"SELECT {_FIELDS} FROM deepjoin.parts p WHERE {unused}").fetchall()
+    dropped = 0
+    for table in (VectorTable(*row) for row in found):
+        try:
+            with connection.transaction():
+                execute(connection, f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+                if not lock_table(connection, table.key, wait=False):
+                    continue
+                # Check again under the lock: another lake may have started to use it.
+                sql = f"DELETE FROM deepjoin.parts p WHERE id = %s AND {unused}"
+                if execute(connection, sql, [table.id]).rowcount:
+                    execute(connection, f"DROP TABLE {table.table}")
+                    dropped += 1
+        except Error as error:
+            if error.sqlstate not in _IN_USE:
+                raise
+    return dropped
+
+
+def assigned(held: Sequence[Collection[int]]) -> list[int | None]:
+    """Assign to as many servers as possible a different share they hold; None to the rest.
+
+    This is maximum bipartite matching by augmenting paths.
+
+    >>> assigned([{0, 1}, {0}, {1}])
+    [1, 0, None]
+    """
+    owners: dict[int, int] = {}
+
+    def assign(server: int, seen: set[int]) -> bool:
+        """Assign a share to a server; its present owner moves to another share, if it can."""
+        for share in sorted(held[server]):
+            if share not in seen:
+                seen.add(share)
+                if share not in owners or assign(owners[share], seen):
+                    owners[share] = server
+                    return True
+        return False
+
+    for server in range(len(held)):
+        assign(server, set())
+    shares = {server: share for share, server in owners.items()}
+    return [shares.get(server) for server in range(len(held))]
+
+
+def completed(shares: Sequence[int | None]) -> list[int]:
+    """Assign the remaining shares, in order, to the servers that have none.
+
+    >>> completed([2, None, 0])
+    [2, 1, 0]
+    """
+    free = iter(sorted(set(range(len(shares))) - set(shares)))
+    return [next(free) if share is None else share for share in shares]

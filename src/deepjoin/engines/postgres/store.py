@@ -1,4 +1,4 @@
-"""Column vectors in PostgreSQL: found there, measured exactly on the rows of the index."""
+"""Search column vectors in PostgreSQL; exact distances come from the rows of the index."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ import numpy.typing as npt
 
 from deepjoin.embed.vector_index.build import checked
 from deepjoin.embed.vector_index.index import Nearest, nearest_first
-from deepjoin.engines.postgres.asking import Found, Shard
-from deepjoin.engines.postgres.connections import Server, addresses, limited
-from deepjoin.engines.postgres.extension import NO_EXTENSION, Extension, extension_of
-from deepjoin.engines.postgres.pieces import difference
-from deepjoin.engines.postgres.schema import Part, parts_of
-from deepjoin.engines.postgres.shares import assigned
+from deepjoin.engines.postgres.publishing import difference
+from deepjoin.engines.postgres.schema import VectorTable, assigned, tables_of
+from deepjoin.engines.postgres.server import (
+    NO_EXTENSION,
+    Extension,
+    Server,
+    addresses,
+    extension_of,
+    limited,
+)
+from deepjoin.engines.postgres.shards import NearVector, Shard
 from deepjoin.errors import StoreChanged, StoreUnreachable, StoreUnusable
 from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors
 from deepjoin.store.segment import Segment
@@ -33,23 +38,23 @@ Marks = npt.NDArray[np.bool_]
 
 #: Rows measured at a time.
 _BLOCK = 1 << 12
-#: Questions that may be under way at a time on each of several servers.
+#: Queries that may run at a time on each of several servers.
 _AT_A_TIME = 8
 
 
 @dataclass(frozen=True)
-class Held:
-    """What one server has of some segments, ready to be searched."""
+class ServerTables:
+    """The tables one server has of some segments, ready to be searched."""
 
     extension: Extension
-    parts: Sequence[Part]
+    tables: Sequence[VectorTable]
 
-    def of(self, space: str, shards: int) -> dict[str, list[Part]]:
-        """List the parts of each segment in a space, cut for so many servers, the newest first."""
-        found: dict[str, list[Part]] = {}
-        for part in reversed(self.parts):
-            if (part.space, part.shards) == (space, shards):
-                found.setdefault(part.segment, []).append(part)
+    def of(self, space: str, shards: int) -> dict[str, list[VectorTable]]:
+        """List the tables of each segment in a space, split for this many servers, newest first."""
+        found: dict[str, list[VectorTable]] = {}
+        for table in reversed(self.tables):
+            if (table.space, table.shards) == (space, shards):
+                found.setdefault(table.segment, []).append(table)
         return found
 
 
@@ -66,13 +71,13 @@ class PostgresServers:
         return " ".join(server.place for server in self._servers)
 
     def check(self, segments: Sequence[Segment]) -> None:
-        """See that the store has what segments have, in one space at least."""
+        """Check that the store has the vectors of these segments, in one space at least."""
         named = [segment for segment in segments if segment.values.columns]
         if not named:
             return
         names = [segment.folder.name for segment in named]
         held = self._held(names)
-        there = {part.space for one in held for part in one.parts if part.shards == len(held)}
+        there = {table.space for one in held for table in one.tables if table.shards == len(held)}
         problems = []
         for space in sorted(there, key=SPACES.index):
             vectors = [ColumnVectors.open(one.folder, space) for one in named]
@@ -87,12 +92,12 @@ class PostgresServers:
         if problems:
             raise problems[0]
         what = f"{self.places} has no vectors of {self._location}"
-        raise self._unpublished(what, self._cut_otherwise(names, held))
+        raise self._unpublished(what, self._split_for(names, held))
 
     def open(
         self, segments: Sequence[Segment], vectors: Sequence[ColumnVectors], space: str
     ) -> PostgresStore:
-        """Open the vectors of a space, after a look at whether they are those of the index."""
+        """Open the vectors of a space after checking that they are those of the index."""
         names = [segment.folder.name for segment in segments]
 
         def look_up() -> list[Shard]:
@@ -100,13 +105,13 @@ class PostgresServers:
 
         return PostgresStore(look_up, segments, vectors)
 
-    def _held(self, segments: list[str]) -> list[Held]:
-        def ask(server: Server, connection: Connection[Any]) -> Held:
+    def _held(self, segments: list[str]) -> list[ServerTables]:
+        def ask(server: Server, connection: Connection[Any]) -> ServerTables:
             with limited(connection):
-                parts = parts_of(connection, server.place, segments)
-                ready = [part for part in parts if part.ready]
+                tables = tables_of(connection, server.place, segments)
+                ready = [table for table in tables if table.ready]
                 extension = extension_of(connection, server.place) if ready else NO_EXTENSION
-            return Held(extension, ready)
+            return ServerTables(extension, ready)
 
         return [server.ask(partial(ask, server)) for server in self._servers]
 
@@ -115,9 +120,9 @@ class PostgresServers:
         segments: Sequence[str],
         vectors: Sequence[ColumnVectors],
         space: str,
-        held: Sequence[Held],
+        held: Sequence[ServerTables],
     ) -> list[Shard]:
-        """Choose which share to ask of which server."""
+        """Choose which share to query on which server."""
         there = [one.of(space, len(held)) for one in held]
         for server, found in zip(self._servers, there, strict=True):
             missing = len(segments) - len(found)
@@ -125,7 +130,7 @@ class PostgresServers:
                 raise self._unpublished(
                     f"{server.place} has no vectors '{space}' of {missing} of {len(segments)} "
                     f"segments of {self._location}",
-                    self._cut_otherwise(segments, held, space),
+                    self._split_for(segments, held, space),
                 )
         fitting = [
             [
@@ -134,58 +139,58 @@ class PostgresServers:
             ]
             for server, found in zip(self._servers, there, strict=True)
         ]
-        shares = assigned([_whole(found, len(held)) for found in fitting])
+        # A server can serve a share if it holds it of every segment.
+        whole = [
+            set(range(len(held))).intersection(*({table.shard for table in some} for some in found))
+            for found in fitting
+        ]
+        shares = assigned(whole)
         if None in shares:
             raise self._unpublished(
                 f"{self.places} do not hold one share each of {self._location}; was one named twice"
             )
         return [
-            Shard(server, one.extension, [_of_share(parts, share) for parts in found])
+            Shard(
+                server,
+                one.extension,
+                [next(table for table in some if table.shard == share) for some in found],
+            )
             for server, one, found, share in zip(self._servers, held, fitting, shares, strict=True)
         ]
 
-    def _fitting(self, server: Server, parts: Sequence[Part], vectors: ColumnVectors) -> list[Part]:
-        """Choose the parts that are of the encoder and form of the index; there must be one."""
-        found = [(part, difference(part, vectors)) for part in parts]
-        fitting = [part for part, unlike in found if unlike is None]
+    def _fitting(
+        self, server: Server, tables: Sequence[VectorTable], vectors: ColumnVectors
+    ) -> list[VectorTable]:
+        """Select the tables that fit the encoder and metric of the index; there must be one."""
+        found = [(table, difference(table, vectors)) for table in tables]
+        fitting = [table for table, differs in found if differs is None]
         if fitting:
             return fitting
-        part, unlike = found[0]
-        assert unlike is not None
+        table, differs = found[0]
+        assert differs is not None
         raise self._unpublished(
-            f"{server.place} has vectors '{part.space}' of segment {part.segment} with "
-            f"{unlike.what} {unlike.there}, {self._location} has {unlike.here}"
+            f"{server.place} has vectors '{table.space}' of segment {table.segment} with "
+            f"{differs.what} {differs.there}, {self._location} has {differs.here}"
         )
 
-    def _cut_otherwise(
-        self, segments: Sequence[str], held: Sequence[Held], space: str | None = None
+    def _split_for(
+        self, segments: Sequence[str], held: Sequence[ServerTables], space: str | None = None
     ) -> int:
-        """Give for how many other servers all segments are there; 0 if for none."""
+        """Return for how many servers all segments are there, if not for these; 0 if for none."""
         found: dict[int, set[str]] = {}
-        for part in (part for one in held for part in one.parts):
-            if part.shards != len(held) and space in (None, part.space):
-                found.setdefault(part.shards, set()).add(part.segment)
-        return max((cut for cut, names in found.items() if names == set(segments)), default=0)
+        for table in (table for one in held for table in one.tables):
+            if table.shards != len(held) and space in (None, table.space):
+                found.setdefault(table.shards, set()).add(table.segment)
+        return max((split for split, names in found.items() if names == set(segments)), default=0)
 
-    def _unpublished(self, what: str, otherwise: int = 0) -> StoreUnusable:
-        if otherwise:
-            some = f"{otherwise} server{'s' if otherwise > 1 else ''}"
-            name = "all of them" if otherwise > len(self._servers) else "only as many"
+    def _unpublished(self, what: str, split: int = 0) -> StoreUnusable:
+        if split:
+            some = f"{split} server{'s' if split > 1 else ''}"
+            name = "all of them" if split > len(self._servers) else "only as many"
             return StoreUnusable(f"{what}, but some for {some}: name {name}.")
         return StoreUnusable(
             f"{what}. Publish it with: deepjoin publish {self._location} {self.places}"
         )
-
-
-def _whole(found: Sequence[Sequence[Part]], shards: int) -> set[int]:
-    """List the shares that a server holds of every segment."""
-    shares = [{part.shard for part in parts} for parts in found]
-    return set(range(shards)).intersection(*shares)
-
-
-def _of_share(parts: Sequence[Part], share: int | None) -> Part:
-    """Choose the newest part of a share, which is among them."""
-    return next(part for part in parts if part.shard == share)
 
 
 class PostgresStore:
@@ -203,7 +208,7 @@ class PostgresStore:
 
     @property
     def metric(self) -> str:
-        """How near two vectors are."""
+        """The metric of the vectors: "cosine" or "euclidean"."""
         return self._indexes[0].metric if self._indexes else "cosine"
 
     @cached_property
@@ -213,7 +218,7 @@ class PostgresStore:
     def nearest(
         self, vector: Float, k: int | None, excluded: Sequence[Marks | None]
     ) -> list[Nearest]:
-        """Ask all servers at once; where every column is wanted, none need be asked."""
+        """Query all servers at once; if every column is wanted, none needs to be queried."""
         if not self._segments:
             return []
         query = checked(np.asarray(vector, np.float32).reshape(1, -1), self._indexes[0].dimension)
@@ -221,7 +226,10 @@ class PostgresStore:
             return [self._all(n, query[0], k, marks) for n, marks in enumerate(excluded)]
         if k <= 0:
             return [Nearest(np.zeros(0, np.int64), np.zeros(0)) for _ in self._segments]
-        found = self._found(_sent(query[0], self.metric), k, excluded)
+        sent = query[0]
+        if self.metric == "cosine":  # its length does not matter: send one that halfvec can hold
+            sent = np.asarray(sent / max(float(np.linalg.norm(sent)), 1e-30), np.float32)
+        found = self._found(sent, k, excluded)
         return [
             self._ranked(n, query[0], k, [one for shard in found for one in shard[n]], marks)
             for n, marks in enumerate(excluded)
@@ -229,31 +237,31 @@ class PostgresStore:
 
     def _found(
         self, query: Float, k: int, excluded: Sequence[Marks | None]
-    ) -> list[list[Sequence[Found]]]:
-        """Ask the servers; where tables were replaced since, look up which are there now."""
+    ) -> list[list[Sequence[NearVector]]]:
+        """Query the servers; if tables were replaced meanwhile, look up the present ones."""
         try:
-            return self._asked(query, k, excluded)
+            return self._query(query, k, excluded)
         except StoreChanged as changed:
             try:
                 self._shards = self._look_up()
             except StoreUnreachable:
                 raise
-            except StoreUnusable:  # which asks to publish what may be an older state of the lake
+            except StoreUnusable:  # its advice to publish is wrong if this lake is an older state
                 raise changed from None
-            return self._asked(query, k, excluded)
+            return self._query(query, k, excluded)
 
-    def _asked(
+    def _query(
         self, query: Float, k: int, excluded: Sequence[Marks | None]
-    ) -> list[list[Sequence[Found]]]:
+    ) -> list[list[Sequence[NearVector]]]:
         shards = self._shards
         if len(shards) == 1:
             return [shards[0].near(query, k, excluded)]
         return list(self._pool.map(lambda shard: shard.near(query, k, excluded), shards))
 
     def _ranked(
-        self, number: int, query: Float, k: int, found: Sequence[Found], excluded: Marks | None
+        self, number: int, query: Float, k: int, found: Sequence[NearVector], excluded: Marks | None
     ) -> Nearest:
-        """Measure what was found, once for all columns of equal vectors."""
+        """Rank by exact distance, measured once for all columns of equal vectors."""
         ids = np.array([column for one in found for column in one.columns], int)
         groups = np.repeat(np.arange(len(found)), [len(one.columns) for one in found])
         if excluded is not None:
@@ -269,20 +277,10 @@ class PostgresStore:
     def _all(self, number: int, query: Float, k: int | None, excluded: Marks | None) -> Nearest:
         count = len(self._indexes[number])
         ids = np.arange(count) if excluded is None else np.flatnonzero(~excluded)
-        return self._best(number, ids, self._measured(number, query, ids), k)
+        blocks = [ids[start : start + _BLOCK] for start in range(0, len(ids), _BLOCK)]
+        measured = [self._indexes[number].measured(query, block) for block in blocks]
+        return self._best(number, ids, np.concatenate([np.zeros(0), *measured]), k)
 
     def _best(self, number: int, ids: Int, distances: Double, k: int | None) -> Nearest:
         order = np.asarray(self._segments[number].catalog.column_order)
         return nearest_first(ids, distances, k, order)
-
-    def _measured(self, number: int, query: Float, ids: Int) -> Double:
-        index = self._indexes[number]
-        blocks = [ids[start : start + _BLOCK] for start in range(0, len(ids), _BLOCK)]
-        return np.concatenate([np.zeros(0), *(index.measured(query, block) for block in blocks)])
-
-
-def _sent(query: Float, metric: str) -> Float:
-    """Scale a query to what half precision holds, where its length does not matter."""
-    if metric == "euclidean":
-        return query
-    return np.asarray(query / max(float(np.linalg.norm(query)), 1e-30), np.float32)
