@@ -132,9 +132,8 @@ def publish_vectors(
     """Make servers hold the vectors of a lake, given as (name, location), and no others."""
     servers = [Server(url) for url in addresses(vector_store)]
     total = len(servers) * sum(len(one.vectors.rows) for one in vectors)
-    run = _PublishRun(
-        lake, vectors, settings, replaces, _SharedProgress(total, progress), _Grouping()
-    )
+    shared = _SharedProgress(total, progress)
+    run = _PublishRun(lake, vectors, settings, replaces, shared, _Grouping())
     with _sessions(servers, lake[0]) as connections:
         jobs = [
             _ServerJob(server, connection, run)
@@ -145,9 +144,9 @@ def publish_vectors(
         loads = [
             partial(job.load, (share, len(jobs))) for job, share in zip(jobs, shares, strict=True)
         ]
-        sent = _together(loads, run.progress, servers)
-        _together([job.make_visible for job in jobs], run.progress, servers)
-        rest = _together([job.finish for job in jobs], run.progress, servers)
+        sent = _together(loads, shared, servers)
+        _together([job.make_visible for job in jobs], shared, servers)
+        rest = _together([job.finish for job in jobs], shared, servers)
     removed, sizes = (sum(numbers) for numbers in zip(*rest, strict=True))
     new, distinct = (sum(numbers) for numbers in zip(*sent, strict=True))
     return Published(lake[0], len(jobs) * len(vectors), new, removed, distinct, sizes)
