@@ -24,7 +24,8 @@ import deepjoin
 from common import Row, emit, folder_bytes, machine, percentiles, say
 from deepjoin import Column
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.vector_index import VectorIndex, build_vectors
+from deepjoin.embed.vector_build import build_vectors
+from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.column_vectors import (

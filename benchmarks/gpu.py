@@ -27,7 +27,8 @@ import numpy.typing as npt
 from deepjoin.embed.columns.on_device import TOKENS, TokenModel
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
-from deepjoin.embed.vector_index import VectorIndex, build_vectors
+from deepjoin.embed.vector_build import build_vectors
+from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.engines.gpu import DeviceIndex, DeviceQuery, DeviceSearch
 
 Figures = dict[str, Any]

@@ -25,7 +25,8 @@ from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.embed.list_build import write_value_lists
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.embed.value_vectors import FILES, ORDER_FILES, ValueLists, ValueVectors, write_vectors
-from deepjoin.embed.vector_index import KINDS, VectorIndex, build_vectors
+from deepjoin.embed.vector_build import KINDS, build_vectors
+from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.matching.engine import (
     ExactRanking,

@@ -20,16 +20,17 @@ from deepjoin.checking.soundness import is_array
 from deepjoin.checking.vector_contents import VectorContents
 from deepjoin.checking.vector_index_soundness import index_problems
 from deepjoin.checking.vector_soundness import vector_problems
+from deepjoin.embed import vector_build
 from deepjoin.embed.list_build import write_value_lists
 from deepjoin.embed.value_vectors import ValueVectors
-from deepjoin.embed.vector_index import index_rows, kinds
-from deepjoin.embed.vector_index.build import (
+from deepjoin.embed.vector_build import (
     ABOUT,
     INDEX,
     MEMBERS,
     OFFSETS,
     ROWS,
     build_vectors,
+    index_rows,
     save_rows,
 )
 from tests.support.histories import merging
@@ -397,8 +398,8 @@ def test_a_value_in_no_list_is_noticed(listed: tuple[Path, int], tmp_path: Path)
 def test_what_auto_chose_is_sound(
     tmp_path: Path, clustered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kinds, "FLAT_UP_TO", 1000)
-    monkeypatch.setattr(kinds, "SCANNED_UP_TO", 1100)
+    monkeypatch.setattr(vector_build, "FLAT_UP_TO", 1000)
+    monkeypatch.setattr(vector_build, "SCANNED_UP_TO", 1100)
     save_rows(np.random.default_rng(3).standard_normal((1200, 16)).astype(np.float32), tmp_path)
     assert index_rows(tmp_path, clustered=clustered) == ("ivf4" if clustered else "scan4")
     assert list(index_problems(tmp_path, "auto", "cosine")) == []

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from deepjoin.embed.columns.text_encoder import TextEncoder
-from deepjoin.embed.vector_index import METRICS, VectorIndex, build_vectors
+from deepjoin.embed.vector_build import METRICS, build_vectors
+from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.errors import DeepJoinError
 from tests.support.encoder_models import ODD, Folders, cosines, loaded, model_folders
 from tests.support.tiny_models import KINDS

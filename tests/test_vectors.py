@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
-from deepjoin.embed.vector_index import KINDS, METRICS, VectorIndex, build_vectors, kinds
+from deepjoin.embed import vector_build
+from deepjoin.embed.vector_build import KINDS, METRICS, build_vectors
+from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.errors import IndexUnusable, UnknownName
 
 Float = npt.NDArray[np.float32]
@@ -150,12 +152,12 @@ def test_rows_nearly_all_equal_are_scanned_whatever_was_asked_for(tmp_path: Path
 
 
 def test_the_kind_is_chosen_by_size() -> None:
-    assert kinds.chosen("auto", 10) == kinds.chosen("auto", 20_000) == "flat"
-    assert kinds.chosen("auto", 20_001) == kinds.chosen("auto", 600_000) == "scan4"
-    assert kinds.chosen("auto", 600_001) == "ivf4"
-    assert kinds.chosen("auto", 600_001, clustered=False) == "scan4"
-    assert kinds.chosen("hnsw", 20_001) == "hnsw"
-    assert kinds.chosen("ivfpq", 999) == "flat"
+    assert vector_build.chosen("auto", 10) == vector_build.chosen("auto", 20_000) == "flat"
+    assert vector_build.chosen("auto", 20_001) == vector_build.chosen("auto", 600_000) == "scan4"
+    assert vector_build.chosen("auto", 600_001) == "ivf4"
+    assert vector_build.chosen("auto", 600_001, clustered=False) == "scan4"
+    assert vector_build.chosen("hnsw", 20_001) == "hnsw"
+    assert vector_build.chosen("ivfpq", 999) == "flat"
     assert KINDS["ivfpq"].list_count(10**6) == KINDS["ivf4"].list_count(10**6) == 1000
 
 

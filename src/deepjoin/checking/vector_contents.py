@@ -17,7 +17,7 @@ from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.base import ColumnEncoder
 from deepjoin.embed.scan import SLACK, ZERO_POINT, QuantisedRows
 from deepjoin.embed.value_vectors import FILES, checked, quantised
-from deepjoin.embed.vector_index.build import ROWS
+from deepjoin.embed.vector_build import ROWS
 from deepjoin.errors import DeepJoinError
 from deepjoin.store.cell_vectors import FOLDER as CELLS
 from deepjoin.store.column_vectors import (

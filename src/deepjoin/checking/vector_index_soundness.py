@@ -14,16 +14,20 @@ from xxhash import xxh3_64_intdigest
 from deepjoin.arrays import load_array
 from deepjoin.checking.contents import MISREAD
 from deepjoin.checking.soundness import is_array
-from deepjoin.embed.vector_index.build import (
+from deepjoin.embed.vector_build import (
     ABOUT,
     FORMAT,
     INDEX,
+    KINDS,
     MEMBERS,
+    METRICS,
     OFFSETS,
+    PAD,
+    faiss_threads,
     load_rows,
+    may_be,
     prepared,
 )
-from deepjoin.embed.vector_index.kinds import KINDS, METRICS, PAD, faiss_threads, may_be
 
 Half = npt.NDArray[np.float16]
 Int = npt.NDArray[np.int64]

@@ -28,8 +28,7 @@ from deepjoin.checking.soundness import (
 from deepjoin.checking.vector_index_soundness import index_problems
 from deepjoin.embed.scan import SLACK, ZERO_POINT
 from deepjoin.embed.value_vectors import FILES, LARGEST_CODE, LIST_FILES, ORDER_FILES
-from deepjoin.embed.vector_index.build import ROWS, load_rows
-from deepjoin.embed.vector_index.kinds import KINDS, METRICS
+from deepjoin.embed.vector_build import KINDS, METRICS, ROWS, load_rows
 from deepjoin.store.cell_vectors import FOLDER as CELLS
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.column_vectors import (

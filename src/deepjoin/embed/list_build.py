@@ -24,7 +24,7 @@ from deepjoin.embed.value_vectors import (
     ValueVectors,
     write_rows,
 )
-from deepjoin.embed.vector_index.kinds import faiss_threads
+from deepjoin.embed.vector_build import faiss_threads
 
 Float = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]

@@ -17,10 +17,8 @@ import torch
 from deepjoin.embed.columns.on_device import RECORDED, TokenModel
 from deepjoin.embed.devices import device_named
 from deepjoin.embed.recorder import Array, Recorder
-from deepjoin.embed.vector_index import Nearest, VectorIndex
-from deepjoin.embed.vector_index.build import Rows, checked
-from deepjoin.embed.vector_index.index import nearest_first
-from deepjoin.embed.vector_index.kinds import check_metric
+from deepjoin.embed.vector_build import Rows, check_metric, checked
+from deepjoin.embed.vector_index import Nearest, VectorIndex, nearest_first
 from deepjoin.errors import DeepJoinError
 
 if TYPE_CHECKING:

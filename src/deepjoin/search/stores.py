@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.vector_index.index import Nearest
+from deepjoin.embed.vector_index import Nearest
 from deepjoin.store.column_vectors.columns import ColumnVectors
 from deepjoin.store.segment import Segment
 

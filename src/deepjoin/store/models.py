@@ -14,7 +14,7 @@ from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.base import ColumnEncoder
 from deepjoin.embed.columns.cache import VectorCache
 from deepjoin.embed.columns.kinds import split_kind
-from deepjoin.embed.vector_index.kinds import check_metric, chosen
+from deepjoin.embed.vector_build import check_metric, chosen
 from deepjoin.files import cache_root
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store.column_vectors.sketch import check_dimension

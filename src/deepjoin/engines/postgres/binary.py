@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.vector_index.build import collapsed, widened
+from deepjoin.embed.vector_build import collapsed, widened
 
 Half = npt.NDArray[np.float16]
 Float = npt.NDArray[np.float32]

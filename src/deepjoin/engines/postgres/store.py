@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.vector_index.build import checked
-from deepjoin.embed.vector_index.index import Nearest, nearest_first
+from deepjoin.embed.vector_build import checked
+from deepjoin.embed.vector_index import Nearest, nearest_first
 from deepjoin.engines.postgres.publishing import difference
 from deepjoin.engines.postgres.schema import VectorTable, assigned, tables_of
 from deepjoin.engines.postgres.server import (

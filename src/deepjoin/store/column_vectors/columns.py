@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.vector_index import VectorIndex, index_rows
-from deepjoin.embed.vector_index.build import load_rows, narrowed, new_rows
+from deepjoin.embed.vector_build import index_rows, load_rows, narrowed, new_rows
+from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.store.segment import Segment
 
 Half = npt.NDArray[np.float16]

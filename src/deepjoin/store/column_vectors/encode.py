@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deepjoin.arrays import blocks, load_strings, ranges
 from deepjoin.embed.columns.base import ColumnEncoder
 from deepjoin.embed.columns.text import Frequency
-from deepjoin.embed.vector_index.build import narrowed
+from deepjoin.embed.vector_build import narrowed
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 from deepjoin.progress import Progress, no_progress

@@ -1,4 +1,4 @@
-"""Search a vector index: the nearest vectors, some of them out of the lake."""
+"""Search a vector index for the nearest rows, without those removed from the lake."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.vector_index.build import (
+from deepjoin.embed.vector_build import (
     ABOUT,
     FORMAT,
     INDEX,
+    KINDS,
     MEMBERS,
     OFFSETS,
     checked,
+    faiss_threads,
     load_rows,
     prepared,
     widened,
 )
-from deepjoin.embed.vector_index.kinds import KINDS, faiss_threads
 from deepjoin.errors import DeepJoinError, IndexUnusable
 
 Int = npt.NDArray[np.int64]
@@ -30,18 +31,18 @@ Double = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
 Order = npt.NDArray[np.integer[Any]]
 
-#: Distances nearer to each other than this are equal: rows are stored in half precision.
+#: Digits of a distance; closer ones count as equal, since rows have half precision.
 _DIGITS = 6
-#: The most that are ranked again, unless more are asked for.
+#: The most candidates that are reranked, unless k is larger.
 _RERANKED = 4096
-#: How far single precision may be from the distance itself, relative to the largest.
+#: Bound on the error of single precision, relative to the largest distance.
 _SLACK = 1e-5
-#: Rows compared at a time: few enough for the nearest cache.
+#: Rows compared at a time: few enough for the L1 cache.
 _BLOCK = 1 << 8
 
 
 class Nearest(NamedTuple):
-    """Ids, nearest first, equal distances by order; cosine distance is 1 less the cosine."""
+    """Ids, nearest first; the cosine distance is 1 minus the cosine."""
 
     ids: Int
     distances: Double
@@ -128,7 +129,7 @@ class VectorIndex:
         return nearest_first(*self._candidates(row, k, excluded), k, order)
 
     def _candidates(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
-        """Return the nearest and those as near as the last of them, in any order."""
+        """Return the nearest k and all as near as the k-th, in any order."""
         if not self._how.factory:
             return self._scanned(row, k, excluded)
         live = self._live(excluded)
@@ -153,7 +154,7 @@ class VectorIndex:
         return groups
 
     def _live(self, excluded: Marks | None) -> Marks | None:
-        """Mark the different vectors that stand for an id still there; None for all."""
+        """Mark the distinct vectors that have an id still in the lake; None for all."""
         if excluded is None:
             return None
         groups, dead = np.unique(self._group_of[np.flatnonzero(excluded)], return_counts=True)
@@ -163,10 +164,10 @@ class VectorIndex:
         return live if len(gone) else None
 
     def _groups(self, row: Float, wanted: int, live: Marks | None) -> tuple[Int, Double] | None:
-        """Search, harder and harder, until as many were found as there must be; or give up."""
+        """Search with growing effort until enough were found; None if the index cannot."""
         how = self._how
         again = min(wanted * how.rerank, max(_RERANKED, 2 * wanted))
-        if live is not None and not how.marks:  # most of those found may be gone
+        if live is not None and not how.marks:  # most of those found may be excluded
             again = again * self._different // int(live.sum())
         fetched = max(wanted, min(self._different, again))
         effort = max(how.effort, fetched if how.effort_of == "efSearch" else 0)
@@ -182,7 +183,7 @@ class VectorIndex:
             effort *= 4
 
     def _ask(self, row: Float, k: int, live: Marks | None, effort: int) -> tuple[Int, Double]:
-        """Search once; Faiss fills up with -1 what it does not find."""
+        """Search once; Faiss pads with -1 what it does not find."""
         with faiss_threads(1) as faiss:
             how = self._parameters(faiss, live, effort)
             values, groups = self._faiss.search(row, k, params=how)
@@ -192,7 +193,7 @@ class VectorIndex:
         return groups[0][found], np.round(distances, _DIGITS)
 
     def _parameters(self, faiss: Any, live: Marks | None, effort: int) -> Any:
-        """Say how hard to search and what to leave out; None for a kind that cannot be told."""
+        """Set the search effort and the excluded ids; None for a kind without parameters."""
         effort_of = self._how.effort_of
         if not (self._how.marks or effort_of):
             return None
@@ -206,13 +207,13 @@ class VectorIndex:
         }[effort_of](sel=selector, **({effort_of: effort} if effort_of else {}))
 
     def nearest_of(self, query: npt.ArrayLike, ids: Int, k: int) -> tuple[Int, Double]:
-        """Say which of some ids are the nearest k, with all as near, and how far they are."""
+        """Return where the nearest k of some ids are, with all as near, and their distances."""
         row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
         near = self._near(self._rough(row, ids), k)
         return near, self.measured(row, ids[near])
 
     def measured(self, query: npt.ArrayLike, ids: Int) -> Double:
-        """Compare a query with stored rows, each as if it were alone."""
+        """Return exact distances; each is independent of the other ids."""
         row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
         rows, asked = self.rows[ids].astype(np.float64), row[0].astype(np.float64)
         if self.metric == "euclidean":
@@ -223,7 +224,7 @@ class VectorIndex:
         return np.asarray(np.round(1 - products / np.where(lengths > 0, lengths, 1), _DIGITS))
 
     def _scanned(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:
-        """Compare with every row in single precision, and with the nearest exactly."""
+        """Compare with every row in single precision, then with the nearest exactly."""
         ids = np.arange(self._count) if excluded is None else np.flatnonzero(~excluded)
         if self._how.factory:
             rough = self._rough(row, ids)
@@ -233,14 +234,14 @@ class VectorIndex:
         return ids, self.measured(row, ids)
 
     def _rough(self, row: Float, ids: Int) -> Float:
-        """Compare with some rows in single precision: 1 less the cosine, or squared distances."""
+        """Compare with some rows in single precision: 1 minus the cosine, or squared distances."""
         parts = [ids[start : start + _BLOCK] for start in range(0, len(ids), _BLOCK)]
         blocks = (widened(self.rows[part]) for part in parts)
         found = [self._compared(b, np.einsum("ij,ij->i", b, b), row[0]) for b in blocks]
         return np.concatenate([np.zeros(0, np.float32), *found])
 
     def _compared(self, rows: Float, squares: Float, query: Float) -> Float:
-        # Not a product by BLAS: its threads spin on after it, and double the next query's encoding.
+        # Not BLAS: its threads keep spinning afterwards and slow the next query's encoding down.
         products = np.einsum("ij,j->i", rows, query)
         if self.metric == "euclidean":
             return np.asarray(squares + query @ query - 2 * products, np.float32)
