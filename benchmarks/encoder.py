@@ -20,9 +20,8 @@ import numpy as np
 from common import K, emit, machine, percentiles, process_seconds, say, versions
 from deepjoin import Column
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.columns.base import FloatMatrix
+from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder
 from deepjoin.embed.columns.text import DocumentFrequencies
-from deepjoin.embed.columns.text_encoder import TextEncoder
 from deepjoin.read.corpus import CorpusSource
 
 _TIE = 1e-6

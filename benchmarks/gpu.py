@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.columns.on_device import TOKENS, TokenModel
 from deepjoin.embed.columns.text import TextSettings
+from deepjoin.embed.columns.token_model import TOKENS, TokenModel
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.embed.vector_build import build_vectors
 from deepjoin.embed.vector_index import VectorIndex

@@ -12,7 +12,7 @@ import pytest
 
 import deepjoin
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.encoders.checkpoints import Words

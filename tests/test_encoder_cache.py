@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.embed.columns.base import FloatMatrix
 from deepjoin.embed.columns.cache import CachedEncoder, VectorCache, text_key
+from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder
 from deepjoin.embed.columns.text import TextSettings, no_frequency
-from deepjoin.embed.columns.text_encoder import TextEncoder
 
 COLUMN = Column(["Apple", "GE", "IBM"], name="Company", title="Firms")
 

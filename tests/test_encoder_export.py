@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from deepjoin import DeepJoinError
 from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.onnx_encoder import _is_exact
-from deepjoin.embed.columns.rounding import nearest, rounded
 from deepjoin.embed.columns.weights import block_codes, read_weights, write_weights
 from deepjoin.errors import MissingExtra
+from deepjoin.lab.onnx.rounding import nearest, rounded
 from tests.support.encoder_models import ODD, Folders, cosines, export, loaded, model_folders
 from tests.support.tiny_models import save_model
 

@@ -14,11 +14,10 @@ import pytest
 
 from deepjoin import DeepJoinError
 from deepjoin.embed.columns import DEFAULT, load_encoder
+from deepjoin.embed.columns.encoder import checked
 from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
-from deepjoin.embed.columns.reasons import reason
 from deepjoin.embed.columns.text import TextSettings
-from deepjoin.embed.columns.text_encoder import checked
-from deepjoin.errors import MissingExtra
+from deepjoin.errors import MissingExtra, reason
 from tests.support.encoder_models import Folders, loaded, model_folders
 
 

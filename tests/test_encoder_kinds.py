@@ -18,8 +18,8 @@ from deepjoin import Column, Lake
 from deepjoin.cli.config import NAME, parse
 from deepjoin.cli.parser import make_parser
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.columns.base import ColumnEncoder
-from deepjoin.embed.columns.kinds import option_of, split_kind
+from deepjoin.embed.columns.encoder import ColumnEncoder
+from deepjoin.embed.columns.loading import option_of, split_kind
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra, UnknownName
 from deepjoin.lab.encoders import KINDS, averages

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
 from deepjoin.embed.columns import DEFAULT, load_encoder
+from deepjoin.embed.columns.encoder import TextEncoder, batches
 from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings, no_frequency
-from deepjoin.embed.columns.text_encoder import TextEncoder, batches
 from deepjoin.embed.columns.tokens import Tokens
 from tests.support.encoder_models import (
     ODD,

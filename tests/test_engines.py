@@ -24,7 +24,7 @@ from deepjoin.build import encoding, workers
 from deepjoin.build.engine import BuildResources, Step, node_name
 from deepjoin.build.listing import ListedItem, list_items
 from deepjoin.build.workers import EncodeElsewhere, TextModel
-from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.engines.ray import engine as ray_engine
 from deepjoin.errors import MissingExtra, UnknownName
 from deepjoin.read.files import FileSource

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.embed.vector_build import METRICS, build_vectors
 from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.errors import DeepJoinError
@@ -26,8 +26,8 @@ from tests.support.tiny_models import KINDS
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
-from deepjoin.embed.columns import on_device as encoding  # noqa: E402
-from deepjoin.embed.columns.on_device import TokenModel, padded, runs  # noqa: E402
+from deepjoin.embed.columns import token_model as encoding  # noqa: E402
+from deepjoin.embed.columns.token_model import TokenModel, padded, runs  # noqa: E402
 from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
 from deepjoin.embed.recorder import Recorder  # noqa: E402
 from deepjoin.engines import gpu as searching  # noqa: E402

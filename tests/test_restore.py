@@ -29,7 +29,7 @@ from tests.support.encoder_models import (
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("onnx")
 
-from deepjoin.embed.columns.restore import kept_layers, restore, shallower, whole_folder
+from deepjoin.lab.onnx.restore import kept_layers, restore, shallower, whole_folder
 
 TEXTS = ["company values", "Company: Apple, GE, IBM.", "a, b, c", *ODD]
 
@@ -187,7 +187,7 @@ def test_a_tokenizer_without_padding(shipped: Path, tmp_path: Path) -> None:
 
 
 def test_restoring_without_its_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepjoin.embed.columns.restore.find_spec", lambda name: None)
+    monkeypatch.setattr("deepjoin.lab.onnx.restore.find_spec", lambda name: None)
     message = r"A shipped encoder is made whole with onnx and safetensors: pip install 'deepjoin\["
     with pytest.raises(MissingExtra, match=message):
         restore(DEFAULT, tmp_path)

@@ -179,7 +179,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         build_vectors([[1.0, 0.0], [np.nan, 0.0]], tmp_path)
     with pytest.raises(DeepJoinError, match="A vector holds 7e[+]04; numbers up to 65504 can be"):
         build_vectors([[1.0, -70_000]], tmp_path)
-    with pytest.raises(DeepJoinError, match=r"shape \(2,\) came; two dimensions are needed"):
+    with pytest.raises(DeepJoinError, match=r"shape \(2,\); two dimensions are needed"):
         build_vectors([1.0, 0.0], tmp_path)
     with pytest.raises(UnknownName, match="No metric 'cosin' in this version.*mean 'cosine'"):
         build_vectors([[1.0]], tmp_path, metric="cosin")

@@ -10,6 +10,10 @@ import difflib
 from collections.abc import Iterable
 
 _MANY = 10_000
+#: Letters of another library's error that ours quote.
+_REASON_WIDTH = 160
+#: A first sentence shorter than this says too little by itself.
+_REASON_LEAST = 40
 
 
 class DeepJoinError(Exception):
@@ -71,3 +75,22 @@ def unknown_name(kind: str, got: str, where: str, known: Iterable[str]) -> Unkno
     if nearest:
         text += f" Did you mean '{lowered[nearest[0]]}'?"
     return UnknownName(text)
+
+
+def reason(error: Exception) -> str:
+    """Write an error of another library as one line, cut after a sentence or a word if long.
+
+    >>> reason(ValueError("No  such model."))
+    'No such model.'
+    >>> reason(ValueError("word " * 40))[-11:]
+    'word word …'
+    """
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    if len(text) <= _REASON_WIDTH:
+        return f"{text}."
+    head = text[: _REASON_WIDTH + 1]
+    end = head.rfind(". ")
+    if end >= _REASON_LEAST:
+        return head[: end + 1]
+    words = head.rpartition(" ")[0] or head[:_REASON_WIDTH]
+    return f"{words.rstrip(' ,;:.')} …"

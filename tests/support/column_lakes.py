@@ -12,8 +12,8 @@ from xxhash import xxh3_64_intdigest
 
 import deepjoin
 from deepjoin import Column, Settings
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.embed.columns.text import TextSettings
-from deepjoin.embed.columns.text_encoder import TextEncoder
 from deepjoin.store.segment import Segment
 
 

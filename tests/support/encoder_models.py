@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.columns.base import FloatMatrix
+from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder
 from deepjoin.embed.columns.text import TextSettings
-from deepjoin.embed.columns.text_encoder import TextEncoder
 from tests.support.tiny_models import save_model, save_sentence_model
 
 #: Gives the folder of a tiny model, by kind.
@@ -68,7 +67,7 @@ def default() -> TextEncoder:
 def export(source: Path, target: Path, texts: list[str] | None = None) -> Path:
     """Export a model to a folder that needs no torch."""
     pytest.importorskip("onnx")
-    from deepjoin.embed.columns.export import export_encoder
+    from deepjoin.lab.onnx.export import export_encoder
 
     return export_encoder(source, target, "tiny", texts=texts)
 

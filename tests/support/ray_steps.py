@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from deepjoin.build.workers import TextModel
-from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.errors import MissingExtra, UnreadableTable
 
 

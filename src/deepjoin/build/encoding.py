@@ -16,9 +16,8 @@ import numpy.typing as npt
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.workers import EncodeElsewhere, TextModel
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.columns.base import ColumnEncoder
 from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
-from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.embed.columns.encoder import ColumnEncoder, TextEncoder
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import link_or_copy

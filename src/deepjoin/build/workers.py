@@ -27,10 +27,9 @@ from xxhash import xxh3_128
 from deepjoin.build.engine import BuildResources, Engine, Step, node_name
 from deepjoin.build.listing import ListedItem, tried
 from deepjoin.build.segment_builder import SegmentBuilder
-from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
 from deepjoin.embed.columns.cache import VectorCache, text_key
+from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix, TextEncoder
 from deepjoin.embed.columns.text import Frequency
-from deepjoin.embed.columns.text_encoder import TextEncoder
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.files import locked
 from deepjoin.settings import Settings, TableWords, Vectors

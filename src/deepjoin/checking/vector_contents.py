@@ -14,7 +14,7 @@ import pyarrow as pa
 from deepjoin.arrays import load_strings
 from deepjoin.checking.vector_soundness import ABOUT
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.scan import SLACK, ZERO_POINT, QuantisedRows
 from deepjoin.embed.value_vectors import FILES, checked, quantised
 from deepjoin.embed.vector_build import ROWS

@@ -230,7 +230,7 @@ class FileValue:
         """Make a path relative to the folder of the file; leave URLs as they are."""
         if self.action.metavar not in _PATHS | _PATHS_OR_NAMES or "://" in text:
             return text
-        from deepjoin.embed.columns.kinds import split_kind
+        from deepjoin.embed.columns.loading import split_kind
 
         # fasttext:vectors.bin is a path after the kind of encoder.
         kind, where = split_kind(text)

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of methods."""
-    from deepjoin.embed.columns.kinds import option_of
+    from deepjoin.embed.columns.loading import option_of
     from deepjoin.search.methods import all_methods
 
     rows: list[tuple[str, str, str, str]] = []

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deepjoin.embed.columns.on_device import RECORDED, TokenModel
+from deepjoin.embed.columns.token_model import RECORDED, TokenModel
 from deepjoin.embed.devices import device_named
 from deepjoin.embed.recorder import Array, Recorder
 from deepjoin.embed.vector_build import Rows, check_metric, checked

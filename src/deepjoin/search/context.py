@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.columns.kinds import option_of, split_kind
+from deepjoin.embed.columns.loading import option_of, split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.normalise.private import key
 from deepjoin.settings import Settings, Vectors
@@ -16,7 +16,7 @@ from deepjoin.store.models import cell_encoder, column_encoder, shown
 from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:
-    from deepjoin.embed.columns.base import ColumnEncoder
+    from deepjoin.embed.columns.encoder import ColumnEncoder
     from deepjoin.search.stores import OpenStore
     from deepjoin.store.column_vectors import FrequencySnapshot
 

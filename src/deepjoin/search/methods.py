@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from deepjoin.embed.columns.kinds import split_kind
+from deepjoin.embed.columns.loading import split_kind
 from deepjoin.errors import unknown_name
 from deepjoin.model import SearchMethod
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.model import Column, Results
 from deepjoin.search.candidates import SimilarCells

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.columns.base import ColumnEncoder
 from deepjoin.embed.columns.cache import VectorCache
-from deepjoin.embed.columns.kinds import split_kind
+from deepjoin.embed.columns.encoder import ColumnEncoder
+from deepjoin.embed.columns.loading import split_kind
 from deepjoin.embed.vector_build import check_metric, chosen
 from deepjoin.files import cache_root
 from deepjoin.settings import Settings, Vectors

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from deepjoin.embed.columns.base import FloatMatrix
-from deepjoin.embed.columns.text_encoder import TextEncoder
+from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder
 from deepjoin.errors import DeepJoinError
 
 Known = npt.NDArray[np.bool_]

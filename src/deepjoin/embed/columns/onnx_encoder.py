@@ -18,20 +18,28 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128
 
-from deepjoin.embed.columns.base import FloatMatrix, FloatVector
-from deepjoin.embed.columns.graph import PROBE, has_twin, twin_name
-from deepjoin.embed.columns.reasons import reason
+from deepjoin.embed.columns.encoder import (
+    FloatMatrix,
+    FloatVector,
+    TextEncoder,
+    batches,
+    checked,
+    text_settings,
+)
 from deepjoin.embed.columns.text import Frequency, TextSettings
-from deepjoin.embed.columns.text_encoder import TextEncoder, batches, checked, text_settings
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.weights import Array, read_weights
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, reason
 from deepjoin.model import Column
 
 if TYPE_CHECKING:
     import onnxruntime
 
 FORMAT = 2
+#: Products whose states are rounded twice, the second time what the first left over.
+FINE_STATES = ("attention", "wide", "narrow")
+#: Rows and columns of the matrix of the probe.
+PROBE = (64, 16)
 #: What a vector depends on beside the text.
 _FILES = ("graph.onnx", "tokenizer.json", "weights.npz")
 #: Tokens in one run: more gain nothing, fewer leave threads idle.
@@ -39,7 +47,7 @@ _TOKENS = 512
 
 
 class OnnxEncoder(TextEncoder):
-    """A model folder as `deepjoin.embed.columns.export` writes it, ready to encode."""
+    """A model folder as `deepjoin.lab.onnx.export` writes it, ready to encode."""
 
     def __init__(
         self,
@@ -179,3 +187,17 @@ def session(
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in handed.values()]
     options.add_external_initializers(list(handed), values)
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def has_twin(array: str) -> bool:
+    """Tell whether an array is handed over twice, under two names, for two products.
+
+    >>> has_twin("0.wide.codes"), has_twin("0.attended.codes"), has_twin("words.codes")
+    (True, False, False)
+    """
+    return any(array.endswith(f".{product}.codes") for product in FINE_STATES)
+
+
+def twin_name(array: str) -> str:
+    """Name an array a second time."""
+    return f"{array}.again"

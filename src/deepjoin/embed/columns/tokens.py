@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepjoin.embed.columns.reasons import reason
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, reason
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -18,15 +18,13 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128
 
-from deepjoin.embed.columns.base import FloatMatrix
-from deepjoin.embed.columns.reasons import reason
+from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder, checked, text_settings
 from deepjoin.embed.columns.text import TextSettings
-from deepjoin.embed.columns.text_encoder import TextEncoder, checked, text_settings
 from deepjoin.embed.columns.tokens import Tokens
-from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.errors import DeepJoinError, MissingExtra, reason
 
 if TYPE_CHECKING:
-    from deepjoin.embed.columns.on_device import TokenModel, TokenRows
+    from deepjoin.embed.columns.token_model import TokenModel, TokenRows
 
 #: Where `deepjoin train` writes how columns became texts.
 SETTINGS_FILE = "deepjoin.json"
@@ -99,7 +97,7 @@ class TorchEncoder(TextEncoder):
 
         Rows come as a list, or as one array padded with anything, together with their lengths.
         """
-        from deepjoin.embed.columns.on_device import padded
+        from deepjoin.embed.columns.token_model import padded
 
         if self.token_model is None:
             raise DeepJoinError(
@@ -113,7 +111,7 @@ class TorchEncoder(TextEncoder):
     @cached_property
     def token_model(self) -> TokenModel | None:
         """The model without its tokenizer; None for one whose vectors would be others."""
-        from deepjoin.embed.columns.on_device import TokenModel, padded
+        from deepjoin.embed.columns.token_model import TokenModel, padded
 
         wanted = self._encode_in_full(_PROBES)
         model = TokenModel(self._model, self.name, self._tokens.limit, half=self._on_gpu)

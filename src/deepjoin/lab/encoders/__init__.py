@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-from deepjoin.embed.columns.base import ColumnEncoder
-from deepjoin.embed.columns.kinds import EncoderKind
+from deepjoin.embed.columns.encoder import ColumnEncoder
+from deepjoin.embed.columns.loading import EncoderKind
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
-from deepjoin.embed.columns.places import check_place
+from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix, checked
+from deepjoin.embed.columns.loading import check_place
 from deepjoin.embed.columns.text import Frequency, TextSettings
-from deepjoin.embed.columns.text_encoder import checked
 from deepjoin.embed.columns.torch_encoder import TorchEncoder, load_model
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column

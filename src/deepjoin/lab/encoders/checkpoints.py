@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_128
 
-from deepjoin.embed.columns.base import ColumnEncoder
-from deepjoin.embed.columns.reasons import reason
+from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import SAMPLINGS, no_frequency
 from deepjoin.embed.devices import device_named
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, reason
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import CellType, canonical_array, cell_types
 from deepjoin.normalise.distinct import distinct_cells

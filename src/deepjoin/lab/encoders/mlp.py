@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
-from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
+from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.embed.columns.weights import read_weights, write_weights
 from deepjoin.errors import DeepJoinError

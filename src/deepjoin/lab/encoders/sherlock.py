@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
+from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.encoders.checkpoints import encodable

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
-from deepjoin.embed.columns.reasons import reason
+from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix, batches, checked
 from deepjoin.embed.columns.text import Frequency
-from deepjoin.embed.columns.text_encoder import batches, checked
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, reason
 from deepjoin.lab.encoders.checkpoints import (
     Checkpoint,
     CheckpointFiles,

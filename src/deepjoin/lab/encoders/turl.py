@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix
+from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix, checked
 from deepjoin.embed.columns.text import Frequency
-from deepjoin.embed.columns.text_encoder import checked
 from deepjoin.lab.encoders.checkpoints import (
     BERT,
     Checkpoint,

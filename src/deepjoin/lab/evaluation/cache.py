@@ -15,7 +15,7 @@ import xxhash
 from deepjoin._version import __version__
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.columns.kinds import split_kind
+from deepjoin.embed.columns.loading import split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.files import replace_file
 from deepjoin.indexing import index

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from deepjoin.embed.columns.kinds import option_of, split_kind
+from deepjoin.embed.columns.loading import option_of, split_kind
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.metrics import BEST, CANDIDATES, Labels
 from deepjoin.model import Column, Results

@@ -16,8 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from deepjoin.embed.columns.restore import whole_folder
-from deepjoin.embed.columns.text_encoder import text_settings
+from deepjoin.embed.columns.encoder import text_settings
 from deepjoin.embed.columns.torch_encoder import (
     SETTINGS_FILE,
     TorchEncoder,
@@ -26,6 +25,7 @@ from deepjoin.embed.columns.torch_encoder import (
     said_of,
 )
 from deepjoin.errors import DeepJoinError
+from deepjoin.lab.onnx.restore import whole_folder
 from deepjoin.lab.training.columns import gather
 from deepjoin.lab.training.delivery import SHIPPED, TEXTS, Agreement, ship
 from deepjoin.lake import open_lake

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deepjoin.embed.columns.reasons import reason
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, reason
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import canonical
 from deepjoin.store.column_vectors import segment_columns

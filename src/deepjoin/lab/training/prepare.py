@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from deepjoin.build.engine import Engine
 from deepjoin.embed.columns import DEFAULT
-from deepjoin.embed.columns.export import read_json
-from deepjoin.embed.columns.restore import kept_layers, restore, shallower
+from deepjoin.embed.columns.encoder import text_settings
 from deepjoin.embed.columns.text import TextSettings
-from deepjoin.embed.columns.text_encoder import text_settings
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import replace_file
+from deepjoin.lab.onnx.export import read_json
+from deepjoin.lab.onnx.restore import kept_layers, restore, shallower
 from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
 from deepjoin.lab.training.near import near_values, value_vectors
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs, semantic_pairs

@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from deepjoin.arrays import blocks, ranges
 from deepjoin.build.engine import Engine, Step
-from deepjoin.embed.columns.reasons import reason
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, reason
 from deepjoin.lab.training.columns import Int, TrainingColumns
 from deepjoin.progress import Progress, no_progress
 from deepjoin.relating.prefix_filter import PrefixCandidates, counted, least_shared

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.arrays import blocks, load_strings, ranges
-from deepjoin.embed.columns.base import ColumnEncoder
+from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.embed.vector_build import narrowed
 from deepjoin.errors import DeepJoinError

@@ -1,6 +1,6 @@
 """Model folders to train on: a shipped encoder made whole again, or a model with fewer layers.
 
-The opposite of `deepjoin.embed.columns.export`; needs the extra ``train``, but not torch.
+The opposite of `deepjoin.lab.onnx.export`; needs the extra ``train``, but not torch.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from deepjoin.embed.columns.export import NAMES, read_json, read_tensors, said
 from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.embed.columns.weights import Array, Floats, read_weights
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.files import written_aside
+from deepjoin.lab.onnx.export import NAMES, read_json, read_tensors, said
 
 #: What tokenizers of BERT models call their special tokens.
 _SPECIAL = {

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from deepjoin.embed.columns.calibration import TEXTS, compressed, made_texts
-from deepjoin.embed.columns.graph import Graph, Shape, probe
+from deepjoin.embed.columns.encoder import text_settings
 from deepjoin.embed.columns.onnx_encoder import FORMAT
 from deepjoin.embed.columns.text import TextSettings
-from deepjoin.embed.columns.text_encoder import text_settings
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.embed.columns.weights import BLOCK, Floats, write_weights
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.lab.onnx.graph import GraphWriter, Shape, probe
+from deepjoin.lab.onnx.rounding import TEXTS, compressed, made_texts
 
 #: Where the two architectures keep the weights of a layer.
 NAMES = {
@@ -75,7 +75,7 @@ def export_encoder(
     arrays = compressed(weights, shape, _sample(tokenizer, settings, texts))
     target.mkdir(parents=True, exist_ok=True)
     write_weights(target / "weights.npz", arrays)
-    (target / "graph.onnx").write_bytes(Graph(shape, arrays).model().SerializeToString())
+    (target / "graph.onnx").write_bytes(GraphWriter(shape, arrays).model().SerializeToString())
     (target / "probe.onnx").write_bytes(probe().SerializeToString())
     (target / "tokenizer.json").write_text(tokenizer, "utf-8")
     about = {"format": FORMAT, "name": name, **_limits(weights), "text": said(settings)}

@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deepjoin.embed.columns.onnx_encoder import FINE_STATES, PROBE, twin_name
 from deepjoin.embed.columns.weights import Array
 
 if TYPE_CHECKING:
     import onnx
 
 _FUSED = "com.microsoft"
-#: Products whose states are rounded twice, the second time what the first left over.
-FINE_STATES = ("attention", "wide", "narrow")
 #: Products whose matrices are.
 FINE_MATRICES = ("narrow",)
-#: Rows and columns of the matrix of the probe.
-PROBE = (64, 16)
 _LARGEST = 127.0
 #: What is left of a number after rounding is at most half a step: so 127 smaller steps.
 _FINER = 1 / (2 * _LARGEST)
@@ -41,20 +38,6 @@ class Shape:
     epsilon: float
 
 
-def has_twin(array: str) -> bool:
-    """Tell whether an array is handed over twice, under two names, for two products.
-
-    >>> has_twin("0.wide.codes"), has_twin("0.attended.codes"), has_twin("words.codes")
-    (True, False, False)
-    """
-    return any(array.endswith(f".{product}.codes") for product in FINE_STATES)
-
-
-def twin_name(array: str) -> str:
-    """Name an array a second time."""
-    return f"{array}.again"
-
-
 def probe() -> onnx.ModelProto:
     """Write the smallest graph whose sums some processors get wrong: their 16 bits overflow."""
     from onnx import TensorProto, helper, numpy_helper
@@ -67,7 +50,7 @@ def probe() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-class Graph:
+class GraphWriter:
     """Writes the nodes of a model over the arrays it will be handed.
 
     Where the arrays hold a whole matrix in place of its codes, the product is of floats, and its

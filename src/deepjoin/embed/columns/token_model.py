@@ -18,8 +18,7 @@ import numpy.typing as npt
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from deepjoin.embed.columns.base import FloatMatrix
-from deepjoin.embed.columns.text_encoder import checked
+from deepjoin.embed.columns.encoder import FloatMatrix, checked
 from deepjoin.embed.recorder import Recorder
 from deepjoin.errors import DeepJoinError
 

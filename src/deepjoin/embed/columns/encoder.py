@@ -1,9 +1,9 @@
-"""What every encoder of column texts shares: the way from columns to texts to vectors."""
+"""The contract of column encoders, and what the encoders of column texts share."""
 
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, replace
@@ -11,21 +11,50 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from deepjoin.embed.columns.base import ColumnEncoder, FloatMatrix, FloatVector
 from deepjoin.embed.columns.text import Frequency, TextSettings, column_texts
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 
-#: Samplings that look at how often a cell is repeated.
+FloatMatrix = npt.NDArray[np.float32]
+FloatVector = npt.NDArray[np.float32]
+#: Samplings that depend on how often a cell is repeated.
 _COUNTED = ("tf-idf", "bm25")
+
+
+class ColumnEncoder(ABC):
+    """Encodes a column as one vector, not normalised; close vectors mean joinable columns.
+
+    ``digest`` covers everything a vector depends on besides the column: two encoders with equal
+    digests give the same vectors. A vector does not depend on the columns of the same batch.
+    """
+
+    name: str
+    digest: str
+    dimension: int
+    #: Columns encoded at a time; more on a GPU.
+    block: int = 512
+    #: Whether vectors depend on how often a cell is repeated.
+    counted: bool = False
+    #: The encoder kind of a method of the lab; empty for the product's own models.
+    kind: str = ""
+
+    @abstractmethod
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+        """Return the vector of each column of a lake; zeros for a column it knows nothing of."""
+
+    def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
+        """Return the vector to search with."""
+        vector: FloatVector = self.encode([column], frequency)[0]
+        return vector
 
 
 class TextEncoder(ColumnEncoder):
     """A language model behind the paper's column-to-text transformation.
 
-    ``digest`` stands for weights, tokenizer, text settings and limits: two encoders with one
-    digest give the same vectors. ``model`` is the digest of the first two.
+    ``digest`` covers weights, tokenizer and text settings; ``model`` is the digest of the first
+    two.
     """
 
     def __init__(self, name: str, model: str, dimension: int, settings: TextSettings) -> None:
@@ -59,7 +88,7 @@ class TextEncoder(ColumnEncoder):
             return self.encode_texts(self.texts(columns, frequency))
         starts = range(0, len(columns), self.block)
         with ThreadPoolExecutor(1) as model:
-            # The model in the other thread: whose frequency this is may depend on the thread.
+            # The model runs in the other thread: a frequency may be bound to this one.
             encoded: list[Future[FloatMatrix]] = []
             for start in starts:
                 texts = self.texts(columns[start : start + self.block], frequency)
@@ -72,28 +101,24 @@ class TextEncoder(ColumnEncoder):
 def text_settings(
     path: Path, given: TextSettings | None = None, profile: str | None = None
 ) -> TextSettings:
-    """Say how columns become texts: as given, else as ``path`` says, else the default.
+    """Return how columns become texts: as given, else as stored in ``path``, else the default.
 
-    A ``profile`` is the lake's, and not for the model to say.
+    The ``profile`` is the lake's: how its cells are compared is not for the model to say.
     """
-    settings = given or _stored(path)
+    settings = given or TextSettings()
+    if given is None and path.is_file():
+        try:
+            settings = TextSettings(**json.loads(path.read_text("utf-8"))["text"])
+        except (OSError, ValueError, KeyError, TypeError, DeepJoinError) as error:
+            raise DeepJoinError(
+                f"{path} does not say how columns become texts: {error}. "
+                "Copy the model folder again, or give the settings."
+            ) from None
     return replace(settings, profile=profile) if profile else settings
 
 
-def _stored(path: Path) -> TextSettings:
-    if not path.is_file():
-        return TextSettings()
-    try:
-        return TextSettings(**json.loads(path.read_text("utf-8"))["text"])
-    except (OSError, ValueError, KeyError, TypeError, DeepJoinError) as error:
-        raise DeepJoinError(
-            f"{path} does not say how columns become texts: {error}. "
-            "Copy the model folder again, or give the settings."
-        ) from None
-
-
 def checked(vectors: FloatMatrix, name: str) -> FloatMatrix:
-    """Let no vector out that cannot be compared."""
+    """Refuse vectors that are not finite: they cannot be compared."""
     if not np.isfinite(vectors).all():
         raise DeepJoinError(
             f"The encoder '{name}' gave a vector that is not a number. "
@@ -103,9 +128,9 @@ def checked(vectors: FloatMatrix, name: str) -> FloatMatrix:
 
 
 def batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Group places of texts of one length, about so many tokens a group, the longest first.
+    """Group texts of one length into batches of about ``tokens`` tokens, the longest first.
 
-    Texts of one length need no padding, so a vector does not depend on its company.
+    Texts of one length need no padding, so a vector does not depend on its batch.
 
     >>> batches([3, 5, 3, 5, 5], tokens=10)
     [[1, 3], [4], [0, 2]]

@@ -1,0 +1,1 @@
+"""Export a trained model to the small ONNX folder the product reads, and back."""
