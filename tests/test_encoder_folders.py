@@ -119,7 +119,7 @@ def test_torch_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_onnxruntime_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepjoin.embed.columns.find_spec", lambda name: None)
+    monkeypatch.setattr("deepjoin.embed.columns.loading.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="needs onnxruntime and tokenizers: pip install onnx"):
         load_encoder("default")
 
