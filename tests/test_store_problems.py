@@ -67,7 +67,7 @@ def test_a_space_that_was_left_out_is_named(own_lake: Path, store_url: str) -> N
         publish(own_lake, store_url, spaces=["rows"])
     with pytest.raises(DeepJoinError, match="No vector index 'ivf' in a vector store. Known: auto"):
         publish(own_lake, store_url, settings=PublishSettings(index="ivf"))
-    with pytest.raises(DeepJoinError, match="effort is 2000; a search keeps 1 to 1000 candid"):
+    with pytest.raises(DeepJoinError, match="`effort` is 2000; a search keeps 1 to 1000 cand"):
         publish(own_lake, store_url, settings=PublishSettings(effort=2000, index="hnsw"))
 
 
