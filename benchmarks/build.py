@@ -1,7 +1,7 @@
 """Building and starting: columns a second, peak memory, index size, and how fast things start.
 
-CORPUS is a column corpus or a folder of tables; its index is built afresh in the work folder by
-`deepjoin.index`, in a process of its own. Start-up times are medians of whole processes; the
+CORPUS is a column corpus or a folder of tables; its index is rebuilt in the work folder by
+`deepjoin.index`, in a separate process. Start-up times are medians of whole processes; the
 time of an empty Python process is given beside them.
 """
 
@@ -38,7 +38,7 @@ _TOOLS = ("pip", "setuptools", "wheel", "pkg_resources", "_distutils_hack", "dis
 
 
 def measure(corpus: Path, index: Path, memory_bytes: int) -> Row:
-    """Build an index in a process of its own and measure it."""
+    """Build an index in a separate process and measure it."""
     shutil.rmtree(index, ignore_errors=True)
     row = in_child("build.build", corpus, index, memory_bytes)
     size = folder_bytes(index)
@@ -53,7 +53,7 @@ def measure(corpus: Path, index: Path, memory_bytes: int) -> Row:
 
 
 def build(corpus: str, index: str, memory_bytes: str) -> None:
-    """Build an index and print what it took; a corpus is compared as evaluations compare it."""
+    """Build an index and print time and memory; a corpus uses the settings of evaluations."""
     settings = SETTINGS if is_corpus(Path(corpus)) else deepjoin.Settings()
     started = perf_counter()
     lake = deepjoin.index(
@@ -92,7 +92,7 @@ def start(index: Path) -> Row:
 
 
 def install(folder: Path, project: Path) -> Row:
-    """Install the project into a fresh virtual environment and add up what it takes."""
+    """Install the project into a fresh virtual environment and sum its size."""
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", str(project)]

@@ -1,4 +1,4 @@
-"""Cell vectors judged: columns ranked by meaning, typing errors, values a second.
+"""Quality and speed of cell vectors: ranking by meaning, typing errors, values a second.
 
 Joins are in `fuzzy_join`.
 
@@ -52,7 +52,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Query:
-    """A query's distinct values, its table's columns, and what the editors' links say."""
+    """A query's distinct values, the columns of its table, and its labels by editors' links."""
 
     cells: Ints
     own: Ints
@@ -118,7 +118,7 @@ def _labels(corpus: Path) -> dict[str, list[tuple[str, float, float]]]:
 
 
 def best_cosines(query: Query, data: Columns, vectors: Floats, floor: float) -> Floats:
-    """Give each query cell's best cosine in every column, 1 for an equal value, 0 below floor."""
+    """Return each query cell's best cosine in every column: 1 if equal, 0 below the floor."""
     best = np.zeros((len(query.cells), len(data.columns)), np.float32)
     for start in range(0, len(query.cells), _QUERY_CELLS_AT_ONCE):
         cells = query.cells[start : start + _QUERY_CELLS_AT_ONCE]
@@ -195,7 +195,7 @@ def _ways(
 def _shared(
     query: Query, data: Columns, vectors: Floats, scores: Floats, encoder: CellEncoder
 ) -> Floats:
-    """Score the best columns anew, a target cell taken by several query cells counting less."""
+    """Rescore the best columns; a target cell matched by several query cells counts less."""
     again = scores.copy()
     for column in np.argsort(-scores, kind="stable")[:_SCORED_ANEW].tolist():
         cells = data.columns[column]
@@ -207,7 +207,7 @@ def _shared(
 
 
 def slips(corpus: Path, encoder: CellEncoder) -> None:
-    """Compare words with themselves mistyped, and real words that look alike."""
+    """Compare words with mistyped forms of themselves, and with similar real words."""
     counts = _words(corpus)
     common = [word for word, count in counts.items() if count >= 3]
     rare = [word for word, count in counts.items() if count == 1]
@@ -251,7 +251,7 @@ def _mistyped(words: list[str], times: int, chance: random.Random) -> list[tuple
 
 
 def _alike(words: list[str], chance: random.Random) -> list[tuple[str, str]]:
-    """Draw pairs of words that are equal but for one letter of each, the first ones apart."""
+    """Draw pairs of words that differ in one letter, not the first."""
     rests: dict[str, set[str]] = {}
     for word in words:
         for place in range(1, len(word)):

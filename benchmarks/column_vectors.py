@@ -1,10 +1,10 @@
-"""Column vectors and sketches: time to make them, their size, how well and how fast they find.
+"""Column vectors and sketches: time to compute, size, accuracy and speed of search.
 
 CORPUS is a folder with columns.parquet and queries.parquet. The index is built once and kept in
 the work folder. Sketches are made of every column, in each of the dimensions asked for: P@10
 counts any column as joinable as the tenth best, and candidates@500 is the share of ten such
 columns among the nearest 500. Of the language model's vectors only --encode N are made, because
-that takes long; to measure the search at full size the others are made up: each is an encoded
+that takes long; to measure the search at full size the others are synthetic: each is an encoded
 row moved by a random part of the difference of two others. Every nearest ten is compared with
 an exact scan. Times are of one thread, by the processor's clock, so that others do not count.
 """
@@ -40,7 +40,7 @@ from deepjoin.store.segment import Segment
 Int = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.float16]
-#: As the paper's corpora are compared.
+#: The normalisation of the paper's corpora.
 SETTINGS = deepjoin.Settings(profile="basic", min_distinct=1, max_cell=1 << 30)
 _BLOCK = 50_000
 
@@ -67,7 +67,7 @@ def overlaps(segment: Segment, query: Column) -> Int:
 
 
 def quality(segment: Segment, index: VectorIndex, queries: Sequence[Column], asked: Float) -> Row:
-    """Measure what the nearest columns are worth, over queries whose tenth best shares a value."""
+    """Measure precision over queries whose tenth best column shares a value."""
     precision, candidates = [], []
     for query, vector in zip(queries, asked, strict=True):
         shared = overlaps(segment, query)
@@ -107,7 +107,7 @@ def speed(index: VectorIndex, rows: Rows, asked: Float) -> Row:
 
 
 def measured(rows: Rows, kind: str, use: Callable[[VectorIndex], Row]) -> Row:
-    """Index rows in a folder of their own and use the index."""
+    """Index rows in a separate folder and search them."""
     with tempfile.TemporaryDirectory() as folder:
         started = process_time()
         built_as = build_vectors(rows, Path(folder), kind)
@@ -140,7 +140,7 @@ def encoded(
     segment: Segment, frequency: FrequencySnapshot, queries: Sequence[Column], count: int,
     kind: str,
 ) -> None:  # fmt: skip
-    """Encode some columns, make up the others, and measure the search."""
+    """Encode some columns, synthesise the others, and measure the search."""
     encoder = load_encoder("default", profile=SETTINGS.profile)
     assert encoder is not None
     random = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""What every benchmark needs: timing, memory, the machine in words, rows and tables."""
+"""Shared by all benchmarks: timing, memory, a description of the machine, rows and tables."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def _rounded(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """Tell the person watching."""
+    """Print a message to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def show(rows: Sequence[Sequence[object]]) -> None:
-    """Print rows of cells as an aligned table on stderr, the first row its heads."""
+    """Print rows of cells as an aligned table on stderr, with the first row as header."""
     texts = [[_cell(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
@@ -68,7 +68,7 @@ def percentiles(seconds: Sequence[float]) -> Row:
 
 
 def machine() -> Row:
-    """Describe where the figures come from."""
+    """Describe the machine."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cpu": _cpu_model(),
@@ -100,7 +100,7 @@ def _version(package: str) -> str:
 
 
 def memory() -> Row:
-    """Measure this process: the most it held, what it holds, and that without mapped files.
+    """Measure the memory of this process: peak, current, and without mapped files.
 
     Read from the kernel's own account, because ``ru_maxrss`` survives ``exec`` and would
     report the parent's size for a small child.
@@ -115,7 +115,7 @@ def memory() -> Row:
 
 @contextmanager
 def most_anonymous() -> Iterator[Row]:
-    """Watch what the process holds beside mapped files, which the kernel may take back at will."""
+    """Track the memory of the process without mapped files, which the kernel can reclaim."""
     row, stop = {"most_anonymous_mb": 0.0}, Event()
 
     def watch() -> None:
@@ -132,7 +132,7 @@ def most_anonymous() -> Iterator[Row]:
 
 
 def in_child(function: str, *arguments: object) -> Row:
-    """Call ``module.function`` in a fresh process, with texts, and read the JSON it prints last."""
+    """Call ``module.function`` in a new process and parse the last line it prints as JSON."""
     module, _, name = function.partition(".")
     code = f"import sys, {module}; {module}.{name}(*sys.argv[1:])"
     command = [sys.executable, "-c", code, *map(str, arguments)]
@@ -157,7 +157,7 @@ def _process_seconds(command: Sequence[str]) -> float:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Add up the sizes of all files below a folder."""
+    """Sum the sizes of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 

@@ -1,4 +1,4 @@
-"""Are the answers right: every column of the corpus against every query, by brute force."""
+"""Correctness of answers: every column of the corpus against every query, by brute force."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.values.profile import Generic, generic_of
 
 Answer = list[tuple[str, float]]
-#: Cells of queries that a pass of brute force takes on.
+#: Cells of queries in one pass of brute force.
 _CELLS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The right top 10 of one query: by joinability alone, and with generic keys moved last."""
+    """The right top 10 of one query: by joinability alone, and with generic keys last."""
 
     exact: Answer
     hybrid: Answer
@@ -52,7 +52,7 @@ def expected(
 
 
 def _portions(queries: Sequence[deepjoin.Column]) -> Iterator[Sequence[deepjoin.Column]]:
-    """Take so many queries at a time that what they share with the lake fits in memory."""
+    """Yield batches of queries whose matches with the lake fit in memory."""
     portion = np.cumsum([len(query.cells) for query in queries]) // _CELLS_AT_ONCE
     for _, numbers in groupby(range(len(queries)), key=portion.__getitem__):
         yield [queries[number] for number in numbers]
@@ -89,7 +89,7 @@ def compare(lake: deepjoin.Lake, queries: Sequence[deepjoin.Column], right: list
 
 
 def _is_generic(query: deepjoin.Column) -> bool:
-    """Tell a query that says little itself: then nothing is moved."""
+    """Return whether a query is generic itself: then the order does not change."""
     values = distinct_cells(query.cells, SETTINGS.profile).values
     return generic_of(values) is not Generic.NO
 

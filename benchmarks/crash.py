@@ -1,10 +1,10 @@
-"""Kills every change of an index at every step and at many moments, and cuts the power.
+"""Kill every change of an index at every step and at many moments, and simulate power cuts.
 
     python benchmarks/crash.py --moments 200 --seed 0
 
 Prints, as JSON lines, how often each operation was interrupted and which state of the index
-that left: the one before, or the one after; "resumed" says that the next run went on from a
-checkpoint. Anything else is a failure: it is printed with what makes it happen again, and the
+that left: the one before, or the one after; "resumed" means that the next run resumed from a
+checkpoint. Anything else is a failure: it is printed with the options that reproduce it, and the
 status is 1. The short form of all this is ``tests/test_crash.py``.
 """
 
@@ -29,7 +29,7 @@ _MEMORY = Path("/dev/shm")
 
 
 class Tally:
-    """Interrupts operations, counts what came of it, and tells what failed."""
+    """Interrupts operations, counts the outcomes, and prints failures."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -38,7 +38,7 @@ class Tally:
     def run(
         self, how: str, operation: str, cases: Callable[[Trial], Iterable[tuple[object, ...]]]
     ) -> None:
-        """Put an operation through cases: the name of a method of `Trial`, and its arguments."""
+        """Run an operation in cases: the name of a method of `Trial`, and its arguments."""
         trial = Trial(operation, self._place / f"{how} {operation}")
         failed = 0
         for method, *arguments in cases(trial):
@@ -80,7 +80,7 @@ def _rivals(place: Path, rounds: int) -> None:
 
 
 def main() -> int:
-    """Run what was asked for."""
+    """Run the selected operations."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--moments", type=int, default=200, help="random moments, over all")
     parser.add_argument("--seed", type=int, default=0, help="chooses the moments")

@@ -30,7 +30,7 @@ _WARM = 3
 
 
 def main(corpus_folder: str, database: str, queries: str) -> None:
-    """Measure every way to hold the cells, and print all rows as one JSON object."""
+    """Measure every way to store the cells, and print all rows as one JSON object."""
     corpus, path = CorpusSource(corpus_folder), Path(database)
     seconds = write_cells(corpus, path)
     sets = query_sets(corpus, int(queries) or None)

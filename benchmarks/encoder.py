@@ -1,8 +1,8 @@
 """The default column encoder: columns a second, time of a query, load time, and faithfulness.
 
 CORPUS is a folder with columns.parquet and queries.parquet. With --full MODEL, the published
-folder of the same model, the top 10 are compared with those of full precision: a hit counts if in
-full precision it is no worse than the tenth.
+folder of the same model, the top 10 are compared with those of full precision: a hit counts if
+it is no worse than the tenth in full precision.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOADS = 5
 
 
 def sampled(corpus: CorpusSource, number: int) -> list[Column]:
-    """Draw columns at random, the same each time."""
+    """Draw a reproducible random sample of columns."""
     places = set(random.Random(0).sample(range(corpus.count), min(number, corpus.count)))
     return [column for place, column in enumerate(corpus.columns()) if place in places]
 
@@ -98,7 +98,7 @@ def _unit(vectors: FloatMatrix) -> FloatMatrix:
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--columns", type=int, default=5000)

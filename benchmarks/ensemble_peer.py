@@ -21,7 +21,7 @@ Values = frozenset[str]
 
 
 class Ensemble:
-    """The peer with what it needs to rank: the values of every column."""
+    """The peer, with the values of every column to rank candidates."""
 
     def __init__(self, columns: list[Column], threshold: float) -> None:
         self.threshold = threshold

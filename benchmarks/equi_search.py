@@ -1,7 +1,7 @@
 """Exact equi-join search: time, memory and correctness of the top 10, and peers in the same run.
 
 CORPUS is a folder with columns.parquet and queries.parquet; queries-1000.parquet, if it has
-one, is reported apart. The index is built through `deepjoin.index` and kept in the work folder.
+one, is reported separately. The index is built by `deepjoin.index` and kept in the work folder.
 Every query is searched through `Lake.search`, its own table left out, and all evidence of every
 hit is read. Every answer is compared with brute force over all columns.
 """
@@ -42,7 +42,7 @@ from deepjoin.read.corpus import CorpusSource
 
 
 def built(corpus: Path, folder: Path, rebuild: bool = False) -> Path:
-    """Build the index of a corpus in a process of its own, unless a good one is there."""
+    """Build the index of a corpus in a separate process, unless a valid one exists."""
     if not rebuild and _is_current(folder, corpus / "columns.parquet"):
         return folder
     say(f"indexing {corpus}")
@@ -60,7 +60,7 @@ def _is_current(folder: Path, columns: Path) -> bool:
 
 
 def build(corpus: str, folder: str) -> None:
-    """Build an index and print what it took."""
+    """Build an index and print time and memory."""
     started = perf_counter()
     lake = deepjoin.index(
         corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"}
@@ -72,7 +72,7 @@ def build(corpus: str, folder: str) -> None:
 def timed_passes(
     lake: deepjoin.Lake, queries: Sequence[deepjoin.Column], method: str, passes: int
 ) -> list[float]:
-    """Search with every query, once to warm up, then some times by the clock, pass after pass."""
+    """Search with every query, once to warm up, then several timed passes."""
     for query in queries:
         _touch(lake.search(query, K, method=method, join="equi"))
     seconds = []
@@ -85,7 +85,7 @@ def timed_passes(
 
 
 def _touch(results: deepjoin.Results) -> int:
-    """Read all evidence of every hit, as a user who looks at it would."""
+    """Read all evidence of every hit, as a user would."""
     return sum(
         len(hit.matches) + len(hit.unmatched) + len(hit.cardinality) + len(hit.brings.columns)
         for hit in results
@@ -108,13 +108,13 @@ def cold_search(index: Path, query: deepjoin.Column) -> float:
 
 
 def _quiet(seconds: Sequence[float], queries: int) -> Row:
-    """Take the fastest pass of each query: what is left when nothing else wants the machine."""
+    """Take the fastest pass of each query, to exclude other load on the machine."""
     best = np.min(np.reshape(seconds, (-1, queries)), axis=0)
     return {f"quiet_{name}": value for name, value in percentiles(best.tolist()).items()}
 
 
 def search_in_child(index: Path, corpus: Path, limit: int | None, passes: int) -> list[Row]:
-    """Open and search in a process of its own, whose memory is then the search's alone."""
+    """Open and search in a separate process, to measure its memory alone."""
     found = in_child("equi_search.search", index, corpus, limit or 0, passes)
     for row in found["rows"]:
         emit("equi_search", index=index.name, **row)

@@ -27,13 +27,13 @@ _FREQUENT_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class Measured:
-    """What a corpus looks like to an index: all counts are of distinct values."""
+    """Counts of distinct values that characterise a corpus."""
 
-    #: In how many columns each value is.
+    #: The number of columns that hold each value.
     frequencies: Int
-    #: How many values each column has.
+    #: The number of values of each column.
     sizes: Int
-    #: How many characters a value has; some of them, in corpus order.
+    #: The lengths of a sample of values, in corpus order.
     lengths: Int
 
 
@@ -50,7 +50,7 @@ def measure(corpus: CorpusSource, file: str = "columns.parquet") -> Measured:
 
 
 def distinct_in_columns(lists: pa.LargeListArray) -> tuple[pa.Array, Int]:
-    """Give the distinct canonical values of each list, and which list each is of."""
+    """Return the distinct canonical values of each list, and the list of each value."""
     lengths = np.diff(np.asarray(lists.offsets))
     values = canonical_array(lists.flatten().cast(pa.string()), "basic")
     pairs = pa.table({"column": np.repeat(np.arange(len(lists)), lengths), "value": values})
@@ -78,7 +78,7 @@ def scaled(measured: Measured, columns: int) -> Int:
 
 
 def histogram(measured: Measured) -> list[Row]:
-    """Give the share of values and of cells in each bucket of document frequency."""
+    """Return the share of values and of cells in each bucket of document frequency."""
     frequencies = measured.frequencies
     shares = frequencies / len(measured.sizes)
     return [

@@ -1,8 +1,8 @@
-"""Ugly files through the reader: thousands of them, each read or refused, never a crash.
+"""Fuzz the reader with thousands of malformed files: each must be read or refused, never crash.
 
 Every file is made from a seed: delimited text with random delimiters, quotes that break, ragged
 rows, any encoding and line end; JSON rows; packed files cut short; tables with bytes changed.
-Each is read in another process, with limits on time and memory. Anything but rows or an
+Each is read in a separate process, with limits on time and memory. Anything but rows or an
 `UnreadableTable` of one line is a failure, and so are rows that depend on which of the two
 parsers reads them, on how the bytes come in blocks, or on DuckDB being asked instead. A failing
 file is kept in --out and can be made again from its seed.
@@ -44,7 +44,7 @@ _WIDE = 2000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a file: read, unreadable, no table, or failed; why, and how long it took."""
+    """The outcome of a file: read, unreadable, no table, or failed; the reason and the seconds."""
 
     number: int
     name: str
@@ -56,7 +56,7 @@ class Outcome:
 
 
 class Differing(Exception):
-    """The same file gave other rows when it was read in another way."""
+    """The same file gave different rows when read in another way."""
 
 
 def examine(path: Path) -> tuple[str, str, int, float]:
@@ -156,7 +156,7 @@ def _compare_duckdb(path: Path, rows: list[dict[str, str]]) -> None:
 
 @contextmanager
 def _small_blocks(size: int) -> Iterator[None]:
-    """Let files come in blocks of a few bytes, so that every border is met."""
+    """Read files in blocks of a few bytes, to test every block boundary."""
     kept = encoding.BLOCK, jsonlines._CHUNK
     encoding.BLOCK = jsonlines._CHUNK = size
     try:
@@ -166,7 +166,7 @@ def _small_blocks(size: int) -> Iterator[None]:
 
 
 def _general(text: str, path: Path) -> str:
-    """Leave out of a reason what differs from file to file."""
+    """Remove from a reason the parts that differ between files."""
     text = text.replace(str(path), "FILE").replace(path.name, "FILE")
     return re.sub(r"\([^)]*\)", "(...)", re.sub(r"[0-9][0-9,]*", "N", text))
 
@@ -209,7 +209,7 @@ class Worker:
         end.close()
 
     def examine(self, number: int) -> Outcome:
-        """Have one file examined; taking too long or too much memory is a failure."""
+        """Examine one file; exceeding the limits of time or memory is a failure."""
         self.pipe.send(number)
         started = perf_counter()
         try:
@@ -226,7 +226,7 @@ class Worker:
         return Outcome(number, made.name, made.recipe, "failed", reason, seconds)
 
     def _excess(self, seconds: float) -> str:
-        """Say which limit is passed, if one is; memory is that in use, as the kernel counts it."""
+        """Return the limit that is exceeded, if any; memory is counted by the kernel."""
         if seconds > self.limit:
             return f"no answer within {self.limit} s"
         pages = Path(f"/proc/{self.process.pid}/statm")
@@ -234,13 +234,13 @@ class Worker:
         return f"{used / 1e9:.1f} GB of memory in use" if used > self.memory else ""
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         self.process.kill()
         self.process.join()
 
 
 def report(outcomes: list[Outcome], seed: str) -> None:
-    """Print what became of the files, one JSON object a line."""
+    """Print the outcomes, one JSON object per line."""
     from common import emit, machine
 
     kinds = Counter(outcome.kind for outcome in outcomes)
@@ -253,7 +253,7 @@ def report(outcomes: list[Outcome], seed: str) -> None:
 
 
 def keep(outcome: Outcome, seed: str, samples: tuple[bytes, ...], out: Path) -> None:
-    """Keep a file that failed, and say how to make it again."""
+    """Keep a file that failed, and print how to reproduce it."""
     out.mkdir(parents=True, exist_ok=True)
     made = fuzzed(seed, outcome.number, samples)
     (out / f"{seed}-{made.number}-{made.name}").write_bytes(made.content)

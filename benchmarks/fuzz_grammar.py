@@ -1,4 +1,4 @@
-"""Ugly files, made from a seed: every one different, the same for the same seed."""
+"""Malformed files from a seed: all different, reproducible by the seed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """A file that was made up, and how."""
+    """A generated file and its recipe."""
 
     number: int
     name: str
@@ -138,12 +138,12 @@ class _Style:
         self.padding = random.choice(("", "", "", " ", "\t", "  "))
 
     def end(self) -> str:
-        """Give a line end, now and then with a blank line after it."""
+        """Return a line end, sometimes followed by a blank line."""
         end = self.random.choice(self.ends)
         return end * 2 if self.random.random() < self.blank else end
 
     def rows(self) -> list[list[str]]:
-        """Make up the cells of a table, its header first if it has one."""
+        """Generate the cells of a table, its header first if it has one."""
         random = self.random
         width = random.choice((1, 1, 2, 2, 3, 3, 4, 5, 8, 20, 60))
         height = random.choice((0, 1, 2, 3, 5, 10, 30, 100, 250))
@@ -181,7 +181,7 @@ class _Style:
         return self.random.choice((row[:-1], row[:1], [], [*row, ""], [*row, *row], row * 5))
 
     def line(self, row: list[str]) -> str:
-        """Write one row, breaking its quotes now and then."""
+        """Write one row, sometimes with broken quotes."""
         return self.delimiter.join(self.padding + self._written(cell) for cell in row)
 
     def _written(self, cell: str) -> str:
@@ -273,7 +273,7 @@ def _mutated(random: Random, content: bytes) -> bytes:
 
 
 def _packed(random: Random, content: bytes) -> tuple[bytes, str]:
-    """Pack a file; cut it short, spoil it or name it wrongly now and then."""
+    """Compress a file; sometimes truncate it, damage it or misname it."""
     ways = {
         ".gz": lambda: gzip.compress(content, mtime=0),
         ".bz2": lambda: bz2.compress(content),

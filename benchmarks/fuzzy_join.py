@@ -1,9 +1,9 @@
-"""The semantic join judged: pairs of cells that mean one thing, against gold, beside rivals.
+"""Accuracy of the semantic join: matched pairs against gold pairs, beside other libraries.
 
 ``python benchmarks/fuzzy_join.py FOLDER [--encoder default|DIR]`` where each folder inside holds
 left.csv, right.csv (id, title) and gt.csv (id_l, id_r). Each cell of right.csv looks for its
-match in left.csv. deepjoin takes the threshold that its cell encoder brings; every rival gets
-the one that is best for it over all sets, which is more than a user could know.
+match in left.csv. deepjoin uses the threshold of its cell encoder; every other library gets its
+best threshold over all sets, which a user could not know.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deepjoin.matching.joinability import ONE
 from deepjoin.matching.values import MATCHINGS, SemanticMatching, match_values, nearest_values
 from deepjoin.normalise.canonical import canonical
 
-#: A value of mine, one of theirs, and how similar they are.
+#: A value of each side, and their similarity.
 Scored = list[tuple[str, str, float]]
 Rival = Callable[[list[str], list[str]], Scored]
 
@@ -43,7 +43,7 @@ class Task:
     gold: set[tuple[int, int]]
 
     def rows(self, pairs: Iterable[tuple[str, str]]) -> set[tuple[int, int]]:
-        """Give the pairs of rows that a join over pairs of values has."""
+        """Return the pairs of rows that follow from pairs of values."""
         return {
             (row, other)
             for mine, theirs in pairs
@@ -68,7 +68,7 @@ class Counts:
 
     @property
     def figures(self) -> npt.NDArray[np.float64]:
-        """Precision, recall and F1; nothing found is precise."""
+        """Precision, recall and F1; precision is 1 if nothing is found."""
         precision = self.right / self.found if self.found else 1.0
         recall = self.right / self.wanted
         f1 = 2 * precision * recall / (precision + recall) if self.right else 0.0
@@ -76,7 +76,7 @@ class Counts:
 
 
 def read_task(folder: Path) -> Task:
-    """Read a set; cells become canonical values for everybody."""
+    """Read a set; all libraries get canonical values."""
     left, right, truth = (
         pacsv.read_csv(
             folder / f"{name}.csv",
@@ -125,7 +125,7 @@ def _cosine(encoder: CellEncoder) -> Rival:
 
 
 def rivals(encoder: CellEncoder) -> dict[str, Rival]:
-    """Name the rivals that are installed, and ourselves on the same terms."""
+    """List the installed libraries, and deepjoin under the same conditions."""
     found: dict[str, Rival] = {"deepjoin, its best threshold": _cosine(encoder)}
     try:
         from rapidfuzz.distance import JaroWinkler, Levenshtein
@@ -199,7 +199,7 @@ def report(way: str, threshold: float | None, counts: list[Counts], seconds: flo
 
 
 def main() -> None:
-    """Run every way over every set."""
+    """Run every library on every set."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--encoder", default="default")

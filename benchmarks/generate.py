@@ -1,9 +1,9 @@
-"""Generate a corpus of any size whose values are spread over its columns as in a given corpus.
+"""Generate a corpus of any size with the document frequencies of a given corpus.
 
 OUT gets columns.parquet; queries.parquet, columns of the same lake that were held out, with the
 sizes of CORPUS's queries; and queries-1000.parquet, queries of 1,000 cells, a part of several
-columns of the lake each, the rest in no column. The share of cells whose value is in so many
-columns is reported for both corpora: rare values keep the number of columns they are in, frequent
+columns of the lake each, the rest in no column. The histogram of document frequencies is
+reported for both corpora: rare values keep the number of columns they are in, frequent
 ones the share of the columns. Cells are made-up words with the lengths of CORPUS's.
 """
 
@@ -35,7 +35,7 @@ _HEADS = 3000
 def batches(
     layout: Layout, texts: Texts, first: int, stop: int, kind: str
 ) -> Iterator[pa.RecordBatch]:
-    """Write some columns out, a block at a time; each is the key column of a table of its own."""
+    """Write some columns out, a block at a time; each is the key column of its own table."""
     families = np.argsort(layout.line) // FAMILY
     for start in range(first, stop, _BLOCK):
         end = min(start + _BLOCK, stop)
@@ -48,7 +48,7 @@ def batches(
 def _batch(
     kind: str, numbers: Iterable[int], families: Int, texts: Texts, offsets: Int, cells: pa.Array
 ) -> pa.RecordBatch:
-    """Put columns together as a corpus stores them."""
+    """Assemble columns in the format of a corpus."""
     tables = [f"{kind}-{number:07}" for number in numbers]
     fields = {
         "column_id": pa.array([f"{table}#0" for table in tables]),
@@ -126,7 +126,7 @@ def _summary(measured: Measured) -> dict[str, object]:
 
 
 def query_sizes(corpus: CorpusSource, measured: Measured, count: int, random: Generator) -> Int:
-    """Draw query sizes: those of the corpus's queries, or of its columns where it has none."""
+    """Draw query sizes: those of the corpus's queries, or of its columns if it has none."""
     has_queries = (corpus.folder / "queries.parquet").exists()
     sizes = measure(corpus, "queries.parquet").sizes if has_queries else measured.sizes
     return random.choice(sizes[sizes > 0], count)
@@ -147,7 +147,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Generate the corpus and report how alike it is."""
+    """Generate the corpus and report how similar it is."""
     given = options()
     random = np.random.default_rng(given.seed)
     emit("generate", machine=machine(), seed=given.seed)

@@ -1,8 +1,8 @@
 """Encoding and exact search on a GPU: columns a second, and the time of a query step by step.
 
-Models of the shapes of MiniLM and of MPNet-base are made on the spot with random weights, or one
-is given with --model FOLDER. Prints one JSON object. With --device cpu it shows that the script
-works: models then are tiny, and their figures mean nothing.
+Models with the shapes of MiniLM and MPNet-base are created with random weights; --model FOLDER
+uses a real one. Prints one JSON object. --device cpu only tests the script, with
+tiny models whose figures mean nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 #: Layers, width and heads.
 _SHAPES = {"minilm": (6, 384, 12), "mpnet": (12, 768, 12)}
 _TINY = (1, 96, 12)
-#: Of the columns, the share encoded in bulk: the larger model takes longer.
+#: Share of the columns encoded in bulk; less for the larger, slower model.
 _SHARES = {"minilm": 1.0, "mpnet": 0.125}
 _COMPARED, _PROVEN = 500, 5
 
 
 def save_model(folder: Path, shape: str, words: int, tiny: bool) -> Path:
-    """Save a model of random weights with a tokenizer of random words."""
+    """Save a model with random weights and a tokenizer of random words."""
     import torch
     import transformers
 
@@ -93,7 +93,7 @@ def tokenizer(words: int) -> Any:
 
 
 def lengths_of(columns: int) -> npt.NDArray[np.int64]:
-    """Draw lengths as texts of columns have them: most are near the limit."""
+    """Draw text lengths as of real columns: most are near the limit."""
     shorter = np.random.default_rng(1).exponential((_LIMIT - _MEDIAN) / np.log(2), columns)
     return np.clip(np.rint(_LIMIT - shorter), 6, _LIMIT).astype(np.int64)
 
@@ -128,7 +128,7 @@ def bulk(encoder: TorchEncoder, model: TokenModel, columns: int, sizes: Sequence
 
 
 def agreement(encoder: TorchEncoder, folder: Path, texts: Sequence[str]) -> Figures:
-    """Compare with full precision on the processor."""
+    """Compare with full precision on the CPU."""
     full = TorchEncoder(folder, encoder.settings, device="cpu").encode_texts(texts)
     ours = encoder.encode_texts(texts)
     lengths = np.linalg.norm(full, axis=1) * np.linalg.norm(ours, axis=1)
@@ -178,7 +178,7 @@ def index_times(rows: npt.NDArray[np.float16], vectors: Sequence[Any], device: s
 
 
 def times(call: Callable[[Any], Any], given: Sequence[Any]) -> Figures:
-    """Time a call that waits for its result, each given once before."""
+    """Time calls with each argument, after a warm-up, waiting for the results."""
     for one in given:
         call(one)
     seconds = []
@@ -233,7 +233,7 @@ def measure(folder: Path, shape: str, options: argparse.Namespace) -> Figures:
 
 
 def machine(device: str) -> Figures:
-    """Describe where the figures come from."""
+    """Describe the machine."""
     import torch
 
     packages = ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
@@ -254,7 +254,7 @@ def _rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    """Measure the models the arguments ask for."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, help="a folder to take in place of 'minilm'")
     parser.add_argument("--shapes", default="minilm,mpnet")

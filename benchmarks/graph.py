@@ -1,10 +1,10 @@
 """All joins of a lake: from scratch, after changes, and around one table.
 
-LAKE is an index, of which a copy of hard links is worked on. For each threshold the graph is made
-from scratch in a process of its own; then some tables are removed and some of their columns added
-under other names, and the graph is brought up to date and compared with one from scratch. Last,
-tables drawn at random are asked for their neighbourhood, with a saved graph and without. One JSON
-object a line is printed.
+LAKE is an index; the benchmark works on a copy of hard links. For each threshold the graph is built
+from scratch in a separate process; then some tables are removed and some of their columns added
+under other names, and the graph is updated and compared with one from scratch. Finally, the
+neighbourhoods of random tables are timed, with a saved graph and without. Prints one JSON object
+per line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN = ("of", "threshold", "edges", "joined", "postings", "candidates", "secon
 
 
 def copied(index: Path, work: Path) -> Path:
-    """Make a copy that takes no space; segments never change."""
+    """Copy an index by hard links; segments are immutable."""
     folder = work / "index"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(index, folder, copy_function=link_or_copy)
@@ -40,7 +40,7 @@ def copied(index: Path, work: Path) -> Path:
 
 
 def joined(index: str, threshold: str, rebuild: str) -> None:
-    """Bring the graph of an index up to date, and print what it took."""
+    """Update the graph of an index, and print time and memory."""
     lake = deepjoin.open(index)
     most = 0.0
 
@@ -71,7 +71,7 @@ def joined(index: str, threshold: str, rebuild: str) -> None:
 
 
 def changed(folder: Path, removed: int, added: int, random: np.random.Generator) -> None:
-    """Take tables out, and put columns of other tables in under new names, a value less."""
+    """Remove tables, and add columns of other tables under new names, without one value."""
     lake = deepjoin.open(folder)
     chosen = [str(name) for name in random.choice(list(lake.tables), removed + added, False)]
     frames = {}
@@ -85,7 +85,7 @@ def changed(folder: Path, removed: int, added: int, random: np.random.Generator)
 
 
 def around(lake: Lake, tables: list[str], threshold: float) -> Row:
-    """Ask for the neighbourhoods of tables."""
+    """Compute the neighbourhoods of tables."""
     seconds, cpu, nodes = [], [], []
     for table in tables:
         before, began = process_time(), perf_counter()
@@ -112,7 +112,7 @@ def neighbourhoods(folder: Path, count: int, threshold: float, random: np.random
 
 
 def run(options: argparse.Namespace) -> None:
-    """Go through all of it."""
+    """Run all steps."""
     emit("machine", **machine())
     folder, random = copied(options.lake, options.work), np.random.default_rng(0)
     rows = [

@@ -1,11 +1,11 @@
-"""JOSIE beside exact-equi: the same answers, and what each reads and takes for them.
+"""JOSIE beside exact-equi: the same answers, and what each method reads and how long it takes.
 
-LAKE is an index, or a corpus folder, whose index is built in the work folder. An index is asked
-with the queries of --queries-of, or with some of its own columns. With --generated, LAKE is a
-corpus that a lake of so many columns is made like, by generate.py. Each query asks for the best
---best, its own table left out; evidence is measured for every hit. One JSON object is printed.
-`all_postings` are those of all the query's values, which exact-equi reads but for long lists that
-it can tell to be of no use.
+LAKE is an index, or a corpus folder, whose index is built in the work folder. The queries are
+those of --queries-of, or some columns of the lake. With --generated, generate.py makes a lake of
+that many columns from the corpus LAKE. Each query searches for the best --best columns outside
+its own table; evidence is measured for every hit. Prints one JSON object. `all_postings` counts
+the postings of all values of the query; exact-equi reads them all except long lists that cannot
+matter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from deepjoin.search.searcher import Searcher
 
 
 def generated(like: Path, folder: Path, columns: int) -> Path:
-    """Make a corpus like another, unless it is there."""
+    """Generate a corpus similar to another, unless it exists."""
     if not (folder / "queries-1000.parquet").exists():
         script = str(Path(__file__).with_name("generate.py"))
         command = [sys.executable, script, folder, "--like", like, "--columns", columns]
@@ -43,7 +43,7 @@ def generated(like: Path, folder: Path, columns: int) -> Path:
 
 
 def indexed(corpus: Path, folder: Path) -> Path:
-    """Build the index of a corpus in a process of its own, unless it is there."""
+    """Build the index of a corpus in a separate process, unless it exists."""
     if not (folder / "manifest.json").exists():
         say(f"indexing {corpus}")
         in_child("josie.build", corpus, folder)
@@ -74,7 +74,7 @@ def own_columns(lake: Lake, count: int) -> list[Column]:
 def answers(
     searcher: Searcher, queries: Sequence[Column], best: int, passes: int
 ) -> tuple[list[Results], Row]:
-    """Search with every query, once to warm up, then some times by the clock."""
+    """Search with every query, once to warm up, then several timed passes."""
     seconds: list[float] = []
     candidates: list[float] = []
     for turn in range(passes + 1):
@@ -89,18 +89,18 @@ def answers(
 
 
 def _times(seconds: Sequence[float], prefix: str = "") -> Row:
-    """Summarise times; what else the machine did is in the largest, which is left out."""
+    """Summarise times without the largest, which includes other load on the machine."""
     rounded = {name: round(ms, 3) for name, ms in percentiles(seconds).items()}
     return {f"{prefix}{name}": rounded[name] for name in ("p50_ms", "p90_ms", "p99_ms")}
 
 
 def plain(results: Results) -> list[Hit]:
-    """Give the hits without the name of the method that found them."""
+    """Return the hits without the name of the method."""
     return [replace(hit, found_by=()) for hit in results]
 
 
 def read_by_josie(searcher: JosieSearch, queries: Sequence[Column], best: int) -> Row:
-    """Add up what the queries read."""
+    """Sum what the queries read."""
     rows = []
     for query in queries:
         searcher.search(query, best, exclude_table=query.table)

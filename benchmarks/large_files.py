@@ -1,4 +1,4 @@
-"""Large CSV files: index one in a process of its own, and join two against DuckDB's own join.
+"""Large CSV files: index one in a separate process, and join two against DuckDB's own join.
 
 Writes its files to FOLDER, which may then be removed: `large.csv` (a key, three codes that
 repeat, two numbers, a text) and, for the join, `left.csv` and `right.csv`.
@@ -25,7 +25,7 @@ _SEED = 0
 
 
 def blocks(rows: int, keys: int) -> Iterator[pa.Table]:
-    """Make a table of codes, numbers and text, a block at a time."""
+    """Generate a table of codes, numbers and text in blocks."""
     rng = np.random.default_rng(_SEED)
     for start in range(0, rows, _BLOCK):
         count = min(_BLOCK, rows - start)

@@ -1,4 +1,4 @@
-"""Which values each column of a generated lake has.
+"""Assignment of values to the columns of a generated lake.
 
 Columns lie on a line, in families of similar size. A value that several columns share goes into
 one stretch of neighbours just long enough for it; stretches begin at multiples of their length,
@@ -66,7 +66,7 @@ def make_layout(
 
 
 def _in_families(sizes: Int, random: np.random.Generator) -> Int:
-    """Bring sizes that are alike together, families in any order."""
+    """Group similar sizes into families, in random order."""
     whole = len(sizes) // FAMILY * FAMILY
     mixed = FAMILY * _FAMILIES_MIXED
     parts = [np.sort(sizes[at : min(at + mixed, whole)]) for at in range(0, whole, mixed)]
@@ -91,7 +91,7 @@ def _placed(
 
 
 def _appetites(sizes: Int, random: np.random.Generator) -> tuple[Real, Real]:
-    """Sum up, along the line taken twice, how much columns take of either kind of value."""
+    """Cumulate, along the line taken twice, how much columns take of each kind of value."""
     families = len(sizes) // FAMILY + 1
     many = random.random(families) ** 5
     few = random.beta(0.4, 0.14, families) * (1 - many)

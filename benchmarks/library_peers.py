@@ -122,7 +122,7 @@ def _sorted(found: list[tuple[float, Column]], query: Column) -> list[str]:
 
 
 def sample(corpus: CorpusSource, queries: list[Column], count: int) -> list[Column]:
-    """Take the best columns of each query, and others until there are so many."""
+    """Take the best columns of each query, and others up to a number."""
     best = brute_force(corpus.columns(), queries, SETTINGS.profile)
     wanted = {column for right in best for column in right.ranked[:_BEST]}
     kept = [column for column in corpus.columns() if column.column_id in wanted]
@@ -132,7 +132,7 @@ def sample(corpus: CorpusSource, queries: list[Column], count: int) -> list[Colu
 
 
 def rows(columns: list[Column], queries: list[Column]) -> Iterator[Row]:
-    """Measure each library that is there."""
+    """Measure each installed library."""
     truth = brute_force(columns, queries, SETTINGS.profile)
     for name, make in PEERS.items():
         if make is valentine and len(columns) > _PAIRWISE:

@@ -1,8 +1,8 @@
-"""How long a lake takes to stay up to date: unchanged refreshes, adds, searches after adds.
+"""Time to keep a lake up to date: refreshes without changes, adds, searches after adds.
 
     python benchmarks/living_lake.py CORPUS [--adds 1000] [--files 10000]
 
-Prints one JSON object a line.
+Prints one JSON object per line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def seconds(work: Any) -> tuple[float, Any]:
 
 
 def spread(times: list[float]) -> dict[str, float]:
-    """Sum times up, in milliseconds."""
+    """Summarise times in milliseconds."""
     ordered = sorted(times)
     return {
         "p50_ms": round(1000 * statistics.median(times), 3),
@@ -46,7 +46,7 @@ def search_times(lake: Lake, queries: list[Any], passes: int = 3) -> dict[str, f
 
 
 def tell(what: str, **figures: Any) -> None:
-    """Print one line."""
+    """Print a row as JSON."""
     print(json.dumps({"what": what, **figures}), flush=True)
 
 
@@ -69,7 +69,7 @@ def files_lake(folder: Path, number: int, corpus: list[Any]) -> None:
 
 
 def run_files(place: Path, number: int, corpus: list[Any]) -> None:
-    """Index many files, look again, change one."""
+    """Index many files, refresh, change one."""
     folder = place / "files"
     files_lake(folder, number, corpus)
     took, lake = seconds(lambda: deepjoin.index(folder))

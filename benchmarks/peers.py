@@ -1,4 +1,4 @@
-"""The same queries with what a user would reach for otherwise: a DuckDB group-by, LSH Ensemble."""
+"""The same queries with alternatives: a DuckDB group-by, LSH Ensemble."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from equi_search import built, search_in_child
 def run(
     corpus: CorpusSource, index: Path, sets: QuerySets, ours: list[Row], given: argparse.Namespace
 ) -> None:
-    """Measure the peers, each in a process of its own, and how many times longer they take."""
+    """Measure the peers, each in a separate process, and how many times longer they take."""
     limit = given.peer_queries
     few = {name: queries[:limit] for name, queries in sets.items()}
     if limit is not None:
@@ -59,7 +59,7 @@ def _ensemble(corpus: CorpusSource, given: argparse.Namespace) -> list[Row]:
 
 
 def _first_columns(corpus: CorpusSource, workdir: Path, count: int) -> Path:
-    """Write the first columns of a corpus as a corpus of their own."""
+    """Write the first columns of a corpus as a new corpus."""
     folder = workdir / f"{corpus.folder.name}-{count}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "columns.parquet"

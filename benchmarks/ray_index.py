@@ -4,8 +4,8 @@
 
 Writes columns of a corpus as Parquet tables, four a file, indexes them by both engines, each with
 an empty encoding cache, and compares every file of the two indexes and the hits of some queries.
-Nodes of one processor each are started on this machine before the time is taken. Prints one JSON
-object a line.
+Nodes of one processor each are started on this machine before timing starts. Prints one JSON object
+per line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OBJECT_STORE = 512 << 20
 
 
 def write_tables(corpus: CorpusSource, folder: Path, columns: int) -> None:
-    """Write columns of a corpus as tables, short ones filled up with nothing."""
+    """Write columns of a corpus as tables, padding short ones."""
     left = islice(corpus.columns(), columns)
     for number in count():
         some = list(islice(left, _WIDE))
@@ -76,14 +76,14 @@ def cluster(nodes: int) -> Iterator[str]:
 
 
 class Clock:
-    """Notes when tables and columns were done first and last."""
+    """Records when the first and last tables and columns were done."""
 
     def __init__(self) -> None:
         self._started = perf_counter()
         self.seconds: dict[str, float] = {}
 
     def __call__(self, done: int, total: int, name: str) -> None:
-        """Hear how far a build is."""
+        """Record the progress of a build."""
         what = "columns" if name == "columns" else "tables"
         if done and name != "values":
             self.seconds.setdefault(f"first_{what}", self.now())
@@ -95,7 +95,7 @@ class Clock:
 
 
 def timed(folder: Path, out: Path, **options: Any) -> tuple[Lake, dict[str, float]]:
-    """Index with an empty cache, and tell how long it took."""
+    """Index with an empty cache, and return the time."""
     os.environ["DEEPJOIN_CACHE"] = str(out.with_suffix(".cache"))
     clock = Clock()
     build = deepjoin.BuildSettings(**options)

@@ -2,7 +2,7 @@
 
 Reads every delimited file of FOLDER (CSV, TSV, DAT and the like) with our reader and with
 DuckDB's `read_csv` (default sniffing, all columns as text, fetched as Arrow). Where DuckDB fails
-it is asked again with its lenient settings, which is counted as an error.
+it is run again with its lenient settings, which is counted as an error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REASON = re.compile(r"\s*\n+(?:Possible|\s+file = )")
 
 @dataclass
 class Read:
-    """What one reader made of the files."""
+    """The results of one reader."""
 
     seconds: float = 0.0
     shapes: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def _read_leniently(
 
 
 def index_seconds(folder: Path) -> tuple[float, Row]:
-    """Index the whole folder, and say what came of it."""
+    """Index the whole folder, and report the result."""
     with tempfile.TemporaryDirectory() as out:
         started = perf_counter()
         lake = deepjoin.index(folder, out)
@@ -122,7 +122,7 @@ def index_seconds(folder: Path) -> tuple[float, Row]:
 
 
 def compare(ours: Read, theirs: Read) -> Row:
-    """Tell where the two readers see tables of different shapes."""
+    """Report files that the two readers read with different shapes."""
     both = ours.shapes.keys() & theirs.shapes.keys()
     differ = {name: [ours.shapes[name], theirs.shapes[name]] for name in sorted(both)}
     differ = {name: shapes for name, shapes in differ.items() if shapes[0] != shapes[1]}

@@ -1,10 +1,10 @@
-"""Lakes of millions: what they take to build and to serve, and how a query grows with them.
+"""Lakes of millions of columns: resources to build and to serve them, and how query time grows.
 
 Each CORPUS is one that generate.py made; its index, built if it is not there, lies beside it as
 CORPUS.index. Encoding millions of columns takes hours, so columns get vectors made from the real
 ones of --vectors-of, an index with the default encoder: each a real vector moved by a part of the
-difference of two others. Queries are encoded as ever. Each step of a build, and a service of one
-lake, runs in a process of its own, whose memory is measured. For the times lakes are asked in turn,
+difference of two others. Queries are encoded as usual. Each step of a build, and a service of one
+lake, runs in a separate process, whose memory is measured. To time searches, the lakes alternate
 query by query. Prints JSON objects, one a corpus and step.
 """
 
@@ -48,7 +48,7 @@ _BLOCK = 50_000
 
 
 def made_up(real: Rows, count: int, seed: int) -> Iterator[Rows]:
-    """Make vectors that lie among the real ones, some at a time; the first is not known."""
+    """Synthesise vectors between real ones, in blocks; the first is unknown."""
     random = np.random.default_rng(seed)
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
@@ -62,7 +62,7 @@ def made_up(real: Rows, count: int, seed: int) -> Iterator[Rows]:
 
 
 def build(corpus: str, folder: str) -> None:
-    """Index a corpus without vectors, and print what it took."""
+    """Index a corpus without vectors, and print time and memory."""
     started = perf_counter()
     with most_anonymous() as held:
         lake = deepjoin.index(
@@ -73,7 +73,7 @@ def build(corpus: str, folder: str) -> None:
 
 
 def dress(folder: str, vectors_of: str) -> None:
-    """Give the columns of a lake vectors, all but one of each segment made up."""
+    """Write vectors for the columns of a lake, all but one of each segment synthetic."""
     encoder = load_encoder("default", profile=deepjoin.open(folder).settings.profile)
     real = ColumnVectors.open(deepjoin.open(vectors_of).index.segments[0].folder, "columns")
     assert encoder is not None and real is not None, f"{vectors_of} has no column vectors"
@@ -99,7 +99,7 @@ def opening(folder: str) -> None:
 
 
 def serve(corpus: str, folder: str, count: str) -> None:
-    """Ask one lake by every method, and print what the process held."""
+    """Search one lake with every method, and print the memory of the process."""
     lake, queries = deepjoin.open(folder), CorpusSource(Path(corpus)).queries()[: int(count)]
     for method in METHODS:
         for query in queries:
@@ -108,7 +108,7 @@ def serve(corpus: str, folder: str, count: str) -> None:
 
 
 def made(corpus: Path, vectors_of: Path) -> Row:
-    """Build what is not there, step by step, and say what each took."""
+    """Build what is missing, step by step, and report each step."""
     folder = index_of(corpus)
     if not (folder / "manifest.json").exists():
         say(f"indexing {corpus}")
@@ -127,12 +127,12 @@ def made(corpus: Path, vectors_of: Path) -> Row:
 
 
 def index_of(corpus: Path) -> Path:
-    """Say where the index of a corpus is."""
+    """Return the path of the index of a corpus."""
     return corpus.with_name(f"{corpus.name}.index")
 
 
 def asked(lakes: Sequence[tuple[Lake, list[Column]]], method: str, passes: int) -> list[Row]:
-    """Search with every query, lake by lake in turn, so that all have the same weather."""
+    """Search with every query, alternating between lakes, so that other load affects all."""
     seconds: list[dict[str, list[float]]] = [{step: [] for step in STEPS} for _ in lakes]
     for turn in range(passes + 1):
         for number in range(max(len(queries) for _, queries in lakes)):

@@ -1,8 +1,8 @@
-"""Semantic search: time, memory and correctness of the exact one, recall of the lists of values.
+"""Semantic search: time, memory and correctness of exact search, recall of the lists of values.
 
 CORPUS is a folder with columns.parquet and queries.parquet. Index and vectors, made with the
 default cell encoder, are kept in the work folder. The query's own table is left out.
-With --column-vectors N, the kinds of vector index are compared on N made-up vectors instead.
+With --column-vectors N, the kinds of vector index are compared on N synthetic vectors instead.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MEASURES = (("any", 0.55), ("semantic", 0.65), ("semantic", 0.9))
 
 
 def opened(index: Path, folder: Path, encoder: CellEncoder) -> tuple[Segment, SemanticSegment]:
-    """Open an index of one segment; its values' vectors and lists are made on the first call."""
+    """Open an index of one segment; vectors and lists of its values are made on the first call."""
     (segment,) = deepjoin.open(index).index.segments
     values = segment.values.values
     if not (folder / ORDER_FILES[-1]).exists():
@@ -97,7 +97,7 @@ def read_queries(
 
 
 def search(corpus: str, workdir: str, *numbers: str) -> None:
-    """Time the searches in a process of its own and print one JSON object."""
+    """Time the searches in a separate process and print one JSON object."""
     limit, checks = map(int, numbers)
     encoder, name = load_cell_encoder(), Path(corpus).name
     folder = Path(workdir) / f"{name}.{encoder.digest}.vectors"
@@ -189,7 +189,7 @@ def compared(part: SemanticSegment, queries: Sequence[SemanticQuery], least: int
 def is_right(
     found: ExactRanking, best: Any, marks: Marks | None, part: SemanticSegment, wanted: ExactRequest
 ) -> bool:
-    """Say whether a search found the best columns, in their order, with their scores."""
+    """Return whether a search found the best columns, in their order, with their scores."""
     totals = wanted.measure.counted(best).sum(axis=0)
     totals = totals if marks is None else np.where(marks, 0, totals)
     order = np.lexsort((part.order, -totals))[: wanted.k]

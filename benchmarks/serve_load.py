@@ -1,4 +1,4 @@
-"""Load on a service: how long answers take at a steady rate, and how many come when all ask.
+"""Load test of a service: response times at a steady rate, and throughput of concurrent clients.
 
     python benchmarks/serve_load.py INDEX CORPUS --rate 100 --seconds 300
     python benchmarks/serve_load.py INDEX CORPUS --clients 50 --seconds 60
@@ -39,24 +39,24 @@ _IDLE = 64
 
 @dataclass
 class Seen:
-    """What came back: times, statuses, and what went wrong."""
+    """The responses: times, statuses and errors."""
 
     seconds: list[float] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
 
     def add(self, seconds: float, status: str) -> None:
-        """Take in one answer."""
+        """Record one response."""
         self.seconds.append(seconds)
         self.statuses[status] += 1
 
     @property
     def errors(self) -> int:
-        """How many answers were none."""
+        """The number of failed requests."""
         return sum(count for status, count in self.statuses.items() if status != "200")
 
 
 class Client:
-    """Connections to one service, each used again when it is free."""
+    """Connections to one service, reused when free."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -186,7 +186,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _command(process: int) -> bytes:
-    """Read what started a process."""
+    """Return the command line of a process."""
     return Path(f"/proc/{process}/cmdline").read_bytes()
 
 

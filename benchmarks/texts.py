@@ -1,4 +1,4 @@
-"""Made-up words: a different text for each number, with the lengths of a real corpus."""
+"""Synthetic words: a different text for each number, with the lengths of a real corpus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BOUNDS = ((2, _BASE**2), (3, _BASE**3), (5, _BASE**5))
 
 
 class Texts:
-    """Turns numbers into texts: a first word that spells the number, then words to its length."""
+    """Turns numbers into texts: a word that encodes the number, then words up to its length."""
 
     def __init__(self, lengths: Int, seed: int) -> None:
         self._lengths = np.clip(lengths, 1, _LONGEST)

@@ -1,8 +1,8 @@
 """Column vectors in PostgreSQL against those of the index itself: recall, time, size.
 
 INDEX has column vectors (and, for deepjoin-sketch, sketches); CORPUS is a folder with
-queries.parquet. Without --store a PostgreSQL of the package --server is started in a folder of its
-own, which takes about as much disk as the figures say; with --store, a lake 'benchmark' is
+queries.parquet. Without --store a PostgreSQL of the package --server is started in a temporary
+folder, which takes about as much disk as the figures say; with --store, a lake 'benchmark' is
 published there and taken out again. Every vector space is loaded, then indexed, then searched with
 several efforts. Recall is the share of the ten columns found that are as near as the tenth by an
 exact scan, to six digits. Times are of the part "candidates" of a search by the wall clock: from
@@ -47,7 +47,7 @@ _TIE = 1.5e-6
 
 
 def searcher(lake: Lake, method: str) -> VectorSearcher:
-    """Give the searcher of a method."""
+    """Return the searcher of a method."""
     found = lake._searcher(method, "equi", None)
     assert isinstance(found, VectorSearcher)
     return found
@@ -100,7 +100,7 @@ def embedded(lake: Lake, method: str, queries: Sequence[Column], least: Double) 
 
 
 def published(given: argparse.Namespace, lake: Lake, method: str, ann: str, url: str) -> Row:
-    """Load the vectors, then build a graph if there is to be one, each timed."""
+    """Load the vectors, then build the graph if any, each timed."""
     options = {"name": NAME, "spaces": [SPACES[method]], "replace": True}
     started = perf_counter()
     loaded = deepjoin.publish(
@@ -145,7 +145,7 @@ def stored(
 
 @contextmanager
 def server(given: argparse.Namespace) -> Iterator[str]:
-    """Name the store, or start one."""
+    """Return the URL of the store, or start one."""
     if given.store:
         yield given.store
         return
@@ -160,7 +160,7 @@ def server(given: argparse.Namespace) -> Iterator[str]:
 
 
 def versions(url: str) -> Row:
-    """Say which PostgreSQL and pgvector answer."""
+    """Return the versions of PostgreSQL and pgvector."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:

@@ -17,7 +17,7 @@ from benchmarks.paper import lakes, running, tall
 from benchmarks.paper.claims import sentences, slopes
 from benchmarks.paper.corpora import column_sizes, corpus_folder
 from benchmarks.paper.experiments import SIZES, Experiment, names, read_experiment
-from benchmarks.paper.labelled import Judged, measured
+from benchmarks.paper.labelled import PooledLabels, measured
 from benchmarks.paper.places import Places
 from benchmarks.paper.plots import write_plots
 from benchmarks.paper.results import Results
@@ -271,7 +271,7 @@ def test_recall_is_within_the_pool_and_by_case() -> None:
     labels = [Labels({"a": 1.0, "b": 0.8, "c": 0.9, "d": 0.1}, dict.fromkeys("abcd", 0.0))]
     one, other = [["a", "d"]], [["b", "d"]]
     pool = Pool(("one", "other"), (one, other))
-    judged = Judged(labels, pool, [frozenset("ab")], [frozenset("b")])
+    judged = PooledLabels(labels, pool, [frozenset("ab")], [frozenset("b")])
     row = measured(one, judged)
     assert (row["pooled_precision"], row["pooled_recall"], row["pooled_f1"]) == (0.5, 0.5, 0.5)
     assert (row["recall_duplicates"], row["recall_enriching"]) == (0.0, 1.0)

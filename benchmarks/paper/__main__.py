@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
             results = Results(experiment)
             failed += run(experiment, options.size, places, results, options.again, options.row)
     except KeyboardInterrupt:
-        _say("Stopped. What is done is kept: the same command goes on from there.")
+        _say("Stopped. Finished settings are kept; run the same command to resume.")
         return 130
     for text in failed:
         _say(f"failed: {text}")
@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
 def _render(options: argparse.Namespace) -> int:
     (DOCS / "benchmarks.md").write_text(document(), "utf-8")
     paths = write_plots(DOCS / "plots")
-    _say(f"{DOCS / 'benchmarks.md'} and {len(paths)} pictures written")
+    _say(f"{DOCS / 'benchmarks.md'} and {len(paths)} plots written")
     return 0
 
 
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add("list", help="name the experiments").set_defaults(function=_list)
     add("render", help="write docs/benchmarks.md and plots").set_defaults(function=_render)
     for name, function, text in (
-        ("run", _run, "run one experiment, or all; what was run before is not run again"),
+        ("run", _run, "run one experiment, or all; finished settings are not run again"),
         ("models", _models, "print the commands that train the models of an experiment"),
     ):
         command = add(name, help=text)
@@ -97,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--models", type=Path, metavar="DIR", help="default: CACHE/models")
         command.add_argument("--size", choices=SIZES, default="reduced")
         if function is _run:
-            command.add_argument("--again", action="store_true", help="also what was run before")
+            command.add_argument(
+                "--again", action="store_true", help="also run finished settings again"
+            )
             text = "only this row of the tables; may be given several times"
             command.add_argument("--row", action="append", default=[], metavar="LABEL", help=text)
     return parser

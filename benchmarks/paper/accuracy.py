@@ -1,7 +1,7 @@
 """Accuracy by the product's own evaluation, with any vector index, metric and method.
 
-A method for equi-joins may be measured by the truth of semantic joins, as the paper does: what it
-is asked for is then ``search_join``.
+A method for equi-joins may be measured by the truth of semantic joins, as the paper does:
+``search_join`` is then the join that it searches.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _task(options: Options, places: Places) -> EvaluationTask:
 
 
 def _exact(task: EvaluationTask, options: Options, places: Places) -> ExactAnswers:
-    """Read or make the exact answers; cells have vectors where they are needed."""
+    """Read or compute the exact answers; cells have vectors only if needed."""
     cells = options.get("cells", "default") if task.join == "semantic" else "none"
     kept = EvaluationCache(places.cache / "evaluation", task)
     return exact_answers(task, kept, Vectors(encoder="none", cells=cells))

@@ -1,4 +1,4 @@
-"""What the paper says of its tables, counted in ours."""
+"""Claims of the paper, counted in our tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _sentence(measured: Measured, claim: Options) -> str:
 
 
 def _series(measured: Measured, metric: str, block: str) -> Series:
-    """Give the figures of the paper's rows, those on the axis if any are."""
+    """Return the figures of the paper's rows, only those on the axis if there is one."""
     placed = any("at" in column for column in measured.columns())
     return {
         label: [one.ours for one in figures if not placed or "at" in one.cell.column]

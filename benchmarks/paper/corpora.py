@@ -1,6 +1,6 @@
-"""The corpora experiments run on: a part of a corpus, columns of one size, or made-up ones.
+"""Corpora of the experiments: a part of a corpus, columns of one size, or synthetic columns.
 
-Each is a corpus folder in the cache, named by all it depends on, so it is made once.
+Each is a corpus folder in the cache, named by everything it depends on, so it is made once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SHAPE = (
 
 
 def corpus_folder(options: Options, places: Places) -> Path:
-    """Return the folder of the corpus a setting asks for, made if it is not there."""
+    """Return the folder of the corpus of a setting; create it if missing."""
     shape = {name: options[name] for name in _SHAPE if name in options}
     if set(shape) <= {"corpus", "queries"} and options["corpus"] not in _MADE:
         return _given(options, places)
@@ -70,7 +70,7 @@ def _given(options: Options, places: Places) -> Path:
 
 
 def _make(folder: Path, write: Callable[[Path], None]) -> None:
-    """Make a folder whole or not at all."""
+    """Create a folder atomically."""
     aside = folder.with_name(folder.name + ".new")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -147,7 +147,7 @@ def _one_size(options: Options, places: Places, out: Path) -> None:
 
 
 def _generated(options: Options, places: Places, out: Path) -> None:
-    """Generate columns whose values are spread as those of wiki-equi."""
+    """Generate columns with the document frequencies of wiki-equi."""
     like = _given({"corpus": "wiki-equi"}, places)
     wanted = ["--columns", str(options["columns"]), "--queries", str(options["queries"])]
     command = [sys.executable, str(_GENERATE), str(out), "--like", str(like), *wanted]
@@ -158,12 +158,12 @@ def _generated(options: Options, places: Places, out: Path) -> None:
 
 
 def _tall(options: Options, places: Places, out: Path) -> None:
-    """Make tall columns up."""
+    """Generate tall columns."""
     shape = {name: options[name] for name in ("columns", "queries", "cells_each", "local")}
     write_tall(out, **shape, seed=SEED, pools=places.cache / "faker")
 
 
-#: Corpora that are made up, by name.
+#: Synthetic corpora by name.
 _MADE: dict[str, Callable[[Options, Places, Path], None]] = {
     "generated": _generated,
     "faker": _tall,

@@ -1,7 +1,7 @@
 """Experiments as data: what is compared, on what, and what the paper found.
 
-A table of results is rows (mostly methods) by columns (depths, sizes), once for each block. What
-is run for a cell is the options of defaults, size, block, column and row, the later ones first.
+A table of results is rows (mostly methods) by columns (depths, sizes), once for each block. The
+options of a cell combine those of defaults, size, block, column and row; later ones prevail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deepjoin.errors import DeepJoinError, unknown_name
 
 FOLDER = Path(__file__).parents[1] / "experiments"
 SIZES = ("reduced", "full")
-#: What a row, column or block says of itself, and no option of what is run.
+#: Keys that describe a row, column or block, and are not options.
 _SAID = {"label", "paper", "needs", "train", "only", "blocks", "value", "at", "depth", "ours"}
 
 Options = dict[str, Any]
@@ -26,7 +26,7 @@ Options = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """One place in a table, and what is run for it."""
+    """A cell of a table, and its setting."""
 
     block: Options
     row: Options
@@ -49,7 +49,7 @@ class Experiment:
     shows: str
     #: Which runner it needs: accuracy, labels, examples, statistics or times.
     kind: str
-    #: Each has a table of its own, unless columns name theirs.
+    #: Each has its own table, unless columns name theirs.
     metrics: list[str]
     rows: list[Options]
     sizes: dict[str, Options]
@@ -76,7 +76,7 @@ class Experiment:
         return [column for column in self.columns if column.get("only", size) == size]
 
     def settings(self, size: str) -> list[tuple[Options, Options]]:
-        """Return what has to be run, each thing once, with the first row that asks for it."""
+        """Return the distinct settings to run, each with the first row that needs it."""
         found: dict[str, tuple[Options, Options]] = {}
         for cell in self.cells(size):
             found.setdefault(key_of(self.name, cell.setting), (cell.setting, cell.row))
@@ -108,7 +108,7 @@ class Experiment:
 
 
 def key_of(experiment: str, setting: Mapping[str, Any]) -> str:
-    """Name what was run, whatever machine it was run on."""
+    """Return a key of a setting that does not depend on the machine."""
     return f"{experiment} {json.dumps(setting, sort_keys=True, ensure_ascii=False)}"
 
 

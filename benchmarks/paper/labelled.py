@@ -1,8 +1,8 @@
-"""What people say: precision, recall and F1 over the pool of all methods, and examples.
+"""Results by labels: precision, recall and F1 over the pool of all methods, and examples.
 
-The paper's experts labelled what the methods found; here the editors' links say it. A relevant
-column is a near duplicate when the two list the same things, so when it is not much larger than
-the query; the others bring the query's rows among more: attribute enrichment.
+The paper's experts labelled what the methods found; here the links of Wikipedia's editors are the
+labels. A relevant column not much larger than the query lists the same things and is a near
+duplicate; larger ones are attribute enrichment.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from deepjoin.read.corpus import CorpusSource
 K = 10
 #: Column ids for each query.
 Found = list[list[str]]
-#: What settings found in this process: two experiments ask for the same.
+#: Results of settings in this process: two experiments share them.
 _FOUND: dict[str, Found] = {}
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Of every query: the relevant columns that any method found, and which are near duplicates."""
+class PooledLabels:
+    """For every query, the relevant columns of the pool, and which are near duplicates."""
 
     labels: list[Labels]
     pool: Pool
@@ -52,8 +52,8 @@ def by_labels(settings: Sequence[Options], places: Places) -> Iterator[tuple[Opt
         yield setting, measured(ids, judged)
 
 
-def measured(found: Found, judged: Judged) -> Options:
-    """Measure precision, recall and F1 as evaluation does, and recall of the two cases apart."""
+def measured(found: Found, judged: PooledLabels) -> Options:
+    """Measure precision, recall and F1 as evaluation does, and recall by case."""
     row: Options = {"queries": len(found)} | judged.pool.measured(found, judged.labels, K)
     for name, pools in (("duplicates", judged.duplicates), ("enriching", judged.enriching)):
         row[f"recall_{name}"] = _recall(found, pools)
@@ -76,14 +76,14 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def _judged(settings: Sequence[Options], places: Places, found: Sequence[Found]) -> Judged:
+def _judged(settings: Sequence[Options], places: Places, found: Sequence[Found]) -> PooledLabels:
     labels = labels_of(settings[0], places)
     pools = [
         one.relevant & {column for ids in found for column in ids[number]}
         for number, one in enumerate(labels)
     ]
     pool = Pool(tuple(one["method"] for one in settings), tuple(found))
-    return Judged(labels, pool, pools, _near_duplicates(settings[0], places, pools))
+    return PooledLabels(labels, pool, pools, _near_duplicates(settings[0], places, pools))
 
 
 def _near_duplicates(
@@ -106,7 +106,7 @@ def labels_of(setting: Options, places: Places) -> list[Labels]:
 
 
 def found_by(setting: Options, places: Places) -> Found:
-    """Search all queries, unless this process has."""
+    """Search all queries, once per process."""
     key = json.dumps([str(places.cache), setting], sort_keys=True)
     if key not in _FOUND:
         options = prepared(setting, places)
@@ -119,7 +119,7 @@ def found_by(setting: Options, places: Places) -> Found:
 
 @dataclass(frozen=True, order=True)
 class _Example:
-    #: The lower, the more telling: shared strings of a win, the rank of a loss.
+    #: Lower is clearer: shared strings of a win, the rank of a loss.
     worth: float
     query: int
     column: str
@@ -143,7 +143,7 @@ def examples(settings: Sequence[Options], places: Places) -> Iterator[tuple[Opti
 
 
 def _few(some: list[_Example], most: int) -> list[_Example]:
-    """Take the most telling example of some queries."""
+    """Take the clearest example of some queries."""
     best: dict[int, _Example] = {}
     for one in sorted(some):
         best.setdefault(one.query, one)

@@ -1,4 +1,4 @@
-"""Lakes for what evaluation does not measure: built once, with what a method needs."""
+"""Lakes of the experiments: built once, with what a method needs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FASTTEXT = "fasttext-wiki-train.bin"
 _TRAINED_ON = {"corpus": "wiki-train", "columns": 30_000}
 
 Search = Callable[[Column, int], Results]
-#: The lake opened last: what its methods keep in memory serves the next setting as well.
+#: The lake opened last, reused by the next setting with what its methods hold in memory.
 _OPEN: dict[Path, Lake] = {}
 
 
 def prepared(setting: Options, places: Places) -> Options:
-    """Give the options with folders filled in, after making what is made on the spot."""
+    """Return the options with folders filled in, after creating missing models."""
     options = places.options(setting)
     if any(FASTTEXT in str(value) for value in options.values()):
         _make_fasttext(places)
@@ -66,7 +66,7 @@ def lake_for(options: Options, places: Places) -> Lake:
 
 
 def index_options(options: Options) -> Options:
-    """Choose what an index is to have for what its method needs, and nothing else."""
+    """Choose the vectors of an index: what its method needs, and nothing else."""
     method = method_named(options["method"])
     needs = method.needs + method.also
     chosen: Options = {"encoder": "none", "cells": "none", "sketch": 0}
@@ -82,7 +82,7 @@ def index_options(options: Options) -> Options:
 
 
 def search_of(lake: Lake, options: Options) -> Search:
-    """Give the search of a setting; tau is for methods that compare cells by meaning."""
+    """Return the search of a setting; tau is for methods that compare cells by meaning."""
     semantic = "cell vectors" in method_named(options["method"]).needs
     join = options.get("search_join", options["join"])
     tau = options.get("tau") if semantic and join != "equi" else None
@@ -97,7 +97,7 @@ def queries_of(options: Options, places: Places) -> list[Column]:
 
 
 def _make_fasttext(places: Places) -> None:
-    """Train fastText on the training corpus, unless it is there."""
+    """Train fastText on the training corpus, unless it exists."""
     if (places.cache / FASTTEXT).exists():
         return
     corpus = corpus_folder(_TRAINED_ON, places)
@@ -111,7 +111,7 @@ def _make_fasttext(places: Places) -> None:
 
 
 def _with_sampling(sampling: str, places: Places) -> Path:
-    """Copy the shipped encoder, to choose the cells of tall columns another way."""
+    """Copy the shipped encoder, with another sampling of cells."""
     shipped = xxhash.xxh3_64_hexdigest((DEFAULT / "weights.npz").read_bytes())
     folder = places.cache / "encoders" / f"default-{sampling}-{shipped}"
     if not (folder / "encoder.json").exists():

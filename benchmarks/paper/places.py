@@ -1,4 +1,4 @@
-"""Where things are on this machine: corpora, models, and what is kept between runs."""
+"""Folders on this machine: corpora, models, and the cache between runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.paper.experiments import Options
 
 
 def _silent(text: str) -> None:
-    """Tell nobody."""
+    """Ignore a message."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Places:
         return self.filled(value).replace("{join}", join) if isinstance(value, str) else value
 
     def missing(self, setting: Options) -> list[str]:
-        """Name the models a setting needs that are not there."""
+        """Return the missing models of a setting."""
         named = {k: v for k, v in setting.items() if isinstance(v, str) and "{models}" in v}
         paths = [
             text[text.index(str(self.models)) :]

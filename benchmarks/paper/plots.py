@@ -1,4 +1,4 @@
-"""Pictures of the experiments: one accent colour, greys, labels at the lines, any background."""
+"""Plots of the experiments: one accent colour, greys, labels at the lines, any background."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.paper.shown import NAMES, Figure, Measured
 
 from deepjoin.errors import MissingExtra
 
-#: Both can be read on white and on black.
+#: Legible on white and on black.
 ACCENT, GREY, PALE = "#d9500b", "#7d7d7d", "#9a9a9a"
 _STYLE = {
     "font.family": "DejaVu Sans",
@@ -38,7 +38,7 @@ _APART = 0.062
 def write_plots(
     out: Path, experiments: Path = EXPERIMENTS, results: Path = RESULTS, form: str = "svg"
 ) -> list[Path]:
-    """Draw every experiment that has a picture and results."""
+    """Draw every experiment with a plot and results."""
     paths = []
     for name in names(experiments):
         experiment = read_experiment(name, experiments)

@@ -1,4 +1,4 @@
-"""Results as JSON lines, one file an experiment; a line says all that a figure depends on."""
+"""Results as JSON lines, one file per experiment; a line has all that a figure depends on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEED = 0
 
 
 class Results:
-    """What was measured of one experiment."""
+    """The measurements of one experiment."""
 
     def __init__(self, experiment: Experiment, folder: Path = FOLDER) -> None:
         self._path = folder / f"{experiment.name}.jsonl"
@@ -47,7 +47,7 @@ class Results:
         return found[max(found)] if found else []
 
     def add(self, setting: Options, rows: Iterable[Options], size: str, command: str) -> None:
-        """Write the rows of a setting, all at once: an interruption leaves none or all."""
+        """Write the rows of a setting, in one write: an interruption leaves none or all."""
         about = {
             "command": command,
             "seed": SEED,
@@ -90,7 +90,7 @@ def _now() -> str:
 
 
 def _rounded(row: Options) -> Options:
-    """Five digits are more than any figure here is good for."""
+    """Round to five digits, more than the precision of any figure here."""
     return {k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in row.items()}
 
 
@@ -107,7 +107,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def relies_on_shipped(setting: Options) -> bool:
-    """Tell whether a setting is run with a model that comes with the package.
+    """Return whether a setting uses a model that comes with the package.
 
     >>> relies_on_shipped({"method": "deepjoin"}), relies_on_shipped({"method": "josie"})
     (True, False)
@@ -124,7 +124,7 @@ def relies_on_shipped(setting: Options) -> bool:
 
 @cache
 def shipped() -> str:
-    """Stand for the models this version ships: figures of others are not its own."""
+    """Return a digest of the shipped models: figures of other models are not shown."""
     content = xxhash.xxh3_64()
     for path in (DEFAULT / "weights.npz", DEFAULT_TABLE / "table.json"):
         content.update(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Running an experiment: every setting once, each result kept as soon as it is there."""
+"""Running an experiment: every setting once, each result saved at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(
     experiment: Experiment, size: str, places: Places, results: Results, again: bool = False,
     rows: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
-    """Run what has not been run, of all rows or those named; return what failed, in words."""
+    """Run the missing settings, of all rows or those named; return messages of failures."""
     settings = [one for one in experiment.settings(size) if not rows or one[1]["label"] in rows]
     asked = [one for one, row in settings if _can_run(one, row, places)]
     left = [one for one in asked if again or not results.rows(one)]
@@ -58,7 +58,7 @@ def _together(
 
 
 def _can_run(setting: Options, row: Options, places: Places) -> bool:
-    """Say why a setting is left out, if it is."""
+    """Return whether a setting can run; report why not."""
     reason = reason_not_to_run(setting, row, places)
     if reason:
         places.tell(f"not run: {row['label']} ({reason})")
@@ -66,7 +66,7 @@ def _can_run(setting: Options, row: Options, places: Places) -> bool:
 
 
 def reason_not_to_run(setting: Options, row: Options, places: Places) -> str:
-    """Tell what is missing for a setting, or nothing."""
+    """Return what a setting lacks, or an empty text."""
     if missing := places.missing(setting):
         return f"{row.get('needs', 'model')}: no {missing[0]}"
     if "method" in setting and setting["method"] not in all_methods():

@@ -1,4 +1,4 @@
-"""Figures as they are written: ours, and the paper's in the same cell."""
+"""Figures of tables: ours, and the paper's in the same cell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.paper.experiments import Cell, Experiment, Options
 from benchmarks.paper.results import Results
 
-#: How metrics are called where they are shown.
+#: Display names of metrics.
 NAMES = {
     "precision_ties": "Precision@k",
     "precision": "Precision@k by id",
@@ -15,25 +15,25 @@ NAMES = {
     "total_ms": "Milliseconds a query",
     "pooled_f1": "F1",
 }
-#: Which queries a metric is the mean of, where it is not all of them.
+#: The count of queries of a metric that not all queries have.
 _COUNTED = {
     "precision_ties": "queries_ties",
     "ndcg": "queries_ndcg",
     "pooled_recall": "queries_pooled",
 }
-#: The best that was run is shown.
+#: Sizes by preference.
 _BEST_FIRST = ("full", "reduced")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What a cell holds."""
+    """The figures of a cell."""
 
     cell: Cell
     metric: str
     ours: float | None
     paper: float | None
-    #: How many queries it is the mean of.
+    #: Number of queries in the mean.
     queries: int | None
     was_run: bool
 
@@ -71,7 +71,7 @@ class Measured:
         return [self._figure(cell, metric) for cell in self.experiment.cells(self.size)]
 
     def by_row(self, metric: str, block: str) -> dict[str, list[Figure]]:
-        """Give the figures of one block by the labels of its rows, in order."""
+        """Return the figures of one block by the labels of its rows, in order."""
         rows: dict[str, list[Figure]] = {}
         for figure in self.figures(metric):
             if figure.cell.block["label"] == block:
@@ -87,12 +87,12 @@ class Measured:
 
 
 def not_run(row: Options) -> str:
-    """Say that a cell is empty, and what it waits for."""
+    """Describe an empty cell and what it lacks."""
     return f"not run ({row['needs']})" if "needs" in row else "not run"
 
 
 def number(value: float) -> str:
-    """Write a figure: shares with three digits, others with as many as they are good for.
+    """Format a figure: shares with three digits, others by their size.
 
     >>> number(0.5341), number(1.0), number(20.25), number(508.0), number(383472)
     ('.534', '1.000', '20.2', '508', '383,472')

@@ -1,4 +1,4 @@
-"""What a corpus is like: the paper's table of data sets."""
+"""Statistics of a corpus: the paper's table of data sets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from deepjoin.lab.training.columns import TrainingColumns
 from deepjoin.lab.training.self_join import equi_pairs
 from deepjoin.read.corpus import CorpusSource
 
-#: As the paper mines its positive examples: from so many columns, at this joinability.
+#: Columns and joinability from which the paper mines its positive examples.
 _SAMPLE, _THRESHOLD = 30_000, 0.7
 
 
 def statistics(setting: Options, places: Places) -> Iterator[Options]:
-    """Yield one row: how many columns, how large, and how many of them join."""
+    """Yield one row: number and sizes of columns, and number of joinable pairs."""
     source = CorpusSource(corpus_folder(setting, places))
     sizes = column_sizes(source)
     row: Options = {

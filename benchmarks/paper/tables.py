@@ -1,4 +1,4 @@
-"""Results as Markdown: for each experiment a table a metric, what holds, and a picture."""
+"""Results as Markdown: for each experiment a table per metric, the claims, and a plot."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from benchmarks.paper.shown import NAMES, Figure, Measured
 
 _HEAD = """# The paper's experiments, repeated
 
-Made by `python -m benchmarks.paper render` from the JSON lines in `benchmarks/results`; the
-experiments themselves, with all of the paper's figures, are in `benchmarks/experiments`. Run one
-with `python -m benchmarks.paper run NAME --data DIR`, all with `run all`.
+Rendered by `python -m benchmarks.paper render` from the JSON lines in `benchmarks/results`; the
+experiments, with all of the paper's figures, are defined in `benchmarks/experiments`. Run one with
+`python -m benchmarks.paper run NAME --data DIR`, all with `run all`.
 
 A cell reads *ours (paper theirs)*. The corpora differ: ours are Wikipedia tables in which fewer
 columns join, so compare the order of methods and the ratios between them, not the figures
-themselves. `deepjoin` is the encoder that comes with the package (three layers of MiniLM), beside
-the paper's MPNet. Where nothing else is said, precision counts any column as joinable as the k-th
-best; the JSON lines have it by id, too, with bootstrap intervals. Column vectors are searched with
-the authors' preset, IVFPQ with HNSW. `not run (weights)`: the weights are not published here.
+themselves. `deepjoin` is the encoder shipped with the package (three layers of MiniLM), compared
+with the paper's MPNet. Unless stated otherwise, precision counts any column as joinable as the
+k-th best; the JSON lines also have it by id, with bootstrap intervals. Column vectors are searched
+with the authors' preset, IVFPQ with HNSW. `not run (weights)`: the weights are not published here.
 """
 
 
@@ -55,7 +55,7 @@ def section(measured: Measured) -> str:
 
 
 def _conditions(measured: Measured) -> str:
-    """Say on what, and where, the figures were measured."""
+    """Describe the conditions of the measurements."""
     lines = [line for line in measured.results.lines if line["size"] == measured.size]
     if not lines:
         return f"Not run. `python -m benchmarks.paper run {measured.experiment.name} --data DIR`"
@@ -97,7 +97,7 @@ def _table(measured: Measured, metric: str, block: Options) -> str:
 
 
 def _counts(rows: Sequence[Sequence[Figure]]) -> list[str]:
-    """Write how many queries the figures of each column are the mean of."""
+    """Write the number of queries of each column."""
     counts = [[one.queries for one in column if one.queries] for column in zip(*rows, strict=True)]
     if not any(counts):
         return []

@@ -2,7 +2,7 @@
 
 A pool is drawn once for each attribute, with Faker's real-world frequencies. Cells of a column are
 drawn from the whole pool, as independent columns are, except for the share ``local``, which comes
-from the column's own stretch of it: then some columns do join better than others.
+from a part of the pool assigned to the column: then some columns join better than others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deepjoin.model import Column
 from deepjoin.read.corpus import write_corpus
 
 POOL = 30_000
-#: How many stretches a pool is cut into.
+#: Number of parts of a pool.
 _STRETCHES = 40
 _ATTRIBUTES: dict[str, Callable[[Any], str]] = {
     "address": lambda fake: fake.address().replace("\n", ", "),
@@ -34,7 +34,7 @@ _ATTRIBUTES: dict[str, Callable[[Any], str]] = {
 def write_tall(
     out: Path, columns: int, queries: int, cells_each: int, local: float, seed: int, pools: Path
 ) -> None:
-    """Write a corpus of columns with so many cells each, and queries of the same kind."""
+    """Write a corpus of columns with a given number of cells, and similar queries."""
     made = _columns(_pools(pools, seed), cells_each, local, seed)
     asked = list(islice(made, queries))
     write_corpus(out, islice(made, columns), asked)

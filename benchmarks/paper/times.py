@@ -1,4 +1,4 @@
-"""How long a query takes, as a caller sees it, without the truth that accuracy needs."""
+"""Query times as a caller sees them, without the exact answers that accuracy needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.paper.places import Places
 
 from deepjoin import Column
 
-#: Searches that load all there is, before any is timed.
+#: Warm-up searches before timing.
 _WARM = 5
 
 
