@@ -43,7 +43,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder, file, 'glob' or URL")
     parser.add_argument("-o", "--out", metavar="INDEX", help="default: SOURCE/.deepjoin")
     _add_table_options(parser)
-    _add_vector_options(parser)
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME|DIR|KIND:WHERE|none",
+        help="column encoder: default, a model folder, the name of a model, the KIND:WHERE of "
+        "another method, or none; only needed by the methods that say so in `deepjoin methods`",
+    )
+    parser.add_argument(
+        "--cells",
+        metavar="NAME|PATH|none",
+        help="cell encoder, for semantic joins: default, a folder made by "
+        "python -m deepjoin.lab.cell_table.make, fastText vectors (.vec, .bin), or none",
+    )
+    parser.add_argument(
+        "--sketch",
+        metavar="N",
+        type=whole(0),
+        help="numbers in a column's sketch, for the sketch methods; default 0: none",
+    )
+    parser.add_argument(
+        "--vector-index",
+        metavar="KIND",
+        help="how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
+    )
+    parser.add_argument(
+        "--metric",
+        choices=("cosine", "euclidean"),
+        help="distance between column vectors (default cosine)",
+    )
     parser.add_argument(
         "--memory",
         metavar="SIZE",
@@ -129,38 +156,6 @@ def _add_table_options(parser: argparse.ArgumentParser) -> None:
         "--titles",
         metavar="CSV",
         help="a file with the columns table, title, context, to use instead of file names",
-    )
-
-
-def _add_vector_options(parser: argparse.ArgumentParser) -> None:
-    """Add what is encoded, and how vectors are searched."""
-    parser.add_argument(
-        "--encoder",
-        metavar="NAME|DIR|KIND:WHERE|none",
-        help="column encoder: default, a model folder, the name of a model, the KIND:WHERE of "
-        "another method, or none; only needed by the methods that say so in `deepjoin methods`",
-    )
-    parser.add_argument(
-        "--cells",
-        metavar="NAME|PATH|none",
-        help="cell encoder, for semantic joins: default, a folder made by "
-        "python -m deepjoin.lab.cell_table.make, fastText vectors (.vec, .bin), or none",
-    )
-    parser.add_argument(
-        "--sketch",
-        metavar="N",
-        type=whole(0),
-        help="numbers in a column's sketch, for the sketch methods; default 0: none",
-    )
-    parser.add_argument(
-        "--vector-index",
-        metavar="KIND",
-        help="how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
-    )
-    parser.add_argument(
-        "--metric",
-        choices=("cosine", "euclidean"),
-        help="distance between column vectors (default cosine)",
     )
 
 

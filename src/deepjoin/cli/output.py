@@ -135,7 +135,12 @@ def progress_bar(unit: str = "") -> Iterator[Progress]:
         if bar is None:
             bar = make_bar(done, total, unit or _UNITS.get(name, "tables"))
         bar.total = total
-        bar.set_postfix_str(shortened(printable(name), _name_width()), refresh=False)
+        try:
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        except (OSError, ValueError):
+            columns = 80
+        # A third of the line for the name leaves room for the bar.
+        bar.set_postfix_str(shortened(printable(name), max(columns // 3, 12)), refresh=False)
         bar.update(done - bar.n)
         if unit and done >= total:
             bar.close()
@@ -165,15 +170,6 @@ def make_bar(done: int, total: int, unit: str) -> Any:
         smoothing=0,
         miniters=0,
     )
-
-
-def _name_width() -> int:
-    """Width for a name that leaves room for the bar."""
-    try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):
-        columns = 80
-    return max(columns // 3, 12)
 
 
 def shortened(text: str, width: int) -> str:
