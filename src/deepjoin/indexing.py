@@ -31,7 +31,6 @@ from deepjoin.store.manifest import (
     DEFAULT,
     MANIFEST,
     READS,
-    Described,
     Manifest,
     NewerFormat,
     is_index,
@@ -127,19 +126,28 @@ def refresh(
     """Do the work of `index`; return where the index is and what has changed."""
     if isinstance(source, str) and is_index(Path(source)):
         source = Path(source)
-    location = _place(source, out)
+    if out is not None:
+        location = out if isinstance(out, str) and is_remote(out) else Path(out)
+    elif isinstance(source, Path) and is_index(source):
+        location = source  # refreshed from its own sources
+    else:
+        location = default_folder(source)
     with editing(location, fresh=rebuild) as folder:
-        _refuse_foreign(folder)
+        if folder.is_file():
+            raise DeepJoinError(f"{folder} is a file; an index is a folder. Choose another `out`.")
+        if folder.is_dir() and not may_write(folder):
+            raise DeepJoinError(
+                f"{folder} holds something else than an index; "
+                f"choose an empty folder, for example: `out='{folder / DEFAULT}'`"
+            )
         manifest, before = _earlier(folder, rebuild)
         chosen = _chosen(folder, manifest, settings)
-        encoded = chosen_vectors(location, folder, manifest, chosen, vectors, resources)
-        sources = []  # an index that is refreshed knows its own
+        encoded = _chosen_vectors(location, folder, manifest, chosen, vectors, resources)
+        sources = []
         if source != location:
             sources = open_sources(source, chosen, skip_dirs=[folder])
-        described = [one.describe(folder) for one in sources]
-        if manifest is not None and not _is_index_of(manifest, described):
-            if not (rebuild and out is not None) and not _keeps_all(before, sources):
-                raise _other_tables(folder, manifest)
+        may_replace = rebuild and out is not None
+        if manifest and not _is_continued(folder, manifest, before, sources, may_replace):
             manifest = before = None
         job = Refresh(folder, resources, chosen, encoded, sources, titles or {})
         if before is None or rebuild or (before.settings, before.reads) != (chosen, READS):
@@ -154,21 +162,6 @@ def _changed(
     if isinstance(given, Settings | Vectors):
         return replace(given, **changes)
     return {**(given or {}), **changes}
-
-
-def _place(source: object, out: str | os.PathLike[str] | None) -> str | Path:
-    """Choose the place of the index; an index can be its own source."""
-    if out is not None:
-        return out if isinstance(out, str) and is_remote(out) else Path(out)
-    if isinstance(source, Path) and is_index(source):
-        return source
-    return default_folder(source)
-
-
-def _is_index_of(manifest: Manifest, described: Sequence[Described]) -> bool:
-    """Whether an index is of these sources; new frames always replace earlier ones."""
-    same = list(manifest.sources[: len(described)]) == list(described)
-    return same and not (described and described[0]["kind"] == "memory")
 
 
 def _earlier(folder: Path, rebuild: bool) -> tuple[Manifest | None, OpenIndex | None]:
@@ -195,6 +188,37 @@ def _earlier(folder: Path, rebuild: bool) -> tuple[Manifest | None, OpenIndex | 
         return manifest, None
 
 
+def _is_continued(
+    folder: Path,
+    manifest: Manifest,
+    before: OpenIndex | None,
+    sources: Sequence[Source],
+    may_replace: bool,
+) -> bool:
+    """Whether the sources are those of the index that exists; if not, they replace it.
+
+    An index of other tables is replaced only if the user asks for it by name, an index of frames
+    also if all of its tables come again: no table is lost then.
+    """
+    described = [one.describe(folder) for one in sources]
+    same = list(manifest.sources[: len(described)]) == described
+    if same and not (sources and sources[0].in_memory):
+        return True
+    if may_replace:
+        return False
+    if before is not None and all(one.in_memory for one in sources):
+        names = {table.name for one in sources for table in one.tables()}
+        of_frames = all(described["kind"] == "memory" for described in before.sources)
+        if of_frames and names.issuperset(before.tables):
+            return False
+    first = manifest.sources[0]
+    of = root_of(first, folder) or first.get("url", "frames")
+    raise DeepJoinError(
+        f"{folder} is the index of other tables ({of}). Choose another place with `out`, add the "
+        "tables with: deepjoin add, or replace it with `out` and `rebuild=True`."
+    )
+
+
 def _chosen(folder: Path, before: Manifest | None, settings: SettingsChange) -> Settings:
     """Apply changes of settings; the rest stays as it was indexed before."""
     if isinstance(settings, Settings):
@@ -215,7 +239,7 @@ def _known_fields(kind: type, changes: Mapping[str, Any] | None) -> dict[str, An
     return dict(changes or {})
 
 
-def chosen_vectors(
+def _chosen_vectors(
     location: str | Path,
     folder: Path,
     before: Manifest | None,
@@ -302,32 +326,3 @@ def default_folder(source: object) -> Path:
     if first.folder is not None and os.access(first.folder, os.W_OK):
         return first.folder / DEFAULT
     return Path(DEFAULT)
-
-
-def _refuse_foreign(folder: Path) -> None:
-    """Refuse to write into a folder that holds something else."""
-    if folder.is_file():
-        raise DeepJoinError(f"{folder} is a file; an index is a folder. Choose another `out`.")
-    if folder.is_dir() and not may_write(folder):
-        raise DeepJoinError(
-            f"{folder} holds something else than an index; "
-            f"choose an empty folder, for example: `out='{folder / DEFAULT}'`"
-        )
-
-
-def _keeps_all(before: OpenIndex | None, sources: Sequence[Source]) -> bool:
-    """Whether new frames replace all frames of an index, so that none is lost."""
-    if before is None or not all(one.in_memory for one in sources):
-        return False
-    names = {table.name for one in sources for table in one.tables()}
-    kinds = {source["kind"] for source in before.sources}
-    return kinds == {"memory"} and set(before.tables) <= names
-
-
-def _other_tables(folder: Path, manifest: Manifest) -> DeepJoinError:
-    first = manifest.sources[0]
-    of = root_of(first, folder) or first.get("url", "frames")
-    return DeepJoinError(
-        f"{folder} is the index of other tables ({of}). Choose another place with `out`, add the "
-        "tables with: deepjoin add, or replace it with `out` and `rebuild=True`."
-    )
