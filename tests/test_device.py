@@ -102,7 +102,8 @@ def test_a_lake_on_a_device_answers_the_same(path: Path, method: str) -> None:
     here, there = deepjoin.open(path), deepjoin.open(path, device="cpu")
     assert len(here.index.segments) == 3
     for query in [*QUERIES, here.column("t04", "town"), here.column("t14", "code")]:
-        for options in ({"k": 1}, {"k": 10}, {"k": 100}, {"k": 5, "group": "tables"}):
+        grouped = deepjoin.SearchSettings(group="tables")
+        for options in ({"k": 1}, {"k": 10}, {"k": 100}, {"k": 5, "settings": grouped}):
             found = _answers(there, query, method, **options)
             assert found == _answers(here, query, method, **options)
     assert len(_answers(there, QUERIES[0], method, k=100)) == 28
