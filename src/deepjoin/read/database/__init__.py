@@ -78,10 +78,10 @@ class DatabaseSource(Source):
 
     def items(self) -> Iterator[Item]:
         """List the tables and views, unread, in the order of their names."""
-        found = self._found()
-        relations = list(self._wanted(found).values())
-        if found and not relations:
-            yield skipped_item(self.database.place, left_out(len(found)))
+        wanted, count = self._wanted()
+        relations = list(wanted.values())
+        if count and not relations:
+            yield skipped_item(self.database.place, left_out(count))
         versions: list[str | DeepJoinError | None] = [None] * len(relations)
         if self.version_query:
             with self.database.session() as ask:
@@ -96,24 +96,20 @@ class DatabaseSource(Source):
 
     def relations(self) -> dict[str, Relation]:
         """Look up the tables and views that the patterns leave, by name."""
-        return self._wanted(self._found())
+        return self._wanted()[0]
 
-    def _found(self) -> list[Relation]:
+    def _wanted(self) -> tuple[dict[str, Relation], int]:
+        """Look up the wanted tables and views by name, and how many there are in all."""
         found = sorted(self.database.relations(), key=lambda relation: relation.name)
-        before = self._before()
-        return [replace(relation, name=before + relation.name) for relation in found]
-
-    def _before(self) -> str:
-        return f"{full_name(self.prefix)}." if self.prefix else ""
-
-    def _wanted(self, found: Iterable[Relation]) -> dict[str, Relation]:
+        prefix = f"{full_name(self.prefix)}." if self.prefix else ""
         wanted = {}
         for relation in found:
-            own = relation.name.removeprefix(self._before())
-            names = (relation.name, own, relation.schema, relation.table)
+            name = prefix + relation.name
+            # A pattern may name a table with or without its schema and its database.
+            names = (name, relation.name, relation.schema, relation.table)
             if (not self.include or _fits(self.include, names)) and not _fits(self.exclude, names):
-                wanted[relation.name] = relation
-        return wanted
+                wanted[name] = replace(relation, name=name)
+        return wanted, len(found)
 
     def _item(self, relation: Relation, version: str | DeepJoinError | None) -> Item:
         notes = []
