@@ -181,7 +181,7 @@ def test_the_report_is_printed(run: Run, found: Lake) -> None:
 
 @pytest.mark.parametrize("name", [*REFUSED, "header-only.csv", "folder.csv", "pipe.csv"])
 def test_a_query_that_is_no_table_is_refused(run: Run, found: Lake, name: str) -> None:
-    path = found.root / name if found.root else Path(name)
+    path = found.index.root / name if found.index.root else Path(name)
     for column in ([], ["-c", "city"]):
         answer = run("search", found.path, path, *column, "--format", "json")
         if name == "header-only.csv":
@@ -193,14 +193,14 @@ def test_a_query_that_is_no_table_is_refused(run: Run, found: Lake, name: str) -
 
 @pytest.mark.parametrize("name", ["empty.csv", "picture.csv", "cut.csv.gz", "corrupt.parquet"])
 def test_a_left_side_that_is_no_table_is_refused(run: Run, found: Lake, name: str) -> None:
-    assert found.root is not None
+    assert found.index.root is not None
     target = ("-c", "city", "--with", "plain.csv:city")
-    run("join", found.path, found.root / name, *target).refused(name)
+    run("join", found.path, found.index.root / name, *target).refused(name)
 
 
 def test_a_target_that_was_mended_is_joined_as_it_was_read(run: Run, found: Lake) -> None:
-    assert found.root is not None
-    query = found.root / "table.parquet"
+    assert found.index.root is not None
+    query = found.index.root / "table.parquet"
     for name in READ:
         key = found.table(name).columns[0].name
         target = ("-c", "city", "--with", f"{name}:{key}", "--format", "json")
@@ -388,10 +388,10 @@ def test_errors_stay_one_line(run: Run, named: Lake) -> None:
 
 
 def test_odd_names_stay_one_line_in_reports(run: Run, named: Lake) -> None:
-    assert named.root is not None
+    assert named.index.root is not None
     report = run("info", named.path)
     shown = [line for line in lines_of(report.out) if "not a table format" in line]
     assert len(shown) == len(NAMES)
-    lines_of(run("index", named.root, "-o", named.path).err)
-    dry = lines_of(run("index", named.root, "--dry-run").out)
+    lines_of(run("index", named.index.root, "-o", named.path).err)
+    dry = lines_of(run("index", named.index.root, "--dry-run").out)
     assert sum(line.startswith("not read: ") for line in dry) == len(NAMES)
