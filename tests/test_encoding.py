@@ -122,7 +122,7 @@ def test_an_interrupted_build_can_be_searched_and_goes_on(
             build(tmp_path / "i", encoder="default")
     lake = Lake(tmp_path / "i")
     assert lake.search(["Rome"])[0].matched == 1
-    with pytest.raises(DeepJoinError, match=r"not encoded to the end.*deepjoin index"):
+    with pytest.raises(DeepJoinError, match=r"not completely encoded.*deepjoin index"):
         lake.search(["Rome"], method="deepjoin")
     assert answers(deepjoin.index(lake.path), "deepjoin")
 

@@ -103,7 +103,7 @@ def multiset_joinability(query: Cells, target: Cells, profile: str = "default") 
 
 
 def cardinality(query: Cells, target: Cells, profile: str = "default") -> str:
-    """Say how many rows meet on the matched values: 1:1, 1:n, n:1 or n:m, query side first.
+    """Return the cardinality of the matched values: 1:1, 1:n, n:1 or n:m, query side first.
 
     >>> cardinality(["a", "b"], ["a", "a", "b"])
     '1:n'

@@ -100,7 +100,7 @@ class ValuePairs:
         return ValuePairs(self.mine[chosen], self.theirs[chosen], self.similarities[chosen])
 
     def renumbered(self, mine: Int, theirs: Int) -> ValuePairs:
-        """Give each side the numbers that its values have elsewhere."""
+        """Renumber both sides: each value by its number elsewhere."""
         return ValuePairs(mine[self.mine], theirs[self.theirs], self.similarities)
 
     def leading(self, count: int) -> ValuePairs:

@@ -125,13 +125,13 @@ def _nearest(
 
 
 def _best(columns: _ValueColumns) -> Iterator[ValuePairs]:
-    """Give each value that has no equal its most similar one."""
+    """Pair each value that has no equal with its most similar one."""
     rows, others = np.flatnonzero(columns.equal < 0), np.arange(len(columns.theirs))
     yield from _nearest(columns, rows, others, 1, columns.least)
 
 
 def _all(columns: _ValueColumns) -> Iterator[ValuePairs]:
-    """Give each value all that are similar enough, beside its equal."""
+    """Pair each value with all that are similar enough, besides its equal."""
     others = np.arange(len(columns.theirs))
     if not len(others):
         return

@@ -291,6 +291,7 @@ def commit_graph(
     files = fingerprints(built)
     name = xxh3_64_hexdigest(json.dumps(files).encode())
     place = folder / GRAPH / name
+    # The name is a digest of the content: the same graph is already in place.
     if not place.exists() or fingerprints(place) != files:
         shutil.rmtree(place, ignore_errors=True)
         built.rename(place)

@@ -101,8 +101,8 @@ def paths(
         if ends[0] == ends[1]:
             return JoinPaths((), 0, True)
         found, whole = shortest_paths(walk.near, walk.name, *ends, longest, _PATHS)
-        shown = tuple(tuple(map(walk.best_edge, path, path[1:])) for path in found)
-        return JoinPaths(shown, walk.budget.searched, whole and not walk.budget.spent)
+        edges = tuple(tuple(map(walk.best_edge, path, path[1:])) for path in found)
+        return JoinPaths(edges, walk.budget.searched, whole and not walk.budget.spent)
 
 
 class _Walk:
@@ -253,7 +253,7 @@ class _HalfSearch:
     def __init__(self, near: Near, end: int) -> None:
         self._near = near
         self.end, self.radius = end, 0
-        #: Nodes whose neighbours are known, and nodes whose are to be found next.
+        #: Nodes whose neighbours are known, and nodes whose neighbours come next.
         self.known: dict[int, Mapping[int, float]] = {}
         self.frontier: dict[int, float] = {end: 1.0}
 
@@ -308,7 +308,7 @@ def _of_length(
 def _alive(
     halves: tuple[_HalfSearch, _HalfSearch], back: dict[int, dict[int, float]], length: int
 ) -> list[set[int]]:
-    """List, for every number of edges, the nodes from which so many may lead to the end."""
+    """List, for every number of edges, the nodes from which that many may lead to the end."""
     first, last = halves
     alive = [{last.end}]
     for left in range(1, length + 1):

@@ -33,7 +33,7 @@ class JoinLink(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinLinks:
-    """Pairs of columns of one lake that join: ``a`` of the table asked about, ``b`` of others."""
+    """Pairs of columns of one lake that join: ``a`` of the table in question, ``b`` of others."""
 
     a: Int
     b: Int

@@ -45,7 +45,7 @@ class SelfJoin:
     candidates: int = 0
 
     def found(self) -> Iterator[tuple[slice, JoinedColumns]]:
-        """Yield the pairs found from the columns of one number to another, run by run."""
+        """Yield runs of column numbers, each with the pairs found from its columns."""
         for part in self._parts:
             lookups = [_SegmentLookup(self, part, other) for other in self._parts]
             sizes = self.lake.sizes[part.start : part.stop]
@@ -104,11 +104,11 @@ class _SegmentLookup:
         """Prepare columns: new ones for the whole segment, others for what is new in it."""
         new = self._join.new[columns]
         places = self._own, self._other, self._translation
-        asked = self._join.share, self._join.rank
+        limits = self._join.share, self._join.rank
         if new.any():
-            yield PrefixLookup(columns[new], *places, self._all, *asked)
+            yield PrefixLookup(columns[new], *places, self._all, *limits)
         if not new.all() and self._new is not None:
-            yield PrefixLookup(columns[~new], *places, self._new, *asked)
+            yield PrefixLookup(columns[~new], *places, self._new, *limits)
 
 
 class AllPostings:
@@ -169,7 +169,7 @@ class ValueTranslation:
 
 
 def _translated(one: Segment, other: Segment) -> npt.NDArray[np.uint32]:
-    """Find all values of a segment in another; what is stored is the number and 1, 0 for none."""
+    """Find all values of a segment in another: the number plus 1, or 0 where there is none."""
     numbers = np.zeros(len(one.values.hashes), np.uint32)
     if len(other.values.hashes) == 0:
         return numbers

@@ -107,7 +107,7 @@ class SearchContext:
 
         if not FrequencySnapshot.exists(self.segments[0].folder):
             raise DeepJoinError(
-                f"{self.location} is not encoded to the end. Go on with: "
+                f"{self.location} is not completely encoded. Continue with: "
                 f"deepjoin index {self.location}"
             )
         return FrequencySnapshot(self.segments[0].folder)

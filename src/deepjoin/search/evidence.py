@@ -96,6 +96,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     hits = []
     for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
         index, cells = one.segment.values, one.cells.tolist()
+        # Where the matched values are in the forward index: for their spellings and counts.
         start, stop = index.cells_of(one.column)
         held = index.cell_values[start:stop]
         entries = start + np.searchsorted(held, one.values.astype(held.dtype))
@@ -155,6 +156,7 @@ def _brings(catalog: Catalog, column: int) -> Brings:
 
 def _joined(query: SearchQuery, places: Sequence[Place], show: int | None) -> list[EquiJoin]:
     """Measure the equi-join of the query with each column, those of a segment together."""
+    # Segments have no hash of their own; they live as long as the search.
     rows: dict[int, list[int]] = {}
     for row, (segment, _) in enumerate(places):
         rows.setdefault(id(segment), []).append(row)
@@ -215,7 +217,7 @@ def _shared_cells(query: SearchQuery, segment: Segment, columns: list[int]) -> t
     small: list[tuple[int, int, int]] = []
     for i, column in enumerate(columns):
         start, stop = index.cells_of(column)
-        if stop - start <= _LARGE:
+        if stop - start <= _LARGE:  # small columns are compared together, in one pass
             small.append((i, start, stop))
             continue
         # Of the same type, or the whole column would be copied to be searched.

@@ -72,8 +72,8 @@ class ExactSemantic(Searcher):
         # Ties with the k-th come as well, to be decided here for all segments alike.
         request = ExactRequest(measure, options.k, options.threshold, ties=True)
         excluded = [excluded_columns(segment, options.exclude) for segment in self._segments]
-        asked = SemanticQuery(cells.cells.values, cells.vectors)
-        found = self._engine.search(asked, request, excluded)
+        vectors = SemanticQuery(cells.cells.values, cells.vectors)
+        found = self._engine.search(vectors, request, excluded)
         columns = []
         for i, evidence in enumerate(found.evidence):
             segment, column = self._segments[int(found.parts[i])], int(found.columns[i])

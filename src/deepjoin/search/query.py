@@ -40,8 +40,8 @@ class QueryValues(NamedTuple):
 class SearchQuery:
     """A query as a set: its distinct cells and, for semantic joins, their vectors.
 
-    Looking cells up takes a good part of a search, so each segment is asked once: candidates
-    and evidence share the numbers.
+    Looking cells up takes a good part of a search, so it is done once for each segment:
+    candidates and evidence share the numbers.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class SearchQuery:
         if found is None:
             held = self.cells.values if self.cells.hidden is None else self.cells.hidden
             numbers = segment.values.look_up(held)
+            # Ascending, so that the numbers can be searched for in sorted arrays.
             order = np.argsort(numbers, kind="stable")
             found = QueryValues(numbers, order[numbers[order] >= 0])
             self._looked_up[id(segment)] = found

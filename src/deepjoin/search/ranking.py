@@ -98,6 +98,7 @@ def best_rows(order: Int, k: int | None, keys: list[Key]) -> tuple[Int, list[Key
     rows = np.arange(len(order))
     known: list[Keys] = []
     for key in keys:
+        # Rarity and names cost much more than overlaps, so few candidates get that far.
         known.append(key(rows))
         if k is None or len(rows) <= k:
             continue

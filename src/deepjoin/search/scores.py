@@ -41,6 +41,7 @@ class PairScore:
         """Count as an encoder was calibrated, or with another tau."""
         if tau is None:
             return cls(join, encoder.floor, encoder.tau)
+        # The chance of a match must have room to rise between the floor and tau.
         return cls(join, min(encoder.floor, 0.9 * tau), tau)
 
     @property

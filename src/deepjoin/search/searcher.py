@@ -82,6 +82,7 @@ class Searcher(ABC):
         """Return the best column of each of the best k tables, with the table's other columns."""
         watch = Stopwatch()
         options = SearchOptions(None, min_joinability, exclude_table)
+        # All columns are ranked, since the best of a table may be far down the list.
         ranking = self._table_ranking(watch, query, options, k)
         tables: dict[tuple[int, int], list[int]] = {}
         for place, (segment, column) in enumerate(ranking.places):
@@ -127,6 +128,7 @@ class SearcherCache:
             self._places.move_to_end(key)
             while len(self._places) > self._most:
                 self._places.popitem(last=False)
+        # Made outside the common lock: loading an encoder may take seconds.
         with place.lock:
             if place.searcher is None:
                 place.searcher = make()

@@ -39,7 +39,7 @@ _CALLED = {
     "sketch": ("sketches", "--sketch 768"),
     "both": ("column vectors with sketches", "--encoder default --sketch 768"),
 }
-#: Columns looked at for each table asked for, before looking at all.
+#: Columns ranked first for each table that is wanted.
 _A_TABLE = 8
 
 
@@ -152,6 +152,7 @@ class VectorSearcher(Searcher):
         self._store = store(self._segments, vectors, space)
         self.vector, self._profile, self._key = vector, profile, key
         self._method, self._join = method, join
+        # Cell vectors are only for the evidence of a semantic join, never for the order.
         self._encoder = encoder if join == "semantic" else None
 
     def nearest(self, query: Column, k: int | None, exclude_table: str | None) -> list[NearColumn]:
@@ -159,7 +160,7 @@ class VectorSearcher(Searcher):
         return self._nearest(self.vector(query), k, exclude_table)
 
     def _nearest(self, vector: Float, k: int | None, exclude: str | None) -> list[NearColumn]:
-        if not np.any(vector):
+        if not np.any(vector):  # a vector of zeros is near to nothing
             return []
         excluded = [excluded_columns(segment, exclude) for segment in self._segments]
         found: list[NearColumn] = []
@@ -210,7 +211,7 @@ class VectorSearcher(Searcher):
     def _table_ranking(
         self, watch: Stopwatch, query: Column, options: SearchOptions, tables: int | None
     ) -> Ranking:
-        """Rank columns down to the first one of the last table asked for."""
+        """Rank columns down to the first one of the last table that is wanted."""
         cells, vector = self._encoded(watch, query)
         columns = None if tables is None else _A_TABLE * max(1, tables)
         while True:
@@ -223,6 +224,7 @@ class VectorSearcher(Searcher):
                     found = found[: place + 1]
                     break
             else:
+                # Too few tables among these columns: look at more of them.
                 if columns is not None and len(found) >= columns:
                     columns *= 4
                     continue

@@ -108,6 +108,7 @@ def hit_html(hit: Hit) -> str:
 
 
 def _page(content: str) -> str:
+    # The style goes with every output: a notebook may show one cell without the others.
     return f'<div class="{SCOPE}"><style>{STYLE}</style>{content}</div>'
 
 
@@ -244,6 +245,7 @@ def _bar(share: float, label: str) -> str:
 
 
 def _track(share: float) -> str:
+    # A method's score may be above 1 or below 0; the bar stays inside its track.
     width = f"{100 * min(1.0, max(0.0, share)):.1f}%"
     return f'<span class="dj-track"><span class="dj-fill" style="width:{width}"></span></span>'
 
@@ -252,6 +254,7 @@ def _text(text: str, width: int = _CELL, *, keep_end: bool = False) -> str:
     """Make text from a table fit for a page: escaped, one line, isolated from its surroundings."""
     cut = one_line(text, width, keep_end=keep_end)
     whole = one_line(text, _TITLE)
+    # What was cut can still be read by pointing at it.
     title = f' title="{escape(whole)}"' if cut != whole else ""
     return f"<bdi{title}>{escape(cut)}</bdi>"
 

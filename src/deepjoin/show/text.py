@@ -28,30 +28,21 @@ def render_table(results: Results) -> str:
     """Draw the hits as an aligned table."""
     if not results.hits:
         return "no joinable column found"
-    return aligned([_HEAD, *(_row(hit) for hit in results.hits)])
-
-
-def _row(hit: Hit) -> tuple[str, ...]:
-    return (
-        str(hit.rank),
-        hit.table,
-        hit.column,
-        f"{hit.joinability:.0%}",
-        f"{hit.matched}/{hit.query_size}",
-        f"{hit.reverse:.0%}",
-        hit.cardinality,
-        _why(hit),
-    )
+    rows: list[tuple[str, ...]] = [_HEAD]
+    for hit in results.hits:
+        shares = f"{hit.joinability:.0%}", f"{hit.matched}/{hit.query_size}", f"{hit.reverse:.0%}"
+        rows.append((str(hit.rank), hit.table, hit.column, *shares, hit.cardinality, _why(hit)))
+    return aligned(rows)
 
 
 def _why(hit: Hit) -> str:
     # Pairs with different spellings explain most.
     matches = sorted(hit.matches, key=lambda one: (one.similarity == 1, -one.similarity))
-    shown = ", ".join(map(_pair, matches[:_EXAMPLES]))
-    shown += ", …" if shown and hit.matched > _EXAMPLES else ""
+    why = ", ".join(map(_pair, matches[:_EXAMPLES]))
+    why += ", …" if why and hit.matched > _EXAMPLES else ""
     if hit.also:
-        shown += f" (also {', '.join(other.column for other in hit.also[:3])})"
-    return f"[{hit.generic}] {shown}" if hit.generic else shown
+        why += f" (also {', '.join(other.column for other in hit.also[:3])})"
+    return f"[{hit.generic}] {why}" if hit.generic else why
 
 
 def _pair(match: Match) -> str:
@@ -74,7 +65,7 @@ def one_line(text: str, width: int = 40, *, keep_end: bool = False) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], widest: int = 44) -> str:
-    """Lay out rows in columns of their own width; the last column may run on."""
+    """Align rows in columns, each as wide as its widest cell; the last column may run on."""
     # A path is cut in the middle, since its end says most.
     cells = [
         [one_line(cell, widest, keep_end="/" in cell) for cell in row[:-1]]
