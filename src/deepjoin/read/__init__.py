@@ -1,4 +1,4 @@
-"""Where tables come from: files, data frames, column corpora, or tables made by hand."""
+"""Where tables come from: files, databases, buckets, data frames and column corpora."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TableSource(Protocol):
 def open_sources(
     source: object, settings: Settings, skip_dirs: Iterable[Location] = ()
 ) -> list[Source]:
-    """Find out what came and open it, one source a kind; ``skip_dirs`` are not looked into.
+    """Open whatever the user passed, one source of each kind; ``skip_dirs`` are not entered.
 
     >>> (source,) = open_sources({"cities": {"id": [1, 2]}}, Settings())
     >>> [table.name for table in source.tables()]
@@ -131,7 +131,7 @@ def _open_locations(
 
 
 def _open_service(location: str, settings: Settings) -> Source | None:
-    """Open what is not a file or folder of tables: a database, or a bucket."""
+    """Open a database or a bucket; None for files and folders of tables."""
     is_url = _URL.match(location)
     if not is_url and not os.path.isfile(_path(location)):
         return None

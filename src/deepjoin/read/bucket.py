@@ -108,7 +108,7 @@ class BucketSource(Source):
 
     @cached_property
     def _place(self) -> tuple[RemoteFiles, str]:
-        """The folder names are relative to and, if the URL leads to one object, its name."""
+        """The folder of all names and, if the URL is that of one object, its name."""
         files = RemoteFiles(self.url)
         may_be_object = self.url.path and not self.url.patterns and not self.url.is_folder
         if not may_be_object or files.info().type != pa.fs.FileType.File:

@@ -100,7 +100,7 @@ class CorpusSource(Source):
         return list(self.columns("queries.parquet"))
 
     def labels(self) -> pa.Table | None:
-        """Read which columns answer which query, if the corpus says."""
+        """Read which columns answer which query, if the corpus has labels."""
         path = self.folder / "labels.parquet"
         return pq.read_table(path) if os.path.isfile(path) else None
 
@@ -217,7 +217,7 @@ def write_corpus(
     columns: Iterable[Column],
     queries: Iterable[Column] | None = None,
 ) -> CorpusSource:
-    """Write columns, and queries if any, as a corpus folder; missing ids are made up.
+    """Write columns, and queries if any, as a corpus folder; missing ids are generated.
 
     A column without a table becomes a table by itself.
     """

@@ -218,7 +218,7 @@ def table_of_columns(name: str, columns: Sequence[Column]) -> Table:
 
 
 def as_column(query: object, on: str | None = None) -> Column:
-    """Take a column in whatever form the user has it; ``on`` names that of a frame.
+    """Make a column of whatever the user passed; ``on`` names one of a frame.
 
     >>> as_column([7, None, "GE"]).cells
     ['7', None, 'GE']

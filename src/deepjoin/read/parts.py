@@ -34,7 +34,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a
 _QUERY = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}")
 _COPY = re.compile(r"_copy_\d+")
 _DIGITS = re.compile(r"\d+")
-#: What only engines call their files: Spark, Hadoop, Dask and Arrow; Hive; Redshift; Snowflake.
+#: Names that only engines give: Spark, Hadoop, Dask and Arrow; Hive; Redshift; Snowflake.
 _ENGINE = re.compile(
     r"part[-_.]?([mr][-_.]?)?\d+(\D.*)?|0\d{5}_\d+(\D.*)?|\d{4}_part_\d+(\D.*)?|data(_\d+){3}\..*",
     re.I,

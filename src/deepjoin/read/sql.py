@@ -28,7 +28,7 @@ def literal(text: str) -> str:
 
 
 def duckdb_scan(path: Path) -> str | None:
-    """Return a table expression with the very rows our reader gives, or None if there is none."""
+    """Return a DuckDB expression with exactly the rows that our reader gives, or None."""
     from deepjoin.read import delimited, parquet
 
     kind = true_format(path)

@@ -89,7 +89,7 @@ def relation_title(table: str, comment: str | None) -> str:
 
 
 def relation_context(schema: str, comments: str | None) -> str:
-    """Put the schema and the comments of the columns into words."""
+    """Make a context of the schema and the comments of the columns."""
     parts = [words(schema), " ".join((comments or "").split())]
     return ". ".join(part for part in parts if part)[:_LONGEST_CONTEXT]
 
