@@ -181,7 +181,7 @@ def test_file_that_vanished(tmp_path: Path) -> None:
 )
 def test_what_the_system_said_may_pass(error: Exception, is_passing: bool) -> None:
     assert formats.unreadable(Path("a"), error).passing is is_passing
-    assert encoding.unreadable(Path("a"), error).passing is is_passing
+    assert encoding.unreadable_text(Path("a"), error).passing is is_passing
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet", "a.xlsx"])

@@ -137,7 +137,7 @@ def read_some(stream: BinaryIO, size: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def unreadable(path: Path, error: BaseException) -> UnreadableTable:
+def unreadable_text(path: Path, error: BaseException) -> UnreadableTable:
     """Turn an error of the system or of decompression into one line about the file."""
     if isinstance(error, UnreadableTable):
         return error
@@ -154,7 +154,7 @@ def check_file(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_text(path, error) from error
     if not stat.S_ISREG(status.st_mode):
         raise UnreadableTable(f"{path.name} is not a file.")
     if status.st_size == 0:
@@ -168,7 +168,7 @@ def compression_of(path: Path) -> str | None:
         with path.open("rb") as stream:
             head = stream.read(4)
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_text(path, error) from error
     return next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
 
 
@@ -178,7 +178,7 @@ def read_sample(path: Path, compression: str | None, size: int) -> bytes:
         with open_bytes(path, compression) as stream:
             return read_some(stream, size)
     except _UNPACKING_ERRORS as error:
-        raise unreadable(path, error) from error
+        raise unreadable_text(path, error) from error
 
 
 def foreign_kind(sample: bytes) -> str | None:
@@ -312,7 +312,7 @@ def utf8_blocks(
                 repairs.nul_bytes += zeros
                 yield block.replace(b"\0", b"") if zeros else block
     except _UNPACKING_ERRORS as error:
-        raise unreadable(path, error) from error
+        raise unreadable_text(path, error) from error
 
 
 def _from_utf8(blocks: Iterator[bytes], encoding: str, repairs: TextRepairs) -> Iterator[bytes]:
