@@ -59,8 +59,9 @@ $(VENV)/developing: $(VENV)/quick requirements-dev.txt
 	$(PIP) -r requirements-dev.txt
 	touch $@
 
-# The page is committed as built; building it needs node.
-page:
+# The page is committed as built; building it needs node. Its types come from the Python code.
+page: $(VENV)/developing
+	$(BIN)/python web/generate_types.py
 	cd web && npm ci --silent --no-audit --no-fund && npx vite build
 
 page-check:

@@ -56,7 +56,7 @@ def drop(page: Page, path: Path) -> None:
         [path.name, path.read_text()],
     )
     page.dispatch_event("main", "dragover", {"dataTransfer": held})
-    expect(page.get_by_text("Drop it to search with this file")).to_be_visible()
+    expect(page.get_by_text("Drop the file to search with it")).to_be_visible()
     page.dispatch_event("main", "drop", {"dataTransfer": held})
 
 
@@ -122,19 +122,19 @@ def test_alike_values_grouped_filtered_and_copied(browser: Browser, demo: Demo) 
     options = {"permissions": ["clipboard-read", "clipboard-write"], "color_scheme": "dark"}
     with visiting(browser, demo.address, **options) as page:
         open_hits(page, demo, "customer")
-        page.get_by_role("radio", name="Alike in meaning").check()
+        page.get_by_role("radio", name="Similar in meaning").check()
         expect(page).to_have_url(re.compile("join=semantic"))
         card = page.locator(".card").first
         expect(card).to_contain_text("sales/crm_export.csv")
         expect(card.locator(".matches")).to_contain_text("OAKHAMPTON INTERIORS")
-        page.get_by_label("Group columns of a table").check()
+        page.get_by_label("Group by table").check()
         expect(page).to_have_url(re.compile("grouped=true"))
         page.get_by_role("button", name="Show the evidence of hit 2").click()
         expect(page.locator(".matches")).to_have_count(2)
         picture(page, "hits-dark")
-        page.get_by_label("Brings a column called").fill("newsletter")
+        page.get_by_label("Adds a column named").fill("newsletter")
         expect(page.locator(".card")).to_have_count(1)
-        page.get_by_label("Brings a column called").fill("nothing like it")
+        page.get_by_label("Adds a column named").fill("nothing like it")
         expect(page.get_by_text("The filters hide every hit")).to_be_visible()
         picture(page, "filtered-dark")
         page.get_by_role("button", name=re.compile("Show .* hits")).click()
@@ -170,14 +170,14 @@ def test_lake_is_browsed_by_name_and_value(browser: Browser, demo: Demo) -> None
         page.go_back()
         expect(page.get_by_label("Look up a table, a column or a value")).to_have_value("france")
         page.get_by_label("Look up a table, a column or a value").fill("zzzz")
-        expect(page.get_by_text("Nothing is called that")).to_be_visible()
+        expect(page.get_by_text("Nothing found")).to_be_visible()
         picture(page, "look-up-empty")
 
 
 def test_pasted_values_that_nothing_joins_with(browser: Browser, demo: Demo) -> None:
     with visiting(browser, demo.address) as page:
-        page.get_by_label("Values, one a line").fill("qqxx1\nqqxx2\nqqxx3")
-        page.get_by_role("button", name="Use 3 values").click()
+        page.get_by_label("Values, one per line").fill("qqxx1\nqqxx2\nqqxx3")
+        page.get_by_role("button", name="Search 3 values").click()
         expect(page.get_by_text("Nothing in the lake joins with this column")).to_be_visible()
         picture(page, "nothing-found")
 
@@ -185,7 +185,7 @@ def test_pasted_values_that_nothing_joins_with(browser: Browser, demo: Demo) -> 
 def test_map_shows_joins_and_paths(browser: Browser, demo: Demo) -> None:
     with visiting(browser, demo.address) as page:
         page.get_by_role("link", name="Map").click()
-        expect(page.get_by_text("Pick a table to start from")).to_be_visible()
+        expect(page.get_by_text("Choose a table to start from")).to_be_visible()
         picture(page, "map-empty")
         page.get_by_label("From table").fill("customers")
         page.get_by_role("option", name="sales/customers.csv").click()
@@ -282,7 +282,7 @@ def test_whole_story_by_keyboard(browser: Browser, demo: Demo, tmp_path: Path) -
         page.on("filechooser", lambda _: None)
         expect(page.locator(".entry").first).to_be_visible()
         tab_to(page, "^Skip")
-        tab_to(page, "^Drop a file, or pick one")
+        tab_to(page, "^Drop a file here, or choose one")
         with page.expect_file_chooser() as choosing:
             page.keyboard.press("Enter")
         choosing.value.set_files(demo.files.query)

@@ -36,8 +36,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_join_is_with_the_column_of_the_hit(browser: Browser, corpus: str, tmp_path: Path) -> None:
     with visiting(browser, corpus) as page:
-        page.get_by_label("Values, one a line").fill("\n".join(CITIES[:3]))
-        page.get_by_role("button", name="Use 3 values").click()
+        page.get_by_label("Values, one per line").fill("\n".join(CITIES[:3]))
+        page.get_by_role("button", name="Search 3 values").click()
         page.locator(".card").first.get_by_role("link", name="Preview the join").click()
         facts = page.get_by_label("The join in numbers")
         expect(facts).to_contain_text("100%")

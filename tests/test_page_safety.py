@@ -94,9 +94,9 @@ def assert_code_is_seen_and_copied(page: Page) -> None:
 def test_ten_thousand_characters_can_be_read(browser: Browser, hostile: tuple[str, Path]) -> None:
     address, _ = hostile
     with visiting(browser, address) as page:
-        page.get_by_label("Values, one a line").fill("key 1\nkey 2\nkey 3")
-        page.get_by_label("What the values are called").fill(LONG)
-        page.get_by_role("button", name="Use 3 values").click()
+        page.get_by_label("Values, one per line").fill("key 1\nkey 2\nkey 3")
+        page.get_by_label("Column name").fill(LONG)
+        page.get_by_role("button", name="Search 3 values").click()
         expect(page.locator(".card")).to_have_count(3)
         assert page.locator("h1").inner_text().count("very_long_") < 20
         page.get_by_role("button", name="Show all 10,000 characters").first.click()
@@ -119,7 +119,7 @@ def test_token_is_asked_for_and_kept_out_of_the_address(
             expect(page.get_by_text("This lake needs a token")).to_be_visible()
             page.get_by_label("Token").fill("wrong")
             page.keyboard.press("Enter")
-            expect(page.get_by_text("That is not its token.")).to_be_visible()
+            expect(page.get_by_text("Wrong token.")).to_be_visible()
             picture(page, "token")
             page.get_by_label("Token").fill("s3cret")
             page.get_by_role("button", name="Open the lake").click()
@@ -144,11 +144,11 @@ def test_token_is_asked_for_again_when_it_has_changed(browser: Browser, lake_fol
         with serving(lake_folder, "--port", port, "--token", "second"):
             page.get_by_role("link", name="geo/countries.csv").click()
             expect(page.get_by_text("This lake needs a token")).to_be_visible()
-            expect(page.get_by_text("That is not its token.")).to_have_count(0)
+            expect(page.get_by_text("Wrong token.")).to_have_count(0)
             picture(page, "token-changed")
             page.get_by_label("Token").fill("wrong")
             page.keyboard.press("Enter")
-            expect(page.get_by_text("That is not its token.")).to_be_visible()
+            expect(page.get_by_text("Wrong token.")).to_be_visible()
             page.get_by_label("Token").fill("second")
             page.keyboard.press("Enter")
             expect(page.get_by_role("heading", name="geo/countries.csv")).to_be_visible()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 import deepjoin
 from tests.support.serving import HIT, Served, serving
 
+WEB = Path(__file__).parents[1] / "web"
 LOCAL = {"host": "127.0.0.1"}
 #: Every path of the document; a new route is to be added here, so that it is tried.
 PATHS = {
@@ -53,6 +56,13 @@ def document(served: Served) -> Any:
 
 def test_every_path_is_tried(served: Served) -> None:
     assert set(served.get("/api/openapi.json")["paths"]) == PATHS
+
+
+def test_the_types_of_the_page_are_those_of_the_document(served: Served) -> None:
+    """The page's TypeScript types are generated; `make page` writes them again."""
+    script = runpy.run_path(str(WEB / "generate_types.py"))
+    schemas = served.get("/api/openapi.json")["components"]["schemas"]
+    assert script["TARGET"].read_text("utf-8") == script["typescript"](schemas)
 
 
 def _has_input(operation: Any) -> bool:

@@ -43,7 +43,7 @@ export function App() {
       </main>
       {over && (
         <div class="drop-over" aria-hidden="true">
-          <strong>Drop it to search with this file</strong>
+          <strong>Drop the file to search with it</strong>
         </div>
       )}
     </LakeContext.Provider>
@@ -62,7 +62,7 @@ function Header({ lake, route }: { lake: Lake | undefined; route: Route }) {
   const mapped = { view: "map", ...MAP, table: route.view === "table" && "table" in route.source ? route.source.table : "" } as const;
   return (
     <header class="top">
-      <Link to={{ view: "start", text: "" }} class="brand" label="deepjoin, to the start">
+      <Link to={{ view: "start", text: "" }} class="brand" label="deepjoin, start page">
         <svg width="26" height="26" viewBox="0 0 32 32" aria-hidden="true">
           <circle cx="12" cy="16" r="8" />
           <circle cx="20" cy="16" r="8" />
@@ -97,8 +97,8 @@ function View({ route, uploading }: { route: Route; uploading: Uploading }) {
       return <MapView {...route} />;
     case "unknown":
       return (
-        <Notice title="This address leads nowhere" icon="find" actions={<Link to={{ view: "start", text: "" }}>To the start</Link>}>
-          <p>It may have been cut when it was copied.</p>
+        <Notice title="Page not found" icon="find" actions={<Link to={{ view: "start", text: "" }}>Back to the start</Link>}>
+          <p>The address may have been cut when it was copied.</p>
         </Notice>
       );
   }

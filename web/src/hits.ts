@@ -1,9 +1,9 @@
-/** Which hits the filters of the page leave, and the question they ask the service. */
+/** The request that the filters make, and the hits that they leave. */
 
 import type { Hit, SearchBody, Source } from "./api/types";
 import type { Filters } from "./route";
 
-/** The body of a search; what is left to the service is left out. */
+/** The body of a search; what has its default is left out. */
 export function searchBody(source: Source, column: string, filters: Filters): SearchBody {
   return {
     query: { ...source, column },
@@ -31,7 +31,7 @@ function bringsColumn(hit: Hit, wanted: string): boolean {
 }
 
 /**
- * Why a hit stands below hits that show less joinability, as far as its figures tell.
+ * Why a hit is ranked below hits with less joinability, as far as its figures tell.
  *
  * Hits are ranked by what their method scores, which is not joinability alone.
  */
@@ -41,9 +41,9 @@ export function rankedBy(hit: Hit, hits: Hit[]): string {
   );
   if (passed.length === 0) return "";
   if (passed.every((other) => other.score >= hit.score))
-    return `Ranked by the score of the method, ${hit.score.toFixed(3)} here, not by joinability alone.`;
+    return `Ranked by the score of the method (${hit.score.toFixed(3)}), not by joinability alone.`;
   if (hit.generic && !passed.some((other) => other.generic))
-    return "Ranked below keys that say more, whatever its joinability.";
+    return "Ranked lower because it is a generic key.";
   return "";
 }
 

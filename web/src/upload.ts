@@ -54,7 +54,7 @@ function open(upload: string, table: TableDetail): void {
 
 export function sizeText(file: { name: string; size: number }, most: number): string {
   return (
-    `${file.name} has ${bytes(file.size)}; this service takes up to ${bytes(most)}. ` +
-    "Send the key column alone: paste its values, or save it as a file of one column."
+    `${file.name} has ${bytes(file.size)}; this service accepts up to ${bytes(most)}. ` +
+    "Paste the values of the key column, or upload a file with that column only."
   );
 }

@@ -1,4 +1,4 @@
-/** Numbers and facts as people say them. */
+/** Numbers and facts in words. */
 
 import type { ApiError } from "./api/client";
 import type { Generic, Hit, Source } from "./api/types";
@@ -13,7 +13,7 @@ export function counted(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
-/** How many of a table's rows are there to be read. */
+/** How many of a table's rows are shown. */
 export function firstRows(shown: number, all: number): string {
   return shown < all ? `First ${count(shown)} of ${counted(all, "row")}` : `All ${counted(all, "row")}`;
 }
@@ -24,7 +24,7 @@ export function size(rows: number, columns: number): string {
   return rows ? `${counted(rows, "row")}, ${wide}` : wide;
 }
 
-/** A share in per cent; only all is 100%, only nothing is 0%. */
+/** A share in per cent; only everything is 100%, only nothing is 0%. */
 export function percent(share: number): string {
   if (share > 0 && share < 0.01) return "<1%";
   return `${share < 1 ? Math.min(99, Math.round(share * 100)) : 100}%`;
@@ -38,10 +38,10 @@ export function bytes(number: number): string {
 }
 
 const CARDINALITIES: Record<string, string> = {
-  "1:1": "One row of yours meets one row of theirs.",
-  "n:1": "Several rows of yours may meet one row of theirs; your rows stay as many as they are.",
-  "1:n": "One row of yours may meet several rows of theirs; your rows can become more.",
-  "n:m": "Values repeat on both sides; rows can become more.",
+  "1:1": "Each of your rows matches at most one of theirs.",
+  "n:1": "Several of your rows may match the same row of theirs; your number of rows does not change.",
+  "1:n": "One of your rows may match several of theirs, so the result can have more rows than yours.",
+  "n:m": "Values repeat on both sides, so the result can have more rows than yours.",
 };
 
 export function cardinality(kind: string): string {
@@ -49,33 +49,33 @@ export function cardinality(kind: string): string {
 }
 
 const BETWEEN: Record<string, string> = {
-  "1:1": "One row meets one row.",
-  "n:1": "Several rows of the first may meet one row of the second.",
-  "1:n": "One row of the first may meet several rows of the second.",
+  "1:1": "Each row matches at most one row.",
+  "n:1": "Several rows of the first table may match one row of the second.",
+  "1:n": "One row of the first table may match several rows of the second.",
   "n:m": "Values repeat on both sides.",
 };
 
-/** The same of two tables of which neither is the user's. */
+/** The same for two tables of the lake. */
 export function cardinalityBetween(kind: string): string {
   return BETWEEN[kind] ?? "";
 }
 
 const WAYS: Record<string, string> = {
   "exact-equi": "equal values",
-  "cell-vectors": "values alike in meaning",
-  "exact-semantic": "values alike in meaning",
+  "cell-vectors": "values similar in meaning",
+  "exact-semantic": "values similar in meaning",
   deepjoin: "the meaning of the whole column",
   sketch: "a sketch of its values",
-  "deepjoin-sketch": "meaning and sketch of the whole column",
+  "deepjoin-sketch": "the meaning and a sketch of the whole column",
 };
 
-/** How a hit was found; methods without words of their own go by their name. */
+/** How a hit was found; other methods are shown by name. */
 export function foundBy(ways: string[]): string {
   return ways.map((way) => WAYS[way] ?? way).join(", ");
 }
 
 const GENERIC: Record<Generic, string> = {
-  run: "A run of numbers, 1 to n. Such keys match almost anything; check that they mean the same.",
+  run: "Row numbers, 1 to n. Such keys match almost anything; check that they mean the same.",
   year: "Years. Such keys match almost anything; check that they mean the same.",
   flag: "A flag with few values. Such keys match almost anything and multiply rows.",
 };
@@ -85,16 +85,16 @@ export function genericKey(kind: Generic | "" | null): string {
 }
 
 const JOINS: Record<string, string> = {
-  any: "Equal or alike",
+  any: "Equal or similar",
   equi: "Equal values",
-  semantic: "Alike in meaning",
+  semantic: "Similar in meaning",
 };
 
 export function joinWords(join: string): string {
   return JOINS[join] ?? join;
 }
 
-/** Shortens by characters as they are seen, keeping the end, which often tells names apart. */
+/** Shortens by visible characters, keeping the end, which often tells names apart. */
 export function shorten(text: string, most: number): string {
   if (text.length <= most) return text;
   const letters = Array.from(text.length > 4 * most ? ends(text, 2 * most) : text);
@@ -107,13 +107,13 @@ function ends(text: string, most: number): string {
   return text.slice(0, most) + text.slice(-most);
 }
 
-/** What stands for a name that cannot be seen. */
+/** What is shown for an invisible name. */
 export function seen(text: string): string {
   if (text === "") return "(no name)";
   return /[^\s\p{Cf}\p{Cc}]/u.test(text) ? text : "(blank)";
 }
 
-/** A name in pieces between which a line may break: after slashes and dashes, low ones too. */
+/** A name in pieces between which a line may break: after slashes, dashes and underscores. */
 export function pieces(name: string): string[] {
   return name.split(/(?<=[/\\_-])(?=[^/\\_-])/);
 }
@@ -150,7 +150,7 @@ export function explain(error: ApiError): Explained {
     case "gone":
       return {
         title: "The service does not answer",
-        text: "It may have been stopped or is starting. Check that “deepjoin serve” is running, then try again.",
+        text: "It may have stopped, or it is still starting. Check that “deepjoin serve” is running, then try again.",
         retry: true,
       };
     case "busy":
@@ -158,11 +158,11 @@ export function explain(error: ApiError): Explained {
     case "large":
       return { title: "Too large", text: error.message, retry: false };
     case "missing":
-      return { title: "Not there", text: error.message, retry: false };
+      return { title: "Not found", text: error.message, retry: false };
     case "token":
-      return { title: "The service wanted another token", text: "Nothing was done. Do it once more.", retry: false };
+      return { title: "The token was not accepted", text: "Nothing was done. Please try again.", retry: false };
     case "refused":
-      return { title: "That cannot be answered", text: error.message, retry: false };
+      return { title: "The request was refused", text: error.message, retry: false };
     case "broken":
       return { title: "The service failed", text: error.message, retry: true };
   }

@@ -51,11 +51,11 @@ describe("hits", () => {
       return hits.map((one) => rankedBy(one, hits));
     };
     const [low, high] = [{ joinability: 0.91, score: 0.95 }, { joinability: 0.94, score: 0.9 }];
-    expect(ranked(low, high)).toEqual(["", expect.stringContaining("score of the method, 0.900 here")]);
+    expect(ranked(low, high)).toEqual(["", expect.stringContaining("score of the method (0.900)")]);
     expect(ranked(high, low)).toEqual(["", ""]);
     expect(ranked({ joinability: 0.941, score: 1 }, high)).toEqual(["", ""]);
     const year = { joinability: 1, score: 1, generic: "year" } as const;
-    expect(ranked(low, year)[1]).toContain("below keys that say more");
+    expect(ranked(low, year)[1]).toContain("generic key");
     expect(ranked(low, { ...high, score: 0.99 })).toEqual(["", ""]);
   });
 

@@ -92,9 +92,9 @@ describe("what the map says", () => {
   const none = { paths: [], searched: 256, complete: true };
 
   it("of a missing path is no more than was searched", () => {
-    expect(noPath(none, now)).toBe(`no path within ${LONGEST} joins at this minimum. A lower one may open some.`);
-    expect(noPath({ ...none, complete: false }, now)).toContain("stopped at its limit, after the joins of 256 columns");
-    expect(noPath(none, { ...now, to: "a" })).toContain("the table the map starts from");
+    expect(noPath(none, now)).toBe(`no path within ${LONGEST} joins at this minimum joinability. A lower minimum may give one.`);
+    expect(noPath({ ...none, complete: false }, now)).toContain("reached its limit after 256 columns");
+    expect(noPath(none, { ...now, to: "a" })).toContain("the table in the centre of the map");
   });
 
   it("advises a lower minimum only where there is one", () => {
@@ -103,7 +103,7 @@ describe("what the map says", () => {
   });
 
   it("tells a full map from a search that stopped", () => {
-    expect(leftOut(star(MOST - 1))).toContain("60 tables at most");
-    expect(leftOut(star(3))).toContain("stopped at its limit");
+    expect(leftOut(star(MOST - 1))).toContain("at most 60 tables");
+    expect(leftOut(star(3))).toContain("reached its limit");
   });
 });

@@ -34,8 +34,8 @@ describe("sizes", () => {
 
   it("of a file that is too large teach what to do", () => {
     const text = sizeText({ name: "big.csv", size: 3 * 2 ** 20 }, 2 ** 20);
-    expect(text).toContain("big.csv has 3.0 MB; this service takes up to 1.0 MB.");
-    expect(text).toContain("paste its values");
+    expect(text).toContain("big.csv has 3.0 MB; this service accepts up to 1.0 MB.");
+    expect(text).toContain("Paste the values of the key column");
   });
 });
 

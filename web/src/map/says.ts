@@ -13,19 +13,19 @@ export const LEAST = 0.1;
 
 /** Why there is no path. */
 export function noPath(paths: Paths, now: Pick<MapState, "table" | "to" | "least">): string {
-  if (now.table === now.to) return "this is the table the map starts from.";
+  if (now.table === now.to) return "this is the table in the centre of the map.";
   if (!paths.complete)
     return (
-      `no path was found. The search stopped at its limit, after the joins of ` +
-      `${counted(paths.searched, "column")}, so there may be one. Try from a table that is nearer.`
+      `no path was found. The search reached its limit after ${counted(paths.searched, "column")}, ` +
+      `so there may be one. Try a table that is nearer.`
     );
-  const none = `no path within ${LONGEST} joins at this minimum.`;
-  return now.least > LEAST ? `${none} A lower one may open some.` : none;
+  const none = `no path within ${LONGEST} joins at this minimum joinability.`;
+  return now.least > LEAST ? `${none} A lower minimum may give one.` : none;
 }
 
 /** What a map lacks of which the service says that it is cut. */
 export function leftOut(graph: Graph): string {
   if (graph.nodes.length >= MOST)
-    return `It has ${count(MOST)} tables at most: of those found, the nearest and best joined.`;
-  return "The search stopped at its limit: tables or joins may be missing.";
+    return `The map shows at most ${count(MOST)} tables: the nearest and best joined.`;
+  return "The search reached its limit: tables or joins may be missing.";
 }

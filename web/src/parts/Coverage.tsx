@@ -1,10 +1,11 @@
-/** Coverage as bars: what is equal, and what meaning adds to it. */
+/** Coverage as bars: equal values, and similar ones on top. */
 
 import type { Hit } from "../api/types";
 import { count, percent } from "../words";
 
 interface Shown {
   label: string;
+  says: string;
   of: number;
   equal: number;
   alike: number | null;
@@ -14,13 +15,15 @@ interface Shown {
 export function Coverage({ hit }: { hit: Hit }) {
   const { equi, semantic } = hit;
   const yours = {
-    label: "Your values found",
+    label: "Coverage",
+    says: "Share of your distinct values that have a match in this column.",
     of: hit.query_size,
     equal: equi.joinability,
     alike: semantic?.joinability ?? null,
   };
   const theirs = {
-    label: "Their values found",
+    label: "Reverse",
+    says: "Share of the distinct values of this column that have a match in yours.",
     of: hit.target_size,
     equal: equi.reverse,
     alike: semantic?.reverse ?? null,
@@ -33,12 +36,14 @@ export function Coverage({ hit }: { hit: Hit }) {
   );
 }
 
-function Bar({ label, of, equal, alike }: Shown) {
+function Bar({ label, says, of, equal, alike }: Shown) {
   const both = Math.max(equal, alike ?? 0);
   const text = figures(of, equal, alike);
   return (
     <>
-      <span class="bar-label">{label}</span>
+      <span class="bar-label" title={says}>
+        {label}
+      </span>
       <span class="bar" role="img" aria-label={`${label}: ${text}`}>
         {both > equal && <span class="bar-alike" style={{ width: `${both * 100}%` }} />}
         <span class="bar-equal" style={{ width: `${equal * 100}%` }} />
@@ -52,15 +57,15 @@ function Bar({ label, of, equal, alike }: Shown) {
 
 function figures(of: number, equal: number, alike: number | null): string {
   const found = [`${percent(equal)} equal`];
-  if (alike !== null) found.push(`${percent(Math.max(alike, equal))} alike`);
+  if (alike !== null) found.push(`${percent(Math.max(alike, equal))} similar`);
   return `${found.join(", ")} of ${count(of)}`;
 }
 
-/** Says once what the two shades of the bars mean. */
+/** Explains the two shades of the bars. */
 export function CoverageLegend() {
   return (
     <p class="legend">
-      <span class="swatch equal" /> equal values <span class="swatch alike" /> alike in meaning
+      <span class="swatch equal" /> equal values <span class="swatch alike" /> similar in meaning
     </p>
   );
 }

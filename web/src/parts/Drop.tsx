@@ -52,7 +52,7 @@ export function Drop({ hint, busy, onFile }: DropProps) {
     <>
       <button type="button" class="drop" disabled={busy} onClick={() => input.current?.click()}>
         <Icon name="drop" size={28} />
-        <strong>{busy ? "Reading your file…" : "Drop a file, or pick one"}</strong>
+        <strong>{busy ? "Reading your file…" : "Drop a file here, or choose one"}</strong>
         <span class="hint">{hint}</span>
       </button>
       <input

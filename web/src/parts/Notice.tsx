@@ -1,4 +1,4 @@
-/** What the page says when there is nothing to show, or something went wrong. */
+/** Notices: nothing to show, or something went wrong. */
 
 import type { ComponentChildren } from "preact";
 import { ApiError } from "../api/client";
@@ -41,7 +41,7 @@ export function Failed({ of, lost }: { of: Requested<unknown>; lost?: ComponentC
     </button>
   ) : (
     <Link to={{ view: "start", text: "" }} class="button">
-      To the start
+      Back to the start
     </Link>
   );
   return (

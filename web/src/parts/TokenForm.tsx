@@ -14,8 +14,7 @@ export function TokenForm({ onEnter, wrong }: { onEnter: () => void; wrong: bool
     <form class="panel token" onSubmit={enter}>
       <h1>This lake needs a token</h1>
       <p class="hint">
-        Whoever started the service has it: it is what followed <code>--token</code>. It is kept
-        until this tab is closed.
+        Ask whoever runs the service for it. It is kept until you close this tab.
       </p>
       <div class="field">
         <label for="token">Token</label>
@@ -31,7 +30,7 @@ export function TokenForm({ onEnter, wrong }: { onEnter: () => void; wrong: bool
         />
         {wrong && (
           <p id="token-wrong" class="bad" role="alert">
-            That is not its token. Look for blanks or missing letters.
+            Wrong token. Check for spaces and missing characters.
           </p>
         )}
       </div>

@@ -25,7 +25,7 @@ export function Browse() {
         total === 0 ? (
           <Notice title="This lake has no tables yet" icon="table">
             <p>
-              Add some with <code>deepjoin add</code>; this page sees them without a restart.
+              Add some with <code>deepjoin add</code>; they appear here without a restart.
             </p>
           </Notice>
         ) : (

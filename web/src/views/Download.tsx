@@ -42,7 +42,7 @@ export function Download({ body, rows }: { body: JoinBody; rows: number }) {
   };
   return (
     <section class="panel" aria-labelledby="download">
-      <h2 id="download">Get all {counted(rows, "row")}</h2>
+      <h2 id="download">Download all {counted(rows, "row")}</h2>
       <div class="actions">
         <button type="button" class="primary" disabled={state.busy !== null} onClick={() => void get("csv")}>
           Download CSV
@@ -57,7 +57,7 @@ export function Download({ body, rows }: { body: JoinBody; rows: number }) {
         )}
       </div>
       <Tick checked={neutralise} onTick={setNeutralise}>
-        Make the CSV safe for spreadsheets: cells that would run as formulas get a ' before them
+        Make the CSV safe for spreadsheets: put ' before cells that would run as formulas
       </Tick>
       <p class={state.failed ? "bad" : "hint"} role="status">
         {state.busy ? `${bytes(state.came)} so far…` : state.said}

@@ -14,9 +14,9 @@ interface PanelProps {
 }
 
 const SAYS: Record<JoinKind, string> = {
-  any: "Equal values count in full, values alike by how alike they are.",
-  equi: "Values that are equal, whatever their capitals and blanks.",
-  semantic: "Values that mean the same count in full, equal or not.",
+  any: "Equal values count fully, similar values by their similarity.",
+  equi: "Equal values, ignoring case and white space.",
+  semantic: "Values with the same meaning count fully, equal or not.",
 };
 
 export function FilterPanel(props: PanelProps) {
@@ -28,7 +28,7 @@ export function FilterPanel(props: PanelProps) {
       open={wide || open}
       onToggle={(event) => !wide && setOpen(event.currentTarget.open)}
     >
-      <summary>{changed(props.filters) ? "Filters, some set" : "Filters"}</summary>
+      <summary>{changed(props.filters) ? "Filters (active)" : "Filters"}</summary>
       <Fields {...props} />
     </details>
   );
@@ -75,10 +75,10 @@ function Fields({ filters, onChange }: PanelProps) {
       />
       <BringsField value={filters.brings} onSettle={(brings) => onChange({ brings }, true)} />
       <Tick checked={filters.grouped} onTick={(grouped) => onChange({ grouped })}>
-        Group columns of a table
+        Group by table
       </Tick>
       <Tick checked={!filters.generic} onTick={(hide) => onChange({ generic: !hide })}>
-        Hide row numbers, years, flags
+        Hide row numbers, years and flags
       </Tick>
       <details class="more">
         <summary>Method and number of hits</summary>
@@ -93,12 +93,12 @@ function Fields({ filters, onChange }: PanelProps) {
   );
 }
 
-/** Keeps a method only as long as it can answer the join. */
-function fitting(lake: Lake | undefined, method: string, join: string): string {
+/** Keeps a method only if it can answer the join. */
+function fitting(lake: Lake | undefined, method: string, join: JoinKind): string {
   return lake?.methods.find((one) => one.name === method)?.joins.includes(join) ? method : "";
 }
 
-function Finer({ lake, join, filters, onChange }: PanelProps & { lake: Lake | undefined; join: string }) {
+function Finer({ lake, join, filters, onChange }: PanelProps & { lake: Lake | undefined; join: JoinKind }) {
   const methods = (lake?.methods ?? []).filter((method) => method.joins.includes(join));
   const method = filters.method || lake?.default_method || "";
   const ks = [5, 10, 20, 50, 100, filters.k].filter((k) => k <= (lake?.limits.k ?? 100));
@@ -119,10 +119,10 @@ function Finer({ lake, join, filters, onChange }: PanelProps & { lake: Lake | un
       />
       {join !== "equi" && (
         <Slider
-          label="tau: alike from"
+          label="Similarity (tau)"
           value={filters.tau ?? 0.7}
           least={0.3}
-          shown={filters.tau === null ? "as the encoder" : filters.tau.toFixed(2)}
+          shown={filters.tau === null ? "default" : filters.tau.toFixed(2)}
           onMove={(tau) => onChange({ tau }, true)}
         />
       )}
@@ -139,12 +139,12 @@ function BringsField({ value, onSettle }: { value: string; onSettle: (text: stri
   }, [settled]);
   return (
     <div class="field">
-      <label for="brings">Brings a column called</label>
+      <label for="brings">Adds a column named</label>
       <input
         id="brings"
         type="search"
         dir="auto"
-        placeholder="such as population"
+        placeholder="e.g. population"
         autocomplete="off"
         spellcheck={false}
         value={text}

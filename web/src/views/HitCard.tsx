@@ -1,4 +1,4 @@
-/** A hit as a card: who it is, how well it joins, why, and what it would bring. */
+/** A hit as a card: its names, how well it joins, the evidence, and what it would add. */
 
 import type { Hit, Match, Source } from "../api/types";
 import { toggled } from "../hits";
@@ -14,7 +14,7 @@ interface CardProps {
   hit: Hit;
   source: Source;
   column: string;
-  /** Why it stands where it does; empty where that needs no words. */
+  /** Why it is ranked where it is; empty where that is obvious. */
   ranked: string;
   open: number[];
   onOpen: (open: number[]) => void;
@@ -50,7 +50,7 @@ export function HitCard({ hit, source, column, ranked, open, onOpen }: CardProps
           {opened ? "Hide evidence" : "Show evidence"}
         </button>
         <Link to={{ view: "map", ...MAP, table: hit.table }} class="button quiet">
-          On the map
+          Show on map
         </Link>
       </div>
       {opened && <Evidence hit={hit} />}
@@ -101,10 +101,10 @@ const MOST_BROUGHT = 10;
 function Brings({ hit }: { hit: Hit }) {
   const { columns } = hit.brings;
   if (columns.length === 0)
-    return <p class="hint">It has no other column, so joining it adds nothing but the match.</p>;
+    return <p class="hint">It has no other columns, so joining it adds only the matched value.</p>;
   return (
     <p class="brings">
-      <span class="hint">Brings</span>
+      <span class="hint">Adds</span>
       {columns.slice(0, MOST_BROUGHT).map((name, place) => (
         <Name key={place} text={name} most={30} class="chip fresh" />
       ))}
@@ -119,11 +119,11 @@ function Evidence({ hit }: { hit: Hit }) {
   return (
     <div class="evidence">
       <div class="evidence-pairs">
-        <h3>Cells that match</h3>
+        <h3>Matched values</h3>
         <Matches matches={hit.matches} />
       </div>
       <div class="evidence-rest">
-        <h3>Not found</h3>
+        <h3>Unmatched values</h3>
         {hit.unmatched.length ? (
           <p class="chips">
             {hit.unmatched.map((value, place) => (
@@ -131,14 +131,14 @@ function Evidence({ hit }: { hit: Hit }) {
             ))}
           </p>
         ) : (
-          <p class="hint">Every value of yours has a match.</p>
+          <p class="hint">All of your values have a match.</p>
         )}
         <h3>Found by</h3>
         <p class="hint">{foundBy(hit.found_by) || "its values"}</p>
       </div>
       {hit.brings.sample.length > 0 && (
         <div class="evidence-sample">
-          <h3>Rows it has</h3>
+          <h3>Sample rows</h3>
           <SampleTable label={`First rows of ${hit.table.slice(0, 80)}`} rows={hit.brings.sample} />
         </div>
       )}
@@ -158,7 +158,7 @@ function Evidence({ hit }: { hit: Hit }) {
 }
 
 function Matches({ matches }: { matches: Match[] }) {
-  if (matches.length === 0) return <p class="hint">None that can be shown.</p>;
+  if (matches.length === 0) return <p class="hint">No values can be shown.</p>;
   return (
     <table class="matches">
       <thead>
@@ -188,7 +188,7 @@ function Matches({ matches }: { matches: Match[] }) {
 function Also({ hits, source, column }: { hits: Hit[]; source: Source; column: string }) {
   return (
     <div class="also">
-      <h3>Other columns of this table</h3>
+      <h3>Other matching columns of this table</h3>
       <ul>
         {hits.map((hit) => (
           <li key={hit.column_id}>

@@ -1,4 +1,4 @@
-/** The joined table before it is made: rows with the new columns marked, options, ways to get it. */
+/** Preview of a join: rows with the new columns marked, options, and ways to get the result. */
 
 import type { ComponentChildren } from "preact";
 import { api } from "../api/service";
@@ -52,7 +52,7 @@ export function JoinView(props: JoinProps) {
             <div class="getting">
               <Download body={body} rows={data.facts.result_rows} />
               <section class="panel" aria-labelledby="same">
-                <h2 id="same">The same elsewhere</h2>
+                <h2 id="same">Do the same elsewhere</h2>
                 <Code snippets={snippets(data)} />
               </section>
             </div>
@@ -78,7 +78,7 @@ function Title({ source, column, hit }: JoinProps) {
   return (
     <div class="title">
       <p class="kicker">
-        <Link to={{ view: "search", source, column, filters: FILTERS }}>Back to the hits</Link>
+        <Link to={{ view: "search", source, column, filters: FILTERS }}>Back to the results</Link>
       </p>
       <h1>
         <Name text={name} /> <Icon name="plus" size={22} />{" "}
@@ -87,7 +87,7 @@ function Title({ source, column, hit }: JoinProps) {
         </Link>
       </h1>
       <p class="hint">
-        where <Name text={column} most={60} class="strong" /> meets{" "}
+        on <Name text={column} most={60} class="strong" /> ={" "}
         <Name text={hit.column} most={60} class="strong" />
       </p>
     </div>
@@ -103,7 +103,7 @@ function Facts({ preview }: { preview: Preview }) {
       <Fact name="rows in the result">{count(facts.result_rows)}</Fact>
       <Fact name={`of your ${count(facts.left_rows)} rows have a match`}>{percent(share)}</Fact>
       <Fact name={fresh === 1 ? "new column" : "new columns"}>{count(fresh)}</Fact>
-      <Fact name={`${facts.max_fan_out === 1 ? "row" : "rows"} of theirs at most for one of yours`}>{count(facts.max_fan_out)}</Fact>
+      <Fact name={`${facts.max_fan_out === 1 ? "row" : "rows"} of theirs, at most, for one value`}>{count(facts.max_fan_out)}</Fact>
     </dl>
   );
 }
@@ -139,12 +139,12 @@ function JoinedTable({ preview }: { preview: Preview }) {
     <section aria-labelledby="joined">
       <h2 id="joined">
         {firstRows(preview.rows.length, preview.facts.result_rows)}{" "}
-        <span class="hint">new columns are tinted</span>
+        <span class="hint">new columns are highlighted</span>
       </h2>
       {preview.rows.length ? (
         <DataTable label="Joined rows" heads={heads} rows={preview.rows} />
       ) : (
-        <p class="hint">No row is left. Keep all of your rows, or join by meaning.</p>
+        <p class="hint">No row has a match. Keep rows without a match, or match similar values.</p>
       )}
     </section>
   );
@@ -161,11 +161,11 @@ function OptionPanel({ options, preview, onChange }: OptionProps) {
   return (
     <section class="panel options" aria-label="How to join">
       <Choice
-        label="Values match when"
+        label="Values match if"
         value={join}
         options={[
           { value: "equi", label: "equal" },
-          { value: "semantic", label: "alike" },
+          { value: "semantic", label: "similar" },
         ]}
         onPick={(picked) => onChange({ join: picked })}
       />
@@ -179,12 +179,12 @@ function OptionPanel({ options, preview, onChange }: OptionProps) {
         onPick={(how) => onChange({ how })}
       />
       <Choice
-        label="Several rows match"
+        label="If several rows match"
         value={options.many}
         options={[
-          { value: "expand", label: "take all" },
-          { value: "first", label: "the first" },
-          { value: "aggregate", label: "sum up" },
+          { value: "expand", label: "keep all" },
+          { value: "first", label: "keep first" },
+          { value: "aggregate", label: "summarise" },
         ]}
         onPick={(many) => onChange({ many })}
       />
@@ -198,17 +198,17 @@ function Alike({ options, preview, onChange }: OptionProps) {
   return (
     <>
       <Choice
-        label="Several values alike"
+        label="If several values are similar"
         value={options.matching}
         options={[
-          { value: "best", label: "the best" },
-          { value: "one-to-one", label: "one to one" },
+          { value: "best", label: "best" },
+          { value: "one-to-one", label: "one-to-one" },
           { value: "all", label: "all" },
         ]}
         onPick={(matching) => onChange({ matching })}
       />
       <Slider
-        label="tau: alike from"
+        label="Similarity (tau)"
         value={tau}
         shown={tau.toFixed(2)}
         step={0.01}

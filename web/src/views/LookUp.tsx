@@ -28,11 +28,11 @@ function empty({ tables, columns, values }: Found): boolean {
 
 function NothingFound({ text }: { text: string }) {
   return (
-    <Notice title="Nothing is called that" icon="find">
+    <Notice title="Nothing found" icon="find">
       <p>
-        No table or column has “<Name text={text} most={40} />” in its name, and no cell is equal
-        to it. Names match by any part; values only as a whole, whatever their capitals. To find
-        values that are alike, paste them above.
+        No table or column has “<Name text={text} most={40} />” in its name, and no cell equals it.
+        Names match by any part, values only as a whole, ignoring case. To find similar values,
+        paste them above.
       </p>
     </Notice>
   );
@@ -83,7 +83,7 @@ function ValueColumns({ entry }: { entry: ValueEntry }) {
   return (
     <>
       <p class="hint">
-        “<Name text={entry.value} most={60} />” stands in {counted(entry.total, "column")}
+        “<Name text={entry.value} most={60} />” found in {counted(entry.total, "column")}
         {entry.total > entry.columns.length && `; the first ${count(entry.columns.length)}`}:
       </p>
       <ul class="entries narrow">

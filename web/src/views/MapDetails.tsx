@@ -36,7 +36,7 @@ export function Picked({ picked, lines, graph, now, onChange }: PickedProps) {
           ))}
         </ul>
       ) : picked.length === 2 ? (
-        <p class="hint">No join of these two is on this map.</p>
+        <p class="hint">The map has no join between these two tables.</p>
       ) : (
         <TableDetails table={picked[0] ?? ""} graph={graph} now={now} onChange={onChange} />
       )}
@@ -111,10 +111,10 @@ function TableDetails({ table, graph, now, onChange }: TableProps) {
         {table !== now.table && (
           <>
             <button type="button" onClick={() => onChange({ table, picked: [], to: "" })}>
-              Map from here
+              Centre the map here
             </button>
             <button type="button" onClick={() => onChange({ to: table, picked: [] })}>
-              Paths to it
+              Find paths to it
             </button>
           </>
         )}
@@ -135,12 +135,12 @@ export function JoinList({ lines, centre, onPick }: ListProps) {
   const rest = lines.filter((line) => !line.tables.includes(centre));
   return (
     <section class="panel" aria-labelledby="joins">
-      <h2 id="joins">{counted(near.length, "table")} to join</h2>
-      <p class="hint">How much of either column is in the other. Pick a line, a dot, or one of these.</p>
+      <h2 id="joins">{counted(near.length, "joinable table")}</h2>
+      <p class="hint">Coverage of each column by the other. Select a line, a dot, or an entry below.</p>
       <Pairs lines={near} centre={centre} onPick={onPick} />
       {rest.length > 0 && (
         <details class="more">
-          <summary>{counted(rest.length, "join")} between the others</summary>
+          <summary>{counted(rest.length, "join")} between the other tables</summary>
           <Pairs lines={rest} centre={centre} onPick={onPick} />
         </details>
       )}

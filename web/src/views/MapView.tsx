@@ -37,10 +37,10 @@ export function MapView({ table, depth, least, to, picked }: MapState) {
           {(data) => <Shown graph={data} paths={paths} now={now} onChange={change} />}
         </Answer>
       ) : (
-        <Notice title="Pick a table to start from" icon="map">
+        <Notice title="Choose a table to start from" icon="map">
           <p>
-            The map shows what joins with it: tables as dots, proven joins of equal values as lines,
-            thicker where more values are shared.
+            The map shows which tables join with it: tables as dots, joins on equal values as lines,
+            thicker where more values match.
           </p>
         </Notice>
       )}
@@ -69,7 +69,7 @@ function Controls({ now, onChange }: { now: MapState; onChange: Change }) {
         <>
           <TablePicker label="Path to table" value={now.to} onPick={(to) => onChange({ to, picked: [] })} />
           <Choice
-            label="Joins away"
+            label="Number of joins"
             value={String(now.depth)}
             options={["1", "2"].map((value) => ({ value, label: value }))}
             onPick={(depth) => onChange({ depth: Number(depth) })}
@@ -152,8 +152,8 @@ function Alone({ least, onChange }: { least: number; onChange: Change }) {
       }
     >
       <p>
-        None shares {percent(least)} of its values with it, in either direction. The map counts equal
-        values only, and no row numbers, years or flags; a search also finds values alike in meaning.
+        No column shares {percent(least)} of its values with this table, in either direction. The map
+        uses equal values only, without row numbers, years and flags; a search also finds similar values.
       </p>
     </Notice>
   );
@@ -172,8 +172,7 @@ function Unfinished({ table }: { table: string }) {
       }
     >
       <p>
-        The map stopped at its limit before it had looked at everything, so this table may join with
-        others after all.
+        The search for joins reached its limit, so this table may join with others after all.
       </p>
     </Notice>
   );

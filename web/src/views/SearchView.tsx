@@ -1,4 +1,4 @@
-/** What joins with a column: ranked hits, each with its evidence. */
+/** Search results: ranked hits, each with its evidence. */
 
 import { api } from "../api/service";
 import type { Results, Source, TableDetail } from "../api/types";
@@ -72,7 +72,7 @@ function Title({ source, column, table, filters }: TitleProps) {
         </p>
         {keys.length > 1 && (
           <Select
-            label="Other column"
+            label="Column"
             value={column}
             options={keys.map((key) => ({ value: key.name, label: shorten(key.name, 40) }))}
             onPick={(picked) =>
@@ -151,24 +151,24 @@ function NothingJoins({ filters, onChange }: Emptiness) {
         <>
           {narrow && (
             <button type="button" class="primary" onClick={() => onChange({ least: 0 })}>
-              Drop the minimum
+              Remove the minimum
             </button>
           )}
           {equal && (
             <button type="button" class="primary" onClick={() => onChange({ join: "any" })}>
-              Accept values that are alike
+              Include similar values
             </button>
           )}
         </>
       }
     >
-      <p>No column of the lake holds its values{equal ? "" : ", or values alike"}. What to try:</p>
+      <p>No column of the lake holds these values{equal ? "" : " or similar ones"}. You can try:</p>
       <ul>
-        {narrow && <li>a lower minimum of joinability than {Math.round(filters.least * 100)}%</li>}
-        {equal && <li>values alike in meaning: other spellings, capitals, suffixes</li>}
-        {filters.tau !== null && <li>a lower tau, or the one of the encoder</li>}
-        <li>another column of your table, such as a code in place of a name</li>
-        <li>looking one of the values up in the lake, to see how it is written there</li>
+        {narrow && <li>a lower minimum joinability than {Math.round(filters.least * 100)}%</li>}
+        {equal && <li>similar values: other spellings, abbreviations, suffixes</li>}
+        {filters.tau !== null && <li>a lower minimum similarity (tau), or the default</li>}
+        <li>another column of your table, e.g. a code instead of a name</li>
+        <li>looking up one of the values in the lake, to see how it is written there</li>
       </ul>
     </Notice>
   );
@@ -186,8 +186,8 @@ function AllFiltered({ found, onChange }: { found: number; onChange: HitsProps["
       }
     >
       <p>
-        None of the {counted(found, "hit")} brings such a column. More hits may: raise their number,
-        or search for less of its name.
+        None of the {counted(found, "hit")} adds such a column. Raise the number of hits, or enter a
+        shorter part of its name.
       </p>
     </Notice>
   );

@@ -1,4 +1,4 @@
-/** Where it begins: bring a table of yours, or look around in the lake. */
+/** The start: upload a table, paste values, or browse the lake. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Lake } from "../api/types";
@@ -34,8 +34,8 @@ function Hero() {
     <div class="hero">
       <h1>Find what joins with your table</h1>
       <p class="lead">
-        Bring a column of yours. See which tables of the lake it joins with, why, and what they
-        would add.
+        Upload a table or paste values. See which tables of the lake join with them, why, and what
+        they would add.
       </p>
       <dl class="facts" aria-label="The lake in numbers">
         {lake &&
@@ -75,9 +75,9 @@ function FileWay({ uploading }: { uploading: Uploading }) {
   const size = most === undefined ? "" : ` Up to ${bytes(most)}.`;
   return (
     <section class="panel" aria-labelledby="file-way">
-      <h2 id="file-way">A file of yours</h2>
+      <h2 id="file-way">Upload a file</h2>
       <Drop
-        hint={`CSV, Parquet, JSON, Excel and others.${size} It does not enter the lake.`}
+        hint={`CSV, Parquet, JSON, Excel and more.${size} It is not added to the lake.`}
         busy={uploading.busy}
         onFile={uploading.start}
       />
@@ -95,9 +95,9 @@ function PasteWay({ uploading }: { uploading: Uploading }) {
   };
   return (
     <form class="panel paste" onSubmit={send} aria-labelledby="paste-way">
-      <h2 id="paste-way">A few values</h2>
+      <h2 id="paste-way">Paste values</h2>
       <textarea
-        aria-label="Values, one a line"
+        aria-label="Values, one per line"
         dir="auto"
         rows={3}
         placeholder={"Ireland\nIndia\nSpain"}
@@ -109,13 +109,13 @@ function PasteWay({ uploading }: { uploading: Uploading }) {
         <input
           type="text"
           dir="auto"
-          aria-label="What the values are called"
-          placeholder="Called, such as country"
+          aria-label="Column name"
+          placeholder="Column name, e.g. country"
           value={name}
           onInput={(event) => setName(event.currentTarget.value)}
         />
         <button type="submit" class="primary" disabled={values.length === 0 || uploading.busy}>
-          {values.length ? `Use ${counted(values.length, "value")}` : "Use them"}
+          {values.length ? `Search ${counted(values.length, "value")}` : "Search"}
         </button>
       </div>
     </form>
@@ -136,7 +136,7 @@ function LakeSearch({ text }: { text: string }) {
   }, [settled]);
   return (
     <section class="browse" aria-labelledby="browse">
-      <h2 id="browse">Or start from the lake</h2>
+      <h2 id="browse">Or browse the lake</h2>
       <SearchBox value={typed} onType={setTyped} />
       {text.trim() ? <LookUp text={text.trim()} /> : <Browse />}
     </section>

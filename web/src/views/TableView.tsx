@@ -1,4 +1,4 @@
-/** A table: its columns as keys, the best first; one click finds what joins with it. */
+/** A table: its columns, best keys first; a click searches with one. */
 
 import { api } from "../api/service";
 import type { ColumnDetail, Source, TableDetail } from "../api/types";
@@ -28,23 +28,23 @@ export function TableView({ source }: { source: Source }) {
   );
 }
 
-/** What to do about a table that is not there any more. */
+/** Shown for a table that no longer exists. */
 export function Lost({ source }: { source: Source }) {
   const upload = "upload" in source;
   return (
     <Notice
-      title={upload ? "Your file is no longer here" : "This table is no longer in the lake"}
+      title={upload ? "Your file has expired" : "This table is no longer in the lake"}
       icon="table"
       actions={
         <Link to={{ view: "start", text: "" }} class="button primary">
-          {upload ? "Bring it again" : "To the start"}
+          {upload ? "Upload it again" : "Back to the start"}
         </Link>
       }
     >
       <p>
         {upload
-          ? "Files you bring are kept for a while only, and never enter the lake. Drop it again to go on."
-          : "It may have been renamed or removed. Look for it by a part of its name."}
+          ? "Uploads are kept for a limited time and are never added to the lake. Upload the file again to continue."
+          : "It may have been renamed or removed. Search for part of its name."}
       </p>
     </Notice>
   );
@@ -57,9 +57,9 @@ function Shown({ table, source }: { table: TableDetail; source: Source }) {
     <>
       <Title table={table} source={source} />
       <section aria-labelledby="keys">
-        <h2 id="keys">Which column should join?</h2>
+        <h2 id="keys">Which column do you want to join on?</h2>
         <p class="hint under">
-          Best keys first: columns that are filled, whose values differ, text before numbers.
+          Best keys first: few missing cells, few repeated values, text before numbers.
         </p>
         {keys.length ? (
           <ul class="keys">
@@ -89,7 +89,7 @@ function Shown({ table, source }: { table: TableDetail; source: Source }) {
 function Title({ table, source }: { table: TableDetail; source: Source }) {
   return (
     <div class="title">
-      <p class="kicker">{"upload" in source ? "Your table" : "Table of the lake"}</p>
+      <p class="kicker">{"upload" in source ? "Your table" : "Table in the lake"}</p>
       <h1>
         <WholeName text={table.name} />
       </h1>
@@ -110,7 +110,7 @@ function Title({ table, source }: { table: TableDetail; source: Source }) {
       <div class="actions">
         {"table" in source ? (
           <Link to={{ view: "map", ...MAP, table: source.table }} class="button">
-            <Icon name="map" /> See it on the map
+            <Icon name="map" /> Show on map
           </Link>
         ) : (
           <ForgetButton upload={source.upload} />
@@ -128,7 +128,7 @@ function ForgetButton({ upload }: { upload: string }) {
   };
   return (
     <button type="button" onClick={() => void drop()}>
-      <Icon name="close" /> Forget this file
+      <Icon name="close" /> Delete this upload
     </button>
   );
 }
@@ -151,7 +151,7 @@ function KeyRow({ column, source }: { column: ColumnDetail; source: Source }) {
           {count(column.distinct)} distinct
           {column.filled < 1 && `, ${percent(column.filled)} filled`}
         </span>
-        <Meter share={column.key} label={`As a key: ${percent(column.key)}`} />
+        <Meter share={column.key} label={`Quality as a key: ${percent(column.key)}`} />
         <Icon name="next" />
         {warning && <span class="key-warning">{warning}</span>}
       </Link>
@@ -161,10 +161,10 @@ function KeyRow({ column, source }: { column: ColumnDetail; source: Source }) {
 
 function NoKeys() {
   return (
-    <Notice title="No column can be searched with" icon="table">
+    <Notice title="No column can be used for a search" icon="table">
       <p>
-        A key needs some distinct values. Long texts, empty columns and columns of a few values are
-        left out.
+        A key needs several distinct values. Long texts, empty columns and columns with few distinct
+        values are left out.
       </p>
     </Notice>
   );

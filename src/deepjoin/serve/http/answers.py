@@ -30,6 +30,7 @@ from deepjoin.model import (
 )
 from deepjoin.serve.http.problems import Refused, TooLarge
 from deepjoin.serve.saving import TooManyRows
+from deepjoin.serve.wording import for_clients
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,8 @@ def handle_problems(app: FastAPI) -> None:
             return problem(str(error), error.status)
         if isinstance(error, TooManyRows):
             return problem(str(error), TooLarge.status)
-        return problem(str(error), 503 if isinstance(error, IndexUnusable) else 400)
+        text = for_clients(str(error))
+        return problem(text, 503 if isinstance(error, IndexUnusable) else 400)
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, error: RequestValidationError) -> Response:

@@ -28,6 +28,7 @@ from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTabl
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
 from deepjoin.serve.saving import check_rows, save_join
+from deepjoin.serve.wording import for_clients
 from deepjoin.settings import JoinSettings
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Joins:
             plan = planned.plan
             rows = plan.preview(request.rows)
             texts = row_texts(rows)
-            warnings = [planned.named(text) for text in plan.warnings]
+            warnings = [planned.named(for_clients(text)) for text in plan.warnings]
             if any(cell and len(cell) > _LONGEST for row in texts for cell in row):
                 warnings.append(
                     f"Cells are cut to {_LONGEST:,} characters here; the download has all of them."
@@ -228,7 +229,7 @@ def _code(write: Callable[[], str], comment: str) -> str:
     try:
         return write()
     except DeepJoinError as error:
-        return comment + " ".join(str(error).split())
+        return comment + " ".join(for_clients(str(error)).split())
 
 
 def _cut(cell: str) -> str:

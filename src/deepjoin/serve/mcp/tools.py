@@ -47,6 +47,7 @@ from deepjoin.serve.mcp.arguments import (
     TableArguments,
 )
 from deepjoin.serve.saving import save_join
+from deepjoin.serve.wording import for_clients
 from deepjoin.settings import SearchSettings
 from deepjoin.show.text import cardinality_words, generic_words
 from deepjoin.store.directory import SAMPLES, column_facts
@@ -412,4 +413,4 @@ def _counts(plan: JoinPlan, cutter: Cutter) -> JoinCounts:
 
 
 def _warnings(plan: JoinPlan, cutter: Cutter) -> list[str]:
-    return [one_line(text) for text in cutter.some(plan.warnings, _WARNINGS, "warnings")]
+    return [one_line(for_clients(text)) for text in cutter.some(plan.warnings, _WARNINGS, "warnings")]
