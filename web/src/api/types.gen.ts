@@ -176,7 +176,7 @@ export interface LakeColumn {
   column: string;
 }
 
-/** The lake in numbers, and what can be asked of it. */
+/** The lake in numbers, and what it can answer. */
 export interface LakeSummary {
   name: string;
   version: string;

@@ -63,7 +63,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class LakeSummary:
-    """The lake in numbers, and what can be asked of it."""
+    """The lake in numbers, and what it can answer."""
 
     name: str
     version: str

@@ -92,7 +92,7 @@ class Guard:
         """Return the answer to a request that must not pass, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        # A page of another site could reach a local service under a host name of its own.
+        # Against DNS rebinding: another site could resolve its own host name to this machine.
         if self._settings.is_local:
             name = hostname(host)
             if not is_loopback(name) and name != self._settings.host.lower():

@@ -44,7 +44,7 @@ def lake_routes(service: Service) -> APIRouter:
 
     @router.get("/lake", responses=documented(LakeSummary))
     async def lake() -> Response:
-        """Return what the lake holds, and what can be asked of it."""
+        """Return what the lake holds, and what it can answer."""
         return answer(_summary(service.current.opened, service.settings))
 
     @router.get("/tables", responses=documented(TableList))

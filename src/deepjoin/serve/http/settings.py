@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Which lake is served, to whom, and within which limits; the same for all workers."""
+    """Which lake is served, at which address, within which limits; the same for all workers."""
 
     index: str
     #: The service's private folder (0700): uploads, answers being written, counters.

@@ -136,11 +136,11 @@ def make_server(lake: Lake, out: Path | None = None) -> Server[Any]:
     # One call at a time: the lake may be replaced by a newer one between calls.
     turn = anyio.CapacityLimiter(1)
 
-    async def list_tools(_: Context, asked: PaginatedRequestParams | None) -> ListToolsResult:
+    async def list_tools(_: Context, args: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_offered(*one) for one in _tools(session).items()])
 
-    async def call_tool(_: Context, asked: CallToolRequestParams) -> CallToolResult:
-        work = partial(answered, session, asked.name, asked.arguments or {})
+    async def call_tool(_: Context, args: CallToolRequestParams) -> CallToolResult:
+        work = partial(answered, session, args.name, args.arguments or {})
         return await anyio.to_thread.run_sync(work, limiter=turn)
 
     return Server(
@@ -195,10 +195,10 @@ def answered(session: AgentSession, name: str, given: Mapping[str, Any]) -> Call
         tools = _tools(session)
         if name not in tools:
             raise unknown_name("tool", name, "this server", tools)
-        asked = tools[name].arguments.model_validate(dict(given))
+        args = tools[name].arguments.model_validate(dict(given))
         session.renew()
         with session.lake.index.reporting_damage():
-            answer = tools[name].run(session, asked)
+            answer = tools[name].run(session, args)
         text, content = answer.text(), answer.to_dict()
     except ValidationError as error:
         wrong = [

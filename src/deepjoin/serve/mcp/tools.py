@@ -83,18 +83,18 @@ class AgentSession:
         """Whether values can be compared by meaning."""
         return self.lake.context().has_cells
 
-    def query(self, asked: QueryArguments) -> Column:
+    def query(self, args: QueryArguments) -> Column:
         """Find the query column: one of the lake by its names, or the values that were sent."""
-        if asked.values is not None and asked.table is None:
-            return Column(as_column(asked.values).cells, asked.column or "")
-        if asked.table is not None and asked.column is not None and asked.values is None:
-            return self.lake.column(asked.table, asked.column)
+        if args.values is not None and args.table is None:
+            return Column(as_column(args.values).cells, args.column or "")
+        if args.table is not None and args.column is not None and args.values is None:
+            return self.lake.column(args.table, args.column)
         raise DeepJoinError(
             "Pass the query column either as table and column, both names of this lake, or as "
             "values, a list of cells. Paths of files are not opened."
         )
 
-    def lake_info(self, asked: InfoArguments) -> LakeAnswer:
+    def lake_info(self, args: InfoArguments) -> LakeAnswer:
         """Describe the lake."""
         report, cutter = self.lake.report, Cutter()
         total, tables = self._current.opened.directory.tables("", 0, _EXAMPLES)
@@ -120,9 +120,9 @@ class AgentSession:
             cut=cutter.cut,
         )
 
-    def find_tables(self, asked: FindArguments) -> FindAnswer:
+    def find_tables(self, args: FindArguments) -> FindAnswer:
         """Find a text in the names of tables and columns, and as a cell."""
-        text, limit, cutter = asked.text.strip(), asked.limit, Cutter()
+        text, limit, cutter = args.text.strip(), args.limit, Cutter()
         directory = self._current.opened.directory
         total, tables = directory.tables(text, 0, limit) if text else (0, [])
         columns = cutter.some(directory.columns(text, limit + 1), limit, "or more columns")
@@ -163,14 +163,14 @@ class AgentSession:
             cut=cutter.cut,
         )
 
-    def describe_table(self, asked: TableArguments) -> TableAnswer:
+    def describe_table(self, args: TableArguments) -> TableAnswer:
         """Describe a table from the index; its file is not opened."""
-        entry, cutter, index = self.lake.table(asked.table), Cutter(), self.lake.index
+        entry, cutter, index = self.lake.table(args.table), Cutter(), self.lake.index
         columns = list(islice(column_facts(index, entry.name), _COLUMNS))
         total = len(entry.columns) or len(index.indexed_columns(entry.name))
         if total > len(columns):
             cutter.note(f"{len(columns):,} of {total:,} columns are listed")
-        if asked.rows > len(entry.sample) and entry.rows > len(entry.sample):
+        if args.rows > len(entry.sample) and entry.rows > len(entry.sample):
             cutter.note(f"the index keeps {len(entry.sample)} of {entry.rows:,} rows")
 
         def samples(column: str) -> list[str]:
@@ -197,25 +197,25 @@ class AgentSession:
             ],
             sample=[
                 {cutter.name(one.name): _cut(row.get(one.name), cutter) for one in columns}
-                for row in entry.sample[: asked.rows]
+                for row in entry.sample[: args.rows]
             ],
             mended=[cutter.cell(note) for note in cutter.some(entry.notes, _NOTES, "notes")],
             note="Search with a column that is searchable and has no warning.",
             cut=cutter.cut,
         )
 
-    def search(self, asked: SearchArguments) -> SearchAnswer:
+    def search(self, args: SearchArguments) -> SearchAnswer:
         """Find the columns that join with the query."""
-        query, cutter, report = self.query(asked), Cutter(), self.lake.report
+        query, cutter, report = self.query(args), Cutter(), self.lake.report
 
         def searched(k: int, least: float) -> Results:
-            group = "tables" if asked.one_per_table else None
+            group = "tables" if args.one_per_table else None
             settings = SearchSettings(group=group, matches=_CELLS)
             return self.lake.search(
-                query, k, join=asked.join, min_joinability=least, settings=settings
+                query, k, join=args.join, min_joinability=least, settings=settings
             )
 
-        results = searched(asked.k, asked.min_joinability)
+        results = searched(args.k, args.min_joinability)
         if not results.query["size"]:
             raise DeepJoinError("The query column has no values: every cell is missing or blank.")
         # Columns of the query's own table are not compared.
@@ -223,57 +223,57 @@ class AgentSession:
         answer = SearchAnswer(
             query=_query_name(query),
             query_size=results.query["size"],
-            join=asked.join,
+            join=args.join,
             compared_columns=report.columns - own,
             compared_tables=report.tables - (query.table is not None),
             hits=[_hit(hit, cutter, _CELLS) for hit in results],
             note="explain shows all evidence of a hit, preview_join the joined table.",
         )
         if results:
-            if len(results) == asked.k:
-                cutter.note(f"there may be more than {asked.k} hits; ask for a larger k")
+            if len(results) == args.k:
+                cutter.note(f"there may be more than {args.k} hits; ask for a larger k")
             return replace(answer, cut=cutter.cut)
-        nearest = searched(1, 0.0) if asked.min_joinability else ()
+        nearest = searched(1, 0.0) if args.min_joinability else ()
         best = _hit(nearest[0], cutter, _CELLS) if nearest else None
         if best is not None:
             found = (
-                f"None reaches min_joinability {asked.min_joinability:g}; without it the first hit "
+                f"None reaches min_joinability {args.min_joinability:g}; without it the first hit "
                 f"is {best.table}:{best.column} with joinability {best.joinability:.3f}."
             )
-        elif asked.join == "equi" or not self.has_meaning:
+        elif args.join == "equi" or not self.has_meaning:
             found = "None of the values occurs in any of these columns."
         else:
             found = "None of these columns holds a value that equals one of them or means the same."
         note = (
             f"Nothing joins: {count(answer.query_size, 'distinct value')} of {answer.query} "
             f"compared with {count(answer.compared_columns, 'column')} of "
-            f"{count(answer.compared_tables, 'table')} (join {asked.join}). {found}"
+            f"{count(answer.compared_tables, 'table')} (join {args.join}). {found}"
         )
-        advice = self._advice(asked, best)
+        advice = self._advice(args, best)
         return replace(answer, best_below=best, advice=advice, note=one_line(note), cut=cutter.cut)
 
-    def _advice(self, asked: SearchArguments, best: HitAnswer | None) -> list[str]:
+    def _advice(self, args: SearchArguments, best: HitAnswer | None) -> list[str]:
         """List what to try when nothing joins, the most promising first."""
         tries = []
         if best is not None:
             reached = floor(100 * best.joinability) / 100
             tries.append(f"min_joinability={reached:g} or lower, if that is enough for you")
-        if asked.join == "equi" and self.has_meaning:
+        if args.join == "equi" and self.has_meaning:
             tries.append("join='any', which also finds other spellings")
         if not self.has_meaning:
             tries.append("values spelled as in the lake: this index compares equal values only")
-        if asked.table is not None:
-            tries.append(f"another column of {one_line(asked.table, 100)}: see describe_table")
+        if args.table is not None:
+            tries.append(f"another column of {one_line(args.table, 100)}: see describe_table")
         tries.append("find_tables with one value or a word of the subject, to see what there is")
         return tries
 
-    def explain(self, asked: ExplainArguments) -> ExplainAnswer:
+    def explain(self, args: ExplainArguments) -> ExplainAnswer:
         """Measure one pair of columns."""
-        query, cutter = self.query(asked), Cutter()
-        target = asked.target_table, asked.target_column
-        settings = SearchSettings(matches=asked.cells)
-        hit = self.lake.explain(query, target, join=asked.join, settings=settings)
-        evidence = _hit(hit, cutter, asked.cells)
+        query, cutter = self.query(args), Cutter()
+        target = args.target_table, args.target_column
+        settings = SearchSettings(matches=args.cells)
+        hit = self.lake.explain(query, target, join=args.join, settings=settings)
+        evidence = _hit(hit, cutter, args.cells)
         if self.lake.settings.hash_only:
             cutter.note("the index holds hashes of values: no cells can be listed")
         note = "No value matches: these columns do not join."
@@ -288,11 +288,11 @@ class AgentSession:
             cut=cutter.cut,
         )
 
-    def preview_join(self, asked: PreviewArguments) -> PreviewAnswer:
+    def preview_join(self, args: PreviewArguments) -> PreviewAnswer:
         """Plan a join and show its first rows."""
         cutter = Cutter()
-        with self._planned(asked) as plan:
-            rows, total = plan.preview(asked.rows), plan.facts.result_rows
+        with self._planned(args) as plan:
+            rows, total = plan.preview(args.rows), plan.facts.result_rows
             if total > rows.num_rows:
                 cutter.note(f"{rows.num_rows:,} of {total:,} rows are shown")
             names = cutter.some(rows.column_names, _JOINED, "columns")
@@ -313,13 +313,13 @@ class AgentSession:
                 cut=cutter.cut,
             )
 
-    def join(self, asked: FileArguments) -> FileAnswer:
+    def join(self, args: FileArguments) -> FileAnswer:
         """Run a join into a new file of the output folder; offered only where there is one."""
         assert self.out is not None
         cutter = Cutter()
-        with self._planned(asked) as plan:
+        with self._planned(args) as plan:
             path, rows = save_join(
-                plan, self.out, asked.name, asked.format, asked.neutralise, _MOST_ROWS
+                plan, self.out, args.name, args.format, args.neutralise, _MOST_ROWS
             )
             return FileAnswer(
                 file=path.name,
@@ -332,17 +332,17 @@ class AgentSession:
             )
 
     @contextmanager
-    def _planned(self, asked: JoinArguments) -> Iterator[JoinPlan]:
+    def _planned(self, args: JoinArguments) -> Iterator[JoinPlan]:
         """Plan a join; the left table is one of the lake by name, never a path, or the values."""
-        if asked.values is None and asked.table is not None and asked.column is not None:
-            left, on = self.lake.index.origin(asked.table).table(), asked.column
+        if args.values is None and args.table is not None and args.column is not None:
+            left, on = self.lake.index.origin(args.table).table(), args.column
         else:
-            query = self.query(asked)
+            query = self.query(args)
             on = query.name or "value"
             left = table_of_columns("values", [Column(query.cells, on)])
-        hit = asked.target_table, asked.target_column
+        hit = args.target_table, args.target_column
         with self.lake.plan_join(
-            left, on, hit, how=asked.how, many=asked.many, join=asked.join
+            left, on, hit, how=args.how, many=args.many, join=args.join
         ) as plan:
             yield plan
 
@@ -358,7 +358,7 @@ def _cut(cell: str | None, cutter: Cutter) -> str | None:
 
 
 def _hit(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
-    """Describe a hit; ``cells`` is how many cells of each kind were asked for."""
+    """Describe a hit; ``cells`` is how many cells of each kind were requested."""
     for number, listed, what in (
         (hit.matched, len(hit.matches), "matched"),
         (hit.query_size - hit.matched, len(hit.unmatched), "unmatched"),
@@ -413,4 +413,6 @@ def _counts(plan: JoinPlan, cutter: Cutter) -> JoinCounts:
 
 
 def _warnings(plan: JoinPlan, cutter: Cutter) -> list[str]:
-    return [one_line(for_clients(text)) for text in cutter.some(plan.warnings, _WARNINGS, "warnings")]
+    return [
+        one_line(for_clients(text)) for text in cutter.some(plan.warnings, _WARNINGS, "warnings")
+    ]
