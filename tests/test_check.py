@@ -279,9 +279,9 @@ PLANTED: dict[str, tuple[Callable[[Segment], None], str]] = {
     "by name": (edited("table_by_name", swap), "table_by_name.npy is not in order"),
     "tables": (edited("table_columns", swap), "table_columns.npy and column_tables.npy"),
     "items": (edited("table_items", lambda a: a.fill(9)), "table_items.npy names items"),
-    "types": (edited("column_types", lambda a: a.fill(3)), "tells other columns of a.csv"),
-    "rows": (edited("cell_rows", lambda a: a.fill(99)), "tells other columns of a.csv"),
-    "generic": (edited("column_generic", lambda a: a.fill(3)), "its type is another"),
+    "types": (edited("column_types", lambda a: a.fill(3)), "has other columns of a.csv"),
+    "rows": (edited("cell_rows", lambda a: a.fill(99)), "has other columns of a.csv"),
+    "generic": (edited("column_generic", lambda a: a.fill(3)), "its type differs"),
     "astray": (edited("table_items", lambda a: a.fill(0)), "b.csv is not in 'a.csv'"),
 }
 

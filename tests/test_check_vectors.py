@@ -16,10 +16,9 @@ import pytest
 import deepjoin
 from deepjoin import Lake
 from deepjoin.checking.check import check_index
-from deepjoin.checking.soundness import is_array
+from deepjoin.checking.segments import is_array
 from deepjoin.checking.vector_contents import VectorContents
-from deepjoin.checking.vector_index_soundness import index_problems
-from deepjoin.checking.vector_soundness import vector_problems
+from deepjoin.checking.vectors import index_problems, vector_problems
 from deepjoin.embed import vector_build
 from deepjoin.embed.list_build import write_value_lists
 from deepjoin.embed.value_vectors import ValueVectors
@@ -404,7 +403,7 @@ def test_what_auto_chose_is_sound(
     assert index_rows(tmp_path, clustered=clustered) == ("ivf4" if clustered else "scan4")
     assert list(index_problems(tmp_path, "auto", "cosine")) == []
     assert list(index_problems(tmp_path, "hnsw", "cosine")) == [
-        "index.json is of another index than was asked for"
+        "index.json is not of the index that was requested"
     ]
 
 
@@ -415,7 +414,7 @@ def test_vector_indexes_are_checked(tmp_path: Path, kind: str) -> None:
     build_vectors(rows, tmp_path, kind)
     assert list(index_problems(tmp_path, kind, "cosine")) == []
     assert list(index_problems(tmp_path, kind, "euclidean")) == [
-        "index.json is of another index than was asked for"
+        "index.json is not of the index that was requested"
     ]
     if kind == "flat":
         return

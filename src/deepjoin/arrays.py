@@ -20,7 +20,7 @@ _HEADER = 128
 
 
 class ArrayWriter:
-    """Appends to a one-dimensional ``.npy`` file whose length is not known beforehand."""
+    """Appends to a one-dimensional ``.npy`` file of unknown final length."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -61,7 +61,7 @@ def create_array(path: Path, dtype: npt.DTypeLike, length: int) -> Array:
         np.save(path, np.zeros(0, dtype))
         return np.zeros(0, dtype)
     array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (length,))
-    # Without room of its own, a mapped file ends the process when the disk is full.
+    # Space is reserved now: a mapped file on a full disk would end the process by a signal.
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
@@ -70,7 +70,7 @@ def create_array(path: Path, dtype: npt.DTypeLike, length: int) -> Array:
 
 def load_array(path: Path) -> Array:
     """Map an array; only the pages that are touched are read."""
-    # Several times faster than np.load, of which opening a lake would take a hundred.
+    # Several times faster than np.load, and opening a lake takes a hundred of these.
     with path.open("rb") as file:
         if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError(f"{path.name} is not an array of ours")

@@ -1,9 +1,13 @@
-"""Whether an index is as it was written, fits together, and answers what its tables say."""
+"""Check an index: its files are as written, agree with one another and with the tables.
+
+Stages run in order and may assume that earlier ones passed, so damage is reported instead of
+raising. The first stage that finds something is the last that runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +16,9 @@ import pyarrow.compute as pc
 
 from deepjoin.arrays import load_strings
 from deepjoin.checking.comparing import Comparison, spread
-from deepjoin.checking.contents import content_problems
-from deepjoin.checking.soundness import array_problems
+from deepjoin.checking.segments import array_problems, content_problems
 from deepjoin.checking.vector_contents import VectorContents
-from deepjoin.checking.vector_soundness import vector_problems
+from deepjoin.checking.vectors import vector_problems
 from deepjoin.errors import IndexUnusable
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.source import Skipped
@@ -25,7 +28,6 @@ from deepjoin.store.manifest import (
     MANIFEST,
     READS,
     SEGMENTS,
-    Manifest,
     SegmentRecord,
     read_manifest,
 )
@@ -40,19 +42,19 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at and what was found; true if the index is sound."""
+    """What was checked and what was found; true if the index is sound."""
 
     segments: int = 0
     files: int = 0
     bytes: int = 0
     tables_compared: int = 0
-    #: Tables that are other than when they were indexed: the next `deepjoin index` reads them.
+    #: Tables that have changed since they were indexed: the next `deepjoin index` reads them.
     changed: list[str] = field(default_factory=list)
     #: Tables that cannot be opened any more, and why.
     unreachable: list[Skipped] = field(default_factory=list)
-    #: What is wrong, each in one line that says what to do.
+    #: What is wrong and what to do, one line each.
     problems: list[str] = field(default_factory=list)
-    #: What is no part of the index; the next `deepjoin index` clears it up.
+    #: What is not part of the index; the next `deepjoin index` removes it.
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -64,6 +66,93 @@ class Check:
         return self.ok
 
 
+class CheckRun:
+    """An index folder while it is checked: what the stages have read and noted so far."""
+
+    def __init__(self, folder: Path, tables: int | None, progress: Progress) -> None:
+        self.folder, self.tables, self.progress = folder, tables, progress
+        self.records: Sequence[SegmentRecord] = ()
+        self.read = FilesRead()
+        self.notes: list[str] = []
+        #: Set by the last stage.
+        self.comparison: Comparison | None = None
+
+    def first_problems(self, stages: Sequence[Stage]) -> list[str]:
+        """Run stages in order, and return what the first that fails has found."""
+        return next((found for stage in stages if (found := list(stage(self)))), [])
+
+
+Stage = Callable[[CheckRun], Iterator[str]]
+
+
+def check_files(run: CheckRun) -> Iterator[str]:
+    """Compare the size and checksum of every file with the manifest."""
+    run.records, run.read = named_segments(run.folder), FilesRead()
+    return compare_files(run.folder, run.records, run.read, run.progress)
+
+
+def check_segments(run: CheckRun) -> Iterator[str]:
+    """Check that the files of each segment agree, and that its vectors are those of its values."""
+    manifest = read_manifest(run.folder)
+    folders = [run.folder / SEGMENTS / record.name for record in run.records]
+    kinds = [source["kind"] for source in manifest.sources]
+    encoded = VectorContents(manifest, run.folder, folders[0])
+    sound = True
+    for record, folder in zip(run.records, folders, strict=True):
+        run.progress(0, 1, record.name)
+        arrays, found = array_problems(folder, manifest.settings)
+        if not found:
+            sizes = len(arrays["value_hashes"]), len(arrays["column_tables"])
+            found = list(content_problems(folder, arrays, record.removed, kinds))
+            found += vector_problems(folder, record.files, *sizes)
+        sound = sound and not found
+        # Columns are encoded with the frequencies that the oldest segment stores.
+        if sound:
+            found = list(encoded.problems(Segment(folder, record.removed)))
+        yield from (f"{record.name}/{text}" for text in found)
+    run.notes = encoded.notes
+
+
+def check_tables(run: CheckRun) -> Iterator[str]:
+    """Check that tables have different names, and that none is of an item that is gone."""
+    segments = OpenIndex(run.folder).segments
+    names = pa.chunked_array(
+        [
+            load_strings(one.folder, "table_names").take(pa.array(one.live_tables, pa.int64()))
+            for one in segments
+        ]
+    )
+    for one in pc.value_counts(names).to_pylist():
+        if one["counts"] > 1:
+            yield f"{one['counts']} tables are named '{one['values']}'"
+    known = known_items([segment.ledger for segment in segments])
+    for segment in segments:
+        keys = [entry.key for entry in entries_of(segment.ledger)]
+        gone = np.array([key not in known for key in keys], bool)
+        items = segment.catalog.table_items[segment.live_tables]
+        for table in np.array(segment.live_tables, np.int64)[gone[items]].tolist():
+            name = segment.catalog.table_names[table]
+            yield f"{name} is in the index, though its file is noted to be gone"
+
+
+def compare_tables(run: CheckRun) -> Iterator[str]:
+    """Read some tables again, compare them with the index, and search for their columns."""
+    index = OpenIndex(run.folder)
+    if run.tables == 0:
+        return
+    if index.reads != READS:
+        run.notes.append("An earlier version read tables otherwise, so none were compared.")
+        return
+    run.comparison = Comparison(index)
+    run.comparison.run(spread(index.segments, run.tables), run.progress)
+    yield from run.comparison.problems
+
+
+#: What the folder holds, then the lake as a whole; only the former can be disturbed by a commit.
+FILE_STAGES: tuple[Stage, ...] = (check_files, check_segments)
+LAKE_STAGES: tuple[Stage, ...] = (check_tables, compare_tables)
+
+
 def check_index(
     folder: Path,
     tables: int | None = 100,
@@ -73,20 +162,33 @@ def check_index(
     """Look for damage in an index folder; nothing is written.
 
     Every file is read; ``tables`` of the lake, spread over it, are read again and compared
-    (None: all). ``place`` is what the user calls the folder.
+    (None: all). ``place`` is how the user names the folder.
     """
-    job = _Job(folder, progress or no_progress)
-    problems = job.problems()
-    found = Check(
-        *(len(job.records), job.read.files, job.read.bytes), problems=problems, notes=job.notes()
+    run = CheckRun(folder, tables, progress or no_progress)
+    for _ in range(_ATTEMPTS):
+        before = _manifest_bytes(folder)
+        try:
+            problems = run.first_problems(FILE_STAGES)
+        except OSError as error:
+            problems = [f"{error.filename} cannot be read: {error.strerror}"]
+        # A commit in between removes the segments of the older manifest.
+        if not problems or _manifest_bytes(folder) == before:
+            break
+    run.notes = _notes(run)
+    problems = problems or run.first_problems(LAKE_STAGES)
+    compared = run.comparison
+    return Check(
+        *(len(run.records), run.read.files, run.read.bytes),
+        tables_compared=compared.compared if compared else 0,
+        changed=compared.changed if compared else [],
+        unreachable=compared.unreachable if compared else [],
+        problems=list(_advised(problems, folder, place or folder)),
+        notes=run.notes,
     )
-    if found:
-        found = _compared(found, OpenIndex(folder), tables, job.progress)
-    return replace(found, problems=list(_advised(found.problems, folder, place or folder)))
 
 
 def _advised(problems: Sequence[str], folder: Path, place: str | Path) -> Iterator[str]:
-    """Say of each problem what to do: vectors are made again without reading a table."""
+    """Add to each problem what to do; vectors can be made again without reading a table."""
     usual = f"Build it again: deepjoin index SOURCE -o {place} --rebuild"
     again = _encoding_again(folder) if any("/vectors/" in text for text in problems) else {}
     for text in problems:
@@ -97,7 +199,7 @@ def _advised(problems: Sequence[str], folder: Path, place: str | Path) -> Iterat
 
 
 def _encoding_again(folder: Path) -> dict[str, str]:
-    """Give the options that make each kind of vectors anew, if the lake can be opened for it."""
+    """Return the options that make each kind of vectors again, if the index can be opened."""
     try:
         vectors = OpenIndex(folder).vectors
     except IndexUnusable:
@@ -109,25 +211,6 @@ def _encoding_again(folder: Path) -> dict[str, str]:
     return made | {"cells": f"--cells none, then --cells {cells}"}
 
 
-def _compared(found: Check, lake: OpenIndex, tables: int | None, progress: Progress) -> Check:
-    """Go on from files to the lake they are."""
-    problems = [*_namesakes(lake), *_orphans(lake)]
-    if problems or tables == 0:
-        return replace(found, problems=problems)
-    if lake.reads != READS:
-        note = "An earlier version read tables otherwise, so none were compared."
-        return replace(found, notes=[*found.notes, note])
-    comparison = Comparison(lake)
-    comparison.run(spread(lake.segments, tables), progress)
-    return replace(
-        found,
-        tables_compared=comparison.compared,
-        changed=comparison.changed,
-        unreachable=comparison.unreachable,
-        problems=comparison.problems,
-    )
-
-
 def _manifest_bytes(folder: Path) -> bytes:
     try:
         return (folder / MANIFEST).read_bytes()
@@ -135,105 +218,24 @@ def _manifest_bytes(folder: Path) -> bytes:
         return b""
 
 
-class _Job:
-    """The files of one index folder."""
-
-    def __init__(self, folder: Path, progress: Progress) -> None:
-        self.folder, self.progress = folder, progress
-        self.records: Sequence[SegmentRecord] = ()
-        self.read = FilesRead()
-        self._notes: list[str] = []
-
-    def problems(self) -> list[str]:
-        """Go through the files, and through what they hold if they are what was written."""
-        for _ in range(_ATTEMPTS):
-            before = _manifest_bytes(self.folder)
-            try:
-                found = list(self.files_read()) or list(self._contents())
-            except OSError as error:
-                found = [f"{error.filename} cannot be read: {error.strerror}"]
-            # A commit in between removes the segments of the older manifest.
-            if not found or _manifest_bytes(self.folder) == before:
-                break
-        return found
-
-    def files_read(self) -> Iterator[str]:
-        """Read every file that the manifest names, and compare sizes and checksums."""
-        self.records = named_segments(self.folder)
-        self.read = FilesRead()
-        return compare_files(self.folder, self.records, self.read, self.progress)
-
-    def _path(self, name: str) -> Path:
-        return self.folder / SEGMENTS / name
-
-    def _contents(self) -> Iterator[str]:
-        """See that what the files hold fits together."""
-        manifest = read_manifest(self.folder)
-        encoded = VectorContents(manifest, self.folder, self._path(manifest.segments[0].name))
-        sound = True
-        for record in self.records:
-            self.progress(0, 1, record.name)
-            found = self._in_segment(record, manifest)
-            sound = sound and not found
-            if sound:  # columns are encoded with what the oldest segment counts
-                found = list(encoded.problems(Segment(self._path(record.name), record.removed)))
-            yield from (f"{record.name}/{text}" for text in found)
-        self._notes = encoded.notes
-
-    def _in_segment(self, record: SegmentRecord, manifest: Manifest) -> list[str]:
-        """Go from the arrays of a segment to what they say, and to its vectors."""
-        folder = self._path(record.name)
-        kinds = [source["kind"] for source in manifest.sources]
-        arrays, found = array_problems(folder, manifest.settings)
-        if not found:
-            sizes = len(arrays["value_hashes"]), len(arrays["column_tables"])
-            found = list(content_problems(folder, arrays, record.removed, kinds))
-            found += vector_problems(folder, record.files, *sizes)
-        return found
-
-    def notes(self) -> list[str]:
-        """Name what lies in the folder and is no part of the index."""
-        named = {record.name: record.files.keys() for record in self.records}
-        notes = list(self._notes)
-        for path in sorted((self.folder / SEGMENTS).glob("*")):
-            if path.name not in named:
-                notes.append(f"{path} is of no use; the next deepjoin index removes it.")
-                continue
-            there = {one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file()}
-            notes += [
-                f"{path / name} is no part of the index; nothing reads it."
-                for name in sorted(there - named[path.name])
-            ]
+def _notes(run: CheckRun) -> list[str]:
+    """Name what is in the folder but not part of the index."""
+    named = {record.name: record.files.keys() for record in run.records}
+    notes = list(run.notes)
+    for path in sorted((run.folder / SEGMENTS).glob("*")):
+        if path.name not in named:
+            notes.append(f"{path} is of no use; the next deepjoin index removes it.")
+            continue
+        there = {one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file()}
         notes += [
-            f"The saved graph is damaged ({name} is not what was written); the next deepjoin "
-            "graph makes it anew."
-            for name in graph_problems(self.folder)[:1]
+            f"{path / name} is no part of the index; nothing reads it."
+            for name in sorted(there - named[path.name])
         ]
-        if (self.folder / PENDING).exists():
-            notes.append("A build was interrupted; the next deepjoin index goes on with it.")
-        return notes
-
-
-def _namesakes(lake: OpenIndex) -> Iterator[str]:
-    """Find tables of one name."""
-    names = pa.chunked_array(
-        [
-            load_strings(one.folder, "table_names").take(pa.array(one.live_tables, pa.int64()))
-            for one in lake.segments
-        ]
-    )
-    for one in pc.value_counts(names).to_pylist():
-        if one["counts"] > 1:
-            yield f"{one['counts']} tables are named '{one['values']}'"
-
-
-def _orphans(lake: OpenIndex) -> Iterator[str]:
-    """Find tables of items that the lake holds to be gone."""
-    known = known_items([segment.ledger for segment in lake.segments])
-    for segment in lake.segments:
-        keys = [entry.key for entry in entries_of(segment.ledger)]
-        gone = np.array([key not in known for key in keys], bool)
-        items = segment.catalog.table_items[segment.live_tables]
-        for table in np.array(segment.live_tables, np.int64)[gone[items]].tolist():
-            name = segment.catalog.table_names[table]
-            yield f"{name} is in the index, though its file is noted to be gone"
+    notes += [
+        f"The saved graph is damaged ({name} is not what was written); the next deepjoin "
+        "graph makes it again."
+        for name in graph_problems(run.folder)[:1]
+    ]
+    if (run.folder / PENDING).exists():
+        notes.append("A build was interrupted; the next deepjoin index resumes it.")
+    return notes

@@ -1,4 +1,4 @@
-"""Whether an index answers what its tables say: they are read again, and searched for."""
+"""Compare an index with its tables: read them again, and search for their columns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 def spread(segments: Iterable[Segment], count: int | None) -> list[Place]:
-    """Choose so many tables all over a lake, or all of them."""
+    """Choose ``count`` tables spread over a lake, or all of them."""
     every = [(segment, number) for segment in segments for number in segment.live_tables]
     count = len(every) if count is None else min(count, len(every))
     chosen = (every[at * len(every) // count] for at in range(count))
@@ -161,7 +161,7 @@ class Comparison:
         return TableOrigin(self._lake, place.segment, place.number).has_changed
 
     def _differences(self, place: Place, table: Table) -> Iterator[str]:
-        """Say what of a table is other in the index."""
+        """Report how a table differs from the index."""
         columns, rows = _read(table, self._settings.max_cell)
         entry = place.segment.catalog.table(place.number)
         names = place.segment.catalog.column_names
@@ -215,7 +215,7 @@ class Comparison:
         return cell is not None and len(cell) <= self._settings.max_cell
 
     def _difference(self, place: Place, column: int, cells: Cells) -> str:
-        """Say what a column is in the index that it is not in its table; '' for nothing."""
+        """Return how a column differs from the index; '' if it does not."""
         # Counts of cells count as the cells do.
         distinct = distinct_cells(cells, self._settings.profile, self._hide)
         return (
@@ -245,7 +245,7 @@ def _astray(place: Place) -> str:
 
 
 def _state(listed: dict[Key, ListedItem], known: dict[Key, Known], key: Key) -> str:
-    """Say whether an item is the same, changed or gone; '' where nothing can be said."""
+    """Return whether an item is the same, changed or gone; '' if that is not known."""
     if key not in listed:
         return "gone"
     item, before = listed[key].item, known[key]
@@ -296,12 +296,12 @@ def _unlike_stored(distinct: DistinctCells, segment: Segment, column: int) -> st
 
 
 def _unlike_known(distinct: DistinctCells, segment: Segment, column: int) -> str:
-    """Compare the type of a column and whether it says little."""
+    """Compare the type of a column, and whether it is a generic key."""
     traits, places = Traits(1), np.arange(len(distinct))
     traits.add(pa.array(distinct.values, pa.string()), places, np.zeros_like(places))
     types = traits.types()
     generic = traits.generic(types, np.array([len(distinct)]))
     catalog = segment.catalog
     if (types[0], generic[0]) != (catalog.column_types[column], catalog.column_generic[column]):
-        return "its type is another in the index"
+        return "its type differs in the index"
     return ""

@@ -1,4 +1,4 @@
-"""Whether vectors are those of what a segment stores: some are made again and compared."""
+"""Check that vectors are those of the stored values: encode some again and compare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.arrays import load_strings
-from deepjoin.checking.vector_soundness import ABOUT
+from deepjoin.checking.vectors import ABOUT
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.scan import SLACK, ZERO_POINT, QuantisedRows
@@ -58,7 +58,7 @@ class VectorContents:
         self.notes: list[str] = []
 
     def problems(self, segment: Segment) -> Iterator[str]:
-        """Say what is wrong with vectors that are sound in themselves, file by file."""
+        """Report vectors that are not those of their values, file by file."""
         found = list(self._of_cells(segment))
         yield from (f"{CELLS.as_posix()}/{text}" for text in found)
         spaces = [space for space in SPACES if (segment.folder / "vectors" / space).is_dir()]
@@ -176,7 +176,7 @@ def _alike(rows: Half, wanted: Iterator[Half]) -> bool:
 
 
 def _cell_differences(segment: Segment, encoder: CellEncoder) -> list[str]:
-    """Say which files have other numbers for some values than they get now."""
+    """Name the files in which some values have other numbers than they get now."""
     assert segment.cells is not None
     vectors = segment.cells.vectors
     codes, scales, errors, rotation = FILES
@@ -208,7 +208,7 @@ def _live(segment: Segment) -> npt.NDArray[np.bool_]:
 
 
 def _spread(numbers: Int, most: int) -> Int:
-    """Choose so many numbers all over some, or all."""
+    """Choose ``count`` numbers spread over some, or all."""
     if len(numbers) <= most:
         return numbers
     return numbers[np.arange(most) * len(numbers) // most]

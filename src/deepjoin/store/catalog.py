@@ -112,7 +112,7 @@ class Catalog:
         """Return the names of a table's other columns, indexed or not, and its first rows."""
         table = int(self.column_tables[column])
         text = self._entries[table]
-        if '"columns": [' not in text:  # a corpus says nothing of columns beyond those it holds
+        if '"columns": [' not in text:  # a corpus stores only indexed columns
             others = (self.column_names[i] for i in self.columns_of(table) if i != column)
             return tuple(others), ()
         fields = json.loads(text)
@@ -141,7 +141,7 @@ class Catalog:
         return _TYPE_NAMES[int(self.column_types[column])]
 
     def generic_name(self, column: int) -> str:
-        """Return why a column says little as a key, or ''."""
+        """Return why a column is a generic key, or ''."""
         return _GENERIC_NAMES[int(self.column_generic[column])]
 
 
@@ -179,7 +179,7 @@ class CatalogWriter:
         self._column_tables.append(np.asarray(tables, np.int32))
 
     def finish(self, types: Numbers, generic: Numbers, cells: Numbers) -> None:
-        """Write what is known of each column: its type, why it says little, how many cells."""
+        """Write the type of each column, its kind of generic key, and how many cells it has."""
         tables = np.concatenate([np.zeros(0, np.int32), *self._column_tables])
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         by_name = np.argsort(hashes, kind="stable")

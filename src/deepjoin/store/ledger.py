@@ -55,7 +55,7 @@ class Entry:
 
 
 class Known(NamedTuple):
-    """The latest entry of an item: the segment that has it, its row there, and what it says."""
+    """The latest entry of an item: the segment that has it, its row there, and its fields."""
 
     segment: int
     row: int

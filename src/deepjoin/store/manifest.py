@@ -1,4 +1,4 @@
-"""The manifest: the one file that says what an index folder holds, and so makes it an index."""
+"""The manifest: the file that lists what an index folder holds, and makes it an index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT = 1
 MANIFEST, SEGMENTS, _ = INDEX_MARKS
 #: Folder of the index inside the folder of its tables, where no other place is chosen.
 DEFAULT = ".deepjoin"
-#: The folder of what joins with what, if that was asked for; no part of the index.
+#: The folder of a saved join graph; not part of the index.
 GRAPH = "graph"
 #: Raised when a later version would store something else for the same tables.
 READS = 1
@@ -191,7 +191,7 @@ def _source(fields: Described) -> Described:
 
 
 def check_sizes(folder: Path, record: SegmentRecord) -> None:
-    """See that every file of a segment is there in its full length."""
+    """Check that every file of a segment exists in its full length."""
     segment = folder / SEGMENTS / record.name
     for name, (size, _) in record.files.items():
         try:

@@ -54,7 +54,7 @@ def identified(
     threads: int | None = None,
     device: str | None = None,
 ) -> Vectors:
-    """Load the encoders, which says at once what is wrong with them, and note which they are."""
+    """Load the encoders, so that errors come at once, and note their digests."""
     cells = cell_encoder(vectors.cells, folder)
     columns = column_encoder(vectors.encoder, folder, settings.profile, threads, device)
     if vectors.sketch:

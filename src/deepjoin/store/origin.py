@@ -74,7 +74,7 @@ class TableOrigin:
     def key(self, column: str, column_id: str) -> str:
         """Return the name a hit's column has in its table when that is opened.
 
-        The columns of a corpus may be nameless, or of one name; then only the id tells.
+        The columns of a corpus may have no name, or the same one; then only the id identifies them.
         """
         names = self.source.column_names(self.name) if self.source else {}
         return names.get(column_id, column)
@@ -105,7 +105,7 @@ def name_of(path: Path, described: Described, index: Path) -> str | None:
     root = root_of(described, index)
     if root is None or described["kind"] != "files":
         return None
-    # A link inside the lake goes by its own name; one from outside by what it leads to.
+    # A link inside the lake has its own name; one from outside has the name of its target.
     root = root.resolve()
     for there in (path.parent.resolve() / path.name, path.resolve()):
         if there.is_relative_to(root):

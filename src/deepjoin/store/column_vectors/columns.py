@@ -30,7 +30,7 @@ _BLOCK = 1 << 14
 
 @dataclass(frozen=True)
 class About:
-    """Whose vectors they are; two with one digest can be compared."""
+    """The encoder of vectors; those with equal digests can be compared."""
 
     name: str
     digest: str
@@ -45,7 +45,7 @@ class ColumnVectors:
     about: About
     #: Whether every live column has one, and they can be searched.
     complete: bool
-    #: The kind of index and the metric that were asked for.
+    #: The requested kind of index and metric.
     asked: tuple[str, str] = ("auto", "cosine")
 
     @classmethod
@@ -130,10 +130,10 @@ def merge_rows(
     Nothing is written if no part has any, or if they are of different encoders.
     """
     found = [ColumnVectors.open(segment.folder, space) for segment, _ in parts]
-    whose = {one.about for one in found if one is not None}
-    if len(whose) != 1:
+    makers = {one.about for one in found if one is not None}
+    if len(makers) != 1:
         return False
-    (about,) = whose
+    (about,) = makers
     blocks = (
         block
         for one, (_, kept) in zip(found, parts, strict=True)

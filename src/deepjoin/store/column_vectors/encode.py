@@ -176,7 +176,7 @@ def finish_sketch(
 ) -> None:
     """Sketch all columns of a segment and write the rows and their index to ``out``.
 
-    Sketches are made anew rather than taken over: that takes a minute for half a million.
+    Sketches are always made again: that takes a minute for half a million.
     """
     rows = sketch_rows(segment, frequency, dimension, progress)
     about = About("sketch", sketch_digest(dimension), dimension)

@@ -53,7 +53,7 @@ class ColumnProfiles:
     generic: npt.NDArray[np.uint8]
 
     def why_left_out(self, column: int, settings: Settings) -> str:
-        """Say why a column that was read is not indexed."""
+        """Return why a column that was read is not indexed."""
         distinct = int(self.distinct[column])
         if distinct == 0 and self.too_long[column]:
             return f"cells longer than {settings.max_cell} characters"
@@ -65,7 +65,7 @@ class ColumnProfiles:
 
 
 def generic_of(values: Sequence[str]) -> Generic:
-    """Say of one column's distinct canonical values what `Traits` says of many.
+    """Classify one column by its distinct canonical values, as `Traits` does for many.
 
     >>> generic_of(["1999", "2000", "2003"]).name, generic_of(["1", "2", "4"]).name
     ('YEAR', 'RUN')
@@ -84,7 +84,7 @@ def generic_of(values: Sequence[str]) -> Generic:
 
 
 class Traits:
-    """What no repetition of a value changes about its column: the kinds of values, their range."""
+    """Facts about columns that do not depend on counts: the types and the range of their values."""
 
     def __init__(self, columns: int) -> None:
         #: Whether a column holds values of each type.
@@ -119,7 +119,7 @@ class Traits:
         return whole
 
     def of(self, columns: int) -> Traits:
-        """Return the traits of this many columns; of those never heard of, nothing is known."""
+        """Return the traits of this many columns; those not seen so far have none."""
         cut = Traits(columns)
         here = min(columns, len(self.ordinary))
         for name, array in vars(cut).items():
@@ -139,7 +139,7 @@ class Traits:
         return np.select(conditions, choices, CellType.TEXT).astype(np.uint8)
 
     def generic(self, types: npt.NDArray[np.uint8], distinct: Int) -> npt.NDArray[np.uint8]:
-        """Say which columns are keys that match everything."""
+        """Find the columns that are generic keys, and of which kind."""
         integer = types == CellType.INTEGER
         low, high = self.minimum, self.maximum
         span = np.where(integer & (low >= 0) & (high < 1 << 40), high - low + 1, _NO_MINIMUM)
@@ -184,7 +184,7 @@ class ColumnTallies:
         return postings
 
     def profiles(self, present: Int, too_long: Int) -> ColumnProfiles:
-        """Draw the conclusions once every partition has been added."""
+        """Return the profiles once every partition has been added."""
         types = self._traits.types()
         return ColumnProfiles(
             self._distinct,

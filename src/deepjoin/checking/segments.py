@@ -1,12 +1,15 @@
-"""Whether the arrays of a segment fit together, told from themselves: no table is read.
+"""Check that the files of a segment agree with one another; no table is read.
 
-Every stage relies on what the stages before it have seen, so that damage is told, never met.
+Stages run in order and may assume that earlier ones passed, so damage is reported instead of
+raising. Each yields what is wrong, file by file.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,10 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import load_array, load_strings
+from deepjoin.arrays import Strings, load_array, load_strings
 from deepjoin.normalise.canonical import CellType, canonical_array
 from deepjoin.normalise.hashing import hash_array
 from deepjoin.settings import Settings
+from deepjoin.store.catalog import ColumnEntry, TableEntry
+from deepjoin.store.ledger import LEDGER, entries_of, read_ledger
+from deepjoin.store.report import REPORT, BuildReport
 from deepjoin.store.values.index import AS_VALUE, FORWARD
 from deepjoin.store.values.profile import Generic
 
@@ -26,13 +32,17 @@ Int = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
 
-#: Elements looked at together, so that memory is bounded.
+#: What JSON of another form than ours makes its readers raise.
+MISREAD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+
+#: Elements checked at a time, which bounds memory.
 _CHUNK = 1 << 22
-#: Strings looked at together: the longest values make them a gigabyte.
+#: Strings checked at a time: the longest values make them a gigabyte.
 _STRINGS = 1 << 16
 #: Cells whose spelling is compared with their value.
 _SPELLED = 1 << 17
 
+_TYPES = tuple(kind.name.lower() for kind in CellType)
 _TEXTS = ("values", "spellings", "column_names", "column_ids", "table_names", "table_entries")
 _KINDS: dict[str, npt.DTypeLike] = {
     **{f"{name}.offsets": np.int64 for name in _TEXTS},
@@ -45,7 +55,7 @@ _KINDS: dict[str, npt.DTypeLike] = {
     **dict.fromkeys(("column_types", "column_generic"), np.uint8),
     "column_cells": np.int64,
 }
-#: Where the groups of an array begin, and the array.
+#: Offsets, and the array that they divide into groups.
 _GROUPS = {
     **{f"{name}.offsets": f"{name}.bytes" for name in _TEXTS},
     "posting_offsets": "posting_columns",
@@ -54,8 +64,17 @@ _GROUPS = {
 }
 
 
+@dataclass(frozen=True)
+class SegmentArrays:
+    """The mapped arrays of a segment, by name."""
+
+    folder: Path
+    arrays: Arrays
+    settings: Settings
+
+
 def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]:
-    """Load the arrays of a segment and say what is wrong with them, file by file."""
+    """Load the arrays of a segment and report what is wrong with them, file by file."""
     arrays: dict[str, Array] = {}
     found = []
     for name, kind in _KINDS.items():
@@ -64,20 +83,11 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
             arrays[name] = load_array(path)
         else:
             found.append(f"{name}.npy is not the array that belongs there")
-    stages: list[Callable[[], Iterator[str]]] = [
-        lambda: _lengths(arrays),
-        lambda: _offsets(arrays),
-        lambda: _ranges(arrays),
-        lambda: _texts(folder, arrays),
-        lambda: _orders(arrays),
-        lambda: _both_ways(arrays),
-        lambda: _names(folder, arrays),
-        lambda: _spellings(folder, arrays, settings),
-    ]
-    for stage in stages:
+    segment = SegmentArrays(folder, arrays, settings)
+    for stage in ARRAY_STAGES:
         if found:
             break
-        found = list(stage())
+        found = list(stage(segment))
     return arrays, found
 
 
@@ -99,7 +109,9 @@ def is_array(path: Path, kind: npt.DTypeLike, width: int | None = None) -> bool:
         return file.read(len(wanted)) == wanted and room == len(wanted) + length * each
 
 
-def _lengths(arrays: Arrays) -> Iterator[str]:
+def check_lengths(segment: SegmentArrays) -> Iterator[str]:
+    """Check that arrays that belong together have matching lengths."""
+    arrays = segment.arrays
     values, columns = len(arrays["value_hashes"]), len(arrays["column_tables"])
     tables, entries = len(arrays["table_items"]), len(arrays["cell_values"])
     wanted = {
@@ -122,7 +134,7 @@ def _lengths(arrays: Arrays) -> Iterator[str]:
 
 
 def spans(length: int, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
-    """Cut so many elements into pieces: where each starts and where it stops."""
+    """Cut ``length`` elements into pieces: where each starts and where it stops."""
     return ((at, min(at + size, length)) for at in range(0, length, size))
 
 
@@ -132,14 +144,18 @@ def ascends(array: Array) -> bool:
     return all(bool(np.all(array[a:b] <= array[a + 1 : b + 1])) for a, b in parts)
 
 
-def _offsets(arrays: Arrays) -> Iterator[str]:
+def check_offsets(segment: SegmentArrays) -> Iterator[str]:
+    """Check that offsets start at 0, ascend, and end with the array they divide."""
+    arrays = segment.arrays
     for name, of in _GROUPS.items():
         offsets = arrays[name]
         if offsets[0] != 0 or offsets[-1] != len(arrays[of]) or not ascends(offsets):
             yield f"{name}.npy does not divide {of}.npy"
 
 
-def _ranges(arrays: Arrays) -> Iterator[str]:
+def check_ranges(segment: SegmentArrays) -> Iterator[str]:
+    """Check that numbers point at something that exists."""
+    arrays = segment.arrays
     values, columns = len(arrays["value_hashes"]), len(arrays["column_tables"])
     tables, most = len(arrays["table_items"]), np.iinfo(np.int64).max
     limits = {
@@ -170,8 +186,9 @@ def within(array: Array, least: float, limit: float) -> bool:
     return all(bool(part.min() >= least) and bool(part.max() < limit) for part in parts)
 
 
-def _texts(folder: Path, arrays: Arrays) -> Iterator[str]:
-    """See that texts are texts, and that values have the hashes they are found by."""
+def check_texts(segment: SegmentArrays) -> Iterator[str]:
+    """Check that texts are valid, and that values have the hashes they are looked up by."""
+    folder, arrays = segment.folder, segment.arrays
     for name in _TEXTS:
         hashes = arrays["value_hashes"] if name == "values" else None
         strings = load_strings(folder, name)
@@ -187,7 +204,9 @@ def _texts(folder: Path, arrays: Arrays) -> Iterator[str]:
                 break
 
 
-def _orders(arrays: Arrays) -> Iterator[str]:
+def check_orders(segment: SegmentArrays) -> Iterator[str]:
+    """Check that values and groups are sorted: look-ups rely on it."""
+    arrays = segment.arrays
     if not ascends(arrays["value_hashes"]):
         yield "value_hashes.npy is not in order"
     for offsets, name in (
@@ -209,8 +228,9 @@ def ascends_within(array: Array, offsets: Array) -> bool:
     return True
 
 
-def _both_ways(arrays: Arrays) -> Iterator[str]:
-    """See that columns and postings hold the same pairs, and columns as many cells as they say."""
+def check_postings(segment: SegmentArrays) -> Iterator[str]:
+    """Check that columns and postings hold the same pairs, and that cells are counted right."""
+    arrays = segment.arrays
     columns = len(arrays["column_tables"])
     cells = np.zeros(columns, np.int64)
     forward = inverted = 0
@@ -228,7 +248,7 @@ def _both_ways(arrays: Arrays) -> Iterator[str]:
 
 
 def _groups(offsets: Array, start: int, stop: int) -> Int:
-    """Say of each element from ``start`` to ``stop`` which group it is in."""
+    """Return the group of each element from ``start`` to ``stop``."""
     first = int(np.searchsorted(offsets, start, side="right")) - 1
     last = int(np.searchsorted(offsets, stop))
     sizes = np.diff(np.clip(offsets[first : last + 1], start, stop))
@@ -236,7 +256,7 @@ def _groups(offsets: Array, start: int, stop: int) -> Int:
 
 
 def _sum_of_pairs(values: Array, columns: Array) -> int:
-    """Sum up pairs so that the order does not matter and every other set has another sum."""
+    """Hash a set of pairs: the order does not matter, and other sets have other sums."""
     pairs = (values.astype(np.uint64) << np.uint64(32)) | columns.astype(np.uint64)
     for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
         pairs *= np.uint64(factor)
@@ -244,8 +264,9 @@ def _sum_of_pairs(values: Array, columns: Array) -> int:
     return int(pairs.sum(dtype=np.uint64))
 
 
-def _names(folder: Path, arrays: Arrays) -> Iterator[str]:
-    """See that tables are found by their names and columns by their tables."""
+def check_names(segment: SegmentArrays) -> Iterator[str]:
+    """Check that tables are found by their names, and columns by their tables."""
+    folder, arrays = segment.folder, segment.arrays
     tables = np.asarray(arrays["column_tables"])
     names = load_strings(folder, "table_names")
     sizes = np.bincount(tables, minlength=len(names))
@@ -276,8 +297,9 @@ def _ranks(order: Array, names: pa.Array, tables: Array) -> bool:
     return bool(np.all(np.where(same, ranked[1:] > ranked[:-1], rising)))
 
 
-def _spellings(folder: Path, arrays: Arrays, settings: Settings) -> Iterator[str]:
-    """See, for cells all over the segment, that what they are spelled as is their value."""
+def check_spellings(segment: SegmentArrays) -> Iterator[str]:
+    """Check, for a sample of the cells, that their spellings normalise to their values."""
+    folder, arrays = segment.folder, segment.arrays
     spelled = arrays["cell_spellings"]
     every = max(1, len(spelled) // _SPELLED)
     values, spellings = (load_strings(folder, name) for name in ("values", "spellings"))
@@ -286,6 +308,123 @@ def _spellings(folder: Path, arrays: Arrays, settings: Settings) -> Iterator[str
         numbers = spelled[start:stop:every][own]
         held = values.take(pa.array(arrays["cell_values"][start:stop:every][own]))
         cells = spellings.take(pa.array(numbers)).cast(pa.string())
-        if not canonical_array(cells, settings.profile).equals(held.cast(pa.string())):
+        if not canonical_array(cells, segment.settings.profile).equals(held.cast(pa.string())):
             yield "spellings.bytes.npy has cells that are not spelled as their values"
             return
+
+
+#: From the shape of single files to what several say together; each relies on those before.
+ARRAY_STAGES: tuple[Callable[[SegmentArrays], Iterator[str]], ...] = (
+    check_lengths,
+    check_offsets,
+    check_ranges,
+    check_texts,
+    check_orders,
+    check_postings,
+    check_names,
+    check_spellings,
+)
+
+
+def content_problems(
+    folder: Path, arrays: Arrays, removed: Collection[int], kinds: Sequence[str]
+) -> Iterator[str]:
+    """Report where entries, ledger and report of a segment with sound arrays disagree.
+
+    ``removed`` are the tables that left, ``kinds`` are the kinds of the lake's sources.
+    """
+    tables = len(arrays["table_items"])
+    if not all(0 <= number < tables for number in removed):
+        yield "removed tables, in the manifest, are not there"
+    yield from _ledger_problems(folder, arrays["table_items"], len(kinds))
+    counted = BuildReport(
+        tables, len(arrays["column_tables"]), cells=int(arrays["column_cells"].sum())
+    )
+    columns = _StoredColumns(folder, arrays)
+    names, texts = (Strings.load(folder, of) for of in ("table_names", "table_entries"))
+    differing = []
+    try:
+        for number in range(len(names)):
+            entry = TableEntry.from_json(names[number], texts[number])
+            kinds_of_text = {type(entry.title), type(entry.context), *map(type, entry.notes)}
+            samples = {*map(type, entry.sample)}
+            if kinds_of_text != {str} or type(entry.rows) is not int or samples - {dict}:
+                raise TypeError("not an entry")
+            counted.rows += entry.rows
+            counted.notes += [(entry.name, note) for note in entry.notes]
+            if not entry.columns:  # a corpus stores nothing about columns beyond those it holds
+                continue
+            counted.left_out.update(c.left_out.split(" (")[0] for c in entry.columns if c.left_out)
+            if not columns.match(number, entry):
+                differing.append(f"table_entries.bytes.npy has other columns of {entry.name}")
+    except MISREAD:
+        yield "table_entries.bytes.npy is not what was written"
+        return
+    yield from differing
+    yield from _report_problems(folder, counted, exact="corpus" not in kinds)
+
+
+def _ledger_problems(folder: Path, items: npt.NDArray[Any], sources: int) -> Iterator[str]:
+    try:
+        ledger = read_ledger(folder)
+        ledger.validate(full=True)
+        whole = not any(column.null_count for column in ledger.columns)
+        keys = [entry.key for entry in entries_of(ledger)] if whole else []
+    except (*MISREAD, pa.ArrowException, OSError):
+        whole = False
+    if not whole:
+        yield f"{LEDGER} is not what was written"
+    elif not all(0 <= key.source < sources for key in keys):
+        yield f"{LEDGER} names sources that are not there"
+    elif len(items) and int(items.max()) >= len(keys):
+        yield f"table_items.npy names items that {LEDGER} does not have"
+
+
+class _StoredColumns:
+    """The columns of each table, as the arrays have them."""
+
+    def __init__(self, folder: Path, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._names = Strings.load(folder, "column_names")
+        self._ids = Strings.load(folder, "column_ids")
+        self._sizes = np.diff(arrays["column_offsets"])
+
+    def match(self, table: int, entry: TableEntry) -> bool:
+        """Tell whether an entry has these columns as indexed ones, and none of them elsewhere."""
+        start, stop = self._arrays["table_column_offsets"][table : table + 2]
+        numbers = self._arrays["table_columns"][start:stop]
+        stored = [
+            (self._ids[i], ColumnEntry(self._names[i], _TYPES[kind], size))
+            for i, kind, size in zip(
+                numbers.tolist(),
+                self._arrays["column_types"][numbers].tolist(),
+                self._sizes[numbers].tolist(),
+                strict=True,
+            )
+        ]
+        named = ((f"{entry.name}#{i}", one) for i, one in enumerate(entry.columns))
+        if [pair for pair in named if not pair[1].left_out] != stored:
+            return False
+        if len(numbers) == 0:
+            return True
+        # The columns are neighbours, so their values are one run: none may lie behind the rows.
+        offsets, rows = self._arrays["column_offsets"], self._arrays["cell_rows"]
+        start, stop = offsets[numbers.min()], offsets[numbers.max() + 1]
+        return int(rows[start:stop].max()) < entry.rows
+
+
+def _report_problems(folder: Path, counted: BuildReport, exact: bool) -> Iterator[str]:
+    """Compare the report with the entries; what a corpus left out is only in its report."""
+    try:
+        report = BuildReport.load(folder)
+        same = all(
+            getattr(report, name) == getattr(counted, name)
+            for name in ("tables", "columns", "rows", "cells")
+        )
+        same = same and Counter(report.notes) == Counter(counted.notes)
+        same = same and (not exact or report.left_out == counted.left_out)
+    except (*MISREAD, OSError):
+        yield f"{REPORT} is not what was written"
+        return
+    if not same:
+        yield f"{REPORT} does not count what the segment holds"

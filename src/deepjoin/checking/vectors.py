@@ -1,6 +1,6 @@
-"""Whether the vectors of a segment fit together, told from themselves: nothing is encoded.
+"""Check that the vectors of a segment and their index agree; nothing is encoded.
 
-Every stage relies on what the stages before it have seen, as with the arrays of the values.
+Stages run in order and may assume that earlier ones passed, as for the arrays of a segment.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from xxhash import xxh3_64_intdigest
 
 from deepjoin.arrays import load_array
-from deepjoin.checking.contents import MISREAD
-from deepjoin.checking.soundness import (
+from deepjoin.checking.segments import (
+    MISREAD,
     Array,
     Arrays,
     ascends,
@@ -25,10 +26,23 @@ from deepjoin.checking.soundness import (
     spans,
     within,
 )
-from deepjoin.checking.vector_index_soundness import index_problems
 from deepjoin.embed.scan import SLACK, ZERO_POINT
 from deepjoin.embed.value_vectors import FILES, LARGEST_CODE, LIST_FILES, ORDER_FILES
-from deepjoin.embed.vector_build import KINDS, METRICS, ROWS, load_rows
+from deepjoin.embed.vector_build import ABOUT as INDEX_ABOUT
+from deepjoin.embed.vector_build import (
+    FORMAT,
+    INDEX,
+    KINDS,
+    MEMBERS,
+    METRICS,
+    OFFSETS,
+    PAD,
+    ROWS,
+    faiss_threads,
+    load_rows,
+    may_be,
+    prepared,
+)
 from deepjoin.store.cell_vectors import FOLDER as CELLS
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.column_vectors import (
@@ -61,16 +75,24 @@ _HALF = 2.0**-10
 _TINY = 2048**0.5 * 2.0**-24
 #: Vectors looked at together.
 _BLOCK = 1 << 14
+#: Vectors compared with what the index has of them.
+_COMPARED = 1000
+#: Of rows searched in their own lists, the least share found among this many nearest.
+_FOUND, _NEAREST = 0.9, 100
+#: How much farther a code may be from its vector than the best one.
+_FARTHER = 1e-3
 
+Half = npt.NDArray[np.float16]
+Int = npt.NDArray[np.int64]
 Stage = Callable[[], Iterator[str]]
 
 
 def vector_problems(
     folder: Path, named: Collection[str], values: int, columns: int
 ) -> Iterator[str]:
-    """Say what is wrong with the vectors of a segment of so many values and columns.
+    """Report what is wrong with the vectors of a segment with this many values and columns.
 
-    ``named`` are the files that the manifest says the segment has.
+    ``named`` are the files that the manifest names for the segment.
     """
     there = {path.parent.relative_to(folder) for path in folder.glob(f"vectors/*/{ABOUT}")}
     places = there | {Path(name).parent for name in named if name.startswith("vectors/")}
@@ -107,7 +129,7 @@ def _missing(folder: Path, names: Collection[str]) -> Iterator[str]:
 
 
 def _other(folder: Path, kinds: Mapping[str, npt.DTypeLike]) -> Iterator[str]:
-    """Name the arrays whose header is not that of an array of their kind."""
+    """Name the arrays maker header is not that of an array of their kind."""
     for name, kind in kinds.items():
         if (folder / name).exists() and not is_array(folder / name, kind):
             yield f"{name} is not the array that belongs there"
@@ -158,7 +180,7 @@ def _cell_lengths(arrays: Arrays, values: int) -> Iterator[str]:
 
 
 def _cell_numbers(arrays: Arrays) -> Iterator[str]:
-    """See that the rotation is one, and that scales and errors can be those of unit vectors."""
+    """Check that the rotation is one, and that scales and errors can be those of unit vectors."""
     turn = arrays[_ROTATION].astype(np.float64)
     dimension = isqrt(len(turn))
     turn = turn.reshape(dimension, dimension)
@@ -172,7 +194,7 @@ def _cell_numbers(arrays: Arrays) -> Iterator[str]:
 
 
 def _cell_codes(arrays: Arrays) -> Iterator[str]:
-    """See that every row of codes uses its whole range, and has the length of a vector."""
+    """Check that every row of codes uses its whole range, and has the length of a vector."""
     scales, errors = arrays[_SCALES], arrays[_ERRORS]
     codes = arrays[_CODES].reshape(len(scales), isqrt(len(arrays[_ROTATION])))
     for start, stop in spans(len(scales), _BLOCK):
@@ -194,7 +216,7 @@ def _cell_codes(arrays: Arrays) -> Iterator[str]:
 
 
 def _order(arrays: Arrays) -> Iterator[str]:
-    """See that rows and values name each other."""
+    """Check that rows and values name each other."""
     values, rows = arrays[_VALUES], arrays[_ROWS]
     bad = [name for name in ORDER_FILES if not within(arrays[name], 0, len(values))]
     yield from (f"{name} has numbers that cannot be" for name in bad)
@@ -204,7 +226,7 @@ def _order(arrays: Arrays) -> Iterator[str]:
 
 
 def _lists(arrays: Arrays) -> Iterator[str]:
-    """See that lists hold rows in order, and that every vector is in one."""
+    """Check that lists hold rows in order, and that every vector is in one."""
     starts, members, scales = arrays[_STARTS], arrays[_MEMBERS], arrays[_SCALES]
     if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(members) or not ascends(starts):
         yield f"{_STARTS} does not divide {_MEMBERS}"
@@ -228,8 +250,8 @@ def _of_columns(folder: Path, columns: int) -> list[str]:
     kinds: dict[str, type] = {**texts, "dimension": int, "complete": bool}
     about = fields_of(folder / ABOUT, kinds) if (folder / ABOUT).is_file() else None
 
-    def told() -> Iterator[str]:
-        if about is None or about["dimension"] < 1 or not _is_whose(folder, about):
+    def described() -> Iterator[str]:
+        if about is None or about["dimension"] < 1 or not _has_right_maker(folder, about):
             yield f"{ABOUT} is not what was written"
 
     def rows() -> Iterator[str]:
@@ -240,7 +262,7 @@ def _of_columns(folder: Path, columns: int) -> list[str]:
 
     stages: list[Stage] = [
         lambda: _missing(folder, (ABOUT, ROWS)),
-        told,
+        described,
         rows,
         lambda: _index(folder, about) if about and about["complete"] else iter(()),
         lambda: _is_both(folder) if folder.name == "both" else iter(()),
@@ -252,14 +274,14 @@ def _index(folder: Path, about: Mapping[str, Any]) -> Iterator[str]:
     return index_problems(folder, about["kind"], about["metric"])
 
 
-def _is_whose(folder: Path, about: Mapping[str, Any]) -> bool:
-    """Tell whether vectors are said to be of whom those of their space are."""
+def _has_right_maker(folder: Path, about: Mapping[str, Any]) -> bool:
+    """Tell whether vectors name the encoder that their space must have."""
     stored = about["kind"] in ("auto", *KINDS) and about["metric"] in METRICS
     if about["space"] != folder.name or not stored:
         return False
-    whose = about["name"], about["digest"]
+    maker = about["name"], about["digest"]
     if folder.name == "sketch":
-        return whose == ("sketch", sketch_digest(about["dimension"]))
+        return maker == ("sketch", sketch_digest(about["dimension"]))
     if folder.name != "both":
         return True
     parts = [ColumnVectors.open(folder.parent.parent, space) for space in ("columns", "sketch")]
@@ -268,13 +290,13 @@ def _is_whose(folder: Path, about: Mapping[str, Any]) -> bool:
     cells = CellVectors.open(folder.parent.parent)
     meant = None if cells is None else meaning_about(cells.digest, cells.vectors.dimension)
     both = both_about(parts[0].about, parts[1].about, meant)
-    return (*whose, about["dimension"]) == (both.name, both.digest, both.dimension)
+    return (*maker, about["dimension"]) == (both.name, both.digest, both.dimension)
 
 
 def _row_numbers(
     rows: npt.NDArray[np.float16], about: Mapping[str, Any], columns: int
 ) -> Iterator[str]:
-    """See that there is a row a column, of numbers; NaN only where one is still to come."""
+    """Check that there is a row a column, of numbers; NaN only where one is not made yet."""
     if len(rows) != columns:
         yield f"{ROWS} has {len(rows)} rows where {columns} belong"
         return
@@ -299,7 +321,7 @@ def _are_unit(rows: npt.NDArray[np.float32]) -> bool:
 
 
 def _is_both(folder: Path) -> Iterator[str]:
-    """See that columns and sketches are what both are made of, and meanings of length 1."""
+    """Check that columns and sketches are what both are made of, and meanings of length 1."""
     rows = load_rows(folder)
     columns, sketch = (load_rows(folder.parent / space) for space in ("columns", "sketch"))
     for start, stop in spans(len(rows), _BLOCK):
@@ -317,7 +339,7 @@ def _is_both(folder: Path) -> Iterator[str]:
 
 
 def _counted(folder: Path) -> Iterator[str]:
-    """See that the snapshot of frequencies holds values in order, each in several columns."""
+    """Check that the snapshot of frequencies holds values in order, each in several columns."""
     other = list(_other(folder, _SNAPSHOT))
     yield from other
     if other:
@@ -331,3 +353,122 @@ def _counted(folder: Path) -> Iterator[str]:
         yield f"{SNAPSHOT[1]} has numbers that cannot be"
     elif not ascends_within(hashes, np.array([0, len(hashes)])):
         yield f"{SNAPSHOT[0]} is not in order"
+
+
+def index_problems(folder: Path, kind: str, metric: str) -> Iterator[str]:
+    """Report what is wrong with the index of sound rows, given the requested kind and metric."""
+    rows = load_rows(folder)
+    about = _index_about(folder / INDEX_ABOUT, rows)
+    if isinstance(about, str):
+        yield f"{INDEX_ABOUT} {about}"
+    elif not (may_be(about["kind"], kind, about["different"]) and about["metric"] == metric):
+        yield f"{INDEX_ABOUT} is not of the index that was requested"
+    elif KINDS[about["kind"]].factory:
+        yield from _group_problems(folder, rows, about)
+
+
+def _index_about(path: Path, rows: Half) -> dict[str, Any] | str:
+    """Read the description of the index, or return what is wrong with it."""
+    try:
+        text = path.read_bytes()
+        about: dict[str, Any] = json.loads(text)
+        counts = about["format"], about["dimension"], about["vectors"]
+        known = about["kind"] in KINDS and about["metric"] in METRICS
+        known = known and type(about["different"]) is int and json.dumps(about).encode() == text
+    except FileNotFoundError:
+        return "is missing"
+    except MISREAD:
+        known = False
+    if not known:
+        return "is not what was written"
+    fits = counts == (FORMAT, rows.shape[1], len(rows)) and 0 <= about["different"] <= len(rows)
+    if fits and about["different"] < len(rows):
+        fits = about["different"] == len(_groups(rows)[0]) - 1
+    return about if fits else f"does not count what {path.parent.name} holds"
+
+
+def _groups(rows: Half) -> tuple[Int, Int]:
+    """Put equal rows together, in order of the first of each."""
+    # Adding zero makes -0.0 the same bytes as 0.0.
+    keys = np.array([xxh3_64_intdigest(row + np.float16(0)) for row in rows], np.uint64)
+    first, group = np.unique(keys, return_index=True, return_inverse=True)[1:]
+    ranks = np.argsort(np.argsort(first))
+    group = ranks[group]
+    sizes = np.bincount(group, minlength=len(first))
+    return np.append(0, np.cumsum(sizes)), np.argsort(group, kind="stable")
+
+
+def _group_problems(folder: Path, rows: Half, about: dict[str, Any]) -> Iterator[str]:
+    """Check that the index has every different row once, and knows the columns of each."""
+    missing = [name for name in (OFFSETS, MEMBERS, INDEX) if not (folder / name).is_file()]
+    yield from (f"{name} is missing" for name in missing)
+    if missing:
+        return
+    wanted = dict(zip((OFFSETS, MEMBERS), _groups(rows), strict=True))
+    found = False
+    for name, array in wanted.items():
+        if not is_array(folder / name, np.int32):
+            yield f"{name} is not the array that belongs there"
+        elif not np.array_equal(load_array(folder / name), array):
+            yield f"{name} does not tell which rows are equal"
+        else:
+            continue
+        found = True
+    offsets, members = wanted.values()
+    if not found and not _holds(folder / INDEX, rows[members[offsets[:-1]]], about):
+        yield f"{INDEX} is not the index of the rows"
+
+
+def _holds(path: Path, rows: Half, about: dict[str, Any]) -> bool:
+    """Tell whether Faiss can read an index, and what it has of some rows is near to them."""
+    with faiss_threads(1) as faiss:
+        try:
+            index = faiss.read_index(str(path))
+        except (RuntimeError, MemoryError):
+            return False
+        measure = faiss.METRIC_INNER_PRODUCT if about["metric"] == "cosine" else faiss.METRIC_L2
+        width = rows.shape[1] + -rows.shape[1] % PAD
+        shape = index.ntotal, index.d, index.metric_type, index.is_trained
+        if shape != (len(rows), width, measure, True) or not _leads_inside(faiss, index):
+            return False
+        some = np.linspace(0, len(rows) - 1, min(_COMPARED, len(rows))).astype(np.int64)
+        compared = prepared(rows[some], about["metric"])
+        if isinstance(index, faiss.IndexIVFPQFastScan):
+            return _finds_itself(faiss, index, some, compared)
+        return _codes_are_best(faiss, index, some, compared)
+
+
+def _leads_inside(faiss: Any, index: Any) -> bool:
+    """Tell whether what an index points at is in it: nothing else may be looked up."""
+    graph = getattr(index, "hnsw", None)
+    if graph is not None:
+        neighbours = faiss.vector_to_array(graph.neighbors)
+        inside = neighbours.min(initial=-1) >= -1 and neighbours.max(initial=-1) < index.ntotal
+        return bool(inside and 0 <= graph.entry_point < index.ntotal)
+    lists = getattr(index, "invlists", None)
+    if lists is None:
+        return True
+    sizes = [lists.list_size(i) for i in range(index.nlist)]
+    pointed = [faiss.rev_swig_ptr(lists.get_ids(i), n) for i, n in enumerate(sizes) if n]
+    numbers = np.sort(np.concatenate([np.zeros(0, np.int64), *pointed]))
+    whole = np.array_equal(numbers, np.arange(index.ntotal))
+    return whole and _leads_inside(faiss, faiss.downcast_index(index.quantizer))
+
+
+def _finds_itself(faiss: Any, index: Any, some: Int, rows: npt.NDArray[np.float32]) -> bool:
+    """Tell whether rows are found in their own lists; Faiss cannot give back these codes."""
+    found = index.search(rows, _NEAREST, params=faiss.SearchParametersIVF(nprobe=1))[1]
+    return bool((found == some[:, None]).any(axis=1).mean() >= _FOUND)
+
+
+def _codes_are_best(faiss: Any, index: Any, some: Int, rows: npt.NDArray[np.float32]) -> bool:
+    """Tell whether the codes of some rows are as near to them as codes made now."""
+    if hasattr(index, "make_direct_map"):
+        index.make_direct_map()
+    coder = faiss.downcast_index(index.storage) if hasattr(index, "hnsw") else index
+    stored = np.stack([index.reconstruct(int(number)) for number in some])
+    best = coder.sa_decode(coder.sa_encode(rows))
+    with np.errstate(over="ignore", invalid="ignore"):
+        lost, least = (np.linalg.norm(one - rows, axis=1) for one in (stored, best))
+        # Written so that NaN fails as well.
+        return bool((lost <= least * (1 + _FARTHER) + _FARTHER).all())
