@@ -10,7 +10,7 @@ import numpy as np
 
 from deepjoin.lab.josie.cost import CostModel, fit
 from deepjoin.lab.josie.index import SetIndex
-from deepjoin.lab.josie.search import BATCH, Josie, Reading, score_from
+from deepjoin.lab.josie.search import BATCH, Josie, ReadCounts, score_from
 from deepjoin.search.candidates import Marks, Overlap, OverlapCounts
 from deepjoin.search.context import SearchContext
 from deepjoin.search.hybrid import EquiSearch
@@ -40,7 +40,7 @@ class JosieSearch(EquiSearch):
         super().__init__(segments, profile, key)
         self.lakes = [_lake(segment, costs, batch) for segment in self._segments]
         #: What the latest query has read; not safe for several threads.
-        self.reading = Reading()
+        self.reading = ReadCounts()
 
     def _overlaps(self, query: SearchQuery) -> Iterator[Overlap]:
         running = _Running()
@@ -62,7 +62,7 @@ class _Running:
     """The k-th best score over the segments searched so far, which bounds the next ones."""
 
     least: int = score_from(1)
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadCounts = field(default_factory=ReadCounts)
 
 
 class _JosieOverlap(Overlap):

@@ -21,7 +21,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 @dataclass
-class Reading:
+class ReadCounts:
     """What queries have read."""
 
     lists: int = 0
@@ -30,7 +30,7 @@ class Reading:
     #: Tokens of the sets that were read.
     tokens: int = 0
 
-    def add(self, other: Reading) -> None:
+    def add(self, other: ReadCounts) -> None:
         """Add what another query or segment has read."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
@@ -43,7 +43,7 @@ class BestSets(NamedTuple):
     overlaps: Int
     #: The score below which no set is among the best.
     least: int
-    reading: Reading
+    reading: ReadCounts
 
 
 def score_from(overlap: int) -> int:
@@ -113,7 +113,7 @@ class _JosieRun:
     ) -> None:
         self._lake, self._query, self._counter = lake, query, counter
         self._top = _TopScores(k, least)
-        self._reading = Reading()
+        self._reading = ReadCounts()
         self._lists = ListCosts(query, lake.costs)
         self._read: list[tuple[int, int]] = []
         # A set in no earlier list shares at most the tokens left, and is at least that large.
