@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -186,6 +187,10 @@ def _ready(operation: str) -> Operation:
     sys.dont_write_bytecode = True
     if OPERATIONS[operation].checkpoints:
         reading.CHECKPOINT = 0.0
+    else:
+        # A slow machine would write a checkpoint after five seconds of reading; frames, which
+        # have no stamp, are read again after one.
+        reading.WORTH_KEEPING = math.inf
     return OPERATIONS[operation]
 
 
