@@ -34,6 +34,7 @@ from tests.support.table_models import (
     bert_config,
     drawn,
     put_words,
+    save_mlp,
     save_tabert,
     save_turl,
     say,
@@ -75,61 +76,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def save_mlp(folder: Path) -> Path:
-    from deepjoin.embed.cells import load_cell_encoder
-
-    cells = load_cell_encoder("default")
-    random = np.random.default_rng(2)
-    shapes = {
-        "mean": (cells.dimension,), "scale": (cells.dimension,),
-        "first": (cells.dimension, 16), "first_bias": (16,),
-        "second": (16, 8), "second_bias": (8,),
-    }  # fmt: skip
-    folder.mkdir(parents=True)
-    tower = Tower({name: random.standard_normal(shape) for name, shape in shapes.items()})
-    write_mlp(folder, tower, "default", cells.digest, {})
-    return folder
-
-
-KINDS = ("tabert:one", "tabert:three", "turl:turl", "mlp:mlp", "sherlock:")
-
-
 def loaded(spec: str, folders: dict[str, Path]) -> ColumnEncoder:
     kind, _, name = spec.partition(":")
     found = load_encoder(f"{kind}:{folders[name] if name else ''}", profile="default", device="cpu")
     assert isinstance(found, ColumnEncoder)
     assert found.kind == kind
     return found
-
-
-@pytest.mark.parametrize("spec", KINDS)
-def test_a_vector_depends_on_its_column_alone(spec: str, folders: dict[str, Path]) -> None:
-    encoder = loaded(spec, folders)
-    together = encoder.encode(COLUMNS, no_frequency)
-    alone = [encoder.encode_query(column, no_frequency) for column in COLUMNS]
-    assert together.dtype == np.float32
-    assert together.shape == (len(COLUMNS), encoder.dimension)
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-    assert not together[2].any()
-    assert encoder.encode([], no_frequency).shape == (0, encoder.dimension)
-    assert (encoder.encode(COLUMNS, no_frequency) == together).all()
-
-
-@pytest.mark.parametrize("spec", KINDS)
-def test_odd_cells_are_read(spec: str, folders: dict[str, Path]) -> None:
-    odd = ["\ud800", "x" * 20_000, "", "😀", "\x00", "東京", "9" * 400, "-.5"]
-    column = Column(odd, name="\udfff" * 700, title="t " * 9000)
-    assert np.isfinite(loaded(spec, folders).encode([column], no_frequency)).all()
-
-
-@pytest.mark.parametrize("spec", KINDS)
-def test_digests_tell_profiles_apart_and_repeat(spec: str, folders: dict[str, Path]) -> None:
-    kind, _, name = spec.partition(":")
-    where = f"{kind}:{folders[name] if name else ''}"
-    same = [load_encoder(where, profile="default", device="cpu") for _ in range(2)]
-    other = load_encoder(where, profile="basic", device="cpu")
-    assert same[0] and same[1] and other
-    assert same[0].digest == same[1].digest != other.digest
 
 
 def test_rows_are_written_as_published(folders: dict[str, Path]) -> None:

@@ -7,6 +7,7 @@ import string
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 WORDS = ("gdp", "nation", "real", "text", "##s", "|", "united", "states", "china", "rank", "##ed")
@@ -101,4 +102,22 @@ def save_turl(folder: Path) -> Path:
     put_words(folder)
     say(folder / "config.json", **SIZES, ent_vocab_size=9, type_vocab_size=5)
     torch.save(tensors, folder / "pytorch_model.bin")
+    return folder
+
+
+def save_mlp(folder: Path) -> Path:
+    """Save an MLP of random weights that reads the shipped cell vectors."""
+    from deepjoin.embed.cells import load_cell_encoder
+    from deepjoin.lab.encoders.mlp import Tower, write_mlp
+
+    cells = load_cell_encoder("default")
+    random = np.random.default_rng(2)
+    shapes = {
+        "mean": (cells.dimension,), "scale": (cells.dimension,),
+        "first": (cells.dimension, 16), "first_bias": (16,),
+        "second": (16, 8), "second_bias": (8,),
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    tower = Tower({name: random.standard_normal(shape) for name, shape in shapes.items()})
+    write_mlp(folder, tower, "default", cells.digest, {})
     return folder

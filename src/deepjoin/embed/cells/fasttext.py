@@ -13,7 +13,7 @@ import pyarrow.csv as pacsv
 import xxhash
 
 from deepjoin.embed.cells.fasttext_file import check_binary, torn
-from deepjoin.embed.cells.tokens import plain_word, split_words
+from deepjoin.embed.cells.tokens import plain_word, split_words, text_array
 from deepjoin.errors import DeepJoinError, MissingExtra
 
 Floats = npt.NDArray[np.float32]
@@ -39,8 +39,7 @@ class WordVectors:
 
     def encode(self, values: Sequence[str | None] | pa.Array) -> Floats:
         """Encode values, one unit row each; a value without any known word gets zeros."""
-        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-        array = pc.utf8_lower(array.cast(pa.string()))
+        array = pc.utf8_lower(text_array(values))
         out = np.zeros((len(array), self.dimension), np.float32)
         for start in range(0, len(array), _VALUES_AT_ONCE):
             part = array.slice(start, _VALUES_AT_ONCE)

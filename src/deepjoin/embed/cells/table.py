@@ -25,6 +25,7 @@ from deepjoin.embed.cells.tokens import (
     piece_bags,
     plain_word,
     split_words,
+    text_array,
     undotted,
 )
 from deepjoin.embed.cells.words import is_split, levelled, mix_slips, shades, weights
@@ -109,8 +110,7 @@ class StaticTable:
 
         A value's vector does not depend on the values encoded with it.
         """
-        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-        array = pc.utf8_lower(pc.utf8_trim_whitespace(array.cast(pa.string())))
+        array = pc.utf8_lower(pc.utf8_trim_whitespace(text_array(values)))
         out = np.zeros((len(array), self.dimension), np.float32)
         for start in range(0, len(array), _VALUES_AT_ONCE):
             part = array.slice(start, _VALUES_AT_ONCE)

@@ -29,6 +29,17 @@ _LONGEST_WORD = 40
 _MOST_WORDS = 48
 
 
+def text_array(values: Sequence[str | None] | pa.Array) -> pa.Array:
+    """Return values as Arrow strings; lone surrogates, which these cannot hold, are replaced."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.cast(pa.string())
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        mended = (one and one.encode("utf-8", "replace").decode("utf-8") for one in values)
+        return pa.array(list(mended), pa.string())
+
+
 @dataclass(frozen=True)
 class Bags:
     """Feature numbers of many strings: string i has ``ids[starts[i]:starts[i + 1]]``."""
