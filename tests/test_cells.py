@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder
-from deepjoin.embed.cells.folder import Facts
+from deepjoin.embed.cells.folder import TableFacts
 from deepjoin.embed.cells.score import match_chance, shared, soft_joinability
 from deepjoin.embed.cells.tokens import plain_word, split_words
 from deepjoin.errors import DeepJoinError, MissingExtra
@@ -44,7 +44,7 @@ def cosine(one: str, other: str) -> float:
 
 def small_table(phrases: list[str] | None = None, dimension: int = 8) -> StaticTable:
     phrases = phrases or []
-    facts = Facts("small", dimension, PIECES, 64, 100, 0.5, 0.7)
+    facts = TableFacts("small", dimension, PIECES, 64, 100, 0.5, 0.7)
     rows = np.random.default_rng(1).standard_normal((PIECES + 64 + len(phrases), dimension))
     return StaticTable.pack(facts, TOKENIZER, rows.astype(np.float32), phrases, ["zzyzxia"])
 

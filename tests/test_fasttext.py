@@ -13,8 +13,7 @@ import pytest
 import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.embed.cells import load_cell_encoder
-from deepjoin.embed.cells.fasttext import load_vectors
-from deepjoin.embed.cells.fasttext_file import check_binary
+from deepjoin.embed.cells.fasttext import check_binary, load_vectors
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.encoders.train_fasttext import main, train_fasttext
 from deepjoin.settings import SearchSettings

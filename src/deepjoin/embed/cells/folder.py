@@ -32,7 +32,7 @@ _LISTS = ("phrases.txt", "words.txt")
 
 
 @dataclass(frozen=True)
-class Facts:
+class TableFacts:
     """What a table says of itself; rows are pieces, then letter groups, then phrases."""
 
     name: str
@@ -46,10 +46,10 @@ class Facts:
     format: int = FORMAT
 
 
-class Parts(NamedTuple):
+class TableParts(NamedTuple):
     """What a table is made of."""
 
-    facts: Facts
+    facts: TableFacts
     tokenizer: str
     rows: npt.NDArray[np.int8]
     scales: Floats
@@ -64,7 +64,7 @@ class _Torn(Exception):
         super().__init__(f"{name} {why}")
 
 
-def read_folder(folder: Path) -> Parts:
+def read_folder(folder: Path) -> TableParts:
     """Read a table, or say which file of it is missing or damaged."""
     missing = [name for name in _FILES if not (folder / name).is_file()]
     if missing:
@@ -82,7 +82,7 @@ def read_folder(folder: Path) -> Parts:
         raise DeepJoinError(f"The cell table in {folder} is damaged: {why}. {remedy}") from None
 
 
-def write_folder(folder: Path, parts: Parts) -> None:
+def write_folder(folder: Path, parts: TableParts) -> None:
     """Write the files `read_folder` reads; the same table always gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     lists = dict(zip(_LISTS, (parts.phrases, parts.words), strict=True))
@@ -105,7 +105,7 @@ def read_tokenizer(text: str) -> Tokenizer:
     return tokenizer
 
 
-def _read(folder: Path) -> Parts:
+def _read(folder: Path) -> TableParts:
     said = _said(folder / "table.json")
     lines = said.pop(_LINES, {})
     facts = _facts(said, folder / "table.json")
@@ -115,7 +115,7 @@ def _read(folder: Path) -> Parts:
     scales = _array(folder / "scales.npy", (count,), np.dtype(np.float16)).astype(np.float32)
     if not np.isfinite(scales).all():
         raise _Torn("scales.npy", "has scales that are no numbers")
-    return Parts(facts, _tokenizer(folder, facts.pieces), rows, scales, phrases, words)
+    return TableParts(facts, _tokenizer(folder, facts.pieces), rows, scales, phrases, words)
 
 
 def _said(path: Path) -> dict[str, Any]:
@@ -133,9 +133,9 @@ def _said(path: Path) -> dict[str, Any]:
     return said
 
 
-def _facts(said: dict[str, Any], path: Path) -> Facts:
+def _facts(said: dict[str, Any], path: Path) -> TableFacts:
     try:
-        facts = Facts(**said | {"recipe": Recipe(**said["recipe"])})
+        facts = TableFacts(**said | {"recipe": Recipe(**said["recipe"])})
         counts = (facts.dimension, facts.pieces, facts.buckets)
         shares = (facts.floor, facts.tau, *vars(facts.recipe).values())
         sound = all(type(one) is int and one > 0 for one in counts) and min(shares) >= 0

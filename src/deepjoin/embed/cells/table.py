@@ -15,16 +15,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.embed.cells.folder import Facts, Parts, read_folder, read_tokenizer, write_folder
+from deepjoin.embed.cells.folder import (
+    TableFacts,
+    TableParts,
+    read_folder,
+    read_tokenizer,
+    write_folder,
+)
 from deepjoin.embed.cells.numbers import WEIGHT, directions, number_bags, numbered, wordless
 from deepjoin.embed.cells.spelling import SHORTEST, Speller
-from deepjoin.embed.cells.sums import normalise, sum_bags
 from deepjoin.embed.cells.tokens import (
     Bags,
     gram_bags,
+    normalise,
     piece_bags,
     plain_word,
     split_words,
+    sum_bags,
     text_array,
     undotted,
 )
@@ -51,7 +58,7 @@ class StaticTable:
     """Look-up rows for word pieces, letter groups and whole phrases, summed and normalised."""
 
     def __init__(
-        self, facts: Facts, tokenizer: str, rows: npt.NDArray[np.int8], scales: Floats,
+        self, facts: TableFacts, tokenizer: str, rows: npt.NDArray[np.int8], scales: Floats,
         phrases: Sequence[str], words: Sequence[str],
     ) -> None:  # fmt: skip
         self.facts = facts
@@ -68,7 +75,7 @@ class StaticTable:
 
     @classmethod
     def pack(
-        cls, facts: Facts, tokenizer: str, table: Floats, phrases: Sequence[str] = (),
+        cls, facts: TableFacts, tokenizer: str, table: Floats, phrases: Sequence[str] = (),
         words: Sequence[str] = (),
     ) -> StaticTable:  # fmt: skip
         """Make a table of real numbers into one of eight bits a number, a scale for every row."""
@@ -81,10 +88,10 @@ class StaticTable:
         """Write the files `load` reads; the same table always gives the same bytes."""
         write_folder(Path(folder), self._parts())
 
-    def _parts(self) -> Parts:
+    def _parts(self) -> TableParts:
         phrases = self._phrases.to_pylist()
         parts = (self.facts, self._tokenizer_text, self._rows, self._scales, phrases, self._words)
-        return Parts(*parts)
+        return TableParts(*parts)
 
     def _digest(self) -> str:
         """Everything a vector depends on, as sixteen letters."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deepjoin.embed.cells.folder import Facts
+from deepjoin.embed.cells.folder import TableFacts
 from deepjoin.embed.cells.table import StaticTable
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.cell_table.tune import FeatureReader, first_table, piece_outputs, principal, tune
@@ -81,7 +81,7 @@ def make(
     outputs = piece_outputs(base, vocabulary["[CLS]"], vocabulary["[SEP]"])
     bounds = (settings.floor, settings.tau)
     sizes = (settings.dimension, len(outputs), _BUCKETS)
-    facts = Facts("default", *sizes, vocabulary["[UNK]"], *bounds)
+    facts = TableFacts("default", *sizes, vocabulary["[UNK]"], *bounds)
     known, cells = [*read_aliases(aliases), *read_codes()], read_columns(columns)
     words = real_words(cells, vocabulary)
     reader = FeatureReader(facts, tokenizer, words)

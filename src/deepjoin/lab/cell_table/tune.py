@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.sparse import csr_matrix, diags
 
-from deepjoin.embed.cells.folder import Facts
+from deepjoin.embed.cells.folder import TableFacts
 from deepjoin.embed.cells.table import StaticTable
 from deepjoin.embed.cells.tokens import Bags, plain_word, split_words
 from deepjoin.embed.cells.words import is_split, levelled, shades, slip_ratios, weights
@@ -51,7 +51,7 @@ class FeatureReader:
     Rows of number pieces replace the directions that the table gives numbers.
     """
 
-    def __init__(self, facts: Facts, tokenizer: str, words: Sequence[str] = ()) -> None:
+    def __init__(self, facts: TableFacts, tokenizer: str, words: Sequence[str] = ()) -> None:
         self._width, self._recipe = facts.pieces + facts.buckets, facts.recipe
         blank = np.zeros((self._width, facts.dimension), np.float32)
         self._bare = StaticTable.pack(facts, tokenizer, blank, words=words)
