@@ -83,10 +83,10 @@ def infinite(content: bytes) -> bytes:
 
 Spoil = Callable[[bytes], bytes]
 SPOILED: list[tuple[str, Spoil, str]] = [
-    ("table.json", cut_in_half, r"table.json is no JSON \("),
-    ("table.json", empty, r"table.json is no JSON \("),
-    ("table.json", garbage, "table.json is no text in UTF-8"),
-    ("table.json", lambda _: b"[" * 100_000, r"table.json is no JSON \("),
+    ("table.json", cut_in_half, r"table.json is not JSON \("),
+    ("table.json", empty, r"table.json is not JSON \("),
+    ("table.json", garbage, "table.json is not text in UTF-8"),
+    ("table.json", lambda _: b"[" * 100_000, r"table.json is not JSON \("),
     ("table.json", lambda _: b"[2]", "table.json does not describe a table"),
     ("table.json", lambda _: said(lines=3), "table.json does not describe a table"),
     ("table.json", lambda _: b'{"format": 2}', r"table.json does not describe a table \('recipe'"),
@@ -95,25 +95,25 @@ SPOILED: list[tuple[str, Spoil, str]] = [
     ("table.json", lambda _: said(pieces=0), "table.json does not describe a table"),
     ("table.json", lambda _: said(unknown=None), "table.json does not describe a table"),
     ("rows.npy", cut_in_half, r"rows.npy holds \d+ bytes of 6297600"),
-    ("rows.npy", empty, r"rows.npy is no array \("),
-    ("rows.npy", garbage, r"rows.npy is no array \("),
-    ("rows.npy", other_header, r"rows.npy is no array \("),
-    ("rows.npy", later_version, "rows.npy is no array of ours"),
+    ("rows.npy", empty, r"rows.npy is not an array \("),
+    ("rows.npy", garbage, r"rows.npy is not an array \("),
+    ("rows.npy", other_header, r"rows.npy is not an array \("),
+    ("rows.npy", later_version, "rows.npy is not an array of .npy version 1.0"),
     ("rows.npy", other_kind, r"rows.npy is \(49200, 128\) uint8, table.json and phrases.txt say"),
     ("scales.npy", cut_in_half, r"scales.npy holds \d+ bytes of 98400"),
-    ("scales.npy", garbage, r"scales.npy is no array \("),
-    ("scales.npy", infinite, "scales.npy has scales that are no numbers"),
-    ("tokenizer.json", cut_in_half, r"tokenizer.json is no tokenizer \("),
-    ("tokenizer.json", empty, r"tokenizer.json is no tokenizer \("),
-    ("tokenizer.json", garbage, "tokenizer.json is no text in UTF-8"),
-    ("tokenizer.json", lambda _: b"{}", r"tokenizer.json is no tokenizer \("),
+    ("scales.npy", garbage, r"scales.npy is not an array \("),
+    ("scales.npy", infinite, "scales.npy has infinite scales or NaN"),
+    ("tokenizer.json", cut_in_half, r"tokenizer.json is not a tokenizer \("),
+    ("tokenizer.json", empty, r"tokenizer.json is not a tokenizer \("),
+    ("tokenizer.json", garbage, "tokenizer.json is not text in UTF-8"),
+    ("tokenizer.json", lambda _: b"{}", r"tokenizer.json is not a tokenizer \("),
     ("phrases.txt", without_last_line, "phrases.txt has 2293 lines; table.json says 2294"),
     ("phrases.txt", empty, "phrases.txt has 0 lines; table.json says 2294"),
-    ("phrases.txt", garbage, "phrases.txt is no text in UTF-8"),
+    ("phrases.txt", garbage, "phrases.txt is not text in UTF-8"),
     ("words.txt", without_last_line, "words.txt has 29639 lines; table.json says 29640"),
-    ("words.txt", without_letters, "words.txt breaks off in the middle of a line"),
+    ("words.txt", without_letters, "words.txt ends in the middle of a line"),
     ("words.txt", empty, "words.txt has 0 lines; table.json says 29640"),
-    ("words.txt", garbage, "words.txt is no text in UTF-8"),
+    ("words.txt", garbage, "words.txt is not text in UTF-8"),
 ]
 
 
@@ -134,7 +134,7 @@ def test_pieces_without_rows_are_noticed(folder: Path) -> None:
     tokenizer = json.loads(path.read_text("utf-8"))
     tokenizer["model"]["vocab"]["zzyzx"] = 30522
     path.write_text(json.dumps(tokenizer), "utf-8")
-    with pytest.raises(DeepJoinError, match="tokenizer.json has pieces beyond the 30522 that"):
+    with pytest.raises(DeepJoinError, match="tokenizer.json has more than the 30522 pieces of"):
         StaticTable.load(folder)
 
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable
-from deepjoin.embed.cells.spelling import LONG, Speller
 from deepjoin.embed.cells.tokens import Bags, gram_bags, plain_word, sum_bags
-from deepjoin.embed.cells.words import Recipe, shades
+from deepjoin.embed.cells.words import LONG, Recipe, Speller, shades
 from deepjoin.lab.cell_table.variants import real_words
 
 DEFAULT = StaticTable.load(DEFAULT_TABLE)

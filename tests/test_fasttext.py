@@ -90,10 +90,13 @@ def test_whole_models_are_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda content: b"", "it ends within its head. Download or train it again"),
-        (lambda content: content[:50], "it ends within its head"),
-        (lambda content: b"\0" * 500, "it begins otherwise"),
-        (lambda content: content[:8] + b"\0" * 4 + content[12:], "its sizes are none"),
+        (lambda content: b"", "it ends within its header. Download or train it again"),
+        (lambda content: content[:50], "it ends within its header"),
+        (lambda content: b"\0" * 500, "it does not start with fastText's magic number"),
+        (
+            lambda content: content[:8] + b"\0" * 4 + content[12:],
+            "the sizes in its header",
+        ),
         (lambda content: content[:100], "100 bytes are too few for its 2 words"),
         (lambda content: content[:-1], r"its matrices do not end at its \d+ bytes"),
         (lambda content: content[:-40], r"its matrices do not end at its \d+ bytes"),
@@ -104,7 +107,7 @@ def test_a_torn_model_is_named(
 ) -> None:
     path = model_file(tmp_path / "torn.bin")
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(DeepJoinError, match=f"torn.bin is no fastText model, or .*: {message}"):
+    with pytest.raises(DeepJoinError, match=f"torn.bin is not a fastText model, or .*: {message}"):
         check_binary(path)
 
 
@@ -112,7 +115,7 @@ def test_a_model_of_an_unknown_version_is_named(tmp_path: Path) -> None:
     pytest.importorskip("fasttext")
     path = model_file(tmp_path / "later.bin")
     path.write_bytes(path.read_bytes()[:4] + struct.pack("<i", 99) + path.read_bytes()[8:])
-    with pytest.raises(DeepJoinError, match="later.bin is no fastText model, .*wrong file format"):
+    with pytest.raises(DeepJoinError, match="later.bin is not a fastText .*wrong file format"):
         load_vectors(path)
 
 

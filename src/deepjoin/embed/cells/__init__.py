@@ -1,4 +1,4 @@
-"""Cell encoders: a vector for every distinct value, so that equal meanings lie close together."""
+"""Cell encoders: a unit vector for every distinct value; similar meanings get close vectors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["DEFAULT_TABLE", "CellEncoder", "StaticTable", "load_cell_encoder"]
 
 
 class CellEncoder(Protocol):
-    """Gives each value one unit vector; close vectors mean the same thing in other words.
+    """Encodes values as unit vectors; values with close vectors mean the same.
 
-    A value the encoder knows nothing of gets a zero row: it matches its equal alone. ``floor``
-    is the least cosine that counts in the soft score, ``tau`` the least that counts as a match.
-    Two encoders with one ``digest`` give the same vectors.
+    A value unknown to the encoder gets a zero row and matches only an equal value. ``floor`` is
+    the least cosine that counts in the soft score, ``tau`` the least that counts as a match.
+    Encoders with the same ``digest`` give the same vectors.
     """
 
     name: str
@@ -35,7 +35,7 @@ class CellEncoder(Protocol):
 
 
 def load_cell_encoder(source: str | Path = "default") -> CellEncoder:
-    """Load the shipped table, a folder of ``deepjoin.lab.cell_table.make``, or fastText vectors.
+    """Load the shipped table, a folder made by ``deepjoin.lab.cell_table.make``, or fastText.
 
     >>> load_cell_encoder().dimension == load_cell_encoder("default").dimension
     True

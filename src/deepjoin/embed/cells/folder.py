@@ -1,4 +1,4 @@
-"""The folder of a cell table: what it says of itself, read so that a torn file is named."""
+"""The folder of a cell table: reads its files and names the one that is missing or damaged."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ FORMAT = 2
 SHIPPED = Path(__file__).parent / "default"
 _FILES = ("table.json", "tokenizer.json", "rows.npy", "scales.npy", "phrases.txt",
           "words.txt")  # fmt: skip
-#: How many lines each list has: beside the facts, for no vector depends on saying so.
-_LINES = "lines"
 _LISTS = ("phrases.txt", "words.txt")
+#: Key of the line counts of the lists; not a field of `TableFacts`, because vectors and hence the
+#: digest do not depend on it.
+_LINES = "lines"
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a table says of itself; rows are pieces, then letter groups, then phrases."""
+    """Name, sizes and settings of a table; its rows are pieces, letter n-grams, then phrases."""
 
     name: str
     dimension: int
@@ -47,7 +48,7 @@ class TableFacts:
 
 
 class TableParts(NamedTuple):
-    """What a table is made of."""
+    """The content of a table's files."""
 
     facts: TableFacts
     tokenizer: str
@@ -57,15 +58,12 @@ class TableParts(NamedTuple):
     words: Sequence[str]
 
 
-class _Torn(Exception):
-    """A file is not what was written: which, and why."""
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name} {why}")
+class _Damaged(Exception):
+    """Names a damaged file and the damage."""
 
 
 def read_folder(folder: Path) -> TableParts:
-    """Read a table, or say which file of it is missing or damaged."""
+    """Read a table, or say which of its files is missing or damaged."""
     missing = [name for name in _FILES if not (folder / name).is_file()]
     if missing:
         raise DeepJoinError(
@@ -74,11 +72,11 @@ def read_folder(folder: Path) -> TableParts:
         )
     try:
         return _read(folder)
-    except _Torn as torn:
+    except _Damaged as damaged:
         remedy = "Install deepjoin again." if folder == SHIPPED else (
             "Copy the folder again, or make it again: python -m deepjoin.lab.cell_table.make."
         )  # fmt: skip
-        why = " ".join(str(torn).split())
+        why = " ".join(str(damaged).split())
         raise DeepJoinError(f"The cell table in {folder} is damaged: {why}. {remedy}") from None
 
 
@@ -86,8 +84,8 @@ def write_folder(folder: Path, parts: TableParts) -> None:
     """Write the files `read_folder` reads; the same table always gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     lists = dict(zip(_LISTS, (parts.phrases, parts.words), strict=True))
-    said = asdict(parts.facts) | {_LINES: {name: len(lines) for name, lines in lists.items()}}
-    (folder / "table.json").write_text(json.dumps(said, indent=1) + "\n")
+    about = asdict(parts.facts) | {_LINES: {name: len(lines) for name, lines in lists.items()}}
+    (folder / "table.json").write_text(json.dumps(about, indent=1) + "\n")
     (folder / "tokenizer.json").write_text(parts.tokenizer, "utf-8")
     np.save(folder / "rows.npy", parts.rows)
     np.save(folder / "scales.npy", parts.scales.astype(np.float16))
@@ -106,97 +104,84 @@ def read_tokenizer(text: str) -> Tokenizer:
 
 
 def _read(folder: Path) -> TableParts:
-    said = _said(folder / "table.json")
-    lines = said.pop(_LINES, {})
-    facts = _facts(said, folder / "table.json")
-    phrases, words = (_lines(folder / name, lines) for name in _LISTS)
+    facts, counts = _facts(folder / "table.json")
+    lists: list[list[str]] = []
+    for name in _LISTS:
+        text = _text(folder / name)
+        if text and not text.endswith("\n"):
+            raise _Damaged(f"{name} ends in the middle of a line")
+        lines = text.split("\n")[:-1]
+        # Line counts are optional: some tables do not store them.
+        if len(lines) != counts.get(name, len(lines)):
+            raise _Damaged(f"{name} has {len(lines)} lines; table.json says {counts[name]}")
+        lists.append(lines)
+    phrases, words = lists
     count = facts.pieces + facts.buckets + len(phrases)
     rows = _array(folder / "rows.npy", (count, facts.dimension), np.dtype(np.int8))
     scales = _array(folder / "scales.npy", (count,), np.dtype(np.float16)).astype(np.float32)
     if not np.isfinite(scales).all():
-        raise _Torn("scales.npy", "has scales that are no numbers")
-    return TableParts(facts, _tokenizer(folder, facts.pieces), rows, scales, phrases, words)
-
-
-def _said(path: Path) -> dict[str, Any]:
+        raise _Damaged("scales.npy has infinite scales or NaN")
+    tokenizer = _text(folder / "tokenizer.json")
     try:
-        said = json.loads(_text(path))
+        numbers = read_tokenizer(tokenizer).get_vocab().values()
+    # The tokenizers library raises plain Exception for whatever it cannot read.
+    except Exception as error:
+        raise _Damaged(f"tokenizer.json is not a tokenizer ({error})") from None
+    if max(numbers, default=0) >= facts.pieces:
+        raise _Damaged(f"tokenizer.json has more than the {facts.pieces} pieces of table.json")
+    return TableParts(facts, tokenizer, rows, scales, phrases, words)
+
+
+def _facts(path: Path) -> tuple[TableFacts, dict[str, Any]]:
+    """Read table.json: the facts, and the line counts of the lists."""
+    try:
+        about = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
-        raise _Torn(path.name, f"is no JSON ({error})") from None
-    if not isinstance(said, dict) or not isinstance(said.get(_LINES, {}), dict):
-        raise _Torn(path.name, "does not describe a table")
-    if said.get("format") != FORMAT:
+        raise _Damaged(f"{path.name} is not JSON ({error})") from None
+    invalid = f"{path.name} does not describe a table"
+    if not isinstance(about, dict) or not isinstance(about.get(_LINES, {}), dict):
+        raise _Damaged(invalid)
+    if about.get("format") != FORMAT:
         raise DeepJoinError(
-            f"{path} has format {said.get('format')}; this version reads {FORMAT}. "
+            f"{path} has format {about.get('format')}; this version reads {FORMAT}. "
             "Make the table again with 'python -m deepjoin.lab.cell_table.make'."
         )
-    return said
-
-
-def _facts(said: dict[str, Any], path: Path) -> TableFacts:
+    counts = about.pop(_LINES, {})
     try:
-        facts = TableFacts(**said | {"recipe": Recipe(**said["recipe"])})
-        counts = (facts.dimension, facts.pieces, facts.buckets)
+        facts = TableFacts(**about | {"recipe": Recipe(**about["recipe"])})
+        sizes = (facts.dimension, facts.pieces, facts.buckets)
         shares = (facts.floor, facts.tau, *vars(facts.recipe).values())
-        sound = all(type(one) is int and one > 0 for one in counts) and min(shares) >= 0
+        sound = all(type(one) is int and one > 0 for one in sizes) and min(shares) >= 0
     except (TypeError, KeyError) as error:
-        raise _Torn(path.name, f"does not describe a table ({error})") from None
+        raise _Damaged(f"{invalid} ({error})") from None
     if not sound or type(facts.name) is not str or type(facts.unknown) is not int:
-        raise _Torn(path.name, "does not describe a table")
-    return facts
-
-
-def _lines(path: Path, counts: dict[str, Any]) -> list[str]:
-    """Read a list whole; tables that do not say how long it is are taken at its last line's end."""
-    text = _text(path)
-    if text and not text.endswith("\n"):
-        raise _Torn(path.name, "breaks off in the middle of a line")
-    lines = text.split("\n")[:-1]
-    if len(lines) != counts.get(path.name, len(lines)):
-        raise _Torn(path.name, f"has {len(lines)} lines; table.json says {counts[path.name]}")
-    return lines
+        raise _Damaged(invalid)
+    return facts, counts
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError:
-        raise _Torn(path.name, "is no text in UTF-8") from None
+        raise _Damaged(f"{path.name} is not text in UTF-8") from None
 
 
 def _array(path: Path, shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Read an array whose shape is known, so that a garbled header asks for no memory."""
+    """Read an array of a known shape; a garbled header then cannot make numpy allocate memory."""
     with path.open("rb") as file:
-        found, is_turned, stored = _header(file, path.name)
-        if found != shape or is_turned or stored != kind:
-            raise _Torn(
-                path.name,
-                f"is {found} {stored}, table.json and phrases.txt say {shape} {kind}",
+        try:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise _Damaged(f"{path.name} is not an array of .npy version 1.0")
+            found, is_fortran, stored = np.lib.format.read_array_header_1_0(file)
+        # A garbled header is parsed as Python, and fails in any way that Python can.
+        except (ValueError, EOFError, SyntaxError, TypeError, TokenError) as error:
+            raise _Damaged(f"{path.name} is not an array ({error})") from None
+        if found != shape or is_fortran or stored != kind:
+            raise _Damaged(
+                f"{path.name} is {found} {stored}, table.json and phrases.txt say {shape} {kind}"
             )
         content = file.read()
     whole = prod(shape) * kind.itemsize
     if len(content) != whole:
-        raise _Torn(path.name, f"holds {len(content)} bytes of {whole}")
+        raise _Damaged(f"{path.name} holds {len(content)} bytes of {whole}")
     return np.frombuffer(content, kind).reshape(shape)
-
-
-def _header(file: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    try:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise _Torn(name, "is no array of ours")
-        return np.lib.format.read_array_header_1_0(file)
-    # A garbled header is parsed as Python, and fails in any way that Python can.
-    except (ValueError, EOFError, SyntaxError, TypeError, TokenError) as error:
-        raise _Torn(name, f"is no array ({error})") from None
-
-
-def _tokenizer(folder: Path, pieces: int) -> str:
-    text = _text(folder / "tokenizer.json")
-    try:
-        numbers = read_tokenizer(text).get_vocab().values()
-    # The tokenizers library raises plain Exception for whatever it cannot read.
-    except Exception as error:
-        raise _Torn("tokenizer.json", f"is no tokenizer ({error})") from None
-    if max(numbers, default=0) >= pieces:
-        raise _Torn("tokenizer.json", f"has pieces beyond the {pieces} that table.json says")
-    return text

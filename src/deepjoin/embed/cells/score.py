@@ -1,4 +1,4 @@
-"""The soft score: how likely a query's cells are in a target, in any spelling."""
+"""The soft score: how likely the target holds a query's cells, in any spelling."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from deepjoin.normalise.canonical import canonical
 
 Floats = npt.NDArray[np.float32]
 
-#: At the floor the logistic curve is this many of its units below one half: a chance of .05.
+#: The logistic curve is this many units below its middle at the floor: a chance of .05.
 _STEEPNESS = 3.0
 
 
 def match_chance(cosines: Floats, floor: float, tau: float) -> Floats:
-    """Turn cosines into chances that two cells mean one thing: one half at tau, 0 below floor.
+    """Turn cosines into chances that two cells mean the same: one half at tau, 0 below floor.
 
     >>> match_chance(np.array([0.5, 0.65, 0.9], np.float32), 0.55, 0.65).round(2).tolist()
     [0.0, 0.5, 1.0]
@@ -31,10 +31,13 @@ def soft_joinability(
 ) -> float:
     """Average, over the query's distinct cells, the chance that the target holds each one.
 
-    An equal cell counts 1, another the chance of its best cosine. Where several query cells
-    share one best target cell, the likeliest counts in full, the n-th one n-th of its chance.
+    An equal cell counts 1, any other the chance of its best cosine. If several query cells share
+    a best target cell, the likeliest counts in full and the n-th counts 1/n of its chance.
     """
-    mine, theirs = (_distinct(cells, profile) for cells in (query, target))
+    mine, theirs = (
+        [cell for cell in dict.fromkeys(canonical(c, profile) for c in cells) if cell]
+        for cells in (query, target)
+    )
     if not mine or not theirs:
         return 0.0
     cosines = encoder.encode(mine) @ encoder.encode(theirs).T
@@ -44,7 +47,7 @@ def soft_joinability(
 
 
 def shared(chances: Floats) -> Floats:
-    """Take each row's best chance; of rows that share a best place, the n-th counts one n-th."""
+    """Return each row's best chance; of rows with the same best column, the n-th counts 1/n."""
     best: Floats = chances.max(axis=1)
     places = chances.argmax(axis=1)
     counted, taken = np.zeros_like(best), np.zeros(chances.shape[1], np.int64)
@@ -52,7 +55,3 @@ def shared(chances: Floats) -> Floats:
         taken[places[row]] += 1
         counted[row] = best[row] / taken[places[row]]
     return counted
-
-
-def _distinct(cells: Sequence[str], profile: str) -> list[str]:
-    return [cell for cell in dict.fromkeys(canonical(c, profile) for c in cells) if cell]

@@ -1,4 +1,4 @@
-"""The static table: a value's vector is the sum of its pieces' rows, so encoding is a look-up."""
+"""The static table: a value's vector is the sum of table rows, so encoding is a look-up."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from deepjoin.embed.cells.folder import (
     read_tokenizer,
     write_folder,
 )
-from deepjoin.embed.cells.numbers import WEIGHT, directions, number_bags, numbered, wordless
-from deepjoin.embed.cells.spelling import SHORTEST, Speller
 from deepjoin.embed.cells.tokens import (
     Bags,
+    directions,
     gram_bags,
     normalise,
+    number_bags,
     piece_bags,
     plain_word,
     split_words,
@@ -35,7 +35,15 @@ from deepjoin.embed.cells.tokens import (
     text_array,
     undotted,
 )
-from deepjoin.embed.cells.words import is_split, levelled, mix_slips, shades, weights
+from deepjoin.embed.cells.words import (
+    SHORTEST,
+    Speller,
+    is_split,
+    levelled,
+    shades,
+    slip_ratios,
+    weights,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -43,19 +51,22 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
 
-#: Part of the digest: raised when the same table would give other vectors.
+#: Part of the digest: raised whenever the same table would give different vectors.
 _WAY = 3
+#: Length of a value's numbers beside its words. Different numbers leave at most 1 / 1.36 of the
+#: cosine, equal ones alone give .36 / 1.36. A larger weight costs precision among columns.
+_NUMBER_WEIGHT = 0.6
 _VALUES_AT_ONCE = 1 << 19
 _WORDS_AT_ONCE = 1 << 12
 _NUMBERED_AT_ONCE = 1 << 16
-#: So many values are looked up one by one.
+#: Up to this many values are looked up in a dictionary: Arrow hashes all phrases at every call.
 _FEW = 1 << 12
-#: Of a row of eight-bit numbers, the largest one.
+#: The largest code of a row.
 _TOP = 127
 
 
 class StaticTable:
-    """Look-up rows for word pieces, letter groups and whole phrases, summed and normalised."""
+    """Rows of word pieces, letter n-grams and whole phrases, summed and normalised."""
 
     def __init__(
         self, facts: TableFacts, tokenizer: str, rows: npt.NDArray[np.int8], scales: Floats,
@@ -66,7 +77,13 @@ class StaticTable:
         self.floor, self.tau = facts.floor, facts.tau
         self._tokenizer_text, self._rows, self._scales = tokenizer, rows, scales
         self._phrases, self._words = pa.array(phrases, pa.string()), list(words)
-        self.digest = self._digest()
+        content = hashlib.sha256(json.dumps([_WAY, asdict(facts)]).encode())
+        content.update(tokenizer.encode())
+        content.update(np.ascontiguousarray(rows).tobytes())
+        content.update(scales.astype(np.float16).tobytes())
+        for lines in (phrases, words):
+            content.update("\n".join([*lines, ""]).encode())
+        self.digest = content.hexdigest()[:16]
 
     @classmethod
     def load(cls, folder: str | Path) -> StaticTable:
@@ -78,7 +95,7 @@ class StaticTable:
         cls, facts: TableFacts, tokenizer: str, table: Floats, phrases: Sequence[str] = (),
         words: Sequence[str] = (),
     ) -> StaticTable:  # fmt: skip
-        """Make a table of real numbers into one of eight bits a number, a scale for every row."""
+        """Round a table of floats to eight bits a number, with one scale for each row."""
         scales = (np.abs(table).max(axis=1) / _TOP).astype(np.float16).astype(np.float32)
         safe = np.where(scales > 0, scales, 1)[:, None]
         rows = np.clip(np.rint(table / safe), -_TOP, _TOP).astype(np.int8)
@@ -86,22 +103,9 @@ class StaticTable:
 
     def save(self, folder: str | Path) -> None:
         """Write the files `load` reads; the same table always gives the same bytes."""
-        write_folder(Path(folder), self._parts())
-
-    def _parts(self) -> TableParts:
         phrases = self._phrases.to_pylist()
         parts = (self.facts, self._tokenizer_text, self._rows, self._scales, phrases, self._words)
-        return TableParts(*parts)
-
-    def _digest(self) -> str:
-        """Everything a vector depends on, as sixteen letters."""
-        whole = hashlib.sha256(json.dumps([_WAY, asdict(self.facts)]).encode())
-        whole.update(self._tokenizer_text.encode())
-        whole.update(np.ascontiguousarray(self._rows).tobytes())
-        whole.update(self._scales.astype(np.float16).tobytes())
-        for lines in (self._phrases.to_pylist(), self._words):
-            whole.update("\n".join([*lines, ""]).encode())
-        return whole.hexdigest()[:16]
+        write_folder(Path(folder), TableParts(*parts))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -128,31 +132,35 @@ class StaticTable:
 
     def _encode_part(self, values: pa.Array, out: Floats) -> None:
         starts, numbers, words = split_words(values)
-        vectors = self._word_vectors(words)
-        weights = shades(starts, numbers, words, self.facts.recipe)
-        sum_bags(vectors, Bags(starts, numbers), out, weights)
-        phrases = self._place_phrases(values, out)
+        shading = shades(starts, numbers, words, self.facts.recipe)
+        sum_bags(self._word_vectors(words), Bags(starts, numbers), out, shading)
+        # A phrase's row replaces the sum of its words.
+        places = pc.coalesce(self._phrase_numbers(values), self._phrase_numbers(undotted(values)))
+        phrases = np.asarray(pc.is_valid(places)).nonzero()[0]
+        first = self.facts.pieces + self.facts.buckets
+        out[phrases] = self._table[first + np.asarray(places.take(phrases)).astype(np.int64)]
         normalise(out)
-        rows = np.setdiff1d(numbered(values), phrases)
-        for start in range(0, len(rows), _NUMBERED_AT_ONCE):
-            self._add_numbers(values, rows[start : start + _NUMBERED_AT_ONCE], out)
-
-    def _add_numbers(self, values: pa.Array, rows: Int, out: Floats) -> None:
-        """Turn values with numbers towards what these are, and those without words all the way."""
-        some = values.take(pa.array(rows))
-        alone = wordless(some)
-        bags, numbers = number_bags(some.to_pylist(), alone.tolist())
-        parts = np.zeros((len(rows), self.dimension), np.float32)
-        sum_bags(directions(numbers, self.dimension), bags, parts)
-        normalise(parts)
-        turned = np.where(alone[:, None], parts, out[rows] + np.float32(WEIGHT) * parts)
-        normalise(turned)
-        out[rows] = turned
+        # Word pieces make 1234567 and 1234568, or a123 and a124, nearly the same vector. So the
+        # numbers of a value are added as directions of their own hashes.
+        has_digit = pc.fill_null(pc.match_substring_regex(values, "[0-9]"), False)
+        numbered = np.setdiff1d(np.flatnonzero(has_digit), phrases)
+        for start in range(0, len(numbered), _NUMBERED_AT_ONCE):
+            rows = numbered[start : start + _NUMBERED_AT_ONCE]
+            some = values.take(pa.array(rows))
+            # Values without a letter are nothing but their numbers.
+            alone = np.asarray(pc.invert(pc.match_substring_regex(some, r"\pL")))
+            bags, distinct = number_bags(some.to_pylist(), alone.tolist())
+            sums = np.zeros((len(rows), self.dimension), np.float32)
+            sum_bags(directions(distinct, self.dimension), bags, sums)
+            normalise(sums)
+            turned = np.where(alone[:, None], sums, out[rows] + np.float32(_NUMBER_WEIGHT) * sums)
+            normalise(turned)
+            out[rows] = turned
 
     def _word_vectors(self, words: Sequence[str]) -> Floats:
-        starts, numbers, parts = split_words(
-            pa.array([plain_word(word) for word in words], pa.string())
-        )
+        """Sum the parts of each word: punctuation inside a word separates parts."""
+        plain = pa.array([plain_word(word) for word in words], pa.string())
+        starts, numbers, parts = split_words(plain)
         made = np.zeros((len(parts), self.dimension), np.float32)
         for start in range(0, len(parts), _WORDS_AT_ONCE):
             some = parts[start : start + _WORDS_AT_ONCE]
@@ -162,32 +170,30 @@ class StaticTable:
         return vectors
 
     def _part_vectors(self, parts: list[str]) -> Floats:
-        """Add rows up, and turn what looks mistyped towards the word that was meant."""
+        """Blend pieces and letters, correct misspellings, and separate numbers and codes."""
+        recipe = self.facts.recipe
         pieces, letters = self.bags(parts)
         split = is_split(parts, pieces)
         vectors = self._blend(pieces, letters, split)
-        places, meant = self.slips(parts, split)
-        if meant:
-            own = self.bags(meant)
-            known = self._blend(*own, is_split(meant, own[0]))
-            vectors[places] = mix_slips(vectors[places], known, self.facts.recipe.slip)
-        vectors *= levelled(vectors, self.facts.recipe.even)[:, None]
-        self._place_numbers(parts, vectors)
-        return vectors
-
-    def _place_numbers(self, parts: list[str], vectors: Floats) -> None:
-        """Give numbers and codes directions of their own: their letters make 1265 near to 1260."""
+        places, correct = self.slips(parts, split)
+        if correct:
+            bags = self.bags(correct)
+            known, own = self._blend(*bags, is_split(correct, bags[0])), vectors[places]
+            ratios = slip_ratios(own, known, recipe.slip)
+            vectors[places] = ratios[:, None] * own + np.float32(recipe.slip) * known
+        vectors *= levelled(vectors, recipe.even)[:, None]
+        # Letter n-grams alone would make 1265 close to 1260.
         digits = [at for at, part in enumerate(parts) if part.isascii() and not part.isalpha()]
         numbers = [at for at in digits if parts[at].isdigit()]
         codes = [at for at in digits if parts[at] and not parts[at].isdigit()]
         if numbers:
             named = [parts[at].lstrip("0") or "0" for at in numbers]
-            length = np.float32(self.facts.recipe.number)
-            vectors[numbers] = length * directions(named, self.dimension)
+            vectors[numbers] = np.float32(recipe.number) * directions(named, self.dimension)
         if codes:
             lengths = np.linalg.norm(vectors[codes], axis=1, keepdims=True)
-            lengths *= np.float32(self.facts.recipe.code)
+            lengths *= np.float32(recipe.code)
             vectors[codes] += lengths * directions([parts[at] for at in codes], self.dimension)
+        return vectors
 
     def _blend(self, pieces: Bags, letters: Bags, split: npt.NDArray[np.bool_]) -> Floats:
         sums = [np.zeros((len(split), self.dimension), np.float32) for _ in range(2)]
@@ -198,36 +204,31 @@ class StaticTable:
         return blended
 
     def slips(self, words: Sequence[str], split: npt.NDArray[np.bool_]) -> tuple[Int, list[str]]:
-        """Find the words that look mistyped, and what was meant by each."""
-        asked = [
+        """Find the words that look mistyped: their places, and the correct word of each."""
+        unknown = [
             at for at in np.flatnonzero(split).tolist()
             if len(words[at]) >= SHORTEST and words[at].isascii() and words[at].isalpha()
         ]  # fmt: skip
-        nearest = self._speller.nearest([words[at] for at in asked])
+        nearest = self._speller.nearest([words[at] for at in unknown])
         found = nearest >= 0
-        meant = [self._known[number] for number in nearest[found].tolist()]
-        return np.array(asked, np.int64)[found], meant
-
-    @cached_property
-    def _known(self) -> list[str]:
-        """Words that are whole pieces, by number, which follows how common they are; then ours."""
-        numbered = sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1])
-        whole = [word for word, _ in numbered if word.isascii() and word.isalpha()]
-        return [word for word in whole if len(word) >= SHORTEST] + self._words
+        correct = [self._speller.words[number] for number in nearest[found].tolist()]
+        return np.array(unknown, np.int64)[found], correct
 
     @cached_property
     def _speller(self) -> Speller:
-        return Speller(self._known)
+        # Piece numbers follow how common a word is; the table's own words come after them.
+        numbered = sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1])
+        whole = [word for word, _ in numbered if word.isascii() and word.isalpha()]
+        return Speller([word for word in whole if len(word) >= SHORTEST] + self._words)
 
     def bags(self, words: Sequence[str]) -> tuple[Bags, Bags]:
-        """Give the piece rows and the letter rows of plain words."""
+        """Return the piece rows and the letter rows of plain words."""
         return (
             piece_bags(words, self.tokenizer, self.facts.unknown),
             gram_bags(words, self.facts.buckets, self.facts.pieces),
         )
 
     def _phrase_numbers(self, values: pa.Array) -> pa.Array:
-        """Look values up among the phrases; Arrow hashes all of these anew at every call."""
         if len(values) > _FEW:
             return pc.index_in(values, self._phrases)
         known = self._phrase_places
@@ -236,11 +237,3 @@ class StaticTable:
     @cached_property
     def _phrase_places(self) -> dict[str, int]:
         return {phrase: number for number, phrase in enumerate(self._phrases.to_pylist())}
-
-    def _place_phrases(self, values: pa.Array, out: Floats) -> Int:
-        """Give phrases the rows they have of their own, and say where they are."""
-        places = pc.coalesce(self._phrase_numbers(values), self._phrase_numbers(undotted(values)))
-        known = np.asarray(pc.is_valid(places)).nonzero()[0]
-        first = self.facts.pieces + self.facts.buckets
-        out[known] = self._table[first + np.asarray(places.take(known)).astype(np.int64)]
-        return known

@@ -1,4 +1,4 @@
-"""Cells to features: word pieces, hashed pairs and triples of letters, found once a word."""
+"""Features of cells: words, word pieces, letter n-grams and numbers, and sums of their rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from xxhash import xxh3_128_digest
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -21,24 +21,18 @@ if TYPE_CHECKING:
 Int = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-#: 'u.s.' and 'r.e.m' are one word each, as people write 'us' and 'rem'.
+#: 'u.s.' and 'r.e.m' are one word each, because people also write 'us' and 'rem'.
 _DOTTED = re.compile(r"(?:\w\.)+\w?\.?")
 _PUNCTUATION = re.compile(r"[\W_]+")
+#: Knuth's multiplicative hash.
 _MULTIPLIER = np.uint32(2654435761)
-#: Longer words (hashes, addresses) are cut: the table knows nothing of their tails.
+#: Longer words (hashes, addresses) are cut: the table has no rows for their tails.
 _LONGEST_WORD = 40
 _MOST_WORDS = 48
-
-
-def text_array(values: Sequence[str | None] | pa.Array) -> pa.Array:
-    """Return values as Arrow strings; lone surrogates, which these cannot hold, are replaced."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values.cast(pa.string())
-    try:
-        return pa.array(values, pa.string())
-    except UnicodeEncodeError:
-        mended = (one and one.encode("utf-8", "replace").decode("utf-8") for one in values)
-        return pa.array(list(mended), pa.string())
+#: Rows summed at a time: few enough that the sums stay in the processor's cache.
+_ROWS_AT_ONCE = 512
+_DIGITS = re.compile(r"[0-9]+")
+_MINUS = ("-", "−")
 
 
 @dataclass(frozen=True)
@@ -47,6 +41,17 @@ class Bags:
 
     starts: Int
     ids: Int
+
+
+def text_array(values: Sequence[str | None] | pa.Array) -> pa.Array:
+    """Return values as Arrow strings; replace lone surrogates, which Arrow cannot store."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.cast(pa.string())
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        mended = (one and one.encode("utf-8", "replace").decode("utf-8") for one in values)
+        return pa.array(list(mended), pa.string())
 
 
 def split_words(values: pa.Array) -> tuple[Int, Int, list[str]]:
@@ -64,7 +69,7 @@ def split_words(values: pa.Array) -> tuple[Int, Int, list[str]]:
 
 
 def plain_word(word: str) -> str:
-    """Take a word's punctuation and accents away.
+    """Lower a word's case and remove its punctuation and accents.
 
     >>> [plain_word(w) for w in ("U.S.", "(men's)", "São", "--")]
     ['us', 'men s', 'sao', '']
@@ -73,14 +78,16 @@ def plain_word(word: str) -> str:
     if word.isascii() and word.isalnum():
         return word
     if not word.isascii():
-        word = "".join(c for c in unicodedata.normalize("NFKD", word) if not _is_accent(c))
+        # NFKD splits accents off as characters of category Mn (non-spacing mark).
+        letters = unicodedata.normalize("NFKD", word)
+        word = "".join(letter for letter in letters if unicodedata.category(letter) != "Mn")
     if _DOTTED.fullmatch(word):
         return word.replace(".", "")
     return _PUNCTUATION.sub(" ", word).strip()
 
 
 def undotted(values: pa.Array) -> pa.Array:
-    """Take the dots out of values that are initials alone, and leave the rest as null.
+    """Remove the dots from values that consist of initials; all other values become null.
 
     >>> undotted(pa.array(["u.s.a.", "st. louis"])).to_pylist()
     ['usa', None]
@@ -89,20 +96,20 @@ def undotted(values: pa.Array) -> pa.Array:
     return pc.replace_substring(pc.if_else(initials, values, None), ".", "")
 
 
-@cache
-def _is_accent(character: str) -> bool:
-    return unicodedata.category(character) == "Mn"
-
-
 def piece_bags(words: Sequence[str], tokenizer: Tokenizer, unknown: int) -> Bags:
-    """Split plain words into the tokenizer's pieces, without those it does not know."""
+    """Split plain words into the tokenizer's pieces; drop the ``unknown`` piece."""
     found = tokenizer.encode_batch_fast(list(words), add_special_tokens=False)
     lists = [encoding.ids for encoding in found]
-    return _without(_pack(lists), unknown)
+    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    ids = np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
+    is_known = ids != unknown
+    known_before = np.concatenate([[0], np.cumsum(is_known)])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    return Bags(known_before[starts], ids[is_known])
 
 
 def gram_bags(words: Sequence[str], buckets: int, first: int) -> Bags:
-    """Hash the pairs and triples of a word's bytes, ends marked, into ``buckets`` numbers."""
+    """Hash the bigrams and trigrams of a word's bytes, its ends marked, into ``buckets``."""
     marked = [f" {word} ".encode() for word in words]
     starts = np.concatenate([[0], np.cumsum(list(map(len, marked)))]).astype(np.int64)
     letters = np.frombuffer(b"".join(marked) + b"  ", np.uint8).astype(np.uint32)
@@ -111,56 +118,67 @@ def gram_bags(words: Sequence[str], buckets: int, first: int) -> Bags:
     hashed = ((codes * _MULTIPLIER) >> np.uint32(8)) % np.uint32(buckets)
     space = np.uint32(ord(" "))
     before, middle, after = (part == space for part in (letters[:-2], letters[1:-1], letters[2:]))
-    # A space in the middle joins two words; one at both ends leaves a letter, which is a piece.
+    # A space in the middle spans two words; spaces at both ends leave one letter, which is a piece.
     kept = np.stack([~middle & ~(before & after), ~(before & middle)], axis=1)
     counts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
     return Bags(counts[starts], hashed[kept].astype(np.int64) + first)
 
 
-def _pack(lists: Sequence[Sequence[int]]) -> Bags:
-    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-    ids = np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
-    return Bags(np.concatenate([[0], np.cumsum(lengths)]), ids)
+def number_bags(values: Sequence[str], alone: Sequence[bool]) -> tuple[Bags, list[str]]:
+    """Find the numbers of each value; return them as bags, and the distinct numbers.
+
+    A value marked ``alone`` has no words: its groups of digits make one number.
+
+    >>> number_bags(["gate 07", "(555) 123-4567", "-5"], [False, True, True])[1]
+    ['7', '555 123 4567', '-5']
+    """
+    known: dict[str, int] = {}
+    ids: list[int] = []
+    starts = [0]
+    for value, whole in zip(values, alone, strict=True):
+        groups = _DIGITS.findall(value)
+        if whole:
+            groups = ["-" * value.lstrip().startswith(_MINUS) + " ".join(groups)]
+        else:
+            groups = [group.lstrip("0") or "0" for group in groups]
+        ids += [known.setdefault(group, len(known)) for group in groups]
+        starts.append(len(ids))
+    return Bags(np.array(starts, np.int64), np.array(ids, np.int64)), list(known)
 
 
-def _without(bags: Bags, unwanted: int) -> Bags:
-    wanted = bags.ids != unwanted
-    kept = np.concatenate([[0], np.cumsum(wanted)])
-    return Bags(kept[bags.starts], bags.ids[wanted])
-
-
-#: So few that their sums stay in the processor's cache.
-_AT_ONCE = 512
+def directions(numbers: Sequence[str], dimension: int) -> Floats:
+    """Hash each number to a unit vector of signs; two such vectors are nearly orthogonal."""
+    blocks = [
+        b"".join(xxh3_128_digest(number.encode(), seed) for number in numbers)
+        for seed in range(-(-dimension // 128))
+    ]
+    bits = [np.unpackbits(np.frombuffer(b, np.uint8)).reshape(len(numbers), 128) for b in blocks]
+    signs = np.concatenate(bits, axis=1)[:, :dimension].astype(np.float32) * 2 - 1
+    return np.asarray(signs / np.float32(dimension**0.5), np.float32)
 
 
 def sum_bags(table: Floats, bags: Bags, out: Floats, weights: Floats | None = None) -> None:
-    """Add to each row of ``out`` the sum of its bag's rows, weighed, in the order of the bag."""
-    rows = np.empty((_AT_ONCE, table.shape[1]), np.float32)
-    for start in range(0, len(out), _AT_ONCE):
-        end = start + _AT_ONCE
-        some = Bags(bags.starts[start : end + 1], bags.ids)
-        _sum_some(table, some, out[start:end], weights, rows)
-
-
-def _sum_some(
-    table: Floats, bags: Bags, out: Floats, weights: Floats | None, rows: Floats
-) -> None:  # fmt: skip
-    lengths = np.diff(bags.starts)
-    # Longest first: those with an n-th feature are then a prefix, and no row is gathered twice.
-    order = np.argsort(-lengths, kind="stable")
-    having = np.searchsorted(-lengths[order], -np.arange(lengths.max(initial=0)), side="left")
-    sums, firsts = np.zeros_like(out), bags.starts[order]
-    for place, count in enumerate(having.tolist()):
-        at, gathered = firsts[:count] + place, rows[:count]
-        # Unlike the default, this mode writes where it is told without a copy in between.
-        np.take(table, bags.ids[at], axis=0, out=gathered, mode="clip")
-        if weights is not None:
-            gathered *= weights[at, None]
-        sums[:count] += gathered
-    out[order] += sums
+    """Add to each row of ``out`` the weighted sum of its bag's rows, in the order of the bag."""
+    buffer = np.empty((_ROWS_AT_ONCE, table.shape[1]), np.float32)
+    for start in range(0, len(out), _ROWS_AT_ONCE):
+        starts = bags.starts[start : start + _ROWS_AT_ONCE + 1]
+        lengths = np.diff(starts)
+        # Longest first: bags with an n-th feature are then a prefix, so no row is gathered twice.
+        order = np.argsort(-lengths, kind="stable")
+        counts = np.searchsorted(-lengths[order], -np.arange(lengths.max(initial=0)), side="left")
+        firsts = starts[order]
+        sums = np.zeros((len(lengths), table.shape[1]), np.float32)
+        for place, count in enumerate(counts.tolist()):
+            at, gathered = firsts[:count] + place, buffer[:count]
+            # mode="clip" writes straight into `out`; the default mode makes a copy first.
+            np.take(table, bags.ids[at], axis=0, out=gathered, mode="clip")
+            if weights is not None:
+                gathered *= weights[at, None]
+            sums[:count] += gathered
+        out[start + order] += sums
 
 
 def normalise(rows: Floats) -> None:
-    """Scale rows to length 1, but for those that are 0."""
+    """Scale rows to length 1, in place; zero rows stay zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     np.divide(rows, lengths, out=rows, where=lengths > 0)

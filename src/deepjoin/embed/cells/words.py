@@ -1,4 +1,8 @@
-"""Words to vectors: a known word rests on its meaning, an unknown one on its letters."""
+"""Word vectors: weights of a word's pieces and letters, and the spelling of unknown words.
+
+A known word is mostly its piece, an unknown one mostly its letters. A word that looks mistyped
+also takes part of the known word one edit away.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +19,33 @@ from deepjoin.embed.cells.tokens import Bags
 Floats = npt.NDArray[np.float32]
 Int = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
+
+#: Words shorter than this are not corrected: too many of their neighbours are words themselves.
+SHORTEST = 6
+#: From this length, one letter may be missing in one place and another added elsewhere.
+LONG = 9
+_LONGEST = 40
+#: Base of the polynomial hash of a word, its inverse modulo 2**64, and its powers.
+_BASE = 0x9E3779B97F4A7C15
+_INVERSE = np.uint64(pow(_BASE, -1, 1 << 64))
+_POWERS = np.array([pow(_BASE, at, 1 << 64) for at in range(_LONGEST + 2)], np.uint64)
+#: Marks in a key the place where a letter was removed.
+_PLACES = np.array([pow(_BASE ^ 0xFFFF, at + 3, 1 << 64) for at in range(_LONGEST + 2)], np.uint64)
+_NOT_FOUND = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How long a word's letters are beside its pieces.
+    """Weights of the parts of a word, and of the words of a value.
 
-    ``known`` is the length of a whole piece's letters as a share of the piece's own. A word that
-    is split has the length ``split``, its pieces together being ``fragments`` of its letters: where
-    a tokenizer happens to cut an unknown word says little. A slip is ``slip`` parts the word
-    that was meant. Lengths are raised to 1 - ``even``: rarity counts, but not so much that one rare
-    word is all there is. Words behind a comma count ``behind``, those in parentheses ``aside``.
-    A number among words has a direction of its own and the length ``number``;
-    a word of letters and digits has ``code`` times its length in such a direction besides.
+    ``known`` is the length of the letters of a word that is one piece, as a share of the piece's
+    length. A word of several pieces has the length ``split``; its pieces together are ``fragments``
+    of its letters, because where a tokenizer cuts an unknown word says little. ``slip`` is the
+    share of the correct word in a mistyped one. Lengths are raised to 1 - ``even``: rare words
+    count more, but one rare word must not drown the others. Words after a comma count ``behind``,
+    those in parentheses ``aside``. A number among words gets its own direction with the length
+    ``number``; a word of letters and digits adds such a direction, ``code`` times its length.
     """
 
     known: float = 0.7
@@ -44,37 +62,32 @@ class Recipe:
 def weights(
     pieces: Floats, letters: Floats, is_split: Bools, recipe: Recipe
 ) -> tuple[Floats, Floats]:
-    """Weigh the sum of a word's piece rows and that of its letter rows."""
-    long, broad = _lengths(pieces), _lengths(letters)
-    along: Floats = np.where(is_split, np.float32(recipe.fragments) / long, np.float32(1))
-    across: Floats = np.where(is_split, np.float32(1), np.float32(recipe.known) * long)
-    across = across / broad
+    """Return the weights of each word's sum of piece rows and of its sum of letter rows."""
+    piece_lengths = _lengths(pieces)
+    along: Floats = np.where(is_split, np.float32(recipe.fragments) / piece_lengths, np.float32(1))
+    across: Floats = np.where(is_split, np.float32(1), np.float32(recipe.known) * piece_lengths)
+    across = across / _lengths(letters)
     mixed = _lengths(along[:, None] * pieces + across[:, None] * letters)
     whole = np.where(is_split, np.float32(recipe.split) / mixed, np.float32(1))
     return along * whole, across * whole
 
 
-def mix_slips(own: Floats, meant: Floats, share: float) -> Floats:
-    """Turn mistyped words towards those that were meant, and give them their lengths."""
-    ratios = slip_ratios(own, meant, share)
-    mixed: Floats = ratios[:, None] * own + np.float32(share) * meant
-    return mixed
-
-
-def slip_ratios(own: Floats, meant: Floats, share: float) -> Floats:
-    """Say by what to multiply mistyped words so that they are as long as those meant."""
-    ratios: Floats = _lengths(meant) / _lengths(own) * np.float32(1 - share)
+def slip_ratios(own: Floats, correct: Floats, share: float) -> Floats:
+    """Return the factors that make mistyped words as long as the correct ones."""
+    ratios: Floats = _lengths(correct) / _lengths(own) * np.float32(1 - share)
     return ratios
 
 
 def levelled(vectors: Floats, even: float) -> Floats:
-    """Say by what to multiply words so that long and short vectors differ less."""
+    """Return the factors that bring the lengths of word vectors closer together."""
     factors: Floats = _lengths(vectors) ** np.float32(-even)
     return factors
 
 
 def shades(starts: Int, numbers: Int, words: Sequence[str], recipe: Recipe) -> Floats:
-    """Weigh the words of each value: what stands aside tells namesakes apart, and says less.
+    """Weigh the words of each value: less after a comma, and still less in parentheses.
+
+    Such words tell namesakes apart, but say less about what the value is.
 
     >>> words = ["paris,", "texas", "(the", "film)"]
     >>> shades(np.array([0, 4]), np.arange(4), words, Recipe()).tolist()
@@ -93,14 +106,14 @@ def shades(starts: Int, numbers: Int, words: Sequence[str], recipe: Recipe) -> F
 
 
 def _before(counts: Int, starts: Int) -> Int:
-    """Add up what comes before each word in its own value."""
+    """Sum the counts of the words before each word of the same value."""
     sums = np.concatenate([[0], np.cumsum(counts)])
     before: Int = sums[:-1] - np.repeat(sums[starts[:-1]], np.diff(starts))
     return before
 
 
 def is_split(words: Sequence[str], bags: Bags) -> Bools:
-    """Mark words that are no whole piece, numbers aside: their pieces are drawn at random."""
+    """Mark words of several pieces or none, except numbers, whose pieces are arbitrary."""
     counts = np.diff(bags.starts)
     named = np.fromiter((not word.isdigit() for word in words), np.bool_, len(words))
     split: Bools = (counts != 1) & named
@@ -108,5 +121,83 @@ def is_split(words: Sequence[str], bags: Bags) -> Bools:
 
 
 def _lengths(rows: Floats) -> Floats:
+    """Return the length of each row, 1 for a row of zeros, so that it can be a divisor."""
     lengths: Floats = np.linalg.norm(rows, axis=1)
     return np.where(lengths > 0, lengths, np.float32(1))
+
+
+class Speller:
+    """Known words, most common first, indexed by hashes of their misspellings.
+
+    The hash of a word is a polynomial in its letters, so the hash without one letter, or with two
+    swapped, takes one sum. First letters are assumed to be right. In long words a letter may be
+    missing in one place and another added elsewhere: phillipines, cincinatti.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+        _, lengths, wholes, shorter = _hashed(words)
+        self._whole, self._word = np.unique(wholes, return_index=True)
+        rows, places = _inner(lengths)
+        keys = shorter[rows, places] ^ _PLACES[places]
+        self._key, first = np.unique(keys, return_index=True)
+        self._owner = rows[first]
+        long = lengths[rows] >= LONG
+        self._rest, first = np.unique(shorter[rows, places][long], return_index=True)
+        self._long = rows[long][first]
+
+    def nearest(self, words: Sequence[str]) -> Int:
+        """Return the number of the known word one edit away from each word, or -1.
+
+        >>> Speller(["germany", "georgia"]).nearest(["germny", "gregory", "georgia"]).tolist()
+        [0, -1, -1]
+        """
+        letters, lengths, wholes, shorter = _hashed(words)
+        rows, places = _inner(lengths)
+        without = shorter[rows, places]
+        long = lengths[rows] >= LONG
+        after = np.minimum(places + 1, letters.shape[1] - 1)
+        gap = letters[rows, after] - letters[rows, places]
+        swapped = wholes[rows] + gap * _POWERS[places] - gap * _POWERS[after]
+        longer, gaps = _inner(lengths + 1)
+        best = np.full(len(words), _NOT_FOUND)
+        for edited, found in (
+            (rows, _find(self._key, self._owner, without ^ _PLACES[places])),  # a wrong letter
+            (rows, _find(self._whole, self._word, without)),  # a letter too many
+            (rows[long], _find(self._rest, self._long, without[long])),  # one moved
+            (rows, _find(self._whole, self._word, swapped)),  # two neighbours swapped
+            (longer, _find(self._key, self._owner, wholes[longer] ^ _PLACES[gaps])),  # one missing
+        ):
+            # The lowest number wins, which is the most common word.
+            np.minimum.at(best, edited[found >= 0], found[found >= 0])
+        known = _find(self._whole, self._word, wholes) >= 0
+        return np.where(known | (best == _NOT_FOUND), -1, best)
+
+
+def _hashed(words: Sequence[str]) -> tuple[Hashes, Int, Hashes, Hashes]:
+    """Return the letters of words, their lengths, and hashes of all and of all but one letter."""
+    lengths = np.fromiter((len(word) for word in words), np.int64, len(words))
+    packed = np.array([word.encode() for word in words], f"S{_LONGEST}")
+    letters = packed.view(np.uint8).reshape(len(words), _LONGEST).astype(np.uint64)
+    terms = letters * _POWERS[:_LONGEST]
+    before = np.cumsum(terms, axis=1)
+    whole = before[:, -1]
+    # Letters after the removed one move one place forward: their terms lose one power of the base.
+    without = before - terms + (whole[:, None] - before) * _INVERSE
+    return letters, np.minimum(lengths, _LONGEST), whole, without
+
+
+def _inner(lengths: Int) -> tuple[Int, Int]:
+    """List every letter except first ones: the number of its word, and its place."""
+    counts = np.maximum(lengths - 1, 0)
+    rows = np.repeat(np.arange(len(lengths)), counts)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, np.arange(len(rows)) - first + 1
+
+
+def _find(keys: Hashes, owners: Int, wanted: Hashes) -> Int:
+    """Look hashes up in sorted keys; -1 where there is none."""
+    if not len(keys):
+        return np.full(len(wanted), -1)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, owners[at], -1)

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from deepjoin.embed.cells.spelling import SHORTEST
 from deepjoin.embed.cells.tokens import plain_word
+from deepjoin.embed.cells.words import SHORTEST
 from deepjoin.errors import DeepJoinError
 from deepjoin.normalise.canonical import canonical
 
