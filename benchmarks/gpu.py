@@ -29,7 +29,7 @@ from deepjoin.embed.columns.token_model import TOKENS, TokenModel
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.embed.vector_build import build_vectors
 from deepjoin.embed.vector_index import VectorIndex
-from deepjoin.engines.gpu import DeviceIndex, DeviceQuery, DeviceSearch
+from deepjoin.engines.gpu import DeviceIndex, DeviceSearch
 
 Figures = dict[str, Any]
 K = 10
@@ -139,20 +139,17 @@ def agreement(encoder: TorchEncoder, folder: Path, texts: Sequence[str]) -> Figu
 def query_times(
     encoder: TorchEncoder, model: TokenModel, rows: npt.NDArray[np.float16], texts: Sequence[str]
 ) -> Figures:
-    """Time each step of a query, and the whole in one go and in two calls."""
+    """Time each step of a query, and the whole."""
     device = str(model.device)
     search = DeviceSearch(rows, "cosine", device)
-    query = DeviceQuery(model, search, K)
     numbers = encoder.numbers(texts)
     vectors = [model.encode_one(one) for one in numbers]
     rest: Figures = {"columns": len(rows), "queries": len(texts), "k": K}
     steps: dict[str, tuple[Callable[[Any], Any], Sequence[Any]]] = {
-        "end_to_end": (lambda text: query.nearest(encoder.numbers([text])[0]), texts),
-        "two_calls": (lambda text: search.search(encoder.encode_texts([text])[0], K), texts),
+        "end_to_end": (lambda text: search.search(encoder.encode_texts([text])[0], K), texts),
         "tokenise": (lambda text: encoder.numbers([text]), texts),
         "encode": (model.encode_one, numbers),
         "encode_unrecorded": (lambda one: _unrecorded(model, one), numbers),
-        "encode_and_search": (query.nearest, numbers),
         "search": (lambda vector: search.search(vector, K), vectors),
     }
     found = {name: times(call, given) for name, (call, given) in steps.items()}

@@ -110,7 +110,6 @@ def search(corpus: str, workdir: str, *numbers: str) -> None:
         wanted = ExactRequest(Measure(join, floor), 10)
         about = {"what": "search", "join": join, "floor": floor, "queries": len(asked)}
         rows.append(about | _timed(engine, asked, wanted))
-        rows.append(about | {"what": "many"} | _together(engine, asked, wanted))
         right = [
             is_right(engine.search(query, wanted, [marks]), mine, marks, part, wanted)
             for (query, marks), mine in zip(asked, best, strict=False)
@@ -158,12 +157,6 @@ def _timed(engine: SemanticEngine, asked: Asked, wanted: ExactRequest) -> Row:
         "cpu_p50_ms": 1e3 * float(np.median(used)),
         "load": os.getloadavg()[0],
     }
-
-
-def _together(engine: SemanticEngine, asked: Asked, wanted: ExactRequest) -> Row:
-    started = perf_counter()
-    found = list(engine.search_many([q for q, _ in asked], wanted, [[m] for _, m in asked]))
-    return {"each_ms": 1e3 * (perf_counter() - started) / len(found)}
 
 
 def compared(part: SemanticSegment, queries: Sequence[SemanticQuery], least: int) -> list[Any]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder
 from deepjoin.embed.cells.folder import TableFacts
-from deepjoin.embed.cells.score import match_chance, shared, soft_joinability
+from deepjoin.embed.cells.score import match_chance, shared
 from deepjoin.embed.cells.tokens import plain_word, split_words
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.cell_table.make import main
@@ -31,6 +31,7 @@ from deepjoin.lab.cell_table.variants import (
     read_columns,
     variant,
 )
+from tests.support.definitions import chance_joinability
 
 DEFAULT = StaticTable.load(DEFAULT_TABLE)
 TOKENIZER = (DEFAULT_TABLE / "tokenizer.json").read_text("utf-8")
@@ -275,12 +276,12 @@ def test_the_soft_score_lies_between_the_equal_share_and_one(
     query: list[str], target: list[str]
 ) -> None:
     mine, theirs = ({c.strip() for c in cells if c.strip()} for cells in (query, target))
-    score = soft_joinability(query, target, SMALL, "basic")
+    score = chance_joinability(query, target, SMALL, "basic")
     equal = len(mine & theirs) / len(mine) if mine else 0
     assert equal - 1e-6 <= score <= 1 + 1e-6
 
 
 def test_the_soft_score_finds_a_column_of_codes() -> None:
     names = ["Germany", "France", "Switzerland", "United States", "Italy"]
-    assert soft_joinability(names, ["GER", "FRA", "SUI", "USA", "ITA"], DEFAULT) > 0.7
-    assert soft_joinability(names, ["red", "green", "blue", "black", "white"], DEFAULT) < 0.1
+    assert chance_joinability(names, ["GER", "FRA", "SUI", "USA", "ITA"], DEFAULT) > 0.7
+    assert chance_joinability(names, ["red", "green", "blue", "black", "white"], DEFAULT) < 0.1

@@ -8,16 +8,11 @@ from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.lab.evaluation.truth import brute_force
-from deepjoin.matching.joinability import (
-    cardinality,
-    equi_joinability,
-    join_size,
-    multiset_joinability,
-)
 from deepjoin.model import Hit
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.search import candidates
 from deepjoin.settings import SearchSettings
+from tests.support.definitions import cardinality, equi_joinability, join_size, multiset_joinability
 
 from .conftest import MakeLake
 

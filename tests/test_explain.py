@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deepjoin
-import deepjoin.matching.joinability
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.settings import SearchSettings
+from tests.support.definitions import equi_joinability
 
 from .conftest import MakeLake
 
@@ -42,7 +42,7 @@ def test_it_is_the_definition(
         return
     for column in named:
         told = lake.explain(query, (str(column.table), column.name), join="equi")
-        expected = deepjoin.matching.joinability.equi_joinability(query, column.cells)
+        expected = equi_joinability(query, column.cells)
         assert told.equi.joinability == told.joinability == expected
         assert bool(told.cardinality) == bool(told.found_by) == (expected > 0)
 

@@ -31,7 +31,7 @@ from deepjoin.embed.columns.token_model import TokenModel, padded, runs  # noqa:
 from deepjoin.embed.columns.torch_encoder import TorchEncoder  # noqa: E402
 from deepjoin.embed.recorder import Recorder  # noqa: E402
 from deepjoin.engines import gpu as searching  # noqa: E402
-from deepjoin.engines.gpu import DeviceIndex, DeviceQuery, DeviceSearch  # noqa: E402
+from deepjoin.engines.gpu import DeviceIndex, DeviceSearch  # noqa: E402
 from tests.support.played_gpu import play_gpu, play_halves  # noqa: E402
 
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "gpu.py"
@@ -229,25 +229,6 @@ def test_long_texts_are_not_recorded(
     assert not model.recorder._recordings
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_a_query_is_read_and_compared_in_one_go(
-    folders: Folders, recording: None, halves: None, metric: str
-) -> None:
-    encoder = _torch(loaded(folders("mpnet")))
-    rows = encoder.encode_texts([f"company {n}" for n in range(200)])
-    search, model = DeviceSearch(rows, metric, "cpu"), _model(encoder)
-    query = DeviceQuery(model, search, 5)
-    for text in ("company 7", "company 9", "values: 1, 2."):
-        (numbers,) = encoder.numbers([text])
-        scores, found = query.nearest(numbers)
-        wanted, same = search.search(encoder.encode_texts([text])[0], 5)
-        assert found.tolist() == same.tolist()
-        np.testing.assert_allclose(scores, wanted, atol=1e-3)
-    assert query._recorder.records
-    assert [len(one) for one in query.nearest([])] == [0, 0]
-    assert [len(one) for one in DeviceQuery(model, search, 999).nearest(numbers)] == [200, 200]
-
-
 def test_threads_may_share_a_search(recording: None, halves: None) -> None:
     rows = np.random.default_rng(3).standard_normal((500, 24)).astype(np.float16)
     search = DeviceSearch(rows, device="cpu")
@@ -277,10 +258,10 @@ def test_a_real_gpu_gives_the_same(folders: Folders, tmp_path: Path, kind: str) 
     assert cosines(there.encode_texts(TEXTS), here.encode_texts(TEXTS)).min() > 0.999
     assert there.token_model is not None
     assert there.token_model.recorder.records, there.token_model.recorder.refusal
-    query = DeviceQuery(there.token_model, DeviceSearch(rows), 300)
+    search = DeviceSearch(rows)
     build_vectors(rows, tmp_path, "flat")
     for text, vector in zip(TEXTS[:2], here.encode_texts(TEXTS[:2]), strict=True):
-        scores, found = query.nearest(there.numbers([text])[0])
+        scores, found = search.search(there.encode_texts([text])[0], 300)
         np.testing.assert_allclose(scores, _truth(rows, vector, "cosine")[found], atol=2e-3)
         near = DeviceIndex(VectorIndex(tmp_path), "cuda").search(vector, 20)
         assert near.ids.tolist() == VectorIndex(tmp_path).search(vector, 20).ids.tolist()
@@ -300,9 +281,6 @@ def test_token_numbers_that_cannot_be_read_are_refused(encoder: TorchEncoder) ->
                 encoder.encode_tokens(tokens)
     with pytest.raises(DeepJoinError, match="^A text of 65 tokens came; .* reads 64 at most. Cut"):
         encoder.encode_tokens([[1] * 65, [1]])
-    search = DeviceSearch(np.eye(encoder.dimension, dtype=np.float16), device="cpu")
-    with pytest.raises(DeepJoinError, match="token number 9999"):
-        DeviceQuery(_model(encoder), search, 1).nearest([9999])
 
 
 def test_a_model_that_reads_more_is_not_given_token_numbers(

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.matching.joinability import (
-    cardinality,
-    equi_joinability,
-    join_size,
-    multiset_joinability,
-)
+from tests.support.definitions import cardinality, equi_joinability, join_size, multiset_joinability
 
 COMPANIES = ["Apple", "GE", "Microsoft", "Yahoo!", "Amazon"]
 

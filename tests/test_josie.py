@@ -19,12 +19,12 @@ from deepjoin.lab.josie.cost import Benefits, CostModel, Estimates, ListCosts, e
 from deepjoin.lab.josie.index import CandidateCounter, SetIndex, overlap_of
 from deepjoin.lab.josie.method import JosieSearch, josie
 from deepjoin.lab.josie.search import Josie, score_from
-from deepjoin.matching.joinability import equi_joinability
 from deepjoin.model import Hit, Results
 from deepjoin.search.exact import exact_equi
 from deepjoin.search.hybrid import EquiSearch
 from deepjoin.search.searcher import Searcher
 from tests.support.column_lakes import segment_of
+from tests.support.definitions import equi_joinability
 
 from .conftest import MakeLake
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.embed.cells import load_cell_encoder
-from deepjoin.embed.cells.score import soft_joinability
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.model import Results
 from deepjoin.settings import SearchSettings
+from tests.support.definitions import chance_joinability
 
 from .conftest import MakeLake
 
@@ -100,7 +100,7 @@ def test_any_counts_the_chance_of_each_cell(
     columns = {column.column_id: column for column in columns_of(drawn)}
     results = make_lake(list(columns.values())).search(query, 100)
     for hit in results:
-        expected = soft_joinability(query, list(columns[hit.column_id].cells), ENCODER)
+        expected = chance_joinability(query, list(columns[hit.column_id].cells), ENCODER)
         assert hit.joinability == pytest.approx(expected, abs=0.02)
     matching = {
         number

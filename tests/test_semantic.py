@@ -25,13 +25,9 @@ from deepjoin.matching.engine import (
     SemanticQuery,
     SemanticSegment,
 )
-from deepjoin.matching.joinability import (
-    best_similarities,
-    semantic_joinability,
-    similarities,
-    soft_joinability,
-)
+from deepjoin.matching.joinability import best_similarities, semantic_joinability, similarities
 from deepjoin.store.values.index import ValueIndex
+from tests.support.definitions import soft_joinability
 
 from .conftest import MakeLake
 
@@ -168,10 +164,8 @@ def test_search_equals_brute_force(
         patch.setattr(scan, "_ROWS", 4)
         searcher = SemanticEngine(parts, threads=threads)
         found = searcher.search(ask(query), wanted, dead)
-        (again,) = searcher.search_many([ask(query)], wanted, [dead])
     truth = brute_force(halves, query, wanted, dead)
     assert as_list(found) == truth[:k]
-    assert as_list(again) == truth[:k]
     check_evidence(found, parts, halves, ask(query), floor)
 
 
@@ -257,18 +251,6 @@ def test_ties_with_the_last_come_too_when_asked(
     truth = brute_force([drawn], query, wanted, [np.zeros(len(drawn), bool)])
     last = truth[min(k, len(truth)) - 1][0] if truth else 0
     assert found == [one for one in truth if one[0] >= last]
-
-
-@given(queries=st.lists(st.lists(WORD, max_size=5), max_size=6))
-def test_many_queries_answer_as_one_by_one(tmp_path: Path, queries: list[list[str]]) -> None:
-    columns = [WORDS[i : i + 4] for i in range(0, len(WORDS), 3)]
-    searcher = SemanticEngine(parts_of([columns], tmp_path), threads=1)
-    wanted = ExactRequest(Measure("any", 0.6), 5)
-    asked = [ask(query) for query in queries]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_CELLS", 7)
-        together = [as_list(found) for found in searcher.search_many(asked, wanted)]
-    assert together == [as_list(searcher.search(one, wanted)) for one in asked]
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 48, 192])

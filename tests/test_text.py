@@ -15,8 +15,9 @@ from deepjoin.embed.columns.text import (
     PATTERNS,
     SAMPLINGS,
     DocumentFrequencies,
+    Frequency,
     TextSettings,
-    column_text,
+    TokenCounter,
     column_texts,
     no_frequency,
 )
@@ -33,6 +34,12 @@ def letters(texts: Sequence[str]) -> list[int]:
 def halves(texts: Sequence[str]) -> list[int]:
     """Count pairs of characters: a tokeniser whose counts do not add up."""
     return [(len(text) + 1) // 2 for text in texts]
+
+
+def column_text(
+    column: Column, settings: TextSettings, frequency: Frequency, count: TokenCounter
+) -> str:
+    return column_texts([column], settings, frequency, count)[0]
 
 
 def text(column: Column, pattern: str, tokens: int = 1000, **options: str) -> str:

@@ -37,7 +37,8 @@ from deepjoin.lab.training.near import near_values, value_vectors
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs
 from deepjoin.lab.training.settings import PAPER, TrainSettings
 from deepjoin.lab.training.tokenising import PieceTokeniser, Tokeniser, tokeniser_for
-from deepjoin.matching.joinability import ONE, equi_joinability, similarities
+from deepjoin.matching.joinability import ONE, similarities
+from tests.support.definitions import equi_joinability
 
 pytest.importorskip("scipy")
 

@@ -19,10 +19,10 @@ from deepjoin.lab.training.batches import Joinability, View
 from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
 from deepjoin.lab.training.settings import PAPER, PRESETS, TrainSettings, preset
 from deepjoin.lab.training.validation import Validation, split
-from deepjoin.matching.joinability import equi_joinability
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.distinct import distinct_cells
 from tests.conftest import MakeLake
+from tests.support.definitions import equi_joinability
 
 pytest.importorskip("scipy")
 

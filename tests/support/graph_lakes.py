@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from deepjoin import Column, Lake
-from deepjoin.matching.joinability import cardinality, equi_joinability
 from deepjoin.store.values.profile import Generic, generic_of
+from tests.support.definitions import cardinality, equi_joinability
 
 CELLS = st.lists(st.sampled_from([*"abcdefghij", "A", "1", "2", "1999"]), min_size=1, max_size=8)
 TABLES = st.lists(st.lists(CELLS, min_size=1, max_size=3), min_size=1, max_size=8)

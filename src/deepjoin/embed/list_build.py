@@ -31,7 +31,7 @@ Int = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 
 #: From this many values on, scanning a few lists is faster than scanning all.
-FROM = 200_000
+LISTS_FROM = 200_000
 #: Values in a list if each were in one, and the most lists.
 _PER_LIST, _LISTS = 128, 1 << 16
 #: Values trained on for each list, and in all.

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deepjoin.embed.columns.token_model import RECORDED, TokenModel
 from deepjoin.embed.devices import device_named
 from deepjoin.embed.recorder import Array, Recorder
 from deepjoin.embed.vector_build import Rows, check_metric, checked
@@ -129,11 +128,7 @@ class DeviceSearch:
         """
         if k < 1:
             raise DeepJoinError(f"k is {k}; it is 1 or more.")
-        return self.ranked(self._packed(self._checked(vector), min(k, len(self))))
-
-    def ranked(self, packed: Array) -> tuple[Float, Int]:
-        """Read what `nearest` gave, the best first."""
-        scores, rows = _unpacked(packed)
+        scores, rows = _unpacked(self._packed(self._checked(vector), min(k, len(self))))
         order = np.lexsort((rows, -scores))
         if self.metric == "euclidean":
             scores = -np.sqrt(np.maximum(-scores, 0))
@@ -188,27 +183,6 @@ class DeviceSearch:
     def _checked(self, vector: npt.ArrayLike) -> Float:
         row: Float = checked(np.asarray(vector, np.float32).reshape(1, -1), self.dimension)[0]
         return row
-
-
-class DeviceQuery:
-    """Finds the rows nearest to a text: encoded and compared in one recorded call."""
-
-    def __init__(self, model: TokenModel, search: DeviceSearch, k: int) -> None:
-        self._model, self._search, self._k = model, search, min(k, len(search))
-        self._recorder = Recorder(model.device)
-        self._recorder.records = model.recorder.records
-
-    def nearest(self, numbers: Sequence[int]) -> tuple[npt.NDArray[np.float32], Int]:
-        """Return scores and rows for the token numbers of a text, as `DeviceSearch.search` does."""
-        if not numbers or not self._k:
-            return np.zeros(0, np.float32), np.zeros(0, np.int64)
-        given = np.array([numbers], np.int64)
-        self._model.check(given, np.array([len(numbers)]))
-        key = len(numbers) if len(numbers) <= RECORDED else None
-        return self._search.ranked(self._recorder.run(key, self._found, given))
-
-    def _found(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self._search.nearest(self._model.vectors(tokens)[0], self._k)
 
 
 def _format(device: torch.device) -> torch.dtype:

@@ -33,8 +33,6 @@ Worth = Callable[[Scores], npt.NDArray[Any]]
 
 #: Columns measured first, and by how much each further round is larger.
 _FIRST, _GROWTH = 64, 8
-#: Cells scanned together when there are many queries.
-_CELLS = 256
 
 
 @dataclass(frozen=True)
@@ -140,59 +138,13 @@ class SemanticEngine:
         self, query: SemanticQuery, request: ExactRequest, excluded: Excluded | None = None
     ) -> ExactRanking:
         """Return the best columns; columns that match nothing are never among them."""
-        return self._ranked(query, self._near(query.vectors, request), request, excluded)
-
-    def search_many(
-        self,
-        queries: Sequence[SemanticQuery],
-        request: ExactRequest,
-        excluded: Sequence[Excluded] | None = None,
-    ) -> Iterator[ExactRanking]:
-        """Answer many queries, several in one scan of the vectors."""
-        for start, stop in _groups([len(query.values) for query in queries]):
-            group = queries[start:stop]
-            near = self._near(np.concatenate([query.vectors for query in group]), request)
-            ends = np.cumsum([0, *(len(query.values) for query in group)])
-            for i, query in enumerate(group):
-                own = []
-                for pairs in near:
-                    mine = pairs.where((pairs.cells >= ends[i]) & (pairs.cells < ends[i + 1]))
-                    numbers = mine.cells - ends[i], mine.values
-                    own.append(CandidatePairs(*numbers, mine.similarities, mine.errors))
-                marks = None if excluded is None else excluded[start + i]
-                yield self._ranked(query, own, request, marks)
-
-    def _near(self, vectors: Float, request: ExactRequest) -> list[CandidatePairs]:
-        floor = request.measure.floor
-        return [part.vectors.near(vectors, floor, self._threads) for part in self._parts]
-
-    def _ranked(
-        self,
-        query: SemanticQuery,
-        near: Sequence[CandidatePairs],
-        request: ExactRequest,
-        excluded: Excluded | None,
-    ) -> ExactRanking:
-        marks = excluded or [None] * len(self._parts)
-        scored = [
-            SegmentScores(part, query, pairs, request.measure, mark)
-            for part, pairs, mark in zip(self._parts, near, marks, strict=True)
-        ]
+        scored = []
+        for part, marks in zip(self._parts, excluded or [None] * len(self._parts), strict=True):
+            near = part.vectors.near(query.vectors, request.measure.floor, self._threads)
+            scored.append(SegmentScores(part, query, near, request.measure, marks))
         if not query.values or request.k == 0 or not scored:
             return ExactRanking(*(np.zeros(0, np.int64),) * 2, np.zeros(0), [])
         return _best_columns(scored, request, len(query.values))
-
-
-def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut queries into runs that have some hundred cells together."""
-    start = cells = 0
-    for i, size in enumerate(sizes):
-        if i > start and cells + size > _CELLS:
-            yield start, i
-            start, cells = i, 0
-        cells += size
-    if start < len(sizes):
-        yield start, len(sizes)
 
 
 def _best_columns(

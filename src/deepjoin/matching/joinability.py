@@ -1,4 +1,4 @@
-"""The paper's definitions as pure functions (section 2.1): the oracle of every exact method."""
+"""Joinability by definition (section 2.1), and how similarities and cardinalities are counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.normalise.distinct import distinct_cells
 
 Cells = Iterable[str | None]
 #: Gives canonical values their vectors, rows of length 1, or 0 for a value without one.
@@ -15,17 +15,6 @@ Encode = Callable[[list[str]], npt.NDArray[np.float32]]
 
 #: Similarities are whole millionths: single precision carries no more, and sums have no order.
 ONE = 1_000_000
-
-
-def equi_joinability(query: Cells, target: Cells, profile: str = "default") -> float:
-    """Share of the query's distinct values found in the target (definition 2.1).
-
-    >>> equi_joinability(["Apple", "GE", "Yahoo!", "ge"], ["apple", "IBM", "GE"])
-    0.6666666666666666
-    """
-    wanted = set(distinct_cells(query, profile).values)
-    held = set(distinct_cells(target, profile).values)
-    return len(wanted & held) / len(wanted) if wanted else 0.0
 
 
 def semantic_joinability(
@@ -37,14 +26,6 @@ def semantic_joinability(
     """
     best = best_similarities(query, target, encode, profile)
     return float(np.mean(best >= least(tau))) if len(best) else 0.0
-
-
-def soft_joinability(
-    query: Cells, target: Cells, encode: Encode, floor: float, profile: str = "default"
-) -> float:
-    """Mean over the query's distinct values: 1 if found, else the best cosine from the floor up."""
-    best = best_similarities(query, target, encode, profile)
-    return int(best[best >= least(floor)].sum()) / (ONE * len(best)) if len(best) else 0.0
 
 
 def best_similarities(
@@ -84,44 +65,8 @@ def least(bound: float) -> int:
     return round(bound * ONE)
 
 
-def join_size(query: Cells, target: Cells, profile: str = "default") -> int:
-    """Count the rows of the inner join of the two columns, duplicates included.
-
-    >>> join_size(["a", "a", "b"], ["a", "A", "c"])
-    4
-    """
-    mine, theirs = (_counts(distinct_cells(cells, profile)) for cells in (query, target))
-    return sum(count * theirs.get(value, 0) for value, count in mine.items())
-
-
-def multiset_joinability(query: Cells, target: Cells, profile: str = "default") -> float:
-    """Join results over |Q| times |X|, columns taken as multisets (section 2.1, last remark)."""
-    query, target = list(query), list(target)
-    sizes = [sum(distinct_cells(cells, profile).counts) for cells in (query, target)]
-    pairs = sizes[0] * sizes[1]
-    return join_size(query, target, profile) / pairs if pairs else 0.0
-
-
-def cardinality(query: Cells, target: Cells, profile: str = "default") -> str:
-    """Return the cardinality of the matched values: 1:1, 1:n, n:1 or n:m, query side first.
-
-    >>> cardinality(["a", "b"], ["a", "a", "b"])
-    '1:n'
-    """
-    mine, theirs = (_counts(distinct_cells(cells, profile)) for cells in (query, target))
-    matched = mine.keys() & theirs.keys()
-    return cardinality_of(
-        max((mine[value] for value in matched), default=1),
-        max((theirs[value] for value in matched), default=1),
-    )
-
-
 def cardinality_of(query_repeats: int, target_repeats: int) -> str:
     """Name the cardinality, given how often a matched value occurs at most on each side."""
     if query_repeats > 1:
         return "n:m" if target_repeats > 1 else "n:1"
     return "1:n" if target_repeats > 1 else "1:1"
-
-
-def _counts(distinct: DistinctCells) -> dict[str, int]:
-    return dict(zip(distinct.values, distinct.counts, strict=True))

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from deepjoin.arrays import load_array, load_strings
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.list_build import FROM as LISTS_FROM
-from deepjoin.embed.list_build import write_value_lists
+from deepjoin.embed.list_build import LISTS_FROM, write_value_lists
 from deepjoin.embed.scan import CandidatePairs, QuantisedRows
 from deepjoin.embed.value_vectors import (
     LIST_FILES,

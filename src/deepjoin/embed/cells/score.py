@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
-
-from deepjoin.embed.cells import CellEncoder
-from deepjoin.normalise.canonical import canonical
 
 Floats = npt.NDArray[np.float32]
 
@@ -24,26 +19,6 @@ def match_chance(cosines: Floats, floor: float, tau: float) -> Floats:
     """
     curve = 1 / (1 + np.exp(-_STEEPNESS * (cosines - tau) / (tau - floor)))
     return np.where(cosines >= floor, curve, 0).astype(np.float32)
-
-
-def soft_joinability(
-    query: Sequence[str], target: Sequence[str], encoder: CellEncoder, profile: str = "default"
-) -> float:
-    """Average, over the query's distinct cells, the chance that the target holds each one.
-
-    An equal cell counts 1, any other the chance of its best cosine. If several query cells share
-    a best target cell, the likeliest counts in full and the n-th counts 1/n of its chance.
-    """
-    mine, theirs = (
-        [cell for cell in dict.fromkeys(canonical(c, profile) for c in cells) if cell]
-        for cells in (query, target)
-    )
-    if not mine or not theirs:
-        return 0.0
-    cosines = encoder.encode(mine) @ encoder.encode(theirs).T
-    chances = match_chance(cosines, encoder.floor, encoder.tau)
-    chances[np.array(mine)[:, None] == np.array(theirs)] = 1
-    return float(shared(chances).mean())
 
 
 def shared(chances: Floats) -> Floats:

@@ -158,19 +158,6 @@ class TextSettings:
             raise DeepJoinError(f"tokens is {self.tokens}; it must be at least 8.")
 
 
-def column_text(
-    column: Column, settings: TextSettings, frequency: Frequency, count: TokenCounter
-) -> str:
-    """Write one column as text.
-
-    >>> words = lambda texts: [len(text.split()) for text in texts]
-    >>> column = Column(["Apple", "GE"], name="Company", title="Firms")
-    >>> column_text(column, TextSettings(), no_frequency, words)
-    'Firms. Company contains 2 values (5, 2, 3.5): Apple, GE.'
-    """
-    return column_texts([column], settings, frequency, count)[0]
-
-
 def column_texts(
     columns: Sequence[Column],
     settings: TextSettings,
@@ -181,6 +168,11 @@ def column_texts(
 
     A column is written whole and counted once. Only those that are too long have their cells
     counted: of the best cells as many as could fit, were each one token and a comma.
+
+    >>> words = lambda texts: [len(text.split()) for text in texts]
+    >>> column = Column(["Apple", "GE"], name="Company", title="Firms")
+    >>> column_texts([column], TextSettings(), no_frequency, words)
+    ['Firms. Company contains 2 values (5, 2, 3.5): Apple, GE.']
     """
     pages = [_Page(column, settings) for column in columns]
     _shorten_words(pages, settings, count)
