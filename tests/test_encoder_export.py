@@ -17,7 +17,7 @@ from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.onnx_encoder import _is_exact
 from deepjoin.embed.columns.weights import block_codes, read_weights, write_weights
 from deepjoin.errors import MissingExtra
-from deepjoin.lab.onnx.rounding import nearest, rounded
+from deepjoin.lab.onnx.export import nearest, rounded
 from tests.support.encoder_models import ODD, Folders, cosines, export, loaded, model_folders
 from tests.support.tiny_models import save_model
 
@@ -55,12 +55,12 @@ def change(path: Path, **values: object) -> None:
     ("kind", "message"),
     [
         ("mpnet", "is a model of type 'mpnet', neither bert nor distilbert, and cannot"),
-        ("odd", "has matrices of width 40, no multiple of 32, and cannot be exported. Use it as"),
+        ("odd", "has matrices of width 40, not a multiple of 32, and cannot be exported. Use it"),
         ("none", "is not a model folder: config.json cannot be read"),
         ("torn", "The weights .* cannot be read: .*Save the model again"),
         ("foreign", "has no weights named 'encoder.layer.2"),
         ("active", "computes with 'relu' or with relative positions"),
-        ("pooling", "pools its tokens otherwise than by their mean"),
+        ("pooling", "pools its tokens in another way than by their mean"),
         ("module", "has a module of type 'Dense'"),
         ("tokens", "is not a model folder: tokenizer.json cannot be read"),
     ],

@@ -1,1 +1,1 @@
-"""Export a trained model to the small ONNX folder the product reads, and back."""
+"""Export a trained model to the small ONNX folder that the product reads, and back."""

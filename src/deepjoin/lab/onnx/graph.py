@@ -1,9 +1,9 @@
 """A BERT as an ONNX graph, written node by node with the fused operators of ONNX Runtime.
 
-It takes token numbers of texts of one length, so it needs no mask, and gives the mean of the
-last states, not normalised. The weights are handed over when the graph is loaded. Products are
-of whole numbers of 8 bits, with a scale for each row of states: a vector does not depend on its
-company, and sums are exact on every processor.
+The input is token numbers of texts of one length, so no mask is needed; the output is the mean of
+the last states, not normalised. Weights are passed when the graph is loaded. Products are of 8-bit
+integers with one scale for each row of states, so a vector does not depend on the other texts of
+its batch, and sums are exact on every processor.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import onnx
 
 _FUSED = "com.microsoft"
-#: Products whose matrices are.
+#: Products whose matrices are stored in two parts: the codes, and what rounding left over.
 FINE_MATRICES = ("narrow",)
 _LARGEST = 127.0
-#: What is left of a number after rounding is at most half a step: so 127 smaller steps.
+#: Rounding leaves at most half a step, which is divided into 127 smaller steps.
 _FINER = 1 / (2 * _LARGEST)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a model is beside its weights."""
+    """Architecture of a model: everything that the weights do not show."""
 
     kind: str
     layers: int
@@ -39,7 +39,7 @@ class Shape:
 
 
 def probe() -> onnx.ModelProto:
-    """Write the smallest graph whose sums some processors get wrong: their 16 bits overflow."""
+    """Write the smallest graph whose sums overflow 16 bits, which some processors get wrong."""
     from onnx import TensorProto, helper, numpy_helper
 
     kinds = (("states", TensorProto.UINT8), ("sums", TensorProto.INT32))
@@ -51,10 +51,10 @@ def probe() -> onnx.ModelProto:
 
 
 class GraphWriter:
-    """Writes the nodes of a model over the arrays it will be handed.
+    """Writes the nodes of a model for the arrays it will be given.
 
-    Where the arrays hold a whole matrix in place of its codes, the product is of floats, and its
-    states are put out too, under the name of the product.
+    If the arrays hold a matrix of floats instead of its codes, the product is computed in floats,
+    and its input states are another output, under the name of the product.
     """
 
     def __init__(self, shape: Shape, arrays: Mapping[str, Array]) -> None:
@@ -66,27 +66,23 @@ class GraphWriter:
         self._outputs = ["vector"]
 
     def model(self) -> onnx.ModelProto:
-        """Put the whole together."""
+        """Write the whole model."""
         from onnx import TensorProto, helper
 
         tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", "length"])
-        self._add(
-            "ReduceMean", [self._last_layer(), self._constant("one", [1])], "vector", keepdims=0
-        )
+        state = self._embedded()
+        for layer in range(self._shape.layers):
+            state = self._layer(state, f"{layer}.")
+        states = self._add("Reshape", [state, self._three(self._size, "out")], "states")
+        self._add("ReduceMean", [states, self._constant("one", [1])], "vector", keepdims=0)
         puts = [helper.make_tensor_value_info(x, TensorProto.FLOAT, None) for x in self._outputs]
         constants = list(self._constants.values())
         graph = helper.make_graph(self._nodes, "encoder", [tokens], puts, constants)
         sets = [helper.make_opsetid("", 18), helper.make_opsetid(_FUSED, 1)]
         return helper.make_model(graph, opset_imports=sets, ir_version=9)
 
-    def _last_layer(self) -> str:
-        state = self._embedded()
-        for layer in range(self._shape.layers):
-            state = self._layer(state, f"{layer}.")
-        return self._add("Reshape", [state, self._three(self._size, "out")], "states")
-
     def _embedded(self) -> str:
-        """Look the words up in their codes: the table need not be restored."""
+        """Look words up in the table of codes, so that the table of floats is never built."""
         parts = [
             self._add("Gather", [self._outside(f"words.{part}"), "tokens"], f"word.{part}")
             for part in ("codes", "scales")
@@ -101,14 +97,6 @@ class GraphWriter:
         return self._norm(self._flat(total, "embedded.flat"), "norm", "state")
 
     def _layer(self, state: str, at: str) -> str:
-        attended = self._product(self._attention(state, at), f"{at}attended")
-        state = self._added_norm(attended, state, f"{at}attended")
-        wide = self._product(state, f"{at}wide")
-        bias = self._outside(f"{at}wide.bias")
-        active = self._add("BiasGelu", [wide, bias], f"{at}active", domain=_FUSED)
-        return self._added_norm(self._product(active, f"{at}narrow"), state, f"{at}narrow")
-
-    def _attention(self, state: str, at: str) -> str:
         product = self._product(state, f"{at}attention")
         cube = self._add("Reshape", [product, self._three(3 * self._size, at)], f"{at}cube")
         parts = [f"{at}{one}" for one in ("query", "key", "value")]
@@ -116,7 +104,12 @@ class GraphWriter:
         inputs = [*parts, self._outside(f"{at}attention.bias")]
         heads = self._shape.heads
         seen = self._add("MultiHeadAttention", inputs, f"{at}seen", domain=_FUSED, num_heads=heads)
-        return self._flat(seen, f"{at}flat")
+        attended = self._product(self._flat(seen, f"{at}flat"), f"{at}attended")
+        state = self._added_norm(attended, state, f"{at}attended")
+        wide = self._product(state, f"{at}wide")
+        bias = self._outside(f"{at}wide.bias")
+        active = self._add("BiasGelu", [wide, bias], f"{at}active", domain=_FUSED)
+        return self._added_norm(self._product(active, f"{at}narrow"), state, f"{at}narrow")
 
     def _product(self, state: str, name: str) -> str:
         if f"{name}.weight" in self._arrays:
@@ -124,7 +117,15 @@ class GraphWriter:
             self._outputs.append(states)
             inputs = [state, self._outside(f"{name}.weight")]
             return self._add("Gemm", inputs, f"{name}.product", transB=1)
-        scaled, scale = self._scaled(state, name)
+        # Scale each row so that its largest number is 127.
+        sizes = self._add("Abs", [state], f"{name}.sizes")
+        last = self._constant("last", [-1])
+        most = self._add("ReduceMax", [sizes, last], f"{name}.most.size", keepdims=1)
+        # A row of zeros must not be divided by zero.
+        safe = self._add("Max", [most, self._number(1e-12)], f"{name}.safe")
+        factor = self._add("Div", [self._number(_LARGEST), safe], f"{name}.factor")
+        scale = self._add("Mul", [safe, self._number(1 / _LARGEST)], f"{name}.back")
+        scaled = self._add("Mul", [state, factor], f"{name}.scaled")
         whole = self._add("Round", [scaled], f"{name}.whole")
         first = self._rounded(whole, 1.0, f"{name}.first")
         sums = [self._sums(first, 1.0, f"{name}.codes", f"{name}.sums")]
@@ -137,28 +138,17 @@ class GraphWriter:
         total = self._add("Sum", sums, f"{name}.total") if len(sums) > 1 else sums[0]
         return self._add("Mul", [total, scale], f"{name}.product")
 
-    def _scaled(self, state: str, name: str) -> tuple[str, str]:
-        """Bring the largest number of each row to 127; return the way back beside."""
-        sizes = self._add("Abs", [state], f"{name}.sizes")
-        last = self._constant("last", [-1])
-        most = self._add("ReduceMax", [sizes, last], f"{name}.most.size", keepdims=1)
-        # A row of zeros must not be divided by zero.
-        safe = self._add("Max", [most, self._number(1e-12)], f"{name}.safe")
-        factor = self._add("Div", [self._number(_LARGEST), safe], f"{name}.factor")
-        back = self._add("Mul", [safe, self._number(1 / _LARGEST)], f"{name}.back")
-        return self._add("Mul", [state, factor], f"{name}.scaled"), back
-
     def _rounded(self, numbers: str, step: float, name: str) -> str:
         return self._add("QuantizeLinear", [numbers, self._number(step), self._middle()], name)
 
     def _sums(self, states: str, step: float, codes: str, name: str, twin: bool = False) -> str:
-        """Multiply codes by codes: exact sums, then times the steps."""
+        """Multiply codes by codes: sums are exact integers, then multiplied by the steps."""
         matrix, steps = self._outside(codes, twin), self._outside(f"{codes}.steps")
         inputs = [states, matrix, self._number(step), steps, self._middle()]
         return self._add("MatMulIntegerToFloat", inputs, name, domain=_FUSED)
 
     def _added_norm(self, change: str, state: str, name: str) -> str:
-        """Add and normalise; SkipLayerNormalization, which does both, takes five times as long."""
+        """Add and normalise; the fused SkipLayerNormalization takes five times as long."""
         inputs = [change, state, self._outside(f"{name}.bias")]
         total = self._add("Sum", inputs, f"{name}.changed")
         return self._norm(total, f"{name}_norm", f"{name}.state")
@@ -171,14 +161,14 @@ class GraphWriter:
         return self._add("Reshape", [states, self._constant("flat", [-1, self._size])], name)
 
     def _three(self, width: int, at: str) -> str:
-        """Make the shape that gives each text of the batch its own rows."""
+        """Return the shape (batch, length, width)."""
         sizes = self._add("Shape", ["tokens"], f"{at}sizes")
         return self._add(
             "Concat", [sizes, self._constant(f"width{width}", [width])], f"{at}shape", axis=0
         )
 
     def _outside(self, name: str, twin: bool = False) -> str:
-        """Declare an array that is handed over when the model is loaded, or a twin of it."""
+        """Declare an array that is passed when the model is loaded, or its twin."""
         from onnx import TensorProto, helper
 
         array = self._arrays[name]

@@ -1,6 +1,6 @@
-"""Model folders to train on: a shipped encoder made whole again, or a model with fewer layers.
+"""Write model folders to train on: from a shipped encoder, or from a model with fewer layers.
 
-The opposite of `deepjoin.lab.onnx.export`; needs the extra ``train``, but not torch.
+The inverse of `deepjoin.lab.onnx.export`. Needs the extra ``train``, but not torch.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.embed.columns.weights import Array, Floats, read_weights
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.files import written_aside
-from deepjoin.lab.onnx.export import NAMES, read_json, read_tensors, said
+from deepjoin.lab.onnx.export import NAMES, read_json, read_tensors, text_options
 
-#: What tokenizers of BERT models call their special tokens.
+#: Names of the special tokens in tokenizers of BERT models.
 _SPECIAL = {
     "pad_token": ("[PAD]", "<pad>"),
     "unk_token": ("[UNK]", "<unk>"),
@@ -35,10 +35,10 @@ _MODULES = [
     {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
     {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
 ]
-#: How many kinds of text a BERT tells apart; what it adds for the first is in the positions.
+#: Token types of a BERT; the export added the vector of the first one to the positions.
 _KINDS = 2
 _LICENCES = ("LICENSE*", "NOTICE*")
-#: What stays true of a model when layers are taken out; its card and its figures do not.
+#: Files that stay valid when layers are removed; the model card and its results do not.
 _KEPT = (
     "added_tokens.json", "config_sentence_transformers.json", "merges.txt", "modules.json",
     "sentence_*_config.json", "special_tokens_map.json", "tokenizer*", "vocab*", "*.model",
@@ -48,35 +48,61 @@ _LAYER = re.compile(r"(?:^|\.)layer\.(\d+)\.")
 
 
 def restore(folder: str | Path, target: str | Path, layers: int | None = None) -> Path:
-    """Write an encoder as it is shipped as a folder of sentence-transformers, and return that.
+    """Write an exported encoder as a sentence-transformers folder, and return that folder.
 
-    Its weights are the rounded ones. ``layers`` is how many are kept, as `kept_layers` says.
+    Its weights are the rounded ones. ``layers`` is how many are kept, as in `kept_layers`.
     """
     folder, target = Path(folder), Path(target)
-    _check_installed()
-    # Loading it names whatever is missing or torn.
+    missing = [name for name in ("onnx", "safetensors") if find_spec(name) is None]
+    if missing:
+        raise MissingExtra(
+            f"Training from an exported encoder needs {' and '.join(missing)}: "
+            "pip install 'deepjoin[train]'."
+        )
+    # Loading the encoder reports whatever is missing or damaged.
     settings = OnnxEncoder(folder, threads=1).settings
     weights = read_weights((folder / "weights.npz").read_bytes(), folder / "weights.npz")
     there = sum(name.endswith(".attention.bias") for name in weights)
     kept = kept_layers(there, there if layers is None else layers, folder)
     tokenizer = (folder / "tokenizer.json").read_text("utf-8")
-    special = _special(json.loads(tokenizer), folder)
-    config, tensors = _restored(folder, weights, kept)
+    special = _special_tokens(json.loads(tokenizer), folder)
+    try:
+        config, tensors = _config(folder, weights, len(kept)), _tensors(weights, kept)
+    # The files are intact, but this exporter did not write them.
+    except KeyError as error:
+        raise DeepJoinError(
+            f"{folder} was not exported from a BERT by deepjoin: it has no {error}. "
+            "Train from the folder it was exported from."
+        ) from None
     config["pad_token_id"] = special["pad_token"][1]
+    positions = config["max_position_embeddings"]
+    # Keys that all versions of sentence-transformers read.
+    pooling = {"word_embedding_dimension": config["hidden_size"], "pooling_mode_mean_tokens": True}
+    tokenizer_config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": positions,
+        **{role: name for role, (name, _) in special.items()},
+    }
     with whole_folder(target) as aside:
         _write_model(aside, config, tensors)
-        _write_modules(aside, config)
+        (aside / "1_Pooling").mkdir()
+        for name, content in {
+            "modules.json": _MODULES,
+            "sentence_bert_config.json": {"max_seq_length": positions, "do_lower_case": False},
+            "1_Pooling/config.json": pooling,
+            "tokenizer_config.json": tokenizer_config,
+            SETTINGS_FILE: {"text": text_options(settings)},
+        }.items():
+            _write_json(aside / name, content)
         (aside / "tokenizer.json").write_text(tokenizer, "utf-8")
-        _write_json(aside / "tokenizer_config.json", _tokenizer_config(special, config))
-        _write_json(aside / SETTINGS_FILE, {"text": said(settings)})
         _copy(folder, aside, _LICENCES)
     return target
 
 
 def shallower(source: str | Path, target: str | Path, layers: int) -> Path:
-    """Write a copy of a sentence-transformers folder that keeps some layers, and return it.
+    """Write a copy of a sentence-transformers folder with fewer layers, and return it.
 
-    For models whose layers are alike, as those of BERT, DistilBERT, RoBERTa and MPNet are.
+    For models whose layers all have the same form, such as BERT, DistilBERT, RoBERTa and MPNet.
     """
     source, target = Path(source), Path(target)
     config = read_json(source / "config.json")
@@ -86,13 +112,26 @@ def shallower(source: str | Path, target: str | Path, layers: int) -> Path:
     if not numbers or numbers != set(range(config.get(key, 0))):
         raise DeepJoinError(
             f"{source} is a model of type '{config.get('model_type')}' whose layers cannot be "
-            "told apart. Take another, of type bert or distilbert, or keep all its layers."
+            "identified. Use a model of type bert or distilbert, or keep all layers."
         )
     kept = kept_layers(len(numbers), layers, source)
+    places = {layer: place for place, layer in enumerate(kept)}
+    renumbered: dict[str, Floats] = {}
+    for name, array in tensors.items():
+        found = _LAYER.search(name)
+        if found is None:
+            renumbered[name] = array
+        elif int(found[1]) in places:
+            start, end = found.span(1)
+            renumbered[f"{name[:start]}{places[int(found[1])]}{name[end:]}"] = array
     with whole_folder(target) as aside:
-        _write_model(aside, config | {key: len(kept)}, _renumbered(tensors, kept))
+        _write_model(aside, config | {key: len(kept)}, renumbered)
         _copy(source, aside, _KEPT)
-        _copy_modules(source, aside)
+        # Folders of the modules after the language model, such as pooling.
+        modules = source / "modules.json"
+        for module in read_json(modules) if modules.is_file() else ():
+            if module["path"] and (source / module["path"]).is_dir():
+                shutil.copytree(source / module["path"], aside / module["path"])
     return target
 
 
@@ -104,17 +143,17 @@ def kept_layers(there: int, layers: int, source: str | Path) -> list[int]:
     """
     if not 1 <= layers <= there:
         raise DeepJoinError(
-            f"{source} has {there} layers, and {layers} are asked for: 1 to {there}."
+            f"layers is {layers}, but {source} has {there} layers. Give 1 to {there}."
         )
     return [(place + 1) * there // layers - 1 for place in range(layers)]
 
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Give a folder beside to write to, and put it in its place if all went well."""
+    """Yield a temporary folder to write to; move it to ``target`` if the block succeeds."""
     target = target.absolute()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise DeepJoinError(f"{target} is there already. Remove it, or give another folder.")
+        raise DeepJoinError(f"{target} already exists. Remove it, or give another folder.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with written_aside(target) as aside:
@@ -124,29 +163,15 @@ def whole_folder(target: Path) -> Iterator[Path]:
         raise DeepJoinError(f"{target} cannot be written: {error}. Give another folder.") from None
 
 
-def _check_installed() -> None:
-    missing = [name for name in ("onnx", "safetensors") if find_spec(name) is None]
-    if missing:
-        raise MissingExtra(
-            f"A shipped encoder is made whole with {' and '.join(missing)}: "
-            "pip install 'deepjoin[train]'."
-        )
-
-
-def _restored(
-    folder: Path, weights: Mapping[str, Array], kept: Sequence[int]
-) -> tuple[dict[str, Any], dict[str, Floats]]:
-    try:
-        return _config(folder, weights, len(kept)), _tensors(weights, kept)
-    # Another model's graph, or another's arrays: both were whole, but are not of our making.
-    except KeyError as error:
-        raise DeepJoinError(
-            f"{folder} was not exported from a BERT by deepjoin: it has no {error}. "
-            "Train from the folder it was exported from."
-        ) from None
-
-
 def _config(folder: Path, weights: Mapping[str, Array], layers: int) -> dict[str, Any]:
+    import onnx
+
+    nodes = onnx.load_from_string((folder / "graph.onnx").read_bytes()).graph.node
+    # Only the graph holds the number of heads and the epsilon; they are the same in every layer.
+    options = {
+        node.op_type: {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        for node in nodes
+    }
     positions, size = weights["positions"].shape
     return {
         "architectures": ["BertModel"],
@@ -154,29 +179,18 @@ def _config(folder: Path, weights: Mapping[str, Array], layers: int) -> dict[str
         "hidden_act": "gelu",
         "hidden_size": size,
         "intermediate_size": len(weights["0.wide.bias"]),
-        "layer_norm_eps": _option(folder, "LayerNormalization", "epsilon"),
+        "layer_norm_eps": options["LayerNormalization"]["epsilon"],
         "max_position_embeddings": positions,
-        "num_attention_heads": _option(folder, "MultiHeadAttention", "num_heads"),
+        "num_attention_heads": options["MultiHeadAttention"]["num_heads"],
         "num_hidden_layers": layers,
         "type_vocab_size": _KINDS,
         "vocab_size": len(weights["words.codes"]),
     }
 
 
-def _option(folder: Path, operator: str, option: str) -> Any:
-    """Read what only the graph knows."""
-    import onnx
-
-    nodes = onnx.load_from_string((folder / "graph.onnx").read_bytes()).graph.node
-    for node in nodes:
-        for attribute in node.attribute:
-            if (node.op_type, attribute.name) == (operator, option):
-                return onnx.helper.get_attribute_value(attribute)
-    raise KeyError(operator)
-
-
 def _tensors(weights: Mapping[str, Array], kept: Sequence[int]) -> dict[str, Floats]:
-    """Name the weights as BERT does; what the vectors do not depend on is 0."""
+    """Name the weights as BERT does; those that the vectors do not depend on are 0."""
+    names = NAMES["bert"]
     size = weights["positions"].shape[1]
     words = weights["words.codes"] * weights["words.scales"].astype(np.float32)
     tensors = {
@@ -189,41 +203,33 @@ def _tensors(weights: Mapping[str, Array], kept: Sequence[int]) -> dict[str, Flo
         "pooler.dense.bias": np.zeros(size, np.float32),
     }
     for place, layer in enumerate(kept):
-        tensors |= _layer(weights, f"{layer}.", f"{NAMES['bert']['layer']}{place}.")
+        there = f"{names['layer']}{place}."
+        for product in ("attention", "attended", "wide", "narrow"):
+            here = f"{layer}.{product}"
+            matrix = _decoded(weights, f"{here}.codes")
+            if f"{here}.rest" in weights:
+                matrix = matrix + _decoded(weights, f"{here}.rest")
+            for part, array in (("weight", matrix), ("bias", weights[f"{here}.bias"])):
+                if product == "attention":
+                    for one, third in zip(
+                        ("query", "key", "value"), np.split(array, 3), strict=True
+                    ):
+                        tensors[f"{there}{names[one]}.{part}"] = third
+                else:
+                    tensors[f"{there}{names[product]}.{part}"] = array
+        for norm in ("attended_norm", "narrow_norm"):
+            for part in ("weight", "bias"):
+                tensors[f"{there}{names[norm]}.{part}"] = weights[f"{layer}.{norm}.{part}"]
     return tensors
 
 
-def _layer(weights: Mapping[str, Array], here: str, there: str) -> dict[str, Floats]:
-    names = NAMES["bert"]
-    layer: dict[str, Floats] = {}
-    for part, find in (("weight", _matrix), ("bias", _bias)):
-        three = np.split(find(weights, f"{here}attention"), 3)
-        for one, array in zip(("query", "key", "value"), three, strict=True):
-            layer[f"{there}{names[one]}.{part}"] = array
-        for one in ("attended", "wide", "narrow"):
-            layer[f"{there}{names[one]}.{part}"] = find(weights, f"{here}{one}")
-        for one in ("attended_norm", "narrow_norm"):
-            layer[f"{there}{names[one]}.{part}"] = weights[f"{here}{one}.{part}"]
-    return layer
-
-
-def _bias(weights: Mapping[str, Array], product: str) -> Floats:
-    return weights[f"{product}.bias"]
-
-
-def _matrix(weights: Mapping[str, Array], product: str) -> Floats:
-    """Multiply codes by their steps; where there are two parts, add them."""
-    matrix: Floats = _whole(weights, f"{product}.codes")
-    return matrix + _whole(weights, f"{product}.rest") if f"{product}.rest" in weights else matrix
-
-
-def _whole(weights: Mapping[str, Array], codes: str) -> Floats:
+def _decoded(weights: Mapping[str, Array], codes: str) -> Floats:
     matrix: Floats = weights[codes].T * weights[f"{codes}.steps"][:, None]
     return matrix
 
 
-def _special(tokenizer: dict[str, Any], folder: Path) -> dict[str, tuple[str, int]]:
-    """Find the special tokens and their numbers; a batch of texts cannot do without padding."""
+def _special_tokens(tokenizer: dict[str, Any], folder: Path) -> dict[str, tuple[str, int]]:
+    """Find the special tokens and their numbers; training pads its batches, so it needs [PAD]."""
     known = {one["content"]: one["id"] for one in tokenizer["added_tokens"]}
     special = {
         role: (name, known[name])
@@ -239,16 +245,6 @@ def _special(tokenizer: dict[str, Any], folder: Path) -> dict[str, tuple[str, in
     return special
 
 
-def _tokenizer_config(
-    special: Mapping[str, tuple[str, int]], config: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": config["max_position_embeddings"],
-        **{role: name for role, (name, _) in special.items()},
-    }
-
-
 def _write_model(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Floats]) -> None:
     from safetensors.numpy import save_file
 
@@ -257,42 +253,11 @@ def _write_model(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, 
     save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _write_modules(folder: Path, config: Mapping[str, Any]) -> None:
-    """Say that tokens are averaged, in the words all versions of sentence-transformers read."""
-    _write_json(folder / "modules.json", _MODULES)
-    longest = {"max_seq_length": config["max_position_embeddings"], "do_lower_case": False}
-    _write_json(folder / "sentence_bert_config.json", longest)
-    (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": config["hidden_size"], "pooling_mode_mean_tokens": True}
-    _write_json(folder / "1_Pooling" / "config.json", pooling)
-
-
 def _write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-
-
-def _renumbered(tensors: Mapping[str, Floats], kept: Sequence[int]) -> dict[str, Floats]:
-    places = {layer: place for place, layer in enumerate(kept)}
-    left: dict[str, Floats] = {}
-    for name, array in tensors.items():
-        found = _LAYER.search(name)
-        if found is None:
-            left[name] = array
-        elif int(found[1]) in places:
-            start, end = found.span(1)
-            left[f"{name[:start]}{places[int(found[1])]}{name[end:]}"] = array
-    return left
 
 
 def _copy(source: Path, target: Path, patterns: Sequence[str]) -> None:
     for path in (found for pattern in patterns for found in source.glob(pattern)):
         if path.is_file():
             shutil.copyfile(path, target / path.name)
-
-
-def _copy_modules(source: Path, target: Path) -> None:
-    """Copy what comes after the language model, such as pooling."""
-    if (source / "modules.json").is_file():
-        for module in read_json(source / "modules.json"):
-            if module["path"] and (source / module["path"]).is_dir():
-                shutil.copytree(source / module["path"], target / module["path"])
