@@ -19,7 +19,7 @@ from deepjoin.cli.config import NAME, parse
 from deepjoin.cli.parser import make_parser
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.encoder import ColumnEncoder
-from deepjoin.embed.columns.loading import option_of, split_kind
+from deepjoin.embed.columns.loading import example_of, split_kind
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, IndexUnusable, MissingExtra, UnknownName
 from deepjoin.lab.encoders import KINDS, averages
@@ -185,9 +185,9 @@ def test_a_long_cell_is_cut(folders: Folders) -> None:
         ("fastext:a.vec", "No encoder kind 'fastext' in deepjoin. .*Did you mean 'fasttext'?"),
         (
             "fasttext",
-            "'fasttext' is an encoder kind and needs a place. Give --encoder fasttext:",
+            "'fasttext' is an encoder kind and needs a place. Give `encoder=.fasttext:",
         ),
-        ("bert:", "Nothing follows 'bert:'. Give --encoder bert:FOLDER"),
+        ("bert:", "Nothing follows 'bert:'. Give `encoder=.bert:FOLDER"),
         ("fasttext:train", "There is no fastText file 'train'. .*train_fasttext INDEX -o lake.bin"),
         ("fasttext:a/gone.bin", "There is no fastText file 'a/gone.bin'. Give a .vec or .bin"),
         ("mpnet:./gone", "There is no encoder folder './gone'. Give"),
@@ -311,7 +311,9 @@ def test_every_kind_is_a_method() -> None:
 def test_the_table_of_methods_fits(run: Run) -> None:
     lines = run("methods").out.splitlines()
     assert max(map(len, lines)) <= 100
-    assert sum(option_of(kind) in line for kind in KINDS for line in lines) == len(KINDS)
+    assert sum(f"--encoder {example_of(kind)}" in line for kind in KINDS for line in lines) == len(
+        KINDS
+    )
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ def test_a_lake_of_hashes_has_none(tmp_path: Path) -> None:
         settings=deepjoin.Settings(min_distinct=1, hash_only=True),
     )
     assert private.search(["US"])[0].join == "equi"
-    with pytest.raises(DeepJoinError, match="holds hashes of values.*--join equi"):
+    with pytest.raises(DeepJoinError, match='holds hashes of values.*`join="equi"`'):
         private.search(["US"], join="semantic")
     with pytest.raises(DeepJoinError, match="an index of hashes has nothing to encode"):
         deepjoin.index(private.path, vectors={"cells": "default"})

@@ -126,8 +126,8 @@ def test_lakes_of_one_database_do_not_get_in_each_others_way(
     )
     with pytest.raises(
         DeepJoinError,
-        match="has another lake 'lake', published from .*Give this one another name with --name, "
-        "or replace it with --replace",
+        match="has another lake 'lake', published from .*Give this one another name with `name`, "
+        "or replace it with `replace=True`",
     ):
         publish(other, store_url)
     assert publish(other, store_url, name="other").parts == 1

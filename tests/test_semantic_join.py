@@ -255,9 +255,9 @@ def test_many_pairs_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Mon
         JoinSide(table("r.csv", text_batch(right)), "k", scan_of(text_batch(right))),
         semantic=SemanticMatching(Dial()),
     )
-    with pytest.raises(DeepJoinError, match=r"through 3 pairs .* Add --matches-out pairs.parquet"):
+    with pytest.raises(DeepJoinError, match=r"through 3 pairs .* Use `plan\.reading\("):
         plan.sql  # noqa: B018
-    with pytest.raises(DeepJoinError, match=r"plan\.reading\('pairs\.parquet'\)"):
+    with pytest.raises(DeepJoinError, match=r'`plan\.reading\("pairs\.parquet"\)`'):
         plan.pandas_code  # noqa: B018
     with pytest.raises(DeepJoinError, match=r"from a \.parquet file, not pairs\.csv\."):
         plan.reading(tmp_path / "pairs.csv")

@@ -384,7 +384,7 @@ def test_formulas_can_be_made_text(served: Served) -> None:
         ({"on": "nope"}, 400, "No column 'nope' in orders.csv."),
         ({"hit": {"table": COUNTRIES, "column": "nope"}}, 400, f"No column 'nope' in {COUNTRIES}."),
         ({"left": {"upload": "0" * 32}}, 404, "No such upload"),
-        ({"tau": 0.5}, 400, "`tau` and `matching` are for semantic joins"),
+        ({"tau": 0.5}, 400, "tau and matching are for semantic joins"),
         ({"how": "outer"}, 422, "Input should be 'left' or 'inner'"),
         ({"rows": 201}, 400, "rows is 201; a preview has at most 200."),
     ],

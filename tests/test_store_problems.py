@@ -79,7 +79,7 @@ def test_an_effort_beyond_that_of_a_graph_is_refused(
     )  # all are compared
     publish(own_lake, store_url, spaces=["columns"], settings=PublishSettings(index="hnsw"))
     assert execute(store_url, "SELECT indexed, effort FROM deepjoin.parts") == [(True, 200)]
-    says = "effort is 5000; a search of the vectors 'columns' by a graph keeps 1 to 1000 "
+    says = "`effort` is 5000; a search of the vectors 'columns' by a graph keeps 1 to 1000 "
     with pytest.raises(DeepJoinError, match=says):
         publish(own_lake, store_url, spaces=["columns"], settings=PublishSettings(effort=5000))
     withdraw(store_url, "lake")
@@ -266,7 +266,7 @@ def test_vectors_that_are_too_wide_or_missing_are_named(tmp_path: Path, store_ur
     with pytest.raises(
         DeepJoinError,
         match=r"'sketch' have 4160 dimensions; an index of pgvector 0.\d.\d takes up to [24]000. "
-        "Use --ann codes or exact, leave them out with --space, or make them smaller",
+        'Use `index="codes"` or `index="exact"`, leave them out with `spaces`, or make them',
     ):
         publish(wide, store_url, settings=PublishSettings(index="hnsw"))
     for ann in ("codes", "exact", "auto"):

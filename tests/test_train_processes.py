@@ -98,5 +98,5 @@ def test_too_little_memory_on_one_of_several(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("transformers.Trainer.training_step", too_much)
     loop = Loop.__new__(Loop)
     loop._processes = Processes(1, 2, 1)
-    with pytest.raises(DeepJoinError, match=r"run on several devices .* Give a smaller --batch"):
+    with pytest.raises(DeepJoinError, match=r"run on several devices .* Give a smaller `batch`"):
         loop.training_step(None, {})

@@ -608,7 +608,7 @@ def test_no_values_are_near_nothing() -> None:
 
 @pytest.mark.parametrize("bounds", [(0.5, 0.5), (0.6, 0.5), (0, 0.5), (0.5, 1.1), (-1, -0.5)])
 def test_bounds_that_mean_nothing_are_refused(bounds: tuple[float, float]) -> None:
-    with pytest.raises(DeepJoinError, match="0 < floor < tau <= 1 is allowed. Give a --tau such"):
+    with pytest.raises(DeepJoinError, match="0 < floor < tau <= 1 is allowed. Give a `tau` such"):
         near_values(np.eye(2, dtype=np.float32), *bounds)
 
 

@@ -197,7 +197,7 @@ def test_values_are_compared_by_the_profile_of_the_lake(make_lake: MakeLake) -> 
 
 def test_lakes_that_teach_nothing_are_refused(make_lake: MakeLake) -> None:
     columns = [Column(NAMES, "city", table=name) for name in "abc"]
-    with pytest.raises(DeepJoinError, match="stores hashes instead of cells, .* --hash-only"):
+    with pytest.raises(DeepJoinError, match="stores hashes instead of cells, .* `hash_only`"):
         gather(make_lake(columns, hash_only=True), 9, 0)
     with pytest.raises(DeepJoinError, match="has 2 text columns in 2 tables; .* Add tables"):
         gather(make_lake(columns[:2]), 9, 0)

@@ -185,10 +185,11 @@ def test_segments_without_vectors_are_named(tmp_path: Path) -> None:
 
 def test_another_encoder_is_named(tmp_path: Path) -> None:
     segments = [encoded(columns(2), tmp_path)]
+    again = "deepjoin index lake --encoder ../mpnet"
     searcher(segments, about=("words", ENCODER.digest))
     with pytest.raises(
         IndexUnusable,
         match=rf"lake was encoded by 'words' \({ENCODER.digest}\), not by 'mpnet' \(0\). "
-        "Encode it again with: deepjoin index lake --encoder ../mpnet",
+        f"Encode it again with: {again}",
     ):
-        searcher(segments, about=("mpnet", "0"), location="lake", remedy="--encoder ../mpnet")
+        searcher(segments, about=("mpnet", "0"), location="lake", remedy=again)

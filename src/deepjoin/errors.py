@@ -1,7 +1,7 @@
 """Errors, in the user's words: what came, what was allowed, what to type next.
 
 Messages write arguments in backticks as a Python caller types them, `` `tau` `` or
-`` `join="semantic"` ``; `deepjoin.cli.output.in_options` turns these into options.
+`` `join="semantic"` ``; `deepjoin.show.wording` turns these into options and fields.
 """
 
 from __future__ import annotations

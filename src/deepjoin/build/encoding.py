@@ -173,8 +173,8 @@ class Encoding:
         on_gpu = isinstance(encoder, TorchEncoder) and self._resources.device != "cpu"
         if on_gpu and self._resources.device is not None and not engine.gpus:
             raise DeepJoinError(
-                f"`device` is '{self._resources.device}', and the engine has no GPU. "
-                "Start nodes of the Ray cluster with --num-gpus, or leave `device` out."
+                f"`device` is '{self._resources.device}', and the engine has no GPU. Leave "
+                "`device` out, or start nodes of the Ray cluster with: ray start --num-gpus N"
             )
         return EncodeElsewhere(engine, model, frequency.folder, cache, on_gpu)
 

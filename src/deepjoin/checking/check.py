@@ -190,25 +190,25 @@ def check_index(
 def _advised(problems: Sequence[str], folder: Path, place: str | Path) -> Iterator[str]:
     """Add to each problem what to do; vectors can be made again without reading a table."""
     usual = f"Build it again: deepjoin index SOURCE -o {place} --rebuild"
-    again = _encoding_again(folder) if any("/vectors/" in text for text in problems) else {}
+    again = _encoding_again(folder, place) if any("/vectors/" in text for text in problems) else {}
     for text in problems:
         parts = text.split(" ")[0].split("/")
-        options = again.get(parts[2]) if parts[1:2] == ["vectors"] and len(parts) > 2 else None
-        hint = f"Encode again with: deepjoin index {place} {options}" if options else usual
+        command = again.get(parts[2]) if parts[1:2] == ["vectors"] and len(parts) > 2 else None
+        hint = f"Encode again with: {command}" if command else usual
         yield f"{text}. {hint}"
 
 
-def _encoding_again(folder: Path) -> dict[str, str]:
-    """Return the options that make each kind of vectors again, if the index can be opened."""
+def _encoding_again(folder: Path, place: str | Path) -> dict[str, str]:
+    """Return the commands that make each kind of vectors again, if the index can be opened."""
     try:
         vectors = OpenIndex(folder).vectors
     except IndexUnusable:
         return {}
     cells, encoder = shown(vectors.cells, folder), shown(vectors.encoder, folder)
-    sketch = f"--sketch 0, then --sketch {vectors.sketch}"
-    columns = f"--encoder none, then --encoder {encoder}"
+    sketch = f"deepjoin index {place} --sketch 0, then --sketch {vectors.sketch}"
+    columns = f"deepjoin index {place} --encoder none, then --encoder {encoder}"
     made = {"columns": columns, "sketch": sketch, "both": sketch}
-    return made | {"cells": f"--cells none, then --cells {cells}"}
+    return made | {"cells": f"deepjoin index {place} --cells none, then --cells {cells}"}
 
 
 def _manifest_bytes(folder: Path) -> bytes:

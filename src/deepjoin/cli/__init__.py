@@ -8,9 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from deepjoin.cli.output import in_options
+from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.show.text import printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,13 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise IndexUnusable(problems[0]) from None
         sys.stdout.flush()
     except DeepJoinError as error:
-        print(f"deepjoin: {printable(in_options(str(error)))}", file=sys.stderr)
+        say(f"deepjoin: {error}")
         return 1
     except KeyboardInterrupt:
-        print(
-            "deepjoin: Interrupted. The index is consistent; run the same command to resume.",
-            file=sys.stderr,
-        )
+        say("deepjoin: Interrupted. The index is consistent; run the same command to resume.")
         return 130
     except BrokenPipeError:
         # The reader of our output has gone (as `head` does): not an error of ours.

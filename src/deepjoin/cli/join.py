@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import format_argument, index_argument, share, target, whole
-from deepjoin.cli.output import in_options, print_records, progress_bar, say
+from deepjoin.cli.output import print_records, progress_bar, say
 
 if TYPE_CHECKING:
     from deepjoin.joining import JoinPlan
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> None:
         ) as plan,
     ):
         for warning in plan.warnings:
-            say(f"warning: {in_options(warning)}")
+            say(f"warning: {warning}")
         if options.join == "semantic" and not plan.facts.matched_keys:
             say("--near-misses 10 shows values that just missed a match.")
         pairs = options.matches_out

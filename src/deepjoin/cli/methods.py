@@ -24,13 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the table of methods."""
-    from deepjoin.embed.columns.loading import option_of
+    from deepjoin.embed.columns.loading import example_of
     from deepjoin.search.methods import all_methods
 
     rows: list[tuple[str, str, str, str]] = []
     for name, method in all_methods().items():
         # Column vectors of another kind are named by the option that makes them.
-        option = option_of(method.kind) if method.kind else None
+        option = f"--encoder {example_of(method.kind)}" if method.kind else None
         rows.append(
             (name, ", ".join(method.joins), option or ", ".join(method.needs), method.summary)
         )

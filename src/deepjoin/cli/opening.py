@@ -15,7 +15,6 @@ from deepjoin.build.engine import BuildResources
 from deepjoin.cli.output import (
     described_vectors,
     human_size,
-    in_options,
     left_out_lines,
     progress_bar,
     say,
@@ -121,7 +120,7 @@ def index_with_progress(
     lake = open_lake(location, device=build.device)
     report = lake.report
     for text in found.unreachable:
-        say(f"Not reachable, its tables are kept as they were: {in_options(text)}")
+        say(f"Not reachable, its tables are kept as they were: {text}")
     if report.tables and not found and found.encoded:
         say(f"Encoded the columns of {lake.location}: {described_vectors(lake)}.")
         return lake

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepjoin.progress import Progress, no_progress
 from deepjoin.show.text import aligned, printable
+from deepjoin.show.wording import in_options
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -25,30 +25,9 @@ if TYPE_CHECKING:
 _UNITS = {"values": "values", "columns": "columns", "sketches": "columns", "vectors": "vectors"}
 
 
-#: An argument as `deepjoin.errors` writes it, with a value or without.
-_ARGUMENT = re.compile(r"`([a-z_]+)(?:=([^`]*))?`")
-#: Options whose names differ from those of their arguments.
-_OPTIONS = {"out": "-o", "on": "-c", "k": "-k", "spaces": "--space", "index": "--ann"}
-
-
-def in_options(text: str) -> str:
-    """Rewrite the Python arguments in an error message as options of the command line.
-
-    >>> in_options('Leave out `tau`, or use `join="semantic"`; `rebuild=True` reads all again.')
-    'Leave out --tau, or use --join semantic; --rebuild reads all again.'
-    """
-
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1], (found[2] or "True").strip("'\"")
-        written = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
-        return written if value == "True" else f"{written} {value}"
-
-    return _ARGUMENT.sub(option, text)
-
-
 def say(text: str) -> None:
-    """Write a message to stderr."""
-    print(printable(text), file=sys.stderr)
+    """Write a message to stderr; arguments of Python in it become options."""
+    print(printable(in_options(text)), file=sys.stderr)
 
 
 def human_size(size: float) -> str:

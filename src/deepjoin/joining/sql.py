@@ -61,8 +61,8 @@ def stored_pairs(session: Session, stored: str) -> list[ValuePair]:
     if count > MOST_PAIRS:
         raise DeepJoinError(
             f"The join goes through {count:,} pairs of values; a statement can list at most "
-            f"{MOST_PAIRS:,}. Add --matches-out pairs.parquet, or in Python "
-            "plan.reading('pairs.parquet'), to read them from that file."
+            f"{MOST_PAIRS:,}. Use "
+            '`plan.reading("pairs.parquet")` to read them from a file.'
         )
     return session.run(f"SELECT yours, theirs, similarity FROM {stored}")
 

@@ -275,7 +275,7 @@ def writing_graph(folder: Path) -> Iterator[Path]:
         except OSError as error:
             raise IndexUnusable(
                 f"Cannot keep the graph in {graph}: {error.strerror}. Leave it out of the index "
-                "with --no-save."
+                "with `save=False`."
             ) from None
         stack.enter_context(disk_errors(folder))
         _clean(graph, read_graph(folder))

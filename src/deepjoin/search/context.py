@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.columns.loading import option_of, split_kind
+from deepjoin.embed.columns.loading import example_of, split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.normalise.private import key
 from deepjoin.settings import Settings, Vectors
-from deepjoin.store.models import cell_encoder, column_encoder, shown
+from deepjoin.store.models import cell_encoder, column_encoder, encode_command, shown
 from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:
@@ -55,17 +55,17 @@ class SearchContext:
     def cell_encoder(self) -> CellEncoder:
         """Load the encoder that made the cell vectors."""
         if not self.has_cells:
-            raise self._without("cell vectors", "semantic joins need", "--cells default")
+            raise self._without("cell vectors", "semantic joins need", cells="default")
         encoder = cell_encoder(self.vectors.cells, self.folder)
         assert encoder is not None
-        remedy = f"--cells {shown(self.vectors.cells, self.folder)}"
+        cells = shown(self.vectors.cells, self.folder)
         for segment in self.segments:
             if segment.cells is not None and segment.cells.digest != encoder.digest:
                 raise IndexUnusable(
                     f"The cells of {self.location} were encoded by '{segment.cells.name}' "
                     f"({segment.cells.digest}), not by '{encoder.name}' ({encoder.digest}). Encode "
-                    f"them again with: deepjoin index {self.location} {remedy}; equi-joins "
-                    "(--join equi) need none."
+                    f"them again with: {encode_command(self.location, cells=cells)}; equi-joins "
+                    '(`join="equi"`) need none.'
                 )
         return encoder
 
@@ -77,27 +77,30 @@ class SearchContext:
             raise DeepJoinError(
                 f"The columns of {self.location} were encoded for method '{other}', not for "
                 f"'{method}'. Search with '{other}', or encode them again with: "
-                f"deepjoin index {self.location} {option_of(kind)}"
+                f"{encode_command(self.location, encoder=example_of(kind))}"
             )
         encoder = column_encoder(
             self.vectors.encoder, self.folder, self.profile, device=self.device
         )
         if encoder is None:
-            raise self._without("column vectors", f"method '{method}' needs", option_of(kind))
+            raise self._without(
+                "column vectors", f"method '{method}' needs", encoder=example_of(kind)
+            )
         return encoder
 
     def remedy(self, space: str) -> str:
-        """Return the options of `deepjoin index` that make the vectors of a space again."""
-        columns = f"--encoder {shown(self.vectors.encoder, self.folder)}"
-        sketch = f"--sketch {self.vectors.sketch}"
-        return {"columns": columns, "sketch": sketch, "both": f"{columns} {sketch}"}[space]
+        """Return the command that makes the vectors of a space again."""
+        columns: dict[str, object] = {"encoder": shown(self.vectors.encoder, self.folder)}
+        sketch: dict[str, object] = {"sketch": self.vectors.sketch}
+        made = {"columns": columns, "sketch": sketch, "both": columns | sketch}[space]
+        return encode_command(self.location, **made)
 
     def sketch_dimension(self) -> int:
         """Return how many numbers a sketch has."""
         if self.vectors.sketch == 0:
             raise DeepJoinError(
                 f"{self.location} has no sketches, which this method needs. Make them with: "
-                f"deepjoin index {self.location} --sketch 768"
+                f"{encode_command(self.location, sketch=768)}"
             )
         return self.vectors.sketch
 
@@ -112,13 +115,13 @@ class SearchContext:
             )
         return FrequencySnapshot(self.segments[0].folder)
 
-    def _without(self, what: str, why: str, option: str) -> DeepJoinError:
+    def _without(self, what: str, why: str, **vectors: str) -> DeepJoinError:
         if self.settings.hash_only:
             return DeepJoinError(
                 f"{self.location} holds hashes of values, of which no vectors can be made; "
-                "use --join equi with a method that needs values alone: see deepjoin methods."
+                'use `join="equi"` with a method that needs values alone: see deepjoin methods.'
             )
         return DeepJoinError(
             f"{self.location} has no {what}, which {why}. Make them with: "
-            f"deepjoin index {self.location} {option}"
+            f"{encode_command(self.location, **vectors)}"
         )

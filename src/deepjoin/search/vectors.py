@@ -27,17 +27,18 @@ from deepjoin.search.stores import EmbeddedStore, OpenStore
 from deepjoin.store.column_vectors.columns import About, ColumnVectors
 from deepjoin.store.column_vectors.encode import both_about, both_query, meaning_about
 from deepjoin.store.column_vectors.sketch import Meaning, Sketcher, sketch_digest
+from deepjoin.store.models import encode_command
 from deepjoin.store.segment import Segment
 
 Float = npt.NDArray[np.float32]
 #: Returns the vector of a query; zeros where nothing is known of it.
 ToVector = Callable[[Column], Float]
 
-#: Of each space: what its vectors are called, and the option that makes them.
-_CALLED = {
-    "columns": ("column vectors", "--encoder default"),
-    "sketch": ("sketches", "--sketch 768"),
-    "both": ("column vectors with sketches", "--encoder default --sketch 768"),
+#: Of each space: what its vectors are called, and the fields of `Vectors` that make them.
+_CALLED: dict[str, tuple[str, dict[str, object]]] = {
+    "columns": ("column vectors", {"encoder": "default"}),
+    "sketch": ("sketches", {"sketch": 768}),
+    "both": ("column vectors with sketches", {"encoder": "default", "sketch": 768}),
 }
 #: Columns ranked first for each table that is wanted.
 _A_TABLE = 8
@@ -281,17 +282,18 @@ def opened_vectors(
     """Open the vectors of all segments; ``about`` is name and digest of the query's encoder."""
     found = [ColumnVectors.open(segment.folder, space) for segment in segments]
     complete = [one for one in found if one is not None and one.complete]
-    called, option = _CALLED[space]
+    called, made_by = _CALLED[space]
+    command = remedy or encode_command(location, **made_by)
     if len(complete) < len(found):
         raise DeepJoinError(
             f"{location} has no {called} ({len(found) - len(complete)} of {len(found)} segments "
-            f"are without). Make them with: deepjoin index {location} {remedy or option}"
+            f"are without). Make them with: {command}"
         )
     for one in complete:
         if about is not None and one.about.digest != about[1]:
             raise IndexUnusable(
                 f"{location} was encoded by '{one.about.name}' ({one.about.digest}), not by "
                 f"'{about[0]}' ({about[1]}). Encode it again with: "
-                f"deepjoin index {location} {remedy or option}"
+                f"{command}"
             )
     return complete

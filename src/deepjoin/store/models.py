@@ -43,6 +43,16 @@ def shown(spec: str, folder: Path) -> str:
     return spec if _named(kind, path) == spec else _named(kind, os.path.relpath(path))
 
 
+def encode_command(location: object, **vectors: object) -> str:
+    """Write the command that encodes an index with these fields of `Vectors`.
+
+    >>> encode_command("lake", encoder="default", sketch=768)
+    'deepjoin index lake --encoder default --sketch 768'
+    """
+    options = (f"--{name} {value}" for name, value in vectors.items())
+    return " ".join(["deepjoin index", str(location), *options])
+
+
 def _named(kind: str, where: str) -> str:
     return f"{kind}:{where}" if kind else where
 

@@ -65,7 +65,7 @@ def load_encoder(
     if kind:
         found = encoder_kinds()[kind]
         if found.where and not where:
-            raise DeepJoinError(f"Nothing follows '{kind}:'. Give {option_of(kind)}")
+            raise DeepJoinError(f"Nothing follows '{kind}:'. Give `encoder=\"{example_of(kind)}\"`")
         profile = profile or (settings or TextSettings()).profile
         return found.load(where, profile=profile, device=device)
     folder = DEFAULT if spec == "default" else Path(spec)
@@ -109,13 +109,13 @@ def split_kind(spec: str) -> tuple[str, str]:
     return kind, os.path.expanduser(where)  # the shell expands no ~ after a colon
 
 
-def option_of(kind: str) -> str:
-    """Write the command-line option that selects an encoder kind.
+def example_of(kind: str) -> str:
+    """Write an encoder of a kind as a user names it, with a placeholder for its place.
 
-    >>> option_of("fasttext"), option_of("")
-    ('--encoder fasttext:FILE.bin', '--encoder default')
+    >>> example_of("fasttext"), example_of("")
+    ('fasttext:FILE.bin', 'default')
     """
-    return f"--encoder {kind}:{encoder_kinds()[kind].where}" if kind else "--encoder default"
+    return f"{kind}:{encoder_kinds()[kind].where}" if kind else "default"
 
 
 def check_kind(spec: str) -> None:
@@ -124,7 +124,9 @@ def check_kind(spec: str) -> None:
     kinds = encoder_kinds()
     if spec in kinds:
         lacks = "needs a place" if kinds[spec].where else "is written with a colon"
-        raise DeepJoinError(f"'{spec}' is an encoder kind and {lacks}. Give {option_of(spec)}")
+        raise DeepJoinError(
+            f"'{spec}' is an encoder kind and {lacks}. Give `encoder=\"{example_of(spec)}\"`"
+        )
     # A single letter is a drive.
     if colon and kind.isidentifier() and len(kind) > 1:
         raise unknown_name("encoder kind", kind, "deepjoin", kinds)

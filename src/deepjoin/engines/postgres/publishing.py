@@ -405,19 +405,20 @@ def _check_searchable(table: VectorTable, extension: Extension) -> None:
     if table.indexed and table.dimension > extension.most:
         raise DeepJoinError(
             f"The vectors '{table.space}' have {table.dimension} dimensions; an index of "
-            f"pgvector {extension.version} takes up to {extension.most}. Use --ann codes or exact, "
-            "leave them out with --space, or make them smaller: deepjoin index INDEX --sketch N"
+            f"pgvector {extension.version} takes up to {extension.most}. "
+            'Use `index="codes"` or `index="exact"`, leave them out with `spaces`, or make them '
+            "smaller: deepjoin index INDEX --sketch N"
         )
     if table.indexed and table.effort > GRAPH_EFFORT:
         raise DeepJoinError(
-            f"effort is {table.effort}; a search of the vectors '{table.space}' by a graph keeps "
-            f"1 to {GRAPH_EFFORT} candidates. Give less, use --ann codes, or leave them out with "
-            "--space."
+            f"`effort` is {table.effort}; a search of the vectors '{table.space}' by a graph keeps "
+            f"1 to {GRAPH_EFFORT} candidates. Give less, "
+            'use `index="codes"`, or leave them out with `spaces`.'
         )
     if table.coded and table.metric != "cosine":
         raise DeepJoinError(
             f"The vectors '{table.space}' are compared by {table.metric} distance; codes hold "
-            "angles only. Use --ann hnsw or exact."
+            'angles only. Use `index="hnsw"` or `index="exact"`.'
         )
 
 

@@ -219,7 +219,7 @@ def check_name(
     if found is not None and found[0] != location and not set(segments) & set(found[1]):
         raise DeepJoinError(
             f"{place} has another lake '{name}', published from {found[0]}. Give this one another "
-            "name with --name, or replace it with --replace."
+            "name with `name`, or replace it with `replace=True`."
         )
 
 

@@ -23,6 +23,7 @@ from deepjoin.lab.cell_table.variants import (
     read_columns,
     real_words,
 )
+from deepjoin.show.wording import in_options
 
 #: Rows of hashed letter groups, and pairs in a batch.
 _BUCKETS, _BATCH = 16384, 512
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         table = make(options.base, options.aliases, options.columns, settings)
     except DeepJoinError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{in_options(str(error))}\n")
         return 1
     table.save(options.out)
     sys.stderr.write(f"{options.out}: {table.name}, digest {table.digest}\n")

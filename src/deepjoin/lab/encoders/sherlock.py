@@ -125,6 +125,6 @@ def load_sherlock(where: str, *, profile: str, device: str | None) -> ColumnEnco
     """Return the encoder; there is nothing to load."""
     if where:
         raise DeepJoinError(
-            f"'{where}' follows 'sherlock:', which reads no file. Give --encoder sherlock:"
+            f"'{where}' follows 'sherlock:', which reads no file. Give `encoder=\"sherlock:\"`"
         )
     return SherlockEncoder(profile)

@@ -18,6 +18,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.lake import Lake, open_lake
 from deepjoin.optional import require
+from deepjoin.show.wording import in_options
 
 #: Values drawn from a column; more of one kind add little.
 _VALUES = 200
@@ -79,7 +80,7 @@ def _check(lake: Lake, out: Path, dimension: int, epochs: int) -> None:
     if lake.settings.hash_only:
         raise DeepJoinError(
             f"{lake.location} stores hashes and has no words to train on. "
-            "Give an index made without --hash-only."
+            "Give an index made without `hash_only`."
         )
     if out.suffix != ".bin" or not out.parent.is_dir():
         raise DeepJoinError(
@@ -124,12 +125,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             epochs=options.epochs, seed=options.seed,
         )  # fmt: skip
     except DeepJoinError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{in_options(str(error))}\n")
         return 1
     sys.stderr.write(
         f"{trained.path}: trained on {trained.words} words of {trained.columns} columns. "
         f"Use it with: deepjoin index {options.index} --cells {trained.path}, or for the method "
-        f"fasttext: --encoder fasttext:{trained.path}\n"
+        f"fasttext: deepjoin index {options.index} --encoder fasttext:{trained.path}\n"
     )
     return 0
 

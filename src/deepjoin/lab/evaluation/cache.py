@@ -59,7 +59,7 @@ class EvaluationCache:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DeepJoinError(
-                f"Cannot keep indexes in {folder}: {error.strerror}. Choose another --cache."
+                f"Cannot keep indexes in {folder}: {error.strerror}. Choose another `cache`."
             ) from None
 
     def truth(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from deepjoin.embed.columns.loading import option_of, split_kind
+from deepjoin.embed.columns.loading import example_of, split_kind
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.metrics import BEST, CANDIDATES, Labels
 from deepjoin.model import Column, Results
@@ -78,7 +78,7 @@ class EncoderChoice:
             kind = method_named(method).kind
             if kind not in self.encoders:
                 raise DeepJoinError(
-                    f"Method '{method}' needs its own encoder. Add {option_of(kind)}"
+                    f"Method '{method}' needs its own encoder. Add `encoder=\"{example_of(kind)}\"`"
                 )
 
     def vectors(self, needs: Collection[str], kind: str = "") -> Vectors:

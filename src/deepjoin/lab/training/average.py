@@ -29,6 +29,7 @@ from deepjoin.lab.onnx.restore import whole_folder
 from deepjoin.lab.training.columns import gather
 from deepjoin.lab.training.delivery import SHIPPED, TEXTS, Agreement, ship
 from deepjoin.lake import open_lake
+from deepjoin.show.wording import in_options
 from deepjoin.store.column_vectors import FrequencySnapshot, write_frequency
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         texts = texts_of(lake, next(iter(models)))
         folder = average(models, Path(options.out))
     except DeepJoinError as error:
-        sys.stderr.write(f"deepjoin: {error}\n")
+        sys.stderr.write(f"deepjoin: {in_options(str(error))}\n")
         return 1
     found = shipped(folder, texts)
     sys.stderr.write(f"The small form: {found}{'' if isinstance(found, str) else '.'}\n")

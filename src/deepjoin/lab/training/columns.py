@@ -152,7 +152,7 @@ def gather(lake: Lake, most: int, seed: int) -> TrainingColumns:
     if lake.settings.hash_only:
         raise DeepJoinError(
             f"{lake.location} stores hashes instead of cells, and an encoder learns from cells. "
-            "Train on the tables themselves, or on an index made without --hash-only."
+            "Train on the tables themselves, or on an index made without `hash_only`."
         )
     chosen = [_text_columns(segment) for segment in lake.index.segments]
     ends = np.cumsum([0, *map(len, chosen)])

@@ -80,7 +80,7 @@ class Loop(Trainer):
                 if self._processes.count > 1:  # the others wait for gradients of the whole batch
                     raise DeepJoinError(
                         "A device is out of memory, and a run on several devices does not split "
-                        "batches. Give a smaller --batch, or train on one device."
+                        "batches. Give a smaller `batch`, or train on one device."
                     ) from None
                 model.zero_grad()
             # Not while the exception is handled: it holds on to what filled the memory.

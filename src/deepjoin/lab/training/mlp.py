@@ -33,6 +33,7 @@ from deepjoin.lab.training.validation import Validation, searched, split
 from deepjoin.lake import open_lake
 from deepjoin.optional import require
 from deepjoin.progress import Progress, no_progress
+from deepjoin.show.wording import in_options
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -303,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = MlpSettings(**options)
         found = train_mlp(open_lake(source), out, cells=cells, settings=settings, progress=_print)
     except DeepJoinError as error:
-        sys.stderr.write(f"deepjoin: {error}\n")
+        sys.stderr.write(f"deepjoin: {in_options(str(error))}\n")
         return 1
     sys.stderr.write(
         f"P@10 of held-back columns: {found.precision:.3f}, by the means of cells "

@@ -121,6 +121,6 @@ class JoinModel(torch.nn.Module):
         if self.piece == 0:
             raise DeepJoinError(
                 "The device has too little memory to learn from one column. Use a smaller model, "
-                "fewer --tokens, or the CPU: --device cpu."
+                'fewer `tokens`, or the CPU: `device="cpu"`.'
             )
         return self.piece

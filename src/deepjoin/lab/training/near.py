@@ -59,8 +59,8 @@ def near_values(
     floor, tau = (least(bound) / ONE for bound in (floor, tau))
     if not 0 < floor < tau <= 1:
         raise DeepJoinError(
-            f"The cosine bound tau is {tau}, the floor {floor}; 0 < floor < tau <= 1 is allowed. "
-            "Give a --tau such as 0.7."
+            f"`tau` is {tau}, the floor of the cell encoder {floor}; 0 < floor < tau <= 1 is "
+            "allowed. Give a `tau` such as 0.7."
         )
     if vectors.ndim != 2:
         raise DeepJoinError(f"Vectors of shape {vectors.shape} came. Give one row for each value.")

@@ -260,7 +260,7 @@ def _device(name: str | None) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device_named(name).index:
         raise DeepJoinError(
-            f"device is '{name}', and training uses the first GPU it sees. Use --device cuda with "
-            f"CUDA_VISIBLE_DEVICES={device_named(name).index} set."
+            f"`device` is '{name}', and training uses the first GPU it sees. Use `device=\"cuda\"` "
+            f"with CUDA_VISIBLE_DEVICES={device_named(name).index} set."
         )
     return name

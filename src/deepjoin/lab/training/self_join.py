@@ -147,14 +147,14 @@ class PairRule:
         if len(pairs) == 0:
             raise DeepJoinError(
                 f"No two of {len(columns)} columns of {tables} tables have a joinability of "
-                f"{self.threshold} or more. Lower --threshold or give more tables."
+                f"{self.threshold} or more. Lower `threshold` or give more tables."
             )
         numbers = np.unique(np.append(pairs.x, pairs.y)).tolist()
         first, *others = (np.sort(columns.values[columns.places(number)]) for number in numbers)
         if all(np.array_equal(first, other) for other in others):
             raise DeepJoinError(
                 f"All {len(pairs)} joinable pairs in {tables} tables are copies of one column; "
-                "pairs of two or more columns are needed. Lower --threshold or give more tables."
+                "pairs of two or more columns are needed. Lower `threshold` or give more tables."
             )
 
 

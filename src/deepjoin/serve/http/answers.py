@@ -30,7 +30,7 @@ from deepjoin.model import (
 )
 from deepjoin.serve.http.problems import Refused, TooLarge
 from deepjoin.serve.saving import TooManyRows
-from deepjoin.serve.wording import for_clients
+from deepjoin.show.wording import in_fields
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def handle_problems(app: FastAPI) -> None:
             return problem(str(error), error.status)
         if isinstance(error, TooManyRows):
             return problem(str(error), TooLarge.status)
-        text = for_clients(str(error))
+        text = in_fields(str(error))
         return problem(text, 503 if isinstance(error, IndexUnusable) else 400)
 
     @app.exception_handler(RequestValidationError)

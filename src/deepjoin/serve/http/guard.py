@@ -98,7 +98,8 @@ class Guard:
             if not is_loopback(name) and name != self._settings.host.lower():
                 return problem(
                     "This service answers only at the address it was started on, such as "
-                    "127.0.0.1. To serve other machines, start it with --host.",
+                    "127.0.0.1. To serve other machines, start it with: deepjoin serve --host "
+                    "ADDRESS",
                     400,
                 )
         origin = headers.get("origin")

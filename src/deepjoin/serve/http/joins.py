@@ -28,8 +28,8 @@ from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTabl
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
 from deepjoin.serve.saving import check_rows, save_join
-from deepjoin.serve.wording import for_clients
 from deepjoin.settings import JoinSettings
+from deepjoin.show.wording import in_fields
 
 if TYPE_CHECKING:
     from deepjoin.serve.http.service import Service
@@ -138,7 +138,7 @@ class Joins:
             plan = planned.plan
             rows = plan.preview(request.rows)
             texts = row_texts(rows)
-            warnings = [planned.named(for_clients(text)) for text in plan.warnings]
+            warnings = [planned.named(in_fields(text)) for text in plan.warnings]
             if any(cell and len(cell) > _LONGEST for row in texts for cell in row):
                 warnings.append(
                     f"Cells are cut to {_LONGEST:,} characters here; the download has all of them."
@@ -182,7 +182,7 @@ class Joins:
         if out is None:
             raise Forbidden(
                 "This service is read-only: it was started without a folder to save joins in "
-                "(--out). Download the joined table instead."
+                "(deepjoin serve --out FOLDER). Download the joined table instead."
             )
         with self._planned(opened, request) as planned:
             most = self._settings.max_rows
@@ -229,7 +229,7 @@ def _code(write: Callable[[], str], comment: str) -> str:
     try:
         return write()
     except DeepJoinError as error:
-        return comment + " ".join(for_clients(str(error)).split())
+        return comment + " ".join(in_fields(str(error)).split())
 
 
 def _cut(cell: str) -> str:

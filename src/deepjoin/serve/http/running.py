@@ -102,11 +102,11 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
             if error.errno == errno.EADDRINUSE:
                 raise DeepJoinError(
                     f"Port {port} of {host} is in use by another program. Choose another with "
-                    "--port, or --port 0 for any free one."
+                    "`port`, or any free one with `port=0`."
                 ) from None
             raise DeepJoinError(
                 f"Cannot serve at {host}, port {port}: {error.strerror}. Choose others with "
-                "--host and --port."
+                "`host` and `port`."
             ) from None
         listener.set_inheritable(True)
         yield listener

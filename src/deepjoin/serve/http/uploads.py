@@ -36,7 +36,7 @@ from deepjoin.serve.http.requests import PastedValues
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.trial import try_to_read
 from deepjoin.serve.saving import TooManyRows
-from deepjoin.serve.wording import for_clients
+from deepjoin.show.wording import in_fields
 
 if TYPE_CHECKING:
     from deepjoin.serve.http.service import Service
@@ -93,7 +93,7 @@ class Upload:
         except DeepJoinError as error:
             if not self.path.exists():
                 raise NotFound(_GONE) from None
-            raise Refused(self.named(for_clients(str(error)))) from None
+            raise Refused(self.named(in_fields(str(error)))) from None
 
 
 class Uploads:

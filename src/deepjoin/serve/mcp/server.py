@@ -31,7 +31,7 @@ from deepjoin.model import json_schema
 from deepjoin.serve.mcp import answers, arguments
 from deepjoin.serve.mcp.answers import one_line
 from deepjoin.serve.mcp.tools import AgentSession
-from deepjoin.serve.wording import for_clients
+from deepjoin.show.wording import in_tool_arguments
 
 Context = ServerRequestContext[Any]
 
@@ -208,7 +208,7 @@ def answered(session: AgentSession, name: str, given: Mapping[str, Any]) -> Call
         more = f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
         return _failed(f"Wrong arguments for {name}: {'; '.join(wrong[:3])}{more}.")
     except DeepJoinError as error:
-        return _failed(for_clients(str(error)))
+        return _failed(in_tool_arguments(str(error)))
     except Exception as error:
         # Internal errors may quote cells: they go to the server's log, not to the client.
         said = one_line(f"{type(error).__name__}: {error}")

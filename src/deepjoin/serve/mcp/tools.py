@@ -47,9 +47,9 @@ from deepjoin.serve.mcp.arguments import (
     TableArguments,
 )
 from deepjoin.serve.saving import save_join
-from deepjoin.serve.wording import for_clients
 from deepjoin.settings import SearchSettings
 from deepjoin.show.text import cardinality_words, generic_words
+from deepjoin.show.wording import in_tool_arguments
 from deepjoin.store.directory import SAMPLES, column_facts
 
 #: Tables named by lake_info, columns named of a table found, columns and notes of a table.
@@ -300,7 +300,7 @@ class AgentSession:
             if self.out is None:
                 note = (
                     "Nothing was written: this server is read-only. Its user can let it write "
-                    "joins by starting it with --out FOLDER."
+                    "joins by starting it with: deepjoin mcp --out FOLDER"
                 )
             return PreviewAnswer(
                 columns=[PreviewColumn(cutter.name(n), n in plan.brought) for n in names],
@@ -414,5 +414,6 @@ def _counts(plan: JoinPlan, cutter: Cutter) -> JoinCounts:
 
 def _warnings(plan: JoinPlan, cutter: Cutter) -> list[str]:
     return [
-        one_line(for_clients(text)) for text in cutter.some(plan.warnings, _WARNINGS, "warnings")
+        one_line(in_tool_arguments(text))
+        for text in cutter.some(plan.warnings, _WARNINGS, "warnings")
     ]

@@ -200,7 +200,7 @@ def finish_both(out: Path, kind: str = "auto", meanings: MeaningRows | None = No
     if columns is None or sketch is None or not (columns.complete and sketch.complete):
         raise DeepJoinError(
             f"{out} lacks column vectors or sketches, of which deepjoin-sketch is made. "
-            "Give both --encoder and --sketch."
+            "Give both `encoder` and `sketch`."
         )
     meant, rows = (None, None) if meanings is None else meanings
     both = _combined(columns.rows, sketch.rows, rows)

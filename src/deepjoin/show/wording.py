@@ -1,0 +1,74 @@
+"""Messages in the words of each kind of caller: arguments, options, or fields of a request.
+
+Messages are written once, with arguments in backticks as a Python caller types them (see
+`deepjoin.errors`). Each other way to call the package rewrites them here.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: An argument, `tau`, with a value, `join="semantic"`, or a call, `plan.reading("pairs.parquet")`.
+_ARGUMENT = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*)(?:=([^`]*)|\(([^`]*)\))?`")
+#: Options whose names differ from those of their arguments.
+_OPTIONS = {
+    "out": "-o",
+    "on": "-c",
+    "k": "-k",
+    "hit": "--with",
+    "spaces": "--space",
+    "index": "--ann",
+    "plan.reading": "--matches-out",
+}
+#: What clients do outside their requests.
+_COMMANDS = {"plan.reading": "deepjoin join --matches-out"}
+#: A hint that agents cannot follow: no tool takes the threshold.
+_LOWER_TAU = ", or a lower `tau`"
+
+
+def in_options(text: str) -> str:
+    """Rewrite the arguments in a message as options of the command line.
+
+    >>> in_options('Leave out `tau`, or use `join="semantic"`; `rebuild=True` reads all again.')
+    'Leave out --tau, or use --join semantic; --rebuild reads all again.'
+    >>> in_options("Leave it out of the index with `save=False`.")
+    'Leave it out of the index with --no-save.'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = _parts(found)
+        written = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+        if value == "False":
+            return f"--no-{written.lstrip('-')}"
+        return written if value in ("", "True") else f"{written} {value}"
+
+    return _ARGUMENT.sub(option, text)
+
+
+def in_fields(text: str) -> str:
+    """Rewrite the arguments in a message as fields of a request.
+
+    >>> in_fields('Use `many="first"` or a lower `tau`.')
+    'Use many=first or a lower tau.'
+    """
+
+    def field(found: re.Match[str]) -> str:
+        name, value = _parts(found)
+        if name in _COMMANDS:
+            return f"{_COMMANDS[name]} {value}"
+        return f"{name}={value}" if value else name
+
+    return _ARGUMENT.sub(field, text)
+
+
+def in_tool_arguments(text: str) -> str:
+    """Rewrite the arguments in a message as arguments of the tools that agents call.
+
+    >>> in_tool_arguments("No row has a match. Try another column, or a lower `tau`.")
+    'No row has a match. Try another column.'
+    """
+    return in_fields(text.replace(_LOWER_TAU, ""))
+
+
+def _parts(found: re.Match[str]) -> tuple[str, str]:
+    return found[1], (found[2] or found[3] or "").strip("'\"")
