@@ -138,6 +138,19 @@ export function sourceKey(source: Source): string {
   return "upload" in source ? `upload ${source.upload}` : `table ${source.table}`;
 }
 
+const CONTROLS: Record<string, string> = {
+  "many=expand": "“keep all”",
+  "many=first": "“keep first”",
+  "many=aggregate": "“summarise”",
+  "join=equi": `“${joinWords("equi")}”`,
+  "join=semantic": `“${joinWords("semantic")}”`,
+};
+
+/** A message of the service with the page's controls in place of the request's fields. */
+export function onPage(message: string): string {
+  return message.replace(/\b(?:many|join)=[a-z]+\b/g, (field) => CONTROLS[field] ?? field);
+}
+
 export interface Explained {
   title: string;
   text: string;
@@ -154,16 +167,16 @@ export function explain(error: ApiError): Explained {
         retry: true,
       };
     case "busy":
-      return { title: "That took too long", text: error.message, retry: true };
+      return { title: "That took too long", text: onPage(error.message), retry: true };
     case "large":
-      return { title: "Too large", text: error.message, retry: false };
+      return { title: "Too large", text: onPage(error.message), retry: false };
     case "missing":
-      return { title: "Not found", text: error.message, retry: false };
+      return { title: "Not found", text: onPage(error.message), retry: false };
     case "token":
       return { title: "The token was not accepted", text: "Nothing was done. Please try again.", retry: false };
     case "refused":
-      return { title: "The request was refused", text: error.message, retry: false };
+      return { title: "The request was refused", text: onPage(error.message), retry: false };
     case "broken":
-      return { title: "The service failed", text: error.message, retry: true };
+      return { title: "The service failed", text: onPage(error.message), retry: true };
   }
 }

@@ -13,7 +13,7 @@ import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
 import { Answer } from "../parts/Notice";
 import { FILTERS, type Options } from "../route";
-import { count, firstRows, percent } from "../words";
+import { count, firstRows, onPage, percent } from "../words";
 import { Download } from "./Download";
 import { Lost, useTable } from "./TableView";
 
@@ -122,7 +122,7 @@ function Warnings({ warnings }: { warnings: string[] }) {
     <>
       {warnings.map((warning, place) => (
         <p key={place} class="warning" role="status">
-          <Icon name="warn" size={16} /> <Name text={warning} most={400} />
+          <Icon name="warn" size={16} /> <Name text={onPage(warning)} most={400} />
         </p>
       ))}
     </>
