@@ -157,9 +157,15 @@ def assert_same(ours: Searcher, other: Searcher, query: Column, k: int, least: f
             for one in (ours, other)
         ]
         assert plain(asked[0]) == plain(asked[1])
-        asked = [one.search_above(query, least, exclude_table=exclude) for one in (ours, other)]
+        asked = [
+            one.search(query, None, exclude_table=exclude, min_joinability=least)
+            for one in (ours, other)
+        ]
         assert plain(asked[0]) == plain(asked[1])
-    asked = [one.search_tables(query, k, query.table, least, None) for one in (ours, other)]
+    asked = [
+        one.search_tables(query, k, exclude_table=query.table, min_joinability=least, show=None)
+        for one in (ours, other)
+    ]
     assert plain(asked[0]) == plain(asked[1])
 
 

@@ -191,7 +191,7 @@ def test_removed_tables_are_no_hits(tmp_path: Path) -> None:
 def test_tables_are_grouped(make_lake: MakeLake) -> None:
     cells = [f"v{i}" for i in range(20)]
     columns = [Column(cells, "a", "t1"), Column(cells[:15], "b", "t1"), Column(cells, "a", "t2")]
-    grouped = opened(make_lake(columns)).search_tables(Column(cells), 5, None, 0.0, 20)
+    grouped = opened(make_lake(columns)).search_tables(Column(cells), 5)
     assert [(hit.table, hit.column) for hit in grouped] == [("t1", "a"), ("t2", "a")]
     assert [other.column for other in grouped[0].also] == ["b"]
 
@@ -235,7 +235,7 @@ def test_what_is_not_verified_has_no_minimum(make_lake: MakeLake) -> None:
     searcher = opened(make_lake([Column(list("abc"), "x", "t")]))
     text = "came with method 'lsh-ensemble', which does not verify its hits; min_joinability needs"
     with pytest.raises(DeepJoinError, match=text):
-        searcher.search_above(Column(["a"]), 0.5)
+        searcher.search(Column(["a"]), None, min_joinability=0.5)
     with pytest.raises(DeepJoinError, match=text):
         searcher.search(Column(["a"]), 5, min_joinability=0.1)
 

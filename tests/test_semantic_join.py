@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining import JoinPlan, JoinSide, NearMiss, SemanticMatching, database_sql, plan_join
+from deepjoin.joining import JoinPlan, JoinSide, database_sql, plan_join
 from deepjoin.joining import sql as join_sql
+from deepjoin.joining.facts import NearMiss
 from deepjoin.matching.joinability import ONE
+from deepjoin.matching.values import SemanticMatching
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.distinct import distinct_cells
 from tests.support.join_tables import (

@@ -85,7 +85,7 @@ WRONG = {
     "run1=nan": "Weights must be >= 0",
     "run2=1": "given twice",
     "other=1": "tokens differ",
-    "another=1": "is another model",
+    "another=1": "is a different model from",
 }
 
 

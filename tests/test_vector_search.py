@@ -146,25 +146,25 @@ def test_tables_come_by_their_nearest_column(tmp_path: Path, k: int) -> None:
     search = searcher([encoded(source[:10], tmp_path / "1"), encoded(source[10:], tmp_path / "2")])
     truth = brute_force(source, source[0], "cosine")
     tables = list(dict.fromkeys(table for table, _, _ in truth))[:k]
-    hits = search.search_tables(source[0], k, None, 0.0, 20)
+    hits = search.search_tables(source[0], k)
     assert [hit.table for hit in hits] == tables
     assert [hit.rank for hit in hits] == list(range(1, len(tables) + 1))
     last = next(n for n, one in enumerate(truth) if one[0] == tables[-1]) + 1
     shown = truth if k > 24 else truth[:last]
     listed = {(one.table, one.column) for hit in hits for one in (hit, *hit.also)}
     assert listed == {one[:2] for one in shown}
-    assert len(search.search_tables(source[0], None, "t00", 0.0, 20)) == 23
+    assert len(search.search_tables(source[0], None, exclude_table="t00")) == 23
 
 
 def test_what_is_not_verified_has_no_minimum(tmp_path: Path) -> None:
     search = searcher([encoded(columns(2), tmp_path)])
     text = "came with method 'deepjoin', which does not verify its hits; min_joinability needs"
     with pytest.raises(DeepJoinError, match=text):
-        search.search_above(columns()[0], 0.5)
+        search.search(columns()[0], None, min_joinability=0.5)
     with pytest.raises(DeepJoinError, match=text):
         search.search(columns()[0], 5, min_joinability=0.1)
     with pytest.raises(DeepJoinError, match=text):
-        search.search_tables(columns()[0], 5, None, 0.1, 20)
+        search.search_tables(columns()[0], 5, min_joinability=0.1)
 
 
 def test_segments_without_vectors_are_named(tmp_path: Path) -> None:

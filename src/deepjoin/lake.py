@@ -232,13 +232,8 @@ Make one with: deepjoin index SOURCE -o no such folder
         if k is None:
             k = 10 if min_joinability is None else None
         with self.index.reporting_damage():
-            if chosen.group is not None:
-                return searcher.search_tables(column, k, exclude, least, chosen.matches)
-            if k is None:
-                return searcher.search_above(
-                    column, least, exclude_table=exclude, show=chosen.matches
-                )
-            return searcher.search(
+            search = searcher.search if chosen.group is None else searcher.search_tables
+            return search(
                 column, k, exclude_table=exclude, min_joinability=least, show=chosen.matches
             )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 #: Called with how much is done, of how much, and what is being done ("values", "columns").
 Progress = Callable[[int, int, str], None]
-#: Called with one line of text worth telling the user.
+#: Called with one line of text for the user.
 Notify = Callable[[str], None]
 
 

@@ -230,11 +230,8 @@ class Comparison:
         query = Column(distinct.spellings, catalog.column_names[column])
         own = (place.name, catalog.column_ids[column], 1.0)
         with self._lake.reporting_damage():
-            for k in (_HITS, None):
-                if k is None:
-                    hits = self._searcher.search_above(query, 1.0, show=0)
-                else:
-                    hits = self._searcher.search(query, k, show=0)
+            for k, least in ((_HITS, 0.0), (None, 1.0)):
+                hits = self._searcher.search(query, k, min_joinability=least, show=0)
                 if own in [(hit.table, hit.column_id, hit.equi.joinability) for hit in hits]:
                     return ""
         return "a search with its cells does not find it"

@@ -288,8 +288,8 @@ def _has_right_maker(folder: Path, about: Mapping[str, Any]) -> bool:
     if parts[0] is None or parts[1] is None:
         return False
     cells = CellVectors.open(folder.parent.parent)
-    meant = None if cells is None else meaning_about(cells.digest, cells.vectors.dimension)
-    both = both_about(parts[0].about, parts[1].about, meant)
+    meaning = None if cells is None else meaning_about(cells.digest, cells.vectors.dimension)
+    both = both_about(parts[0].about, parts[1].about, meaning)
     return (*maker, about["dimension"]) == (both.name, both.digest, both.dimension)
 
 

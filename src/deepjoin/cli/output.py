@@ -152,7 +152,7 @@ def make_bar(done: int, total: int, unit: str) -> Any:
 
 
 def shortened(text: str, width: int) -> str:
-    """Cut a text to a number of terminal columns; keep its end, the telling part of a path.
+    """Cut a text to a number of terminal columns; keep its end, which says most of a path.
 
     >>> shortened("geo/cities.csv", 9), shortened("日本/地名.csv", 9)
     ('…ties.csv', '…地名.csv')

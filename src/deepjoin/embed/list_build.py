@@ -48,7 +48,7 @@ _BLOCK = 1 << 16
 def write_value_lists(folder: Path, vectors: ValueVectors, threads: int = 2) -> int:
     """Write lists of the values, and the vectors again in order of the lists; return how many.
 
-    The vectors may come from the same folder. The same vectors give the same files.
+    The vectors may be those of the same folder. The same vectors give the same files.
     """
     stored = vectors.stored
     there = np.flatnonzero(stored.scales > 0)
@@ -169,7 +169,7 @@ def _write_lists(folder: Path, centres: Float, lists: list[Int32], there: Int, o
 
 
 def _write_order(folder: Path, vectors: ValueVectors, order: Int) -> None:
-    """Write rows in another order, first beside the files they may come from."""
+    """Write rows in another order, first beside the files that may hold them now."""
     values = vectors.values_of(order).astype(np.int32)
     rows = np.empty(len(order), np.int32)
     rows[values] = np.arange(len(order), dtype=np.int32)

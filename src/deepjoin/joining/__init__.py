@@ -8,20 +8,7 @@ A semantic join (paper, section 2.1) has one step more: `facts` stores the pairs
 same join for others to run.
 """
 
-from deepjoin.joining.facts import NearMiss
-from deepjoin.joining.output import JoinedRows
 from deepjoin.joining.plan import JoinPlan, plan_join
 from deepjoin.joining.tables import JoinSide
-from deepjoin.matching.values import MATCHINGS, SemanticMatching
-from deepjoin.model import JoinFacts
 
-__all__ = [
-    "MATCHINGS",
-    "JoinFacts",
-    "JoinPlan",
-    "JoinSide",
-    "JoinedRows",
-    "NearMiss",
-    "SemanticMatching",
-    "plan_join",
-]
+__all__ = ["JoinPlan", "JoinSide", "plan_join"]

@@ -45,28 +45,15 @@ class Searcher(ABC):
     def search(
         self,
         query: Column,
-        k: int,
+        k: int | None,
         *,
         exclude_table: str | None = None,
         min_joinability: float = 0.0,
         show: int | None = SHOWN,
     ) -> Results:
-        """Return the best k columns; columns that share nothing are never among them."""
-        return self._search(query, SearchOptions(k, min_joinability, exclude_table), show)
-
-    def search_above(
-        self,
-        query: Column,
-        threshold: float,
-        *,
-        exclude_table: str | None = None,
-        show: int | None = SHOWN,
-    ) -> Results:
-        """Return every column whose joinability reaches the threshold, best first."""
-        return self._search(query, SearchOptions(None, threshold, exclude_table), show)
-
-    def _search(self, query: Column, options: SearchOptions, show: int | None) -> Results:
+        """Return the best k columns, or all; columns that share nothing are never among them."""
         watch = Stopwatch()
+        options = SearchOptions(k, min_joinability, exclude_table)
         ranking = self._ranking(watch, query, options)
         hits = ranking.hits(range(len(ranking.places)), show)
         return Results(ranking.query.described(), tuple(hits), watch.stop("verify"))
@@ -75,9 +62,10 @@ class Searcher(ABC):
         self,
         query: Column,
         k: int | None,
-        exclude_table: str | None,
-        min_joinability: float,
-        show: int | None,
+        *,
+        exclude_table: str | None = None,
+        min_joinability: float = 0.0,
+        show: int | None = SHOWN,
     ) -> Results:
         """Return the best column of each of the best k tables, with the table's other columns."""
         watch = Stopwatch()

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.model import Column, Results
+from deepjoin.model import Column
 from deepjoin.search.candidates import SimilarCells
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import ColumnMatch
@@ -194,25 +194,14 @@ class VectorSearcher(Searcher):
                 "its hits; min_joinability needs a method that does: use hybrid."
             )
 
-    def search_tables(
-        self,
-        query: Column,
-        k: int | None,
-        exclude_table: str | None,
-        min_joinability: float,
-        show: int | None,
-    ) -> Results:
-        """Return the nearest column of each of the nearest k tables.
-
-        A table's other columns are listed if they are nearer than the last of the tables.
-        """
-        self._refuse(min_joinability)
-        return super().search_tables(query, k, exclude_table, 0.0, show)
-
     def _table_ranking(
         self, watch: Stopwatch, query: Column, options: SearchOptions, tables: int | None
     ) -> Ranking:
-        """Rank columns down to the first one of the last table that is wanted."""
+        """Rank columns down to the first one of the last table that is wanted.
+
+        So a table's other columns are listed only if they are nearer than the last table.
+        """
+        self._refuse(options.threshold)
         cells, vector = self._encoded(watch, query)
         columns = None if tables is None else _A_TABLE * max(1, tables)
         while True:

@@ -1,4 +1,4 @@
-"""Vectors kept for good: no text is encoded twice by one encoder.
+"""Vectors kept on disk: no text is encoded twice by one encoder.
 
 One SQLite file for the builds of a lake: transactions make a batch whole or absent, and
 several processes may read and write it. A key is the hash of encoder digest and text.

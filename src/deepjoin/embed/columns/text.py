@@ -141,8 +141,8 @@ class TextSettings:
     #: What the statistics count: characters, as in the paper's example, or words, as in its text.
     unit: str = "characters"
     profile: str = "default"
-    #: What stands before the text of a column that is searched with, beyond ``tokens``: to join
-    #: well is to contain another column, so the two sides may be told apart.
+    #: Prefix of the text of a query column, not counted in ``tokens``. Joinability is not
+    #: symmetric, so a model may have to distinguish queries from targets.
     prompt: str = ""
 
     def __post_init__(self) -> None:

@@ -28,11 +28,11 @@ TokenRows = npt.NDArray[np.integer[Any]]
 
 #: Parts of torch's own are without types.
 _cuda: Any = torch.cuda
-#: Tokens read at a time: enough to keep a large GPU busy while it is told what comes next.
+#: Tokens read at a time: enough to keep a large GPU busy while the CPU prepares the next calls.
 TOKENS = 1 << 16
 #: Texts sent and fetched at a time.
 _TEXTS = 1 << 16
-#: Texts up to so many tokens have their work recorded, each length for itself.
+#: Texts of up to this many tokens are encoded by a recorded graph, one for each length.
 RECORDED = 128
 #: Ways to compute attention; the one left out plans anew for every size of a batch.
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -55,7 +55,7 @@ class TokenModel:
             self._mask = _never_wait(transformer, limit)
 
     def vectors(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return one vector a row, in single precision; all that is told a device is told here."""
+        """Return one vector a row, in single precision: all the work on the device."""
         with sdpa_kernel(_ATTENTION):
             states = self._transformer(tokens, self._mask).last_hidden_state.float()
         features = {"input_ids": tokens, "token_embeddings": states}
@@ -66,7 +66,7 @@ class TokenModel:
         return vectors
 
     def encode_one(self, numbers: Sequence[int] | TokenRows) -> npt.NDArray[np.float32]:
-        """Return the vector of one text, as soon as can be."""
+        """Return the vector of one text with the least delay."""
         given = np.array(numbers, np.int64)[None]
         if not given.size:
             return np.zeros(self.dimension, np.float32)

@@ -77,9 +77,9 @@ class FeatureReader:
 
     def _by_part(self, parts: list[str], rows: RowsOf) -> csr_matrix:
         own, split = self._own(parts, rows)
-        places, meant = self._bare.slips(parts, split)
-        if meant:
-            own = self._mixed(own, places, self._own(meant, rows)[0], rows)
+        places, corrected = self._bare.slips(parts, split)
+        if corrected:
+            own = self._mixed(own, places, self._own(corrected, rows)[0], rows)
         return diags(levelled(_sum(own, rows), self._recipe.even)) @ own
 
     def _own(self, parts: list[str], rows: RowsOf) -> tuple[csr_matrix, npt.NDArray[np.bool_]]:
@@ -90,15 +90,17 @@ class FeatureReader:
         along, across = weights(_sum(pieces, rows), _sum(letters, rows), split, self._recipe)
         return (diags(along) @ pieces + diags(across) @ letters).tocsr(), split
 
-    def _mixed(self, own: csr_matrix, places: Int, meant: csr_matrix, rows: RowsOf) -> csr_matrix:
+    def _mixed(
+        self, own: csr_matrix, places: Int, corrected: csr_matrix, rows: RowsOf
+    ) -> csr_matrix:
         kept = np.ones(own.shape[0], np.float32)
         kept[places] = slip_ratios(
-            _sum(own[places], rows), _sum(meant, rows), self._recipe.slip
+            _sum(own[places], rows), _sum(corrected, rows), self._recipe.slip
         )  # fmt: skip
         share = np.full(len(places), self._recipe.slip, np.float32)
         shape = (own.shape[0], len(places))
         put = csr_matrix((share, (places, np.arange(len(places)))), shape=shape)
-        return (diags(kept) @ own + put @ meant).tocsr()
+        return (diags(kept) @ own + put @ corrected).tocsr()
 
 
 def _counts(

@@ -45,8 +45,8 @@ def average(models: Mapping[Path, float], out: Path) -> Path:
     for folder, structure in zip(folders, structures, strict=True):
         if structure != structures[0]:
             raise DeepJoinError(
-                f"{folder} is another model than {folders[0]}: its layers, pooling or tokenizer "
-                "differ. Average runs of one base model."
+                f"{folder} is a different model from {folders[0]}: its layers, pooling or "
+                "tokenizer differ. Average runs of one base model."
             )
     states = [one.state_dict() for one in loaded]
     shares = [weight / sum(weights) for weight in weights]

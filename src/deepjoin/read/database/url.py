@@ -22,7 +22,7 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _SYNONYMS = {"postgres": "postgresql"}
-# Schemes of databases, which need not name a driver to be told from those of buckets.
+# Schemes of databases, which are recognised without the name of a driver.
 _DIALECTS = re.compile(
     "postgresql|sqlite|duckdb|mysql|mariadb|mssql|oracle|snowflake|bigquery|redshift|trino|presto|"
     "clickhouse|databricks|cockroachdb|db2|ibm_db_sa|teradatasql|exa|hana|vertica|hive|impala|"

@@ -202,9 +202,9 @@ def finish_both(out: Path, kind: str = "auto", meanings: MeaningRows | None = No
             f"{out} lacks column vectors or sketches, of which deepjoin-sketch is made. "
             "Give both `encoder` and `sketch`."
         )
-    meant, rows = (None, None) if meanings is None else meanings
+    meaning, rows = (None, None) if meanings is None else meanings
     both = _combined(columns.rows, sketch.rows, rows)
-    about = both_about(columns.about, sketch.about, meant)
+    about = both_about(columns.about, sketch.about, meaning)
     write_rows(out, "both", about, len(columns.rows), both, kind)
 
 
@@ -232,8 +232,9 @@ def both_rows(columns: Rows, sketch: Rows, meaning: Rows | None = None) -> Float
 def both_query(columns: Rows, sketch: Rows, join: str, meaning: Rows | None = None) -> Float:
     """Put vector, sketch and meaning of a query side by side, weighed for the kind of join."""
     sketch_weight, meaning_weight = map(np.float32, _QUERY_WEIGHTS[join])
-    meant = None if meaning is None else unit(meaning) * meaning_weight
-    return _side_by_side(unit(columns), unit(sketch) * sketch_weight, meant)
+    if meaning is not None:
+        meaning = unit(meaning) * meaning_weight
+    return _side_by_side(unit(columns), unit(sketch) * sketch_weight, meaning)
 
 
 def _side_by_side(columns: Float, sketches: Float, meanings: Rows | None) -> Float:
@@ -248,11 +249,11 @@ def both_digest(columns: str, sketch: str, meaning: str = "") -> str:
 
 def both_about(columns: About, sketch: About, meaning: About | None = None) -> About:
     """Describe combined vectors by what they are made of."""
-    meant = About("", "", 0) if meaning is None else meaning
+    parts = [columns, sketch] if meaning is None else [columns, sketch, meaning]
     return About(
-        f"{columns.name}+{sketch.name}" + (f"+{meant.name}" if meant.name else ""),
-        both_digest(columns.digest, sketch.digest, meant.digest),
-        columns.dimension + sketch.dimension + meant.dimension,
+        "+".join(part.name for part in parts),
+        both_digest(*(part.digest for part in parts)),
+        sum(part.dimension for part in parts),
     )
 
 
