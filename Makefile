@@ -12,7 +12,7 @@ demo: $(VENV)/installed
 
 # No network, torch, Ray, PostgreSQL or browser: under a minute on two cores.
 quick: $(VENV)/quick
-	$(BIN)/python -m pytest -n 2 --doctest-ignore-import-errors -m "not slow and not train and not ray and not postgres and not page"
+	$(BIN)/python -m pytest -n 2 --doctest-ignore-import-errors --hypothesis-profile quick -m "not slow and not train and not ray and not postgres and not page"
 
 test: $(VENV)/developing browser
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

@@ -29,6 +29,7 @@ settings.register_profile(
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+settings.register_profile("quick", settings.get_profile("deepjoin"), max_examples=12)
 settings.load_profile("deepjoin")
 
 pytest_plugins = ["tests.support.postgres", "tests.support.shops", "tests.support.training"]
@@ -66,6 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks |= {mark for name, mark in (("torch", "train"), ("ray", "ray")) if name in imported}
         if "postgres" in item.name:
             marks.add("postgres")
+        if "bucket" in item.name:  # a server of objects is started for these
+            marks.add("slow")
         for mark in sorted(marks):
             item.add_marker(mark)
         for mark in sorted(marks & {"ray", "postgres", "page"}):

@@ -124,6 +124,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return deepjoin.index(folder, folder.parent / "found-index")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READ)
 def test_odd_files_are_read_right(found: Lake, name: str) -> None:
     hits = {hit.table: hit for hit in found.search(CITIES, 100)}
@@ -136,6 +137,7 @@ def test_odd_files_are_read_right(found: Lake, name: str) -> None:
     assert any(note in one for one in notes) if note else not notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_table_is_named_with_a_reason(found: Lake, name: str) -> None:
     assert name not in set(found.tables)
@@ -198,6 +200,7 @@ def test_a_left_side_that_is_no_table_is_refused(run: Run, found: Lake, name: st
     run("join", found.path, found.index.root / name, *target).refused(name)
 
 
+@pytest.mark.slow
 def test_a_target_that_was_mended_is_joined_as_it_was_read(run: Run, found: Lake) -> None:
     assert found.index.root is not None
     query = found.index.root / "table.parquet"
@@ -284,6 +287,7 @@ def test_a_file_that_goes_before_it_is_read(tmp_path: Path, name: str) -> None:
     assert "no longer there" in skipped.reason or "No such file" in skipped.reason
 
 
+@pytest.mark.slow
 def test_ten_thousand_columns(run: Run, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     names = [f"c{i}" for i in range(10_000)]
@@ -297,6 +301,7 @@ def test_ten_thousand_columns(run: Run, tmp_path: Path) -> None:
     assert len(lines) < 2000
 
 
+@pytest.mark.slow
 def test_a_cell_of_fifty_megabytes(run: Run, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     rows = PLAIN + '"' + "x" * (50 << 20) + '",8\nOslo,9\n'
@@ -345,6 +350,7 @@ odd_names = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @odd_names
 def test_odd_names_stay_one_line(run: Run, named: Lake, number: int) -> None:
     table = f"{NAMES[number]}.csv"

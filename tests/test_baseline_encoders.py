@@ -40,6 +40,8 @@ from tests.support.table_models import (
     say,
 )
 
+pytestmark = pytest.mark.slow
+
 NATIONS = Column(["United States", "China", "china", None, "gdp"], name="Nation", title="GDPs")
 NUMBERS = Column(["7", "8.5", "-3", "7.0", "1200"], name="rank")
 COLUMNS = [NATIONS, NUMBERS, Column([], name="gone"), Column(["a", "b"]), Column(["China"] * 9)]

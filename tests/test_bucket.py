@@ -25,6 +25,8 @@ from deepjoin.read.source import Skipped
 from deepjoin.settings import Settings
 from tests.support.buckets import BUCKET, Store, answering, running_store, use
 
+pytestmark = pytest.mark.slow
+
 CSV = "city,people\nParis,2\nRome,3\n"
 ROWS = [{"city": "Paris", "people": "2"}, {"city": "Rome", "people": "3"}]
 

@@ -62,6 +62,7 @@ DATE_LIKE = st.from_regex(
 CELLS = st.one_of(st.text(), NUMBER_LIKE, DATE_LIKE, st.sampled_from(list(CASES)))
 
 
+@pytest.mark.slow
 @given(CELLS)
 def test_canonical_is_idempotent(cell: str) -> None:
     for profile in PROFILES:
@@ -69,6 +70,7 @@ def test_canonical_is_idempotent(cell: str) -> None:
         assert canonical(once, profile) == once
 
 
+@pytest.mark.slow
 @given(st.lists(st.none() | CELLS))
 def test_array_form_equals_the_definition(cells: list[str | None]) -> None:
     for profile in PROFILES:

@@ -62,12 +62,14 @@ def test_rows_are_of_unit_length_or_zero(values: list[str]) -> None:
     assert np.all((np.abs(lengths - 1) < 1e-4) | (lengths == 0))
 
 
+@pytest.mark.slow
 @given(VALUES, st.text(max_size=20))
 def test_a_vector_does_not_depend_on_the_other_values(values: list[str], value: str) -> None:
     together = SMALL.encode([*values, value, *values])[len(values)]
     assert np.array_equal(together, SMALL.encode([value])[0])
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_encode_equals_the_sum_of_rows_one_by_one(values: list[str]) -> None:
     values = [v.strip().lower() for v in values if not re.search("[0-9]", plain_word(v))]

@@ -93,6 +93,7 @@ def index(original: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy" / "ix"
 
 
+@pytest.mark.slow
 def test_a_sound_index_has_no_problems(run: Run, index: Path) -> None:
     before = files_of(index)
     found = Lake(index).check()
@@ -117,6 +118,7 @@ def advice(index: Path, name: str) -> str:
     return f"Build it again: deepjoin index SOURCE -o {index} --rebuild"
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_told_with_its_file(index: Path) -> None:
     for name in damages(index):
         problem = only(check_index(index))
@@ -126,6 +128,7 @@ def test_a_flipped_bit_is_told_with_its_file(index: Path) -> None:
     assert file_problems(index) == []
 
 
+@pytest.mark.slow
 def test_flips_that_no_checksum_tells_are_noticed_or_harmless(run: Run, index: Path) -> None:
     live = files_of(index)
     for name in damages(index, start=128):
@@ -137,6 +140,7 @@ def test_flips_that_no_checksum_tells_are_noticed_or_harmless(run: Run, index: P
     assert live.keys() == files_of(index).keys()
 
 
+@pytest.mark.slow
 def test_headers_are_checked_to_the_letter(index: Path) -> None:
     chance = random.Random(3)
     first = Lake(index).index.segments[0].folder.name
@@ -185,6 +189,7 @@ def test_a_changed_table_is_not_wrong(run: Run, index: Path) -> None:
     assert "Changed since they were indexed: a.csv. Run: deepjoin index" in answer.err
 
 
+@pytest.mark.slow
 def test_a_table_that_is_gone_is_not_wrong(run: Run, index: Path) -> None:
     (index.parent / "data" / "b.csv").unlink()
     found = check_index(index)
@@ -334,6 +339,7 @@ def test_what_an_earlier_version_read_otherwise_is_not_compared(index: Path) -> 
     assert "read tables otherwise" in found.notes[-1]
 
 
+@pytest.mark.slow
 def test_strays_and_pending_builds_are_mentioned(run: Run, index: Path) -> None:
     (index / "segments" / "writing-1").mkdir()
     (index / "pending.json").write_text("{}")
@@ -470,6 +476,7 @@ def test_corpora_are_compared_by_the_ids_of_columns(tmp_path: Path) -> None:
         assert lake.check().changed == ["t1", "t2", "t3"]
 
 
+@pytest.mark.slow
 def test_the_sample_is_spread_and_all_is_all(run: Run, tmp_path: Path) -> None:
     lake = deepjoin.index(
         {f"t{i:02}": {"x": list("abc")} for i in range(30)},
@@ -485,6 +492,7 @@ def test_the_sample_is_spread_and_all_is_all(run: Run, tmp_path: Path) -> None:
     assert "30 tables compared" in run("check", tmp_path).err, "all hold the same values"
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(NAMES, FRAMES, min_size=1), STEPS, st.booleans())
 def test_lakes_of_any_history_are_sound(
@@ -507,6 +515,7 @@ def test_lakes_of_any_history_are_sound(
         assert found.tables_compared == len(lake.tables)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(MOVES, st.booleans())
 def test_refreshed_folders_are_sound(moves: list[tuple[str, Any, Any]], often: bool) -> None:
@@ -523,6 +532,7 @@ def test_refreshed_folders_are_sound(moves: list[tuple[str, Any, Any]], often: b
         assert (found.problems, found.changed, found.unreachable) == ([], [], [])
 
 
+@pytest.mark.slow
 def test_search_never_shows_a_traceback(run: Run, index: Path) -> None:
     for _ in damages(index, start=128):
         answer = run("search", index, "--values", "Peru,Italy,Lyon,1,x")

@@ -68,6 +68,7 @@ def first(index: Path) -> Path:
     return Lake(index).index.segments[0].folder
 
 
+@pytest.mark.slow
 def test_sound_vectors_have_no_problems(index: Path) -> None:
     found = check_index(index)
     assert (found.segments, found.problems, found.notes) == (2, [], [])
@@ -77,6 +78,7 @@ def test_sound_vectors_have_no_problems(index: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_flips_are_noticed_or_harmless(index: Path) -> None:
     live = files_of(index)
     for name in damages(index, start=128):
@@ -87,6 +89,7 @@ def test_flips_are_noticed_or_harmless(index: Path) -> None:
             assert harmless or not check_index(index, tables=0), name
 
 
+@pytest.mark.slow
 def test_headers_are_checked_to_the_letter(index: Path) -> None:
     chance = random.Random(5)
     for path in sorted(first(index).glob("vectors/*/*.npy")):
@@ -191,6 +194,7 @@ PLANTED: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plant", "text"), PLANTED.values(), ids=PLANTED)
 def test_planted_damage_is_named(index: Path, plant: Callable[[Path], None], text: str) -> None:
     plant(first(index))
@@ -218,6 +222,7 @@ def _forget(fields: Any, prefix: str) -> None:
         one["files"] = {n: of for n, of in one["files"].items() if not n.startswith(prefix)}
 
 
+@pytest.mark.slow
 def test_missing_files_are_named_once(index: Path) -> None:
     """Also those that the manifest does not name: vectors are whole or not there."""
     cases = {
@@ -238,6 +243,7 @@ def test_missing_files_are_named_once(index: Path) -> None:
         (index / "manifest.json").write_text(manifest)
 
 
+@pytest.mark.slow
 def test_column_vectors_need_the_snapshot(index: Path) -> None:
     for path in first(index).glob("frequency_*.npy"):
         path.unlink()
@@ -307,6 +313,7 @@ def test_incomplete_columns_are_no_damage(index: Path) -> None:
     assert problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "first_step", "second"),
     [
@@ -368,6 +375,7 @@ def test_lists_are_sound(listed: tuple[Path, int]) -> None:
     assert list(contents.problems(lake.index.segments[0])) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "change", "text"), LISTS.values(), ids=LISTS)
 def test_damaged_lists_are_named(
     listed: tuple[Path, int], tmp_path: Path, name: str, change: Callable[[Any], Any], text: str

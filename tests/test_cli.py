@@ -405,6 +405,7 @@ def join(run: Run, data: Path, orders: Path, *options: object) -> Answer:
     return run("join", data, orders, "-c", "customer_country", "--with", target, *options)
 
 
+@pytest.mark.slow
 def test_join_previews_in_every_format(run: Run, data: Path, orders: Path) -> None:
     table = join(run, data, orders)
     assert table.out.splitlines()[0].split() == [
@@ -584,6 +585,7 @@ def test_methods(run: Run) -> None:
     assert [row["method"] for row in rows] == list(all_methods())
 
 
+@pytest.mark.slow
 def test_demo(run: Run, tmp_path: Path) -> None:
     answer = run("demo", tmp_path / "demo")
     assert answer.status == 0
@@ -622,6 +624,7 @@ def python(*arguments: object, **options: Any) -> subprocess.CompletedProcess[by
     return subprocess.run(command, capture_output=True, check=False, timeout=60, **options)
 
 
+@pytest.mark.slow
 def test_module_runs_and_keeps_streams_apart(data: Path, orders: Path) -> None:
     answer = python("-m", "deepjoin", "search", data, orders, "--format", "json")
     assert answer.returncode == 0
@@ -629,6 +632,7 @@ def test_module_runs_and_keeps_streams_apart(data: Path, orders: Path) -> None:
     assert answer.stderr == b""
 
 
+@pytest.mark.slow
 def test_names_that_the_terminal_cannot_show(data: Path) -> None:
     (data / "東京.csv").write_text("駅\n" + "\n".join("日本東京駅"))
     deepjoin.index(data)
@@ -638,6 +642,7 @@ def test_names_that_the_terminal_cannot_show(data: Path) -> None:
     assert answer.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(data: Path, orders: Path) -> None:
     command = [sys.executable, "-m", "deepjoin", "search", str(data), str(orders)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -49,6 +49,7 @@ def summed(values: list[str], frequencies: list[int], columns: int) -> np.ndarra
     return np.append(rarity @ load_cell_encoder().encode(values), 0)
 
 
+@pytest.mark.slow
 def test_a_meaning_is_the_weighed_sum_of_the_vectors_of_its_values(tmp_path: Path) -> None:
     lake = build(tmp_path / "i")
     (segment,) = lake.index.segments
@@ -84,6 +85,7 @@ def test_one_vector_finds_columns_in_other_words(tmp_path: Path) -> None:
     assert equi[0].table == "countries"
 
 
+@pytest.mark.slow
 def test_meanings_come_and_go_with_the_vectors_of_cells(tmp_path: Path) -> None:
     lake = build(tmp_path / "i", cells="none")
     widths = [_width(lake)]
@@ -115,6 +117,7 @@ def test_a_lake_whose_meanings_are_of_another_kind_is_encoded_again(
     assert deepjoin.index(lake.path).search(["Germany"], method="deepjoin-sketch")
 
 
+@pytest.mark.slow
 def test_a_lake_that_grew_means_what_one_build_does(tmp_path: Path) -> None:
     whole = build(tmp_path / "whole")
     grown = deepjoin.index(

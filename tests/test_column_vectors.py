@@ -73,6 +73,7 @@ def snapshot(segments: Sequence[Segment], folder: Path) -> FrequencySnapshot:
     return FrequencySnapshot(folder)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     profile=st.sampled_from(["default", "basic"]),

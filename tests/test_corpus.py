@@ -176,6 +176,7 @@ def test_damaged_pages(tmp_path: Path) -> None:
         list(source.blocks())
 
 
+@pytest.mark.slow
 @given(st.lists(st.builds(Column, st.lists(st.none() | st.text()), st.text(), st.text())))
 def test_any_columns_survive(
     tmp_path_factory: pytest.TempPathFactory, columns: list[Column]

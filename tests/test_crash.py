@@ -25,6 +25,8 @@ from tests.support.histories import answers, write
 from tests.support.options import index_options
 from tests.support.power import LOSSES, Disk
 
+pytestmark = pytest.mark.slow
+
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 
@@ -52,7 +54,7 @@ def telling(steps: list[str], count: int) -> list[int]:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_killed_at_a_step(place: Path, operation: str) -> None:
     trial = Trial(operation, place)
-    for step in telling(trial.steps(), 2):
+    for step in telling(trial.steps(), 1):
         trial.killed_at(step)
     if trial.before != trial.after:
         assert {"before", "after"} <= {outcome.split(",")[0] for outcome in trial.outcomes}

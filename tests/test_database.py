@@ -194,6 +194,7 @@ def test_a_broken_view_is_unreadable(shop: tuple[str, Execute, str]) -> None:
     assert f"{prefix}big_orders" in stamps(source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 def test_stamps_and_digests_notice_updates_that_keep_the_count(kind: str, tmp_path: Path) -> None:
     path, run = tmp_path / "a.db", run_duckdb if kind == "duckdb" else run_sqlite
@@ -537,6 +538,7 @@ def test_missing_libraries_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> 
         DatabaseSource("mysql://me:hunter2@db/shop")
 
 
+@pytest.mark.slow
 def test_missing_drivers_are_named() -> None:
     with pytest.raises(MissingExtra, match=r"mysql\+pymysql .* its driver: pip install pymysql"):
         DatabaseSource("mysql+pymysql://me:hunter2@db/shop")
@@ -746,6 +748,7 @@ def test_an_address_without_a_number_for_its_port_is_told(tmp_path: Path) -> Non
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_databases_of_one_lake_are_told_apart(tmp_path: Path) -> None:
     for name, letters in (("one", "abcde"), ("two", "cdefg")):
         with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as connection:

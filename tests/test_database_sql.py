@@ -37,6 +37,7 @@ def make_ugly(shop: Shop) -> None:
     shop.make("theirs", columns, [*cells, ("r", None, None)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "many", "profile"),
     [
@@ -66,6 +67,7 @@ TYPED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPED)
 @pytest.mark.parametrize("shop", ["postgresql", "sqlite"], indirect=True)
 def test_typed_keys_join_text(shop: Shop, kind: str) -> None:
@@ -78,6 +80,7 @@ def test_typed_keys_join_text(shop: Shop, kind: str) -> None:
     check(shop, shop.side("theirs", "id"), shop.side("yours", "cell"), many="first")
 
 
+@pytest.mark.slow
 def test_columns_of_text_that_are_numbers_and_dates_are_cast(shop: Shop) -> None:
     shop.make("yours", "k text, n text, d text", [("a", "1", "2020-01-05"), ("b", " ", None)])
     shop.make("theirs", "k text, x text", [("A", "1.50"), ("a ", "2"), ("c", "")])
@@ -106,6 +109,7 @@ def test_a_table_from_elsewhere_has_a_placeholder(shop: Shop) -> None:
     assert third.startswith("WITH ")
 
 
+@pytest.mark.slow
 def test_unknown_left_tables_are_told(shop: Shop) -> None:
     make_ugly(shop)
     plan = plan_join(shop.side("yours", "cell"), shop.side("theirs", "the key"))
@@ -159,6 +163,7 @@ def test_keys_that_have_changed_since_the_plan_are_noticed(postgres_uri: str) ->
             database_sql(plan, shop.source, "public.yours")
 
 
+@pytest.mark.slow
 def test_other_dialects_are_refused(shop: Shop) -> None:
     make_ugly(shop)
     with plan_join(shop.side("yours", "cell"), shop.side("theirs", "the key")) as plan:

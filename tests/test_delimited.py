@@ -84,6 +84,7 @@ def test_encodings(tmp_path: Path, name: str, engine: str) -> None:
     assert read(path, engine)[:2] == (["id", "name"], [("1", "Zoë"), ("2", "José")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pack", [gzip.compress, bz2.compress, lambda data: pa.compress(data, "zstd", asbytes=True)]
 )
@@ -176,6 +177,7 @@ def test_long_cell(tmp_path: Path) -> None:
     assert notes == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ten_thousand_columns(tmp_path: Path, engine: str) -> None:
     width = 10_000
@@ -186,6 +188,7 @@ def test_ten_thousand_columns(tmp_path: Path, engine: str) -> None:
     assert rows[1][-1] == str(width - 1)
 
 
+@pytest.mark.slow
 def test_late_long_row_brings_columns_and_the_rest_keeps_its_shape(tmp_path: Path) -> None:
     content = "a,b\n" + "1,2\n" * 70_000 + "1,2" + ",x" * 3 + "\n" + "1,2\n" * 70_000
     batches = list(read_delimited(written(tmp_path, content)))
@@ -196,6 +199,7 @@ def test_late_long_row_brings_columns_and_the_rest_keeps_its_shape(tmp_path: Pat
     assert max(widths) == 5
 
 
+@pytest.mark.slow
 def test_rows_too_wide_and_lines_without_end_are_refused(tmp_path: Path) -> None:
     wide = "," * 100_001
     with pytest.raises(UnreadableTable, match="has a row of 100,002 cells; at most 100,000"):
@@ -243,6 +247,7 @@ def quoted(cell: str) -> str:
     return cell if plain else '"' + cell.replace('"', '""') + '"'
 
 
+@pytest.mark.slow
 @settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -278,6 +283,7 @@ PIECES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(
     deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -360,6 +366,7 @@ SEEDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t.csv", "t.txt"])
 def test_mutations_are_read_or_refused(tmp_path: Path, name: str) -> None:
     contents = [

@@ -12,6 +12,7 @@ from deepjoin.demo.facts import without_legal_form
 from deepjoin.normalise.canonical import canonical
 
 
+@pytest.mark.slow
 def test_the_demo_joins_by_equality_and_by_meaning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,6 +97,7 @@ def _answers(lake: Lake, query: Any, method: str, **options: Any) -> list[tuple[
     return [(hit.table, hit.column, hit.score) for hit in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", BY_VECTOR)
 def test_a_lake_on_a_device_answers_the_same(path: Path, method: str) -> None:
     here, there = deepjoin.open(path), deepjoin.open(path, device="cpu")
@@ -138,6 +139,7 @@ def test_rows_are_compared_on_the_device(path: Path, monkeypatch: pytest.MonkeyP
     assert held == [(segment.values.columns, "cpu") for segment in there.index.segments]
 
 
+@pytest.mark.slow
 def test_an_encoder_of_torch_works_on_the_device(
     folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_device_is_not_stored(by_torch: Path) -> None:
     assert len(_answers(lake, QUERIES[0], "deepjoin", k=100)) == 26
 
 
+@pytest.mark.slow
 def test_a_played_gpu_answers_the_same(by_torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = deepjoin.open(by_torch, device="cpu")
     expected = [_answers(plain, query, "deepjoin", k=100) for query in QUERIES]

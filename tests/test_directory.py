@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ def columns_of(tables: dict[str, dict[str, list[str]]]) -> list[Column]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     first=TABLES, later=TABLES, gone=st.integers(0, 3), text=st.sampled_from(["a", "B", "é", "."])

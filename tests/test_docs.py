@@ -97,6 +97,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         deepjoin.serch  # noqa: B018
 
 
+@pytest.mark.slow
 def test_every_module_has_a_docstring() -> None:
     for module in pkgutil.walk_packages(deepjoin.__path__, "deepjoin."):
         if not module.name.endswith("__main__"):

@@ -174,6 +174,7 @@ def weights_of(case: EncoderCase, spec: str) -> Path:
     return where / case.weights if case.weights else where
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_WEIGHTS)
 def test_a_digest_changes_with_the_weights(
     name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -28,6 +28,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return model_folders(tmp_path_factory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "minilm"])
 def test_an_exported_model_gives_the_vectors_of_its_source(
     kind: str, folders: Folders, tmp_path: Path

@@ -88,6 +88,7 @@ cells = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(columns=st.lists(cells, max_size=5), random=st.randoms(use_true_random=False))
 def test_a_column_is_the_mean_of_its_distinct_cells(
     columns: list[list[str]], random: np.random.Generator, vec: Path
@@ -338,6 +339,7 @@ def test_each_method_is_evaluated_with_its_encoder(
     assert rows[1]["precision_ties"] == 1.0
 
 
+@pytest.mark.slow
 def test_the_command_takes_several_encoders(run: Run, corpus: Path, vec: Path) -> None:
     options = ("--methods", "deepjoin,fasttext", "-k", "1", "--encoder", "default")
     answer = run("evaluate", corpus, *options, "--encoder", f"fasttext:{vec}", "--format", "table")

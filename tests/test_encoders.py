@@ -85,6 +85,7 @@ def test_a_vector_does_not_depend_on_its_company(encoder: TextEncoder) -> None:
     assert cosines(together, backwards).min() > 1 - 1e-6
 
 
+@pytest.mark.slow
 def test_the_default_encoder_rounds_alike_in_any_company() -> None:
     words = ("Oslo", "Lima", "Rome", "Bern", "Kiev", "Paris", "Tokyo", "Berlin")
     texts = [f"city: {', '.join(words[:count])}." for count in range(1, 9) for _ in range(count)]
@@ -164,6 +165,7 @@ def test_frequent_values_reach_the_vector() -> None:
     assert "value number 199" not in default().texts([Column(cells)], no_frequency)[0]
 
 
+@pytest.mark.slow
 def test_digest_stands_for_all_a_vector_depends_on(folders: Folders) -> None:
     assert loaded("default").digest == default().digest
     others = [
@@ -216,6 +218,7 @@ def test_batches_hold_texts_of_one_length(lengths: list[int], tokens: int) -> No
     assert all(lengths[one[0]] >= lengths[other[0]] for one, other in pairwise(groups))
 
 
+@pytest.mark.slow
 def test_threads_share_a_tokenizer() -> None:
     tokens = Tokens.from_file(DEFAULT / "tokenizer.json", 8)
     texts = ["one two three four five six seven eight nine ten " * 40] * 20

@@ -52,6 +52,7 @@ def test_all_methods_answer_when_everything_is_encoded(tmp_path: Path) -> None:
         assert answers(lake, method)[0][1] in ("town", "city")
 
 
+@pytest.mark.slow
 def test_encoders_come_and_go(tmp_path: Path) -> None:
     lake = build(tmp_path / "i", encoder="none")
     assert spaces(lake) == [set()]
@@ -127,6 +128,7 @@ def test_an_interrupted_build_can_be_searched_and_goes_on(
     assert answers(deepjoin.index(lake.path), "deepjoin")
 
 
+@pytest.mark.slow
 def test_many_additions_and_a_compaction_answer_as_one_build(tmp_path: Path) -> None:
     options = {"encoder": "default", "sketch": 64}
     whole = build(tmp_path / "whole", **options)

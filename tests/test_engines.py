@@ -198,6 +198,7 @@ def test_groups_are_bounded_and_in_order(sizes: list[int | None]) -> None:
         assert len([size for size in held if size != 0]) == 1 or None not in held
 
 
+@pytest.mark.slow
 def test_names_that_are_not_known(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"No engine 'rya' in deepjoin.*Did you mean 'ray'\?"):
         deepjoin.index(tmp_path, build=deepjoin.BuildSettings(engine="rya"))
@@ -209,6 +210,7 @@ def test_names_that_are_not_known(tmp_path: Path) -> None:
         deepjoin.index(tmp_path, build=deepjoin.BuildSettings(ray_address="head:6379"))
 
 
+@pytest.mark.slow
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("pandas", "ray"):
         monkeypatch.setitem(sys.modules, package, None)
@@ -216,6 +218,7 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             deepjoin.index(tmp_path, build=deepjoin.BuildSettings(engine="ray"))
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_there(lake_folder: Path, tmp_path: Path) -> None:
     options = ["-o", str(tmp_path / "index"), "--engine", "ray", "--ray-address", "127.0.0.1:1"]
     command = [sys.executable, "-m", "deepjoin", "index", str(lake_folder), *options]
@@ -238,6 +241,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_no_more(lake_folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     (tmp_path / "ray").mkdir()

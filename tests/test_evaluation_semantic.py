@@ -95,6 +95,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     cells=st.lists(st.sampled_from(WORDS), max_size=6),
@@ -114,6 +115,7 @@ def test_the_engine_gives_the_truth_of_the_definition(
     assert list(truth.joinability.values()) == sorted(truth.joinability.values(), reverse=True)
 
 
+@pytest.mark.slow
 def test_what_was_found_below_the_truth_is_measured(corpus: Path) -> None:
     source = CorpusSource(corpus)
     columns, queries = list(source.columns()), source.queries()
@@ -145,6 +147,7 @@ def test_semantic_methods_are_compared_with_the_exact_answer(
         assert row["encoder"] == f"{ENCODER.name}@{ENCODER.digest}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "join"),
     # Those with an encoder of their own are measured where encoders are tested.
@@ -163,6 +166,7 @@ def test_every_method_is_measured(
     assert (row["encoder"] is None) == (set(all_methods()[method].needs) <= {"values", "sketches"})
 
 
+@pytest.mark.slow
 def test_an_index_has_what_its_method_needs(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[dict[str, Any]] = []
     index = keeping.index
@@ -220,6 +224,7 @@ def discounted(gains: list[float]) -> float:
     return sum(gain / math.log2(rank + 2) for rank, gain in enumerate(gains))
 
 
+@pytest.mark.slow
 def test_an_encoder_is_known_by_what_it_is(
     run: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

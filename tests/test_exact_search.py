@@ -31,6 +31,7 @@ def columns_of(drawn: list[tuple[list[str | None], str]]) -> list[Column]:
     ]
 
 
+@pytest.mark.slow
 @given(drawn=COLUMN_LISTS, query=st.lists(CELL, max_size=10), name=NAMES, k=st.integers(0, 14))
 @pytest.mark.parametrize(("scan", "few"), [(0, 0), (1 << 16, 0), (1 << 16, 1 << 9)])
 def test_top_k_equals_brute_force(
@@ -55,6 +56,7 @@ def test_top_k_equals_brute_force(
     assert [hit.rank for hit in results] == list(range(1, len(results) + 1))
 
 
+@pytest.mark.slow
 @given(drawn=COLUMN_LISTS, query=st.lists(CELL, max_size=10))
 def test_evidence_equals_the_definitions(
     make_lake: MakeLake, drawn: list[tuple[list[str | None], str]], query: list[str | None]
@@ -83,6 +85,7 @@ def check_evidence(hit: Hit, query: list[str | None], target: Column) -> None:
     assert (hit.query_size, hit.target_size) == (len(mine), len(theirs))
 
 
+@pytest.mark.slow
 @given(drawn=COLUMN_LISTS, query=st.lists(CELL, max_size=10), threshold=st.floats(0, 1))
 def test_threshold_equals_brute_force(
     make_lake: MakeLake,
@@ -97,6 +100,7 @@ def test_threshold_equals_brute_force(
     assert [hit.column_id for hit in results] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("join", ["any", "equi"])
 @given(drawn=COLUMN_LISTS, query=st.lists(CELL, max_size=10), k=st.integers(1, 5))
 def test_groups_are_the_best_tables(
@@ -115,6 +119,7 @@ def test_groups_are_the_best_tables(
     assert all(hit.column == first[hit.table].column for hit in grouped)
 
 
+@pytest.mark.slow
 def test_large_columns_are_probed(make_lake: MakeLake) -> None:
     big = [f"v{i}" for i in range(6000)]
     lake = make_lake([Column(big, "big", "b", column_id="b#0"), Column(["v1", "q"], "s", "s")])

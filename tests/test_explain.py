@@ -30,6 +30,7 @@ def test_every_hit_is_explained_as_it_was_found(lake_folder: Path, join: str) ->
         assert replace(told, rank=hit.rank) == hit
 
 
+@pytest.mark.slow
 @given(st.lists(cells, min_size=1, max_size=4), cells)
 def test_it_is_the_definition(
     make_lake: MakeLake, columns: list[list[str]], query: list[str]

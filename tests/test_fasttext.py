@@ -119,6 +119,7 @@ def test_a_model_of_an_unknown_version_is_named(tmp_path: Path) -> None:
         load_vectors(path)
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_on_a_lake_and_searched_with(
     make_lake: MakeLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,6 +108,7 @@ print(len(deepjoin.open(lake.path).search(["France", "Italy", "Peru"])))
 """
 
 
+@pytest.mark.slow
 def test_a_system_without_posix_modules_indexes_and_searches(
     lake_folder: Path, tmp_path: Path
 ) -> None:

@@ -314,6 +314,7 @@ def test_floats_come_back(numbers: list[float]) -> None:
     assert [float(text) for text in strings.to_pylist()] == numbers
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats() | st.sampled_from([1e16, 1e-5, 7.0, -0.0, 1e40, 1e-41]), min_size=1))
 def test_floats_are_the_same_cells_wherever_they_come_from(
     tmp_path: Path, numbers: list[float]

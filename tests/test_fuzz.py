@@ -33,6 +33,7 @@ grammar = benchmark("fuzz_grammar")
 fuzz = benchmark("fuzz_files")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["0", f"{random.randrange(10**9)}"], ids=["fixed", "new"])
 def test_every_ugly_file_is_read_or_refused(tmp_path: Path, seed: str) -> None:
     for number in range(150):

@@ -319,6 +319,7 @@ def test_rows_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         DeviceSearch(np.ones((3, 4), np.float32), device="cpu")
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_on_the_processor_without_other_libraries(
     folders: Folders, tmp_path: Path
 ) -> None:

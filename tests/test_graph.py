@@ -71,6 +71,7 @@ def options(**more: Any) -> dict[str, Any]:
     return {"settings": deepjoin.Settings(min_distinct=1, **more), "vectors": {"cells": "none"}}
 
 
+@pytest.mark.slow
 @given(tables=TABLES, least=SHARES)
 @settings(max_examples=20)
 @pytest.mark.usefixtures("block")
@@ -79,6 +80,7 @@ def test_a_graph_has_all_pairs_that_join(make_lake: MakeLake, tables: Tables, le
     check(lake.graph(least), lake, least)
 
 
+@pytest.mark.slow
 @given(tables=TABLES, least=SHARES)
 @settings(max_examples=6)
 @pytest.mark.usefixtures("block")
@@ -98,6 +100,7 @@ def test_segments_do_not_matter(
     check(lake.graph(least), lake, least)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [1 << 21, 1 << 9])
 def test_columns_of_all_sizes(
     make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, work: int
@@ -132,6 +135,7 @@ def never_merging() -> Any:
     return mock.patch("deepjoin.build.update.worth_merging", lambda sizes, removed: len(sizes))
 
 
+@pytest.mark.slow
 @given(steps=STEPS, least=SHARES, merging=st.booleans())
 @settings(max_examples=15)
 def test_many_changes_and_a_graph_are_one_graph_from_scratch(
@@ -162,6 +166,7 @@ def step(lake: Lake, kind: str, what: Any, least: float) -> None:
         lake.graph(least)
 
 
+@pytest.mark.slow
 def test_only_what_changed_is_joined(tmp_path: Path) -> None:
     tables = {f"t{number}": {"k": [*"abcdef"[: 3 + number % 4]]} for number in range(9)}
     lake = deepjoin.index(tables, tmp_path / "index", **options())
@@ -259,6 +264,7 @@ def test_index_commands_leave_the_graph_alone(tmp_path: Path, lake_folder: Path)
     assert lake.graph().saved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["b.npy", "fingerprints.npy", "manifest.json"])
 @pytest.mark.parametrize("damage", ["cut", "changed"])
 def test_a_damaged_graph_is_told_and_made_anew(make_lake: MakeLake, name: str, damage: str) -> None:

@@ -37,7 +37,8 @@ from tests.support.histories import (
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(NAMES, FRAMES, min_size=1), STEPS, st.booleans())
 def test_many_adds_and_removes_are_one_build(
     first: dict[str, Frame], steps: list[tuple[str, Any]], often: bool
@@ -67,7 +68,8 @@ def test_many_adds_and_removes_are_one_build(
         assert list(answers(Lake(lake.path))) == list(answers(once))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(MOVES, st.booleans())
 def test_a_refreshed_folder_is_a_freshly_indexed_one(
     moves: list[tuple[str, Any, Any]], often: bool
@@ -131,6 +133,7 @@ def test_two_tables_of_one_name_are_refused(lake: Lake, tmp_path: Path) -> None:
         lake.add({"a.csv": {"x": ["1", "2"]}})
 
 
+@pytest.mark.slow
 def test_other_settings_keep_what_was_added(lake: Lake, tmp_path: Path) -> None:
     lake.add({"mine": {"x": list("lmnop")}})
     lake.remove("b.csv")
@@ -205,6 +208,7 @@ def test_frames_replace_frames_unless_one_would_be_lost(tmp_path: Path) -> None:
         deepjoin.index({"b": {"x": list("bcdef")}}, tmp_path / "ix")
 
 
+@pytest.mark.slow
 def test_a_damaged_index_keeps_its_settings(lake: Lake, tmp_path: Path) -> None:
     deepjoin.index(tmp_path / "data", settings=deepjoin.Settings(hash_only=True))
     Lake(lake.path).remove("b.csv")

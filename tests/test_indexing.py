@@ -85,6 +85,7 @@ def test_a_corpus_keeps_its_ids(tmp_path: Path) -> None:
     assert joined.column("stadt").to_pylist() == [c.upper() for c in CITIES]
 
 
+@pytest.mark.slow
 def test_indexing_again_works_only_when_something_changed(
     lake_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_indexing_again_works_only_when_something_changed(
     assert deepjoin.open(lake_folder).table("numbers.csv").title == "Numbers"
 
 
+@pytest.mark.slow
 def test_checkpoints_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build that takes long is put aside now and then, which is a matter of time."""
     tables = tmp_path / "tables"

@@ -86,6 +86,7 @@ def _numbers(values: str | None) -> list[int]:
     return sorted(int(value[1:]) for value in values.split("; ")) if values else []
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     left=st.lists(CELLS, max_size=8),

@@ -136,6 +136,7 @@ def test_an_unknown_kind_of_join(lake: Lake, place: Path) -> None:
         lake.plan_join(place / "orders.csv", "country", TARGET, join="fuzzy")
 
 
+@pytest.mark.slow
 def test_a_lake_without_vectors_joins_by_meaning_too(place: Path, tmp_path: Path) -> None:
     bare = deepjoin.index(
         place / "lake", tmp_path / "bare", settings=deepjoin.Settings(hash_only=True)
@@ -154,6 +155,7 @@ def test_facts_are_told(run: Callable[..., tuple[int, str, str]]) -> None:
     ) in err
 
 
+@pytest.mark.slow
 def test_near_misses(run: Callable[..., tuple[int, str, str]]) -> None:
     status, out, err = run("--join", "semantic", "--near-misses", "3", "--tau", "0.979")
     assert status == 0
@@ -164,6 +166,7 @@ def test_near_misses(run: Callable[..., tuple[int, str, str]]) -> None:
     assert json.loads(out) == [{"yours": "UK", "theirs": "United Kingdom", "similarity": 0.980238}]
 
 
+@pytest.mark.slow
 def test_sql_and_matches(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     out, pairs = tmp_path / "out.parquet", tmp_path / "pairs.parquet"
     semantic = ("--join", "semantic")
@@ -182,7 +185,7 @@ def test_sql_and_matches(run: Callable[..., tuple[int, str, str]], tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--join", "semantic", "--tau", "0"), "tau is 0.0; it is a cosine above 0"),
+        (("--join", "semantic", "--tau", "0"), "--tau is 0.0; it must be a cosine above 0"),
         (("--tau", "0.5"), "for semantic joins"),
         (("--join", "semantic", "--matches-out", "x.doc"), "its ending must be one of .parquet"),
         (("--join", "semantic", "--sql", "--matches-out", "x.csv"), "from a .parquet file"),

@@ -98,6 +98,7 @@ def test_repeated_names_are_kept_apart() -> None:
     assert plan.to_arrow().to_pylist() == [{"k": "a", "k_2": "b", "r": "a"}]
 
 
+@pytest.mark.slow
 def test_thousands_of_columns() -> None:
     wide = {f"c{number}": ["1", "x"] for number in range(2_000)}
     plan = both({"k": ["X", "z"]}, wide, key="c1999")

@@ -77,6 +77,7 @@ def best_of(shared: dict[int, int], lists: list[list[int]], k: int | None) -> di
     return {n: many for n, many in shared.items() if (-many, len(lists[n])) <= bar}
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     skewed=st.booleans(),
@@ -109,6 +110,7 @@ def test_sets_equal_brute_force_whatever_reading_costs(
                 assert sorted(pairs) == sorted(truth.items())
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), least=st.integers(1, 20), k=st.none() | st.integers(1, 9))
 def test_a_least_overlap_is_kept(seed: int, least: int, k: int | None) -> None:
     lists = drawn_sets(seed, True, False)
@@ -169,6 +171,7 @@ def assert_same(ours: Searcher, other: Searcher, query: Column, k: int, least: f
     assert plain(asked[0]) == plain(asked[1])
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     drawn=DRAWN,
@@ -204,6 +207,7 @@ def test_a_lake_answers_as_exact_equi_does(
             assert_same(ours, other, asked, k, least)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(drawn=DRAWN, query=st.lists(CELL, max_size=10), name=NAMES, k=st.integers(0, 16))
 def test_the_best_k_equal_brute_force(
@@ -321,6 +325,7 @@ def test_a_set_that_is_all_of_the_rest_may_tie_with_the_last() -> None:
     assert found.sets.tolist() == [0]
 
 
+@pytest.mark.slow
 def test_ties_are_decided_over_all_segments(tmp_path: Path) -> None:
     tables = [Column(["a", "b"], "x", table) for table in ("late", "early")]
     segments = [segment_of([one], tmp_path / str(one.table)) for one in tables]

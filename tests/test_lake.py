@@ -35,6 +35,7 @@ def listing(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
+@pytest.mark.slow
 def test_index_says_what_it_did(run: Run, lake_folder: Path) -> None:
     (lake_folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     answer = run("index", lake_folder)
@@ -461,6 +462,7 @@ def test_progress_is_told(lake_folder: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_tables_of_the_same_columns_keep_apart(make_lake: MakeLake) -> None:
     lake = make_lake([Column(["a", "b"], "x", table=f"t{i}") for i in range(3)])
     assert [hit.table for hit in lake.search(["a"])] == ["t0", "t1", "t2"]

@@ -63,6 +63,7 @@ def of_datasketch(values: list[str]) -> MinHash:
     return signed
 
 
+@pytest.mark.slow
 @given(drawn=COLUMNS, cells=st.sampled_from([1, 7, 1 << 18]))
 @settings(max_examples=20)
 def test_signatures_are_those_of_datasketch(
@@ -81,6 +82,7 @@ def test_signatures_are_those_of_datasketch(
         assert PERMUTATIONS.signature(values).tolist() == of_datasketch(values).hashvalues.tolist()
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), threshold=st.sampled_from(THRESHOLDS))
 @settings(max_examples=20)
 def test_candidates_are_those_of_datasketch(seed: int, threshold: float) -> None:
@@ -99,6 +101,7 @@ def test_candidates_are_those_of_datasketch(seed: int, threshold: float) -> None
         assert index.find(signature, len(query), threshold).tolist() == expected
 
 
+@pytest.mark.slow
 @given(drawn=COLUMNS, query=st.lists(CELL, max_size=25), k=st.integers(0, 40))
 @settings(max_examples=40)
 def test_hits_are_ranked_by_their_estimates(
@@ -125,6 +128,7 @@ def test_hits_are_ranked_by_their_estimates(
         assert hit.found_by == ("lsh-ensemble",)
 
 
+@pytest.mark.slow
 @given(drawn=COLUMNS, query=st.lists(CELL, min_size=1, max_size=25), k=st.integers(1, 40))
 @settings(max_examples=20)
 def test_openings_segments_and_repeated_cells_change_nothing(
@@ -154,6 +158,7 @@ def corpus(seed: int) -> tuple[list[Column], list[Column]]:
     return columns, queries
 
 
+@pytest.mark.slow
 def test_precision_is_as_measured(make_lake: MakeLake) -> None:
     columns, queries = corpus(3)
     searcher = opened(make_lake(columns))
@@ -169,6 +174,7 @@ def test_precision_is_as_measured(make_lake: MakeLake) -> None:
     assert np.mean(first) == 1
 
 
+@pytest.mark.slow
 def test_segments_are_searched_as_one(tmp_path: Path) -> None:
     columns, queries = corpus(5)
     whole = deepjoin.index(columns, tmp_path / "whole", settings=Settings(min_distinct=1))
@@ -179,6 +185,7 @@ def test_segments_are_searched_as_one(tmp_path: Path) -> None:
         assert answers(parts, query, 20) == answers(whole, query, 20)
 
 
+@pytest.mark.slow
 def test_removed_tables_are_no_hits(tmp_path: Path) -> None:
     columns, queries = corpus(7)
     lake = deepjoin.index(columns, tmp_path / "all", settings=Settings(min_distinct=1))

@@ -167,6 +167,7 @@ def test_preview_join(demo: Lake) -> None:
     assert "4 of 68 rows are shown" in told["cut"]
 
 
+@pytest.mark.slow
 def test_join_writes_a_new_file_into_the_folder_only(demo: Lake, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()

@@ -92,6 +92,7 @@ def test_odd_values_come_back_as_text(demo: Lake, cell: str) -> None:
         assert len(sent) < 60_000
 
 
+@pytest.mark.slow
 def test_answers_are_bounded(tmp_path: Path) -> None:
     words = [f"{'word' * 80} {n}" for n in range(110)]
     names = [f"{'name' * 150} {n}" for n in range(110)]
@@ -194,6 +195,7 @@ def test_calls_side_by_side_are_answered(demo: Lake) -> None:
     assert all(with_client(demo, work)) and len(with_client(demo, work)) == 4
 
 
+@pytest.mark.slow
 def test_over_stdio(demo: Lake, tmp_path: Path) -> None:
     """Start the command as a client does, and join."""
     source = Path(deepjoin.__file__).parents[1]

@@ -67,6 +67,7 @@ def best_scores(scores: dict[str | None, float], k: int) -> list[float]:
     return sorted((score for score in scores.values() if score > 0), reverse=True)[:k]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["hybrid", "exact-semantic", "pexeso"])
 @EXAMPLES
 @given(drawn=COLUMNS, query=QUERY, k=st.integers(0, 12), tau=st.sampled_from([0.5, 0.65, 0.9]))
@@ -92,6 +93,7 @@ def test_semantic_search_equals_brute_force(
         assert hit.joinability == hit.semantic.joinability == pytest.approx(truth[hit.column_id])
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(drawn=COLUMNS, query=QUERY)
 def test_any_counts_the_chance_of_each_cell(
@@ -110,6 +112,7 @@ def test_any_counts_the_chance_of_each_cell(
     assert {hit.column_id for hit in results} == matching
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(drawn=COLUMNS, query=QUERY)
 def test_matches_say_which_cell_is_like_which(
@@ -130,6 +133,7 @@ def test_matches_say_which_cell_is_like_which(
             )
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(drawn=COLUMNS, query=QUERY, join=st.sampled_from(["any", "semantic"]))
 def test_many_additions_answer_as_one_build(

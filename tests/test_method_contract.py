@@ -153,6 +153,7 @@ def comparable(results: Results) -> dict[str, Any]:
     return {key: one for key, one in results.to_dict().items() if key != "seconds"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [0, 1, 3, 50])
 def test_at_most_k_hits_best_first(case: tuple[str, Search, Column], k: int) -> None:
     method, search, query = case
@@ -210,6 +211,7 @@ def test_a_query_without_values_finds_nothing(
     assert (len(results), results.to_dict()["hits"]) == (0, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "join"), EVERY)
 def test_a_lake_of_one_column(lake_of: Callable[[str, bool], Lake], method: str, join: str) -> None:
     search = partial(lake_of(method, True).search, method=method, join=join)

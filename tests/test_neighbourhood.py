@@ -69,6 +69,7 @@ def check_neighbourhood(lake: Lake, least: float, depth: int) -> None:
         assert not found.truncated
 
 
+@pytest.mark.slow
 @given(TABLES, SHARES, st.integers(0, 3))
 @settings(max_examples=12)
 def test_a_neighbourhood_is_that_of_all_pairs(
@@ -81,6 +82,7 @@ def test_a_neighbourhood_is_that_of_all_pairs(
     assert found == {table: neighbourhood(lake.index, table, depth, least) for table in lake.tables}
 
 
+@pytest.mark.slow
 @given(TABLES, SHARES)
 @settings(max_examples=25)
 def test_segments_and_repeated_names_do_not_matter(
@@ -108,6 +110,7 @@ def all_paths(edges: Any, start: str, end: str, longest: int) -> list[tuple[str,
     return [way for *_, way in sorted(found)]
 
 
+@pytest.mark.slow
 @given(TABLES, SHARES, st.integers(1, 4))
 @settings(max_examples=25)
 def test_paths_are_the_best_of_all(

@@ -164,6 +164,8 @@ def test_too_large_and_gone_are_explained(
         serving(lake_folder, "--max-upload", "2KB") as (address, service),
         visiting(browser, address, "ERR_CONNECTION_REFUSED") as page,
     ):
+        # The page knows the limit once the service has described the lake.
+        expect(page.get_by_text("Up to 2.0 KB")).to_be_visible()
         page.get_by_label("File to search with").set_input_files(large)
         expect(page.get_by_text("large.csv has 2.9 KB")).to_be_visible()
         picture(page, "too-large")

@@ -406,6 +406,7 @@ rows = [{label = "exact", method = "exact-equi"}, {label = "hybrid", method = "h
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lines", "bars"])
 def test_document_and_pictures(places: Places, tmp_path: Path, kind: str) -> None:
     pytest.importorskip("matplotlib")

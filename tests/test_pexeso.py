@@ -21,6 +21,7 @@ from deepjoin.matching.joinability import least, similarities
 from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     clustered=st.booleans(),
@@ -52,6 +53,7 @@ def test_both_searches_equal_brute_force(
     assert found.tolist() == counts[ranked].tolist()
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), tau=st.sampled_from([0.5, 0.8, 0.95]))
 def test_excluded_columns_are_no_hits(seed: int, tau: float) -> None:
     vectors, lists, query = drawn_lake(seed, True, 3)
@@ -62,6 +64,7 @@ def test_excluded_columns_are_no_hits(seed: int, tau: float) -> None:
     assert columns.tolist() == ranked[counts[ranked] > 0].tolist()
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), tau=st.floats(0.05, 1), pivots=st.integers(1, 5))
 def test_blocking_loses_no_pair_and_claims_none(seed: int, tau: float, pivots: int) -> None:
     vectors, _, query = drawn_lake(seed, True, 3)

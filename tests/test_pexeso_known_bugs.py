@@ -34,6 +34,7 @@ def cosine(distance: float) -> float:
     return 1 - distance**2 / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("distance", "wanted"), [(0.35, 6), (0.6, 8), (0.2, 8), (0.12, 8)])
 def test_no_column_is_lost_at_the_settings_where_all_were(distance: float, wanted: int) -> None:
     random = np.random.default_rng(17)

@@ -71,6 +71,7 @@ TYPED = {
 }
 
 
+@pytest.mark.slow
 def test_every_type_keeps_its_value(postgres_uri: str) -> None:
     cells = ", ".join(f'{sql} AS "{name}"' for name, (sql, _, _) in TYPED.items())
     execute(
@@ -221,6 +222,7 @@ def test_samples_are_the_same_rows_twice(postgres_uri: str) -> None:
     assert sums.startswith("((1000,")
 
 
+@pytest.mark.slow
 def test_long_tables_come_in_batches_of_one_snapshot(postgres_uri: str) -> None:
     execute(postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 100000) AS x, 'a b' AS y")
     batches = iter(DatabaseSource(postgres_uri).table("public.big").open())
@@ -258,6 +260,7 @@ def test_a_table_dropped_or_altered_after_the_listing(postgres_uri: str) -> None
         rows(items["public.v"].listing().tables[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "says"), [("1 / (40000 - x)", "division by zero"), ("fail(x)", "no more")]
 )
@@ -372,6 +375,7 @@ def test_text_of_a_database_without_an_encoding_is_mended() -> None:
     assert notes == [REPAIRED_NOTE]
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_told(postgres_uri: str) -> None:
     execute(postgres_uri, "CREATE TABLE big AS SELECT generate_series(1, 1000000) AS x")
     batches = iter(DatabaseSource(postgres_uri).table("public.big").open())

@@ -60,6 +60,7 @@ def without_cells(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     columns=st.lists(COLUMN, min_size=1, max_size=6),
@@ -116,6 +117,7 @@ def profiles(columns: list[list[str | None]], key: bytes) -> dict[str, list[floa
     return {n: array.tolist() for n, array in vars(tallies.profiles(nothing, nothing)).items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(columns=st.lists(COLUMN, max_size=8))
 def test_columns_are_judged_as_in_the_clear(columns: list[list[str | None]]) -> None:
@@ -219,6 +221,7 @@ deepjoin.index(sys.argv[1], sys.argv[2], memory=1, hash_only=True)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_build_leaves_no_value(needles_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "index"
     killed = subprocess.run(

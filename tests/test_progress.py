@@ -85,6 +85,7 @@ def shown(text: str) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar_and_keeps_a_clean_line(
     many: Path, tmp_path: Path, terminal: Terminal
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_terminal_shows_a_bar_and_keeps_a_clean_line(
     assert not any("%|" in line for line in shown(text))
 
 
+@pytest.mark.slow
 def test_a_pipe_shows_no_bar(lake_folder: Path, tmp_path: Path) -> None:
     done = subprocess.run(command(lake_folder, tmp_path / "i"), capture_output=True, text=True)
     assert done.returncode == 0
@@ -106,6 +108,7 @@ def test_a_pipe_shows_no_bar(lake_folder: Path, tmp_path: Path) -> None:
     assert done.stderr.startswith("Indexed 3 tables")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exists", [True, False], ids=["again", "first"])
 def test_an_interrupt_is_one_line_and_leaves_nothing_behind(
     many: Path, tmp_path: Path, terminal: Terminal, exists: bool

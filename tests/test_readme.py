@@ -21,6 +21,7 @@ def beside_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_demo_lake(tmp_path / "deepjoin-demo")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("beside_the_demo")
 def test_the_python_example_runs() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -30,6 +31,7 @@ def test_the_python_example_runs() -> None:
     assert "capital" in scope["enriched"].column_names
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("beside_the_demo")
 def test_the_shell_example_prints_what_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
     (command,) = re.findall(r"^deepjoin (search .*)$", README, re.MULTILINE)

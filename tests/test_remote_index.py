@@ -23,6 +23,8 @@ from deepjoin.store.remote import Pulled, is_remote, pull, push, working_copy
 from deepjoin.store.storage import writing
 from tests.support.buckets import BUCKET, Store, answering, running_store, use
 
+pytestmark = pytest.mark.slow
+
 URL = "s3://lake/some/index"
 PREFIX = "some/index/"
 

@@ -46,6 +46,7 @@ def shipped(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(folders("bert"), tmp_path_factory.mktemp("shipped") / "tiny")
 
 
+@pytest.mark.slow
 def test_the_default_encoder_restored_gives_its_vectors(tmp_path: Path) -> None:
     folder = restore(DEFAULT, tmp_path / "restored")
     texts = [f"Company: Apple, GE, {'IBM, ' * count}." for count in range(8)] + ODD
@@ -56,6 +57,7 @@ def test_the_default_encoder_restored_gives_its_vectors(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["restored"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "minilm"])
 def test_a_model_exported_and_restored_twice_is_the_same(
     kind: str, folders: Folders, tmp_path: Path
@@ -73,6 +75,7 @@ def test_a_model_exported_and_restored_twice_is_the_same(
     assert loaded(first).digest == encoders[1].digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [None, 2, 1])
 def test_fewer_layers_are_restored(layers: int | None, shipped: Path, tmp_path: Path) -> None:
     folder = restore(shipped, tmp_path / "restored", layers)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import deepjoin
 
 SEARCH = """
@@ -30,6 +32,7 @@ NOT_NEEDED = (
 )
 
 
+@pytest.mark.slow
 def test_a_default_search_loads_few_modules(lake_folder: Path, tmp_path: Path) -> None:
     deepjoin.index(lake_folder, tmp_path / "index")
     ran = subprocess.run(

@@ -68,6 +68,7 @@ def usable(found: list[tuple[int, int, float]], sets: Sets) -> bool:
     return len({frozenset(sets[column]) for x, y, _ in found for column in (x, y)}) > 1
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(LAKES, THRESHOLDS, st.sampled_from([1, 7, 1 << 22]), st.sampled_from([0, 1, 8]))
 def test_equi_pairs_are_those_of_comparing_all(
@@ -217,6 +218,7 @@ def test_torn_files_of_pairs_are_refused(tmp_path: Path) -> None:
             ColumnPairs.read(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bit", [1, 8, 64])
 def test_damaged_files_of_pairs_are_refused_or_read_as_they_were(tmp_path: Path, bit: int) -> None:
     path = tmp_path / "pairs.npz"
@@ -260,6 +262,7 @@ def unit_rows(seed: int, count: int) -> np.ndarray:
 TAUS = st.sampled_from([0.1, 0.5, 0.70710699, float(np.cos(np.pi / 12)), 0.96592649, 0.9, 1.0])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(LAKES, THRESHOLDS, TAUS, st.floats(0.01, 0.99), st.integers(0, 9))
 def test_semantic_pairs_are_those_of_the_definition(

@@ -130,6 +130,7 @@ def as_list(found: ExactRanking) -> list[tuple[float, int, int]]:
     )
 
 
+@pytest.mark.slow
 @given(
     drawn=COLUMNS,
     more=COLUMNS,
@@ -241,6 +242,7 @@ def test_a_lake_is_searched_through_its_segment(make_lake: MakeLake, tmp_path: P
     assert as_list(found) == truth[:5]
 
 
+@pytest.mark.slow
 @given(drawn=COLUMNS, query=st.lists(WORD, min_size=1, max_size=6), k=st.integers(1, 5))
 def test_ties_with_the_last_come_too_when_asked(
     tmp_path: Path, drawn: list[list[str]], query: list[str], k: int
@@ -253,6 +255,7 @@ def test_ties_with_the_last_come_too_when_asked(
     assert found == [one for one in truth if one[0] >= last]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [1, 2, 48, 192])
 @pytest.mark.parametrize("clustered", [False, True])
 def test_the_scan_misses_no_pair_and_keeps_its_bound(

@@ -84,6 +84,7 @@ def found_rows(joined: pa.Table, many: str) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     left=st.lists(CELLS, max_size=7),
@@ -134,6 +135,7 @@ def countries(**options: Any) -> JoinPlan:
     return both(ORDERS, COUNTRIES, "country", "name", semantic=semantic, **options)
 
 
+@pytest.mark.slow
 def test_the_similarity_stands_between_the_tables() -> None:
     joined = countries(many="first").to_arrow()
     assert joined.column_names == ["id", "country", "similarity", "name", "capital", "since"]
@@ -172,6 +174,7 @@ def test_hostile_names(many: str) -> None:
     assert len(lowered) == joined.num_columns == 2 * len(names) + 1 + (many == "aggregate")
 
 
+@pytest.mark.slow
 def test_facts_of_a_semantic_join() -> None:
     plan = countries()
     facts = plan.facts
@@ -191,6 +194,7 @@ def test_one_to_one_takes_no_value_twice() -> None:
     assert countries(way="one-to-one").facts.matched_keys == 2
 
 
+@pytest.mark.slow
 def test_near_misses_tell_what_was_just_not_enough() -> None:
     misses = countries().near_misses(1)
     assert [(miss.yours, miss.theirs) for miss in misses] == [("Holland", "Netherlands")]
@@ -200,6 +204,7 @@ def test_near_misses_tell_what_was_just_not_enough() -> None:
     assert taken.similarity > 0.65
 
 
+@pytest.mark.slow
 def test_near_misses_of_an_equi_join_are_what_a_semantic_one_would_add() -> None:
     misses = both(ORDERS, COUNTRIES, "country", "name").near_misses(2)
     assert {miss.yours for miss in misses} == {"USA", "United States of America"}
@@ -272,6 +277,7 @@ def test_many_pairs_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     check_pandas(plan, left, right, code)
 
 
+@pytest.mark.slow
 def test_matches_are_a_table_of_their_own(tmp_path: Path) -> None:
     assert both({"k": ["A", "c"]}, {"k": ["a", "b"]}).matches().to_arrow().to_pylist() == [
         {"yours": "a", "theirs": "a", "similarity": 1.0}
@@ -302,6 +308,7 @@ AWKWARD: list[Cell] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["best", "one-to-one", "all"])
 def test_awkward_cells_meet_their_equals(way: str) -> None:
     semantic = SemanticMatching(load_cell_encoder(), matching=way)
@@ -311,6 +318,7 @@ def test_awkward_cells_meet_their_equals(way: str) -> None:
     assert plan.to_arrow().num_rows == plan.facts.result_rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("left", "right"), [([], ["a"]), (["a"], []), ([], []), ([None, ""], ["a"])]
 )
@@ -326,6 +334,7 @@ def test_empty_keys(left: list[Cell], right: list[Cell], way: str) -> None:
         assert fresh.sql(plan.sql).to_arrow_table().num_rows == len(left)
 
 
+@pytest.mark.slow
 def test_values_that_nobody_knows_are_told() -> None:
     plan = both(
         {"k": ["😀", "👍", "a"]}, {"k": ["a", "👍"]}, semantic=SemanticMatching(load_cell_encoder())
@@ -351,6 +360,7 @@ def make_shop(place: Shop) -> tuple[JoinSide, JoinSide]:
     return place.side("yours", "k"), place.side("theirs", "k")
 
 
+@pytest.mark.slow
 def test_sql_of_a_database(shop: Shop) -> None:
     sides = make_shop(shop)
     for many, way in (("expand", "best"), ("expand", "all"), ("first", "all")):
@@ -359,6 +369,7 @@ def test_sql_of_a_database(shop: Shop) -> None:
         check(shop, *sides, many="aggregate", semantic=SemanticMatching(Dial(), matching="all"))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shop", ["sqlite", "duckdb"], indirect=True)
 def test_sql_of_a_database_lists_only_so_many_pairs(
     shop: Shop,

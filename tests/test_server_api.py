@@ -20,6 +20,7 @@ def served(lake_folder: Path) -> Iterator[Served]:
         yield one
 
 
+@pytest.mark.slow
 def test_the_lake_says_what_it_holds_and_what_can_be_asked(served: Served) -> None:
     info = served.get("/api/lake")
     assert (info["name"], info["tables"], info["columns"]) == ("data", 3, 7)
@@ -103,6 +104,7 @@ def test_an_unknown_table_is_refused_with_the_nearest(served: Served) -> None:
     assert "Did you mean 'geo/countries.csv'?" in refused["error"]
 
 
+@pytest.mark.slow
 def test_a_large_lake_is_not_searched_for_the_nearest_name(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_search_is_that_of_the_library(served: Served) -> None:
     assert found["hits"][0]["table"] == COUNTRIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "many", "busy"),
     [
@@ -149,6 +152,7 @@ def test_long_queries_do_not_keep_quick_ones_waiting(
     assert "The service is busy" in served.post("/api/search", {"query": query}, 503)["error"]
 
 
+@pytest.mark.slow
 def test_values_and_options_reach_the_search(served: Served) -> None:
     query = {"values": ["france", None, "Peru", "Atlantis"], "name": "land"}
     asked = {"query": query, "join": "equi", "group": "tables", "k": 1, "matches": 1}
@@ -160,6 +164,7 @@ def test_values_and_options_reach_the_search(served: Served) -> None:
     assert served.post("/api/search", asked | {"min_joinability": 0.9})["hits"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "status", "text"),
     [

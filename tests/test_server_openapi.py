@@ -16,6 +16,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 import deepjoin
 from tests.support.serving import HIT, Served, serving
 
+pytestmark = pytest.mark.slow
+
 WEB = Path(__file__).parents[1] / "web"
 LOCAL = {"host": "127.0.0.1"}
 #: Every path of the document; a new route is to be added here, so that it is tried.

@@ -23,6 +23,8 @@ from deepjoin.cli import main
 from deepjoin.serve.http import running
 from deepjoin.serve.http.settings import ServerSettings
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def started(*arguments: object, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:

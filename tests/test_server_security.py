@@ -30,6 +30,7 @@ def served(lake_folder: Path) -> Iterator[Served]:
         yield one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", "/healthz", "/api/lake", "/api/table?name=x", "/nothing"])
 def test_every_answer_has_the_headers(served: Served, path: str) -> None:
     headers = served.client.get(path).headers
@@ -44,6 +45,7 @@ def test_nothing_of_the_api_is_kept_by_the_browser(served: Served) -> None:
     assert served.client.get("/api/lake").headers["cache-control"] == "no-store"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "a@127.0.0.1", "", "["])
 def test_other_host_names_are_refused_on_loopback(served: Served, host: str) -> None:
     answer = served.client.get("/api/lake", headers={"host": host})
@@ -51,6 +53,7 @@ def test_other_host_names_are_refused_on_loopback(served: Served, host: str) -> 
     assert "answers only at the address it was started on" in answer.json()["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["localhost:8765", "[::1]:8765", "127.0.0.1"])
 def test_this_machine_may_ask(served: Served, host: str) -> None:
     assert served.client.get("/api/lake", headers={"host": host}).status_code == 200
@@ -62,6 +65,7 @@ def test_other_machines_call_it_as_they_like(lake_folder: Path) -> None:
         assert answer.status_code == 200
 
 
+@pytest.mark.slow
 def test_the_address_decides_and_not_how_it_was_written(lake_folder: Path) -> None:
     with serving(lake_folder, host="Box.home", bound="127.0.1.1") as served:
         for host, status in {"box.home:8765": 200, "127.0.0.1": 200, "evil.example": 400}.items():
@@ -88,6 +92,7 @@ def test_an_origin_that_is_no_address_is_of_another_site(
     assert caplog.text == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given", ["", TOKEN, "Bearer", "Bearer x", f"Bearer {TOKEN}x", f"bearer {TOKEN}", "Bearer é"]
 )
@@ -123,6 +128,7 @@ def test_a_body_is_stopped_whatever_length_it_claims(lake_folder: Path) -> None:
         assert "larger than 1,000 bytes" in answer.json()["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/api/uploads", "/api/search"])
 def test_a_body_that_does_not_come_is_not_waited_for(
     lake_folder: Path, path: str, monkeypatch: pytest.MonkeyPatch

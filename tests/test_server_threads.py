@@ -70,6 +70,7 @@ def answers(lake: Lake, query: Column, way: dict[str, Any]) -> list[dict[str, An
     return [hit.to_dict() for hit in lake.search(query, 5, **way)]
 
 
+@pytest.mark.slow
 def test_threads_get_the_answers_of_one(path: Path) -> None:
     asked = [(query, way) for way in WAYS for query in columns()[:6]] * 3
     alone = deepjoin.open(path)
@@ -116,6 +117,7 @@ def test_searchers_of_many_taus_do_not_pile_up() -> None:
     assert searchers.get(2, lambda: "second") == "second"  # type: ignore[arg-type,return-value]
 
 
+@pytest.mark.slow
 def test_a_renewed_lake_leaves_the_old_one_as_it_was(lake_folder: Path) -> None:
     old = deepjoin.index(lake_folder)
     assert old.renewed() is old
@@ -135,6 +137,7 @@ def test_a_renewed_lake_leaves_the_old_one_as_it_was(lake_folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_service_takes_up_a_newer_index_between_requests(
     lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +161,7 @@ def test_a_service_takes_up_a_newer_index_between_requests(
         assert not current.renew(), "nothing is newer"
 
 
+@pytest.mark.slow
 def test_what_the_old_index_has_lost_is_asked_of_the_new(lake_folder: Path) -> None:
     """A request that started on an index whose files went meanwhile is answered by the next."""
     current = CurrentLake(deepjoin.index(lake_folder))
@@ -172,6 +176,7 @@ def test_what_the_old_index_has_lost_is_asked_of_the_new(lake_folder: Path) -> N
     assert current.renewals == 1
 
 
+@pytest.mark.slow
 def test_a_newer_lake_that_another_thread_has_opened_is_asked(lake_folder: Path) -> None:
     current = CurrentLake(deepjoin.index(lake_folder))
     deepjoin.open(lake_folder / ".deepjoin").remove("numbers.csv")
@@ -204,6 +209,7 @@ def _unusable(_: object) -> None:
     raise deepjoin.store.manifest.IndexUnusable("as before")
 
 
+@pytest.mark.slow
 def test_searches_run_on_while_the_index_is_renewed(lake_folder: Path) -> None:
     current = CurrentLake(deepjoin.index(lake_folder))
     stop, failures, counts = threading.Event(), [], set()

@@ -75,6 +75,7 @@ def test_a_long_table_is_described_batch_by_batch(monkeypatch: pytest.MonkeyPatc
     assert described(0, 2)[0] == 6, "of very many, spellings are counted, blank ones too"
 
 
+@pytest.mark.slow
 def test_other_formats_come_as_well(served: Served) -> None:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"land": ["Peru", None], "n": [1, 2], "l": [[1], [2]]}), buffer)
@@ -85,6 +86,7 @@ def test_other_formats_come_as_well(served: Served) -> None:
     assert [column["name"] for column in detail["columns"]] == ["land", "more"]
 
 
+@pytest.mark.slow
 def test_pasted_values_are_a_table_of_one_column(served: Served) -> None:
     detail = served.post("/api/uploads/values", {"values": ["Peru", "Italy"], "name": "land"})
     assert [column["name"] for column in detail["columns"]] == ["land"]
@@ -94,6 +96,7 @@ def test_pasted_values_are_a_table_of_one_column(served: Served) -> None:
     assert served.post("/api/join/preview", asked)["facts"]["matched_keys"] == 2
 
 
+@pytest.mark.slow
 def test_an_upload_can_be_forgotten_and_expires(served: Served) -> None:
     first, second = served.orders(), served.orders()
     assert served.client.delete(f"/api/uploads/{first}").status_code == 204
@@ -106,6 +109,7 @@ def test_an_upload_can_be_forgotten_and_expires(served: Served) -> None:
     assert list(uploads._folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_hour_of_an_upload_starts_when_it_is_whole(served: Served) -> None:
     token, uploads = served.orders(), served.service.uploads
     os.utime(uploads._folder / f"{token}.csv", (1, 1))
@@ -134,6 +138,7 @@ def test_uploads_are_private_and_no_name_of_a_client_is_a_path(served: Served) -
     assert {stat.S_IMODE(path.stat().st_mode) for path in new} == {0o600}
 
 
+@pytest.mark.slow
 def test_an_upload_in_a_lake_of_another_name_is_no_path(served: Served) -> None:
     """A table is only ever one the lake has, whatever files there are."""
     here = str(served.service.settings.folder.parent / "orders.csv")
@@ -142,6 +147,7 @@ def test_an_upload_in_a_lake_of_another_name_is_no_path(served: Served) -> None:
     assert refused.startswith(f"No table '{here}' in ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "name", "status", "text"),
     [
@@ -177,6 +183,7 @@ def bomb(kind: str) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["xlsx", "parquet", "csv.gz"])
 def test_what_unpacks_to_too_much_is_refused(lake_folder: Path, kind: str) -> None:
     with serving(lake_folder, max_upload=1_000_000) as served:
@@ -185,6 +192,7 @@ def test_what_unpacks_to_too_much_is_refused(lake_folder: Path, kind: str) -> No
         assert list(served.service.uploads._folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_workbook_is_tried_and_then_read(served: Served) -> None:
     book, buffer = pytest.importorskip("openpyxl").Workbook(), io.BytesIO()
     for row in (["land"], ["Peru"], ["Italy"]):
@@ -200,6 +208,7 @@ def test_a_file_is_tried_for_so_long(tmp_path: Path) -> None:
         trial.try_to_read(path, 1000, 0)
 
 
+@pytest.mark.slow
 def test_uploads_together_have_a_limit(lake_folder: Path) -> None:
     with serving(lake_folder, max_upload=200) as served:
         while (answer := _brought(served)).status_code == 200:
@@ -212,6 +221,7 @@ def _brought(served: Served) -> Any:
     return served.client.post("/api/uploads?filename=x.csv", content=b"a\n" + b"b\n" * 90)
 
 
+@pytest.mark.slow
 def test_all_uploads_are_counted_while_one_comes(lake_folder: Path) -> None:
     with serving(lake_folder, max_upload=1600) as served:
         uploads = served.service.uploads
@@ -227,6 +237,7 @@ def test_all_uploads_are_counted_while_one_comes(lake_folder: Path) -> None:
         assert [path.name for path in uploads._folder.iterdir()] == ["other"]
 
 
+@pytest.mark.slow
 def test_an_upload_that_has_no_turn_leaves_nothing(lake_folder: Path) -> None:
     with serving(lake_folder, heavy_threads=1, heavy_waiting=0) as served:
         served.service._heavy.held = 1
@@ -234,6 +245,7 @@ def test_an_upload_that_has_no_turn_leaves_nothing(lake_folder: Path) -> None:
         assert list(served.service.uploads._folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_upload_that_takes_too_long_leaves_nothing(
     lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +265,7 @@ def test_an_upload_that_takes_too_long_leaves_nothing(
         assert list(folder.iterdir()) == [], "nor when it is done"
 
 
+@pytest.mark.slow
 def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None:
     shown = served.post("/api/join/preview", joined(served, rows=2))
     assert [column["from"] for column in shown["columns"]] == ["left"] * 3 + ["right"] * 3
@@ -264,6 +277,7 @@ def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None
     assert all(private not in shown[form] for form in ("sql", "python", "pandas", "shell"))
 
 
+@pytest.mark.slow
 def test_long_cells_are_cut_in_a_preview_and_whole_in_a_download(served: Served) -> None:
     long = {"upload": served.upload(b"x,y\nPeru," + b"z" * 10_001 + b"\n", "x.csv")["upload"]}
     asked = {"left": long, "on": "x", "hit": HIT}
@@ -275,6 +289,7 @@ def test_long_cells_are_cut_in_a_preview_and_whole_in_a_download(served: Served)
     assert cut not in served.post("/api/join/preview", joined(served))["warnings"]
 
 
+@pytest.mark.slow
 def test_the_code_of_a_preview_runs(
     served: Served, monkeypatch: pytest.MonkeyPatch, lake_folder: Path
 ) -> None:
@@ -312,6 +327,7 @@ def test_names_that_would_move_the_cursor_are_shown(served: Served) -> None:
     assert printed.stdout.decode() == name
 
 
+@pytest.mark.slow
 def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
     first, second = ["Peru", "Italy", *"abc"], ["Oslo", "Lima", *"xyz"]
     columns = [Column(first, "c", "t", column_id="t#0"), Column(second, "c", "t", column_id="t#1")]
@@ -339,6 +355,7 @@ def test_a_semantic_join_says_how_similar(served: Served) -> None:
     assert "join='semantic'" in shown["python"]
 
 
+@pytest.mark.slow
 def test_a_download_is_the_join_of_the_library(served: Served, lake_folder: Path) -> None:
     asked = joined(served)
     answer = served.client.post("/api/join/download?format=parquet", json=asked)
@@ -363,6 +380,7 @@ def test_a_table_of_the_lake_can_be_the_left_one(served: Served) -> None:
     assert "lake.join('geo/cities.csv', on='nation'" in shown["python"]
 
 
+@pytest.mark.slow
 def test_formulas_can_be_made_text(served: Served) -> None:
     content = b'=land,n\n"=cmd|x",-5\n+Peru,+1.5e3\n-x,-\n@a,1\n"\ttab",2\nplain,3\n'
     upload = served.upload(content, "x.csv")["upload"]
@@ -378,6 +396,7 @@ def test_formulas_can_be_made_text(served: Served) -> None:
     assert "neutralise works for format=csv only" in refused["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "status", "text"),
     [
@@ -396,6 +415,7 @@ def test_a_join_that_cannot_be_is_refused(
     assert text in refused["error"]
 
 
+@pytest.mark.slow
 def test_joins_share_the_memory_of_the_machine(
     lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,6 +437,7 @@ def test_joins_share_the_memory_of_the_machine(
         assert limits == ["3072MiB"]
 
 
+@pytest.mark.slow
 def test_a_join_with_too_many_rows_is_refused(lake_folder: Path) -> None:
     with serving(lake_folder, max_rows=7) as served:
         left = served.upload(b"land\n" + b"Italy\n" * 6, "x.csv")["upload"]
@@ -426,6 +447,7 @@ def test_a_join_with_too_many_rows_is_refused(lake_folder: Path) -> None:
         assert "The joined table has 12 rows; the limit is 7" in refused["error"]
 
 
+@pytest.mark.slow
 def test_joins_are_saved_only_where_there_is_a_place(lake_folder: Path, tmp_path: Path) -> None:
     with serving(lake_folder) as served:
         refused = served.post("/api/join/save", joined(served), 403)

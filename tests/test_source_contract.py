@@ -232,6 +232,7 @@ def cities(table: Table) -> list[str]:
     return sorted(cell for array in texts if array is not None for cell in array.to_pylist())
 
 
+@pytest.mark.slow
 def test_the_same_is_listed_each_time(example: Example) -> None:
     source = example.source()
     items = list(source.items())
@@ -242,6 +243,7 @@ def test_the_same_is_listed_each_time(example: Example) -> None:
     assert tables == [example.table]
 
 
+@pytest.mark.slow
 def test_a_table_reads_the_same_each_time(example: Example) -> None:
     source = example.source()
     (listed,) = source.tables()
@@ -361,17 +363,20 @@ def test_asking_for_a_class_is_noticed(code: str) -> None:
     assert classes_asked_for(code) == {"FileSource"}
 
 
+@pytest.mark.slow
 def test_nobody_outside_asks_for_the_class_of_a_source() -> None:
     modules = [path for path in HOUSE.rglob("*.py") if HOUSE / "read" not in path.parents]
     asked = {str(path): classes_asked_for(path.read_text("utf-8")) for path in modules}
     assert {path: names for path, names in asked.items() if names} == {}
 
 
+@pytest.mark.slow
 def test_a_kind_this_version_does_not_know_is_named(tmp_path: Path) -> None:
     with pytest.raises(DeepJoinError, match="a kind this version does not know: 'telex'"):
         reopen({"kind": "telex"}, tmp_path, Settings())
 
 
+@pytest.mark.slow
 def test_nothing_is_left_to_reopen_of_frames_and_removed_sources(tmp_path: Path) -> None:
     assert reopen({"kind": "memory"}, tmp_path, Settings()) is None
     assert reopen({"kind": "gone"}, tmp_path, Settings()) is None

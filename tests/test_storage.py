@@ -28,6 +28,8 @@ from deepjoin.store.values.index import FORWARD, ValueIndexWriter
 from tests.support.command_line import Answer, Run, call
 from tests.support.index_files import files_of, search_answers
 
+pytestmark = pytest.mark.slow
+
 Damage = Callable[[Path], object]
 
 

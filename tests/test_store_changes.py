@@ -32,6 +32,7 @@ def separate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deepjoin.build.update.worth_merging", lambda sizes, shares: len(sizes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("servers", [1, 2])
 def test_one_run_at_a_time_publishes_a_lake(
     own_lake: Path, store_url: str, vector_server: str, servers: int
@@ -92,6 +93,7 @@ def test_what_is_taken_by_another_lake_is_not_dropped(own_lake: Path, store_url:
     assert withdraw(store_url, "taker") == 1
 
 
+@pytest.mark.slow
 def test_an_open_lake_finds_the_tables_that_took_the_place_of_others(
     own_lake: Path, store_url: str, vector_server: str
 ) -> None:
@@ -145,6 +147,7 @@ def test_the_documented_roles_can_publish_and_search(own_lake: Path, as_document
         publish(own_lake, reader, spaces=["columns"], settings=PublishSettings(index="codes"))
 
 
+@pytest.mark.slow
 def test_what_needs_no_store_goes_on_without_it(
     own_lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +202,7 @@ def test_a_space_of_another_lake_is_not_asked_for(own_lake: Path, store_url: str
         hits(there)
 
 
+@pytest.mark.slow
 def test_passwords_are_not_shown(
     own_lake: Path, vector_server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

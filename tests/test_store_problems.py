@@ -131,6 +131,7 @@ def test_a_server_that_goes_and_comes_back(
     assert hits(there) == truth
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_too_long(
     own_lake: Path, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_server_that_takes_too_long(
     assert hits(late) == truth
 
 
+@pytest.mark.slow
 def test_publishing_may_take_longer_than_questions(own_lake: Path, store_url: str) -> None:
     execute(store_url, "ALTER DATABASE publishing SET statement_timeout = '100ms'")
     assert publish(own_lake, store_url, progress=lambda *_: sleep(0.3)).sent == 3
@@ -255,6 +257,7 @@ def test_a_server_without_what_is_needed_says_so(own_lake: Path, store_url: str)
             use()
 
 
+@pytest.mark.slow
 def test_vectors_that_are_too_wide_or_missing_are_named(tmp_path: Path, store_url: str) -> None:
     wide = tmp_path / "wide"
     deepjoin.index(
@@ -306,6 +309,7 @@ def test_a_server_that_fails_stops_the_others(
         count.add(1, "vectors")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("servers", [1, 2])
 def test_an_interrupted_run_stops_at_once(
     own_lake: Path, store_url: str, vector_server: str, servers: int

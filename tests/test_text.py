@@ -179,6 +179,7 @@ def test_settings_that_cannot_be(options: dict[str, object], message: str) -> No
         TextSettings(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_cells_of_tall_columns_are_counted_only_as_far_as_they_could_fit() -> None:
     seen: list[str] = []
 
@@ -198,6 +199,7 @@ columns = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(columns, max_size=4),
     st.sampled_from(sorted(PATTERNS)),
@@ -218,6 +220,7 @@ def test_any_column_keeps_the_limit_and_reads_as_one(
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=60, unique=True), st.integers(8, 60))
 def test_as_many_of_the_best_cells_as_fit(numbers: list[int], tokens: int) -> None:
     cells = [str(number) for number in numbers]

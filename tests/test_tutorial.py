@@ -11,6 +11,8 @@ import pytest
 
 from deepjoin.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -212,6 +212,7 @@ def test_missing_lists_are_said_to_be_missing(tmp_path: Path) -> None:
         ValueLists(tmp_path)
 
 
+@pytest.mark.slow
 @given(data=st.data(), sizes=st.lists(st.integers(0, 9), min_size=0, max_size=4))
 def test_copied_vectors_are_the_stored_ones(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, sizes: list[int]

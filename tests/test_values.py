@@ -76,6 +76,7 @@ def check(index: ValueIndex, columns: list[list[str | None]]) -> None:
         assert in_order == one.values
 
 
+@pytest.mark.slow
 @given(columns=COLUMNS, memory=st.sampled_from([0, 1 << 30]))
 def test_index_equals_dictionaries(
     tmp_path_factory: pytest.TempPathFactory, columns: list[list[str | None]], memory: int
@@ -86,6 +87,7 @@ def test_index_equals_dictionaries(
     assert profiles.present.tolist() == [sum(distinct_cells(cells).counts) for cells in columns]
 
 
+@pytest.mark.slow
 @given(columns=COLUMNS)
 def test_colliding_hashes_cost_no_answer(
     tmp_path_factory: pytest.TempPathFactory, columns: list[list[str | None]]
@@ -97,6 +99,7 @@ def test_colliding_hashes_cost_no_answer(
         check(index, columns)
 
 
+@pytest.mark.slow
 @given(columns=COLUMNS)
 def test_whole_lists_equal_pieces(
     tmp_path_factory: pytest.TempPathFactory, columns: list[list[str | None]]
@@ -158,6 +161,7 @@ def test_types_and_generic_keys(tmp_path: Path, case: str) -> None:
     assert generic_of(distinct_cells(cells).values) == generic
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["0", "1", "2", "3", "9", "1990", "2010", "-4", "x", "1.5", "yes"]))
 )

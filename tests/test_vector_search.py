@@ -64,6 +64,7 @@ def brute_force(columns: list[Column], query: Column, metric: str) -> list[tuple
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize("cuts", [(48,), (20, 48), (2, 10, 12, 48)])
 def test_the_nearest_come_first_however_the_lake_is_cut(
@@ -140,6 +141,7 @@ def test_both_halves_are_searched_as_one(tmp_path: Path) -> None:
     np.testing.assert_allclose([n.similarity for n in found], np.sort(mean)[::-1], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 3, 24, 30])
 def test_tables_come_by_their_nearest_column(tmp_path: Path, k: int) -> None:
     source = columns()

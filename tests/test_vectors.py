@@ -40,6 +40,7 @@ def distances(rows: Float, query: Float, metric: str) -> npt.NDArray[np.float64]
     return 1 - rows @ query / np.where(lengths > 0, lengths, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 @given(
     rows=st.lists(st.tuples(*[st.integers(-2, 2)] * 3), max_size=30),
@@ -67,6 +68,7 @@ def test_flat_search_equals_brute_force(
     np.testing.assert_allclose(found.distances, np.sort(truth[live])[:k], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_finds_most_of_the_nearest(tmp_path: Path, kind: str, metric: str) -> None:
@@ -86,6 +88,7 @@ def test_every_kind_finds_most_of_the_nearest(tmp_path: Path, kind: str, metric:
     assert shared / 200 >= RECALL.get(kind, 0.8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_as_many_come_as_are_left(tmp_path: Path, kind: str) -> None:
     rows = clustered(1500)
@@ -129,6 +132,7 @@ def test_equal_vectors_are_stored_once_and_all_found(tmp_path: Path, kind: str) 
     assert about["different"] == (3300 if kind == "flat" else 1100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_vectors_give_the_same_files(tmp_path: Path, kind: str) -> None:
     rows = clustered(1500)
@@ -215,6 +219,7 @@ def test_a_kind_of_a_newer_version(tmp_path: Path) -> None:
         VectorIndex(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["scan4", "ivf4"])
 def test_most_vectors_are_gone(tmp_path: Path, kind: str) -> None:
     random = np.random.default_rng(5)

@@ -38,7 +38,7 @@ def oldest() -> list[str]:
     """Return every dependency of the quick environment pinned to the oldest version allowed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = list(project["dependencies"])
-    for extra in ("excel", "pandas", "polars", "server", "mcp", "baselines"):
+    for extra in ("excel", "pandas", "polars", "server", "mcp", "baselines", "sql", "postgres"):
         wanted += project["optional-dependencies"][extra]
     pins = []
     for line in wanted:
