@@ -47,7 +47,7 @@ class SemanticMatching:
             )
         if not 0 < self.bound <= 1:
             raise DeepJoinError(
-                f"tau is {self.tau}; it must be a cosine above 0 and at most 1. Leave it out for "
+                f"`tau` is {self.tau}; it must be a cosine above 0 and at most 1. Leave it out for "
                 f"{self.encoder.tau}, the cell encoder's own."
             )
 
