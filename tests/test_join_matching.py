@@ -78,11 +78,11 @@ def test_nearest_values_leave_out_what_has_no_vector() -> None:
     [
         (
             {"tau": 0.0},
-            r"tau is 0\.0; it must be a cosine above 0 and at most 1\. Leave it out for 0\.99",
+            r"`tau` is 0\.0; it must be a cosine above 0 and at most 1\. Leave it out for 0\.99",
         ),
-        ({"tau": 1.01}, r"tau is 1\.01; it must be a cosine"),
-        ({"tau": float("nan")}, r"tau is nan; it must be a cosine"),
-        ({"tau": -0.5}, r"tau is -0\.5; it must be a cosine"),
+        ({"tau": 1.01}, r"`tau` is 1\.01; it must be a cosine"),
+        ({"tau": float("nan")}, r"`tau` is nan; it must be a cosine"),
+        ({"tau": -0.5}, r"`tau` is -0\.5; it must be a cosine"),
     ],
 )
 def test_wrong_bounds(options: dict[str, float], says: str) -> None:
