@@ -210,13 +210,10 @@ def _tensors(weights: Mapping[str, Array], kept: Sequence[int]) -> dict[str, Flo
             if f"{here}.rest" in weights:
                 matrix = matrix + _decoded(weights, f"{here}.rest")
             for part, array in (("weight", matrix), ("bias", weights[f"{here}.bias"])):
-                if product == "attention":
-                    for one, third in zip(
-                        ("query", "key", "value"), np.split(array, 3), strict=True
-                    ):
-                        tensors[f"{there}{names[one]}.{part}"] = third
-                else:
-                    tensors[f"{there}{names[product]}.{part}"] = array
+                is_attention = product == "attention"
+                targets = ("query", "key", "value") if is_attention else (product,)
+                for one, share in zip(targets, np.split(array, len(targets)), strict=True):
+                    tensors[f"{there}{names[one]}.{part}"] = share
         for norm in ("attended_norm", "narrow_norm"):
             for part in ("weight", "bias"):
                 tensors[f"{there}{names[norm]}.{part}"] = weights[f"{layer}.{norm}.{part}"]
