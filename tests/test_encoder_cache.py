@@ -17,7 +17,7 @@ COLUMN = Column(["Apple", "GE", "IBM"], name="Company", title="Firms")
 
 CORRUPT = (
     "The encoding cache .*vectors.cache cannot be used: file is not a database. The file may "
-    "simply be deleted: it is filled again. Or set DEEPJOIN_CACHE to another folder."
+    "be deleted; it will be filled again. Or set DEEPJOIN_CACHE to another folder."
 )
 
 

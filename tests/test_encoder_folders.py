@@ -80,7 +80,7 @@ def test_a_tokenizer_of_another_model(folders: Folders, tmp_path: Path) -> None:
     tokenizer["model"]["vocab"] = dict(words[:50])
     path.write_text(json.dumps(tokenizer), "utf-8")
     with pytest.raises(
-        DeepJoinError, match=r"a tokenizer of 50 words, its model one of 143: .*Save"
+        DeepJoinError, match=r"a tokenizer of 50 words, but its model has 143: .*Save"
     ):
         loaded(folder)
 

@@ -275,11 +275,11 @@ def test_runs_are_of_one_length() -> None:
 
 def test_token_numbers_that_cannot_be_read_are_refused(encoder: TorchEncoder) -> None:
     for wrong in (9999, -1):
-        text = f"^The token number {wrong} came; the encoder '.*' has numbers from 0 to .*tokenizer"
+        text = f"^Got the token number {wrong}; the encoder '.*' has numbers 0 to .*tokenizer"
         for tokens in ([[1, wrong]], [[1, wrong], [2]]):
             with pytest.raises(DeepJoinError, match=text):
                 encoder.encode_tokens(tokens)
-    with pytest.raises(DeepJoinError, match="^A text of 65 tokens came; .* reads 64 at most. Cut"):
+    with pytest.raises(DeepJoinError, match="^Got a text of 65 tokens; .* reads 64 at most. Cut"):
         encoder.encode_tokens([[1] * 65, [1]])
 
 
@@ -290,7 +290,7 @@ def test_a_model_that_reads_more_is_not_given_token_numbers(
     monkeypatch.setattr(TorchEncoder, "_on_gpu", True)
     encoder = _torch(loaded(folders("bert")))
     assert encoder.encode_texts(["company"]).any()
-    with pytest.raises(DeepJoinError, match="'.*' reads more than token numbers. Give it texts."):
+    with pytest.raises(DeepJoinError, match="' needs more than token numbers. Use encode_texts."):
         encoder.encode_tokens([[1, 2]])
 
 

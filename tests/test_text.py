@@ -167,10 +167,13 @@ def test_words_around_the_cells_leave_them_room() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pattern": "colum"}, "pattern is 'colum'; it is one of col, colname-col,"),
-        ({"sampling": "best"}, "sampling is 'best'; it is one of frequency, random, truncate,"),
-        ({"unit": "bytes"}, "unit is 'bytes'; it is one of characters, words."),
-        ({"profile": "x"}, "profile is 'x'; it is one of default, basic."),
+        ({"pattern": "colum"}, "pattern is 'colum'; it must be one of col, colname-col,"),
+        (
+            {"sampling": "best"},
+            "sampling is 'best'; it must be one of frequency, random, tr",
+        ),
+        ({"unit": "bytes"}, "unit is 'bytes'; it must be one of characters, words."),
+        ({"profile": "x"}, "profile is 'x'; it must be one of default, basic."),
         ({"tokens": 7}, "tokens is 7; it must be at least 8."),
     ],
 )

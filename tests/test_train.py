@@ -362,7 +362,7 @@ def test_where_a_model_may_go(training_tables: Path, tmp_path: Path, tiny_bert: 
         ({"aliases": "nowhere.parquet"}, "The spellings nowhere.parquet cannot be read"),
         ({"layers": 9}, "layers is 9, but .*bert has 2 layers"),
         ({"tokens": 1000}, "A text of 1007 tokens is too long for the encoder .*bert'"),
-        ({"pattern": "poem"}, "pattern is 'poem'; it is one of col"),
+        ({"pattern": "poem"}, "pattern is 'poem'; it must be one of col"),
         ({"lr": 3}, "There is no setting 'lr'. Settings: join, threshold"),
         ({"join": "semantic", "cells": "none"}, "cells is 'none', and join semantic compares"),
         ({"join": "semantic", "negatives": "removed"}, "takes out equal cells"),

@@ -1,7 +1,7 @@
-"""Vectors kept on disk: no text is encoded twice by one encoder.
+"""A persistent cache of text vectors, so that an encoder never encodes a text twice.
 
-One SQLite file for the builds of a lake: transactions make a batch whole or absent, and
-several processes may read and write it. A key is the hash of encoder digest and text.
+One SQLite file for all builds: a batch is stored whole or not at all, and several processes may
+read and write. A key is the hash of the encoder's digest and the text.
 """
 
 from __future__ import annotations
@@ -21,42 +21,53 @@ from deepjoin.errors import DeepJoinError
 
 Known = npt.NDArray[np.bool_]
 
-#: Tells our files from other databases, and this format from later ones.
+#: Distinguishes our files from other databases, and this format from later ones.
 _APPLICATION = 0x646A7631
 _SCHEMA = (
-    # Rows in the order they came, so that writing appends and the oldest are found at once.
+    # Numbered in order of arrival, so that writing appends and the oldest are found quickly.
     "CREATE TABLE IF NOT EXISTS vectors (number INTEGER PRIMARY KEY, key BLOB UNIQUE, vector BLOB)",
     f"PRAGMA application_id = {_APPLICATION}",
 )
 _FIND = "SELECT vector FROM vectors WHERE key = ?"
-_KEEP = "INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)"
-_FORGET = (
+_STORE = "INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)"
+_DELETE_OLDEST = (
     "DELETE FROM vectors WHERE number <= "
     "(SELECT number FROM vectors ORDER BY number LIMIT 1 OFFSET ?)"
 )
 #: Ten vectors of the default encoder fill a page.
 _PAGE = 16384
-#: Texts encoded between two commits, or a block: what an interrupted build loses at most.
+#: Texts encoded between two commits, unless the encoder's block is larger: an interrupted build
+#: loses at most these.
 _BATCH = 2048
 _REMEDY = (
-    "The file may simply be deleted: it is filled again. Or set DEEPJOIN_CACHE to another folder."
+    "The file may be deleted; it will be filled again. Or set DEEPJOIN_CACHE to another folder."
 )
 
 
 class VectorCache:
-    """Vectors by key; when the file would pass ``max_bytes``, the oldest quarter is given up."""
+    """Vectors by key; when the file exceeds ``max_bytes``, the oldest quarter is deleted."""
 
     def __init__(self, path: str | Path, max_bytes: int = 4 << 30) -> None:
         self.path = Path(path)
         self.max_bytes = max_bytes
         with self._explained():
-            # Encoders work in a thread of their own, one call at a time.
+            # Encoders run in their own thread, one call at a time.
             self._database = sqlite3.connect(
                 self.path, timeout=60, isolation_level=None, check_same_thread=False
             )
         try:
             with self._explained():
-                self._prepare()
+                mark = self._number("PRAGMA application_id")
+                tables = self._number("SELECT count(*) FROM sqlite_master")
+                if mark != _APPLICATION and (mark or tables):
+                    raise DeepJoinError(
+                        f"{self.path} is not an encoding cache of this version. {_REMEDY}"
+                    )
+                self._database.execute(f"PRAGMA page_size = {_PAGE}")
+                if not mark:
+                    with self._transaction():
+                        for statement in _SCHEMA:
+                            self._database.execute(statement)
         except DeepJoinError:
             self.close()
             raise
@@ -68,14 +79,14 @@ class VectorCache:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._database.close()
 
     def __len__(self) -> int:
         return self._number("SELECT count(*) FROM vectors")
 
     def get(self, keys: Sequence[bytes], dimension: int) -> tuple[Known, FloatMatrix]:
-        """Say which keys are known and give their vectors; the rows of the others are 0."""
+        """Return which keys are known, and their vectors; rows of unknown keys are 0."""
         known = np.zeros(len(keys), bool)
         vectors = np.zeros((len(keys), dimension), np.float32)
         with self._explained():
@@ -87,26 +98,14 @@ class VectorCache:
         return known, vectors
 
     def put(self, keys: Sequence[bytes], vectors: FloatMatrix) -> None:
-        """Keep vectors: all of them or, if interrupted, none."""
+        """Store vectors: all of them or, if interrupted, none."""
         with self._explained(), self._transaction():
             rows = (vector.astype("<f4").tobytes() for vector in vectors)
-            self._database.executemany(_KEEP, zip(keys, rows, strict=True))
-            self._forget()
-
-    def _forget(self) -> None:
-        pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
-        if pages * self._number("PRAGMA page_size") > self.max_bytes:
-            self._database.execute(_FORGET, (len(self) // 4,))
-
-    def _prepare(self) -> None:
-        mark = self._number("PRAGMA application_id")
-        if mark != _APPLICATION and (mark or self._number("SELECT count(*) FROM sqlite_master")):
-            raise DeepJoinError(f"{self.path} is not an encoding cache of this version. {_REMEDY}")
-        self._database.execute(f"PRAGMA page_size = {_PAGE}")
-        if not mark:
-            with self._transaction():
-                for statement in _SCHEMA:
-                    self._database.execute(statement)
+            self._database.executemany(_STORE, zip(keys, rows, strict=True))
+            # Deleted rows leave free pages, which the file reuses before it grows.
+            pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
+            if pages * self._number("PRAGMA page_size") > self.max_bytes:
+                self._database.execute(_DELETE_OLDEST, (len(self) // 4,))
 
     def _number(self, query: str) -> int:
         return int(self._database.execute(query).fetchone()[0])
@@ -132,7 +131,7 @@ class VectorCache:
 
 
 class CachedEncoder(TextEncoder):
-    """An encoder that asks the cache first and fills it as it goes."""
+    """An encoder that reads vectors from a cache and adds those it computes."""
 
     def __init__(self, encoder: TextEncoder, cache: VectorCache) -> None:
         self.name, self.digest, self.dimension = encoder.name, encoder.digest, encoder.dimension
@@ -145,9 +144,10 @@ class CachedEncoder(TextEncoder):
         return self._encoder.count(texts)
 
     def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
-        """Return one vector a text, computed only where the cache has none."""
+        """Return one vector per text; compute only those that are not in the cache."""
         keys = [text_key(self.digest, text) for text in texts]
         known, vectors = self._cache.get(keys, self.dimension)
+        # By key, so that equal texts are encoded once.
         missing = {key: row for row, key in enumerate(keys) if not known[row]}
         rows = list(missing.values())
         step = max(_BATCH, self.block)
@@ -161,5 +161,5 @@ class CachedEncoder(TextEncoder):
 
 
 def text_key(digest: str, text: str) -> bytes:
-    """Return the 16 bytes under which the vector of a text is kept."""
+    """Return the 16-byte key of a text's vector."""
     return xxh3_128_digest(f"{digest}\0{text}".encode("utf-8", "surrogatepass"))

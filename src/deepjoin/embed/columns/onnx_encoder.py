@@ -1,6 +1,6 @@
-"""The encoder of the default install: a BERT through ONNX Runtime, without torch.
+"""The encoder of the default install: a BERT in ONNX Runtime, without torch.
 
-Matrices and states are multiplied in whole numbers of 8 bits, in two parts where one would change
+Matrices and states are multiplied as 8-bit integers, in two parts where one part would change
 which columns are found (``docs/decisions``).
 """
 
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     import onnxruntime
 
 FORMAT = 2
-#: Products whose states are rounded twice, the second time what the first left over.
+#: Products whose states are rounded twice: the second time, what the first left over.
 FINE_STATES = ("attention", "wide", "narrow")
-#: Rows and columns of the matrix of the probe.
+#: Shape of the probe's matrix.
 PROBE = (64, 16)
-#: What a vector depends on beside the text.
+#: Files of the digest: everything a vector depends on, except the text.
 _FILES = ("graph.onnx", "tokenizer.json", "weights.npz")
-#: Tokens in one run: more gain nothing, fewer leave threads idle.
+#: Tokens per run: more gain nothing, fewer leave threads idle.
 _TOKENS = 512
 
 
 class OnnxEncoder(TextEncoder):
-    """A model folder as `deepjoin.lab.onnx.export` writes it, ready to encode."""
+    """Encodes with a model folder written by `deepjoin.lab.onnx.export`."""
 
     def __init__(
         self,
@@ -67,14 +67,17 @@ class OnnxEncoder(TextEncoder):
         self._threads = threads or os.cpu_count() or 1
         self._session = _session(folder, files, weights, self._threads)
         self._new_session = partial(_session, folder, files, weights, 1)
-        super().__init__(about["name"], _digest(files), about["dimension"], settings)
+        content = xxh3_128()
+        for name in _FILES:
+            content.update(files[name])
+        super().__init__(about["name"], content.hexdigest(), about["dimension"], settings)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text, special tokens left out."""
         return self._tokens.count(texts)
 
     def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
-        """Return the vector to search with, not normalised; it never has company."""
+        """Return the query's vector, not normalised; a query is always encoded alone."""
         (text,) = self.texts([column], frequency)
         (numbers,) = self._tokens.numbers([self.settings.prompt + text])
         if not numbers:
@@ -83,25 +86,25 @@ class OnnxEncoder(TextEncoder):
         return checked(vector, self.name)
 
     def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
-        """Return one vector a text, not normalised; a text without a token is 0."""
+        """Return one vector per text, not normalised; zeros for a text without tokens."""
         numbers = self._tokens.numbers(texts)
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         groups = [some for some in batches(list(map(len, numbers)), _TOKENS) if numbers[some[0]]]
         tokens = [np.array([numbers[place] for place in some], np.int64) for some in groups]
-        for some, rows in zip(groups, self._runs(tokens), strict=True):
+        found: Iterable[FloatMatrix]
+        if self._threads == 1 or len(tokens) < 2 * self._threads:
+            found = map(partial(_run_batch, self._session), tokens)
+        else:
+            # With many batches, one thread for each is faster than all threads on each in turn.
+            with ThreadPoolExecutor(self._threads) as workers:
+                found = list(workers.map(partial(_run_batch, self._bulk), tokens))
+        for some, rows in zip(groups, found, strict=True):
             vectors[some] = rows
         return checked(vectors, self.name)
 
-    def _runs(self, tokens: list[npt.NDArray[np.int64]]) -> Iterable[FloatMatrix]:
-        """Run each batch; threads that shared one would wait for each other, so not if many."""
-        if self._threads == 1 or len(tokens) < 2 * self._threads:
-            return map(partial(_run_with_company, self._session), tokens)
-        with ThreadPoolExecutor(self._threads) as workers:
-            return list(workers.map(partial(_run_with_company, self._bulk), tokens))
-
     @cached_property
     def _bulk(self) -> onnxruntime.InferenceSession:
-        """Make a session of one thread, which several threads use at once."""
+        """A single-threaded session that several threads use at once."""
         return self._new_session()
 
 
@@ -110,10 +113,8 @@ def _run(model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]) -> 
     return vectors
 
 
-def _run_with_company(
-    model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]
-) -> FloatMatrix:
-    """Run a batch; one text is put in twice, since alone it would be rounded otherwise."""
+def _run_batch(model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]) -> FloatMatrix:
+    """Run a batch; a single text is doubled, because alone it would be rounded differently."""
     return _run(model, tokens) if len(tokens) > 1 else _run(model, np.repeat(tokens, 2, 0))[:1]
 
 
@@ -123,12 +124,12 @@ def _about(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise DeepJoinError(
             f"{folder} is not an encoder folder: encoder.json cannot be read ({error}). "
-            "Copy the folder again, or export the model anew."
+            "Copy the folder again, or export the model again."
         ) from None
     if about.get("format") != FORMAT:
         raise DeepJoinError(
             f"{folder} has format {about.get('format')}; this version reads format {FORMAT}. "
-            "Upgrade deepjoin, or export the model anew."
+            "Upgrade deepjoin, or export the model again."
         )
     return dict(about)
 
@@ -142,29 +143,22 @@ def _content(path: Path) -> bytes:
         ) from None
 
 
-def _digest(files: dict[str, bytes]) -> str:
-    content = xxh3_128()
-    for name in _FILES:
-        content.update(files[name])
-    return content.hexdigest()
-
-
 def _session(
     folder: Path, files: dict[str, bytes], weights: dict[str, Array], threads: int | None
 ) -> onnxruntime.InferenceSession:
     try:
         exact = _is_exact(files["probe.onnx"])
         return session(files["graph.onnx"], weights, threads, exact)
-    # The library's own errors share no public base class.
+    # The errors of ONNX Runtime have no public base class.
     except Exception as error:
         raise DeepJoinError(
             f"The model in {folder} cannot be loaded: {reason(error)} "
-            "Copy the folder again, or export the model anew."
+            "Copy the folder again, or export the model again."
         ) from None
 
 
 def _is_exact(probe: bytes) -> bool:
-    """Find out whether this processor's fast products are exact: without VNNI they overflow."""
+    """Test whether this processor's fast products are exact: without VNNI they overflow."""
     states = np.full((8, PROBE[0]), 255, np.uint8)
     sums = session(probe, {}, 1).run(["sums"], {"states": states})[0]
     return bool((sums == 255 * 127 * PROBE[0]).all())
@@ -173,24 +167,24 @@ def _is_exact(probe: bytes) -> bool:
 def session(
     graph: bytes, weights: dict[str, Array], threads: int | None, exact: bool = True
 ) -> onnxruntime.InferenceSession:
-    """Make a graph ready to run on the weights it declares.
+    """Load a graph with the weights it declares.
 
-    Where products are not ``exact``, slower ones are taken: vectors are the same everywhere.
+    If fast products are not ``exact``, slower ones are used: vectors are the same everywhere.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
     options.add_session_config_entry("session.x64quantprecision", "0" if exact else "1")
-    # The slower ones rewrite their matrices, and then no two products may share one.
-    handed = weights | {twin_name(name): array for name, array in weights.items() if has_twin(name)}
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in handed.values()]
-    options.add_external_initializers(list(handed), values)
+    # The slower products rewrite their matrices, so no two products may share one.
+    passed = weights | {twin_name(name): array for name, array in weights.items() if has_twin(name)}
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in passed.values()]
+    options.add_external_initializers(list(passed), values)
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 def has_twin(array: str) -> bool:
-    """Tell whether an array is handed over twice, under two names, for two products.
+    """Return whether an array is passed twice, under two names, for two products.
 
     >>> has_twin("0.wide.codes"), has_twin("0.attended.codes"), has_twin("words.codes")
     (True, False, False)
@@ -199,5 +193,5 @@ def has_twin(array: str) -> bool:
 
 
 def twin_name(array: str) -> str:
-    """Name an array a second time."""
+    """Return the second name of an array."""
     return f"{array}.again"

@@ -1,7 +1,7 @@
-"""Columns to text: the paper's seven patterns, and the sampling of tall columns (section 4).
+"""Write columns as text: the paper's seven patterns, and the sampling of tall columns (section 4).
 
-Where the paper leaves something open: statistics count characters, over all distinct cells; a
-part that is missing vanishes with its punctuation; title, name and context take at most a
+Where the paper leaves details open: statistics count characters, over all distinct cells; a
+missing part is left out together with its punctuation; title, name and context take at most a
 quarter of the tokens each; sampled cells keep the order of the table.
 """
 
@@ -22,12 +22,12 @@ from deepjoin.normalise.canonical import PROFILES
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 
 Int = npt.NDArray[np.int64]
-#: From canonical values to the number of columns of the lake that hold each.
+#: Maps canonical values to the number of columns of the lake that hold each.
 Frequency = Callable[[Sequence[str]], Int]
-#: From texts to the number of tokens of each, special tokens not counted.
+#: Maps texts to the number of tokens of each, without special tokens.
 TokenCounter = Callable[[Sequence[str]], Sequence[int]]
 
-#: The options of the paper's first table, in pieces: one whose part is missing is left out.
+#: The patterns of the paper's first table, in pieces; a piece is left out if its part is missing.
 PATTERNS: dict[str, tuple[str, ...]] = {
     "col": ("{cells}",),
     "colname-col": ("{name}: ", "{cells}."),
@@ -39,14 +39,15 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 }
 UNITS = ("characters", "words")
 _WORDS = ("title", "name", "context")
-#: Word pieces are shorter, so what lies beyond this many letters for each token is not read.
+#: Word pieces are shorter, so text beyond this many characters per token is never read.
 _LONGEST_TOKEN = 32
+#: The parameter k1 of BM25.
 _SATURATION = 1.5
 
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """A `Frequency` held in memory, which also knows the number of columns.
+    """A `Frequency` in memory that also knows the number of columns.
 
     >>> frequency = DocumentFrequencies.of([Column(["GE", "Apple"]), Column(["ge", "ge"])])
     >>> frequency(["ge", "apple", "ibm"]).tolist(), frequency.columns
@@ -72,7 +73,7 @@ class DocumentFrequencies:
 
 
 def no_frequency(values: Sequence[str]) -> Int:
-    """Stand in for the lake where there is none: every value is as rare as any other.
+    """Return 0 for every value: the `Frequency` to use without a lake.
 
     >>> no_frequency(["ge", "apple"]).tolist()
     [0, 0]
@@ -80,18 +81,10 @@ def no_frequency(values: Sequence[str]) -> Int:
     return np.zeros(len(values), np.int64)
 
 
-def _by_frequency(cells: DistinctCells, frequency: Frequency) -> Int:
-    return np.argsort(-frequency(cells.values), kind="stable")
-
-
 def _at_random(cells: DistinctCells, frequency: Frequency) -> Int:
-    """Shuffle with the content as the seed, so that a column always has the same text."""
+    """Shuffle with the content as the seed, so that a column always gets the same text."""
     content = "\0".join(cells.values).encode("utf-8", "surrogatepass")
     return np.random.default_rng(xxh3_64_intdigest(content)).permutation(len(cells))
-
-
-def _in_order(cells: DistinctCells, frequency: Frequency) -> Int:
-    return np.arange(len(cells))
 
 
 def _by_tf_idf(cells: DistinctCells, frequency: Frequency) -> Int:
@@ -100,7 +93,7 @@ def _by_tf_idf(cells: DistinctCells, frequency: Frequency) -> Int:
 
 
 def _by_bm25(cells: DistinctCells, frequency: Frequency) -> Int:
-    """Every column counts as one of average length: among its own cells length decides nothing."""
+    # BM25 without its length term, which is the same for all cells of a column.
     times = np.array(cells.counts, np.float64)
     weight = times * (_SATURATION + 1) / (times + _SATURATION)
     return np.argsort(-weight * _rarity(cells, frequency), kind="stable")
@@ -110,18 +103,18 @@ def _rarity(cells: DistinctCells, frequency: Frequency) -> npt.NDArray[np.float6
     columns = getattr(frequency, "columns", None)
     if columns is None:
         raise DeepJoinError(
-            "Sampling by tf-idf or bm25 needs the number of columns, and this frequency does "
-            "not say it. Use DocumentFrequencies, or sampling='frequency'."
+            "Sampling by tf-idf or bm25 needs the number of columns, which this frequency does "
+            "not have. Use DocumentFrequencies, or sampling='frequency'."
         )
     found = np.maximum(1, frequency(cells.values))
     return np.log1p(int(columns) / found.astype(np.float64))
 
 
-#: Which cells of a tall column come first; the last two are for columns whose duplicates count.
+#: Order in which cells of a tall column are chosen; the last two also use how often they occur.
 SAMPLINGS: dict[str, Callable[[DistinctCells, Frequency], Int]] = {
-    "frequency": _by_frequency,
+    "frequency": lambda cells, frequency: np.argsort(-frequency(cells.values), kind="stable"),
     "random": _at_random,
-    "truncate": _in_order,
+    "truncate": lambda cells, frequency: np.arange(len(cells)),
     "tf-idf": _by_tf_idf,
     "bm25": _by_bm25,
 }
@@ -129,7 +122,7 @@ SAMPLINGS: dict[str, Callable[[DistinctCells, Frequency], Int]] = {
 
 @dataclass(frozen=True)
 class TextSettings:
-    """How a column becomes a text of at most ``tokens`` tokens, special ones not counted.
+    """How to write a column as a text of at most ``tokens`` tokens, without special tokens.
 
     >>> TextSettings(pattern="col").sampling
     'frequency'
@@ -138,7 +131,7 @@ class TextSettings:
     pattern: str = "title-colname-stat-col"
     tokens: int = 62
     sampling: str = "frequency"
-    #: What the statistics count: characters, as in the paper's example, or words, as in its text.
+    #: Unit of the statistics: characters, as in the paper's example, or words, as in its text.
     unit: str = "characters"
     profile: str = "default"
     #: Prefix of the text of a query column, not counted in ``tokens``. Joinability is not
@@ -153,7 +146,7 @@ class TextSettings:
             ("profile", self.profile, PROFILES),
         ):
             if got not in known:
-                raise DeepJoinError(f"{kind} is '{got}'; it is one of {', '.join(known)}.")
+                raise DeepJoinError(f"{kind} is '{got}'; it must be one of {', '.join(known)}.")
         if self.tokens < 8:
             raise DeepJoinError(f"tokens is {self.tokens}; it must be at least 8.")
 
@@ -164,10 +157,10 @@ def column_texts(
     frequency: Frequency,
     count: TokenCounter,
 ) -> list[str]:
-    """Write columns as texts that keep the limit; the token counter is called a few times in all.
+    """Write columns as texts within the limit, with only a few calls of the token counter.
 
-    A column is written whole and counted once. Only those that are too long have their cells
-    counted: of the best cells as many as could fit, were each one token and a comma.
+    Each column is written whole and counted once. Only if it is too long are its cells counted:
+    the best ones, as many as would fit if each were one token and a comma.
 
     >>> words = lambda texts: [len(text.split()) for text in texts]
     >>> column = Column(["Apple", "GE"], name="Company", title="Firms")
@@ -190,7 +183,7 @@ def column_texts(
 
 
 class _Page:
-    """What there is to say about one column, before it is known how much of it fits."""
+    """The parts of one column's text, before it is known how many cells fit."""
 
     def __init__(self, column: Column, settings: TextSettings) -> None:
         self.settings = settings
@@ -201,21 +194,26 @@ class _Page:
             for name in _WORDS
             if any(f"{{{name}}}" in piece for piece in self.pieces)
         }
-        self.words["stat"] = _stat(self.distinct.spellings, settings.unit)
+        self.words["stat"] = ""
+        if cells := self.distinct.spellings:
+            is_words = settings.unit == "words"
+            sizes = [len(cell.split()) if is_words else len(cell.strip()) for cell in cells]
+            mean = math.fsum(sizes) / len(sizes)
+            self.words["stat"] = f"{len(cells)} values ({max(sizes)}, {min(sizes)}, {mean:.1f})"
 
     @property
     def is_tall(self) -> bool:
-        """Whether there are more cells than could fit: each takes a token and a comma."""
+        """Whether there are more cells than can fit: each takes a token and a comma."""
         return len(self.distinct) > self.settings.tokens // 2 + 1
 
     def cells(self, chosen: Sequence[int] | None = None) -> list[str]:
-        """Return the chosen cells, or all, as they are written."""
+        """Return the chosen cells, or all, as the text spells them."""
         spellings = self.distinct.spellings
         some = spellings if chosen is None else [spellings[place] for place in chosen]
         return [_plain(cell, self.settings.tokens) for cell in some]
 
     def candidates(self, frequency: Frequency) -> list[int]:
-        """Return the places of as many cells as could fit, the best first."""
+        """Return the places of as many cells as can fit, best first."""
         order = SAMPLINGS[self.settings.sampling](self.distinct, frequency)
         return [int(place) for place in order[: self.settings.tokens // 2 + 1]]
 
@@ -224,29 +222,20 @@ class _Page:
         if not cells:
             return ". ".join(self.words[name] for name in _WORDS if self.words.get(name))
         parts = {**self.words, "cells": ", ".join(cells)}
-        present = (piece for piece in self.pieces if parts[_part(piece)])
+        # Each piece has one field, which names its part.
+        present = (
+            piece for piece in self.pieces if parts[piece.partition("{")[2].partition("}")[0]]
+        )
         return "".join(piece.format(**parts) for piece in present).strip()
 
 
-def _part(piece: str) -> str:
-    return piece[piece.index("{") + 1 : piece.index("}")]
-
-
 def _plain(text: str, tokens: int) -> str:
-    """One line, without what lies beyond any reading."""
+    """Return text on one line, without what no limit could let in."""
     return " ".join(text.split())[: _LONGEST_TOKEN * tokens].rstrip()
 
 
-def _stat(cells: Sequence[str], unit: str) -> str:
-    if not cells:
-        return ""
-    sizes = [len(cell.split()) if unit == "words" else len(cell.strip()) for cell in cells]
-    mean = math.fsum(sizes) / len(sizes)
-    return f"{len(cells)} values ({max(sizes)}, {min(sizes)}, {mean:.1f})"
-
-
 def _shorten_words(pages: list[_Page], settings: TextSettings, count: TokenCounter) -> None:
-    """Keep title, name and context from pushing the cells out."""
+    """Shorten title, name and context, so that they leave room for the cells."""
     limit = settings.tokens // 4
     long = {
         text
@@ -265,7 +254,7 @@ def _shorten_words(pages: list[_Page], settings: TextSettings, count: TokenCount
 
 
 def _cut(text: str, tokens: int, count: TokenCounter) -> str:
-    """Keep the longest beginning that bisection finds within the limit."""
+    """Return the longest prefix within the limit, by bisection."""
     if count([text])[0] <= tokens:
         return text
     low, high = 0, len(text) - 1
@@ -293,19 +282,19 @@ def _sampled(pages: list[_Page], frequency: Frequency, count: TokenCounter) -> l
         page.write(page.cells(sorted(some or places[:1])))
         for page, places, some in zip(pages, ordered, chosen, strict=True)
     ]
-    # Pieces may be other tokens when put together, so the whole is counted as well.
+    # Joined parts may split into other tokens, so the whole text is counted as well.
     return [
-        text if size <= page.settings.tokens else _mended(page, some or places[:1], count)
+        text if size <= page.settings.tokens else _shortened(page, some or places[:1], count)
         for page, places, some, text, size in zip(
             *(pages, ordered, chosen, texts, count(texts)), strict=True
         )
     ]
 
 
-def _mended(page: _Page, chosen: list[int], count: TokenCounter) -> str:
-    """Give up cells, the last chosen first, then letters of the only one left."""
+def _shortened(page: _Page, chosen: list[int], count: TokenCounter) -> str:
+    """Drop cells, the last chosen first, then cut the only one left."""
     limit = page.settings.tokens
-    if not chosen:  # words alone
+    if not chosen:  # a column without cells
         return _cut(page.write([]), limit, count)
     for kept in range(len(chosen) - 1, 0, -1):
         text = page.write(page.cells(sorted(chosen[:kept])))
@@ -317,7 +306,7 @@ def _mended(page: _Page, chosen: list[int], count: TokenCounter) -> str:
 
 
 def _greedy(places: list[int], sizes: list[int], room: int) -> list[int]:
-    """Take the cells in order, passing over those that no longer fit."""
+    """Take cells in order, skipping those that no longer fit."""
     chosen: list[int] = []
     for place, size in zip(places, sizes, strict=True):
         needed = size + 1 if chosen else size

@@ -1,13 +1,13 @@
-"""A language model that reads token numbers on a device: many texts at a time, or one at once.
+"""A language model that reads token numbers on a device: many texts at a time, or one quickly.
 
-Texts of one length are read together, so nothing is padded or masked, and a vector does not
-depend on its company. Needs torch, the extra ``train``.
+Only texts of the same length share a batch, so nothing is padded or masked, and a vector does not
+depend on the other texts of its batch. Needs torch, the extra ``train``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,18 +23,18 @@ from deepjoin.embed.recorder import Recorder
 from deepjoin.errors import DeepJoinError
 
 Int = npt.NDArray[np.int64]
-#: Rows of token numbers, of any kind of whole number.
+#: Rows of token numbers, of any integer type.
 TokenRows = npt.NDArray[np.integer[Any]]
 
-#: Parts of torch's own are without types.
+#: Parts of torch have no type annotations.
 _cuda: Any = torch.cuda
 #: Tokens read at a time: enough to keep a large GPU busy while the CPU prepares the next calls.
 TOKENS = 1 << 16
-#: Texts sent and fetched at a time.
+#: Texts transferred to and from the device at a time.
 _TEXTS = 1 << 16
 #: Texts of up to this many tokens are encoded by a recorded graph, one for each length.
 RECORDED = 128
-#: Ways to compute attention; the one left out plans anew for every size of a batch.
+#: Allowed implementations of attention; cuDNN is left out, as it plans again for each batch size.
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -49,7 +49,7 @@ class TokenModel:
         self.dimension = int(model.get_embedding_dimension() or 0)
         self._transformer, self._rest = transformer.eval(), list(model)[1:]
         self._words = int(transformer.get_input_embeddings().num_embeddings)
-        #: How single texts are read; on a GPU recorded, if the model can be.
+        #: Runs single texts; on a GPU from a recording, if the model can be recorded.
         self.recorder = Recorder(self.device)
         with torch.inference_mode():
             self._mask = _never_wait(transformer, limit)
@@ -75,11 +75,14 @@ class TokenModel:
         return checked(self.recorder.run(key, self._first, given), self.name)
 
     def encode(self, tokens: TokenRows, lengths: Int, at_a_time: int = TOKENS) -> FloatMatrix:
-        """Return one vector a row of padded token numbers; one without a token is 0."""
+        """Return one vector per row of padded token numbers; zeros for a row without tokens."""
         vectors = np.zeros((len(tokens), self.dimension), np.float32)
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        is_cuda = self.device.type == "cuda"
+        current = torch.cuda.device(self.device) if is_cuda else nullcontext()
+        # One block is encoded while the one before it is fetched.
         under_way: list[_Sent] = []
-        with torch.inference_mode(), _current(self.device):
+        with torch.inference_mode(), current:
             for start in range(0, len(order), _TEXTS):
                 places = order[start : start + _TEXTS]
                 under_way.append(self._start(tokens, lengths, places, at_a_time))
@@ -93,7 +96,7 @@ class TokenModel:
         return self.vectors(tokens)[0]
 
     def _start(self, tokens: TokenRows, lengths: Int, places: Int, at_a_time: int) -> _Sent:
-        """Tell the device to read some texts, the longest first, without waiting for it."""
+        """Start encoding some texts, longest first, without waiting for the device."""
         sizes = lengths[places]
         rows = tokens[places, : sizes[0]].astype(np.int32)
         self.check(rows, sizes)
@@ -107,24 +110,24 @@ class TokenModel:
         return _Sent.back(places, torch.cat(found))
 
     def check(self, rows: TokenRows, sizes: Int) -> None:
-        """Refuse what would read beyond a table: a GPU is of no use to the process after that."""
+        """Refuse numbers outside the tables: on a GPU they break CUDA for the whole process."""
         if sizes.max() > self.limit:
             raise DeepJoinError(
-                f"A text of {sizes.max()} tokens came; the encoder '{self.name}' reads "
+                f"Got a text of {sizes.max()} tokens; the encoder '{self.name}' reads "
                 f"{self.limit} at most. Cut it, or set tokens higher."
             )
         is_token = np.arange(rows.shape[1]) < sizes[:, None]
         outside = is_token & ((rows < 0) | (rows >= self._words))
         if outside.any():
             raise DeepJoinError(
-                f"The token number {rows[outside][0]} came; the encoder '{self.name}' has "
-                f"numbers from 0 to {self._words - 1}. Use the tokenizer of the model."
+                f"Got the token number {rows[outside][0]}; the encoder '{self.name}' has "
+                f"numbers 0 to {self._words - 1}. Use the tokenizer of the model."
             )
 
 
 @dataclass(frozen=True)
 class _Sent:
-    """Vectors on their way back from a device."""
+    """Vectors being copied back from a device."""
 
     places: Int
     vectors: torch.Tensor
@@ -132,7 +135,7 @@ class _Sent:
 
     @classmethod
     def back(cls, places: Int, vectors: torch.Tensor) -> _Sent:
-        """Send vectors to where they can be read, without waiting."""
+        """Start copying vectors to the host, without waiting."""
         if vectors.device.type != "cuda":
             return cls(places, vectors, None)
         here = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
@@ -142,14 +145,14 @@ class _Sent:
         return cls(places, here, arrived)
 
     def fetch(self, target: FloatMatrix, name: str) -> None:
-        """Wait for the vectors and put them where they belong."""
+        """Wait for the vectors and store them in their rows of ``target``."""
         if self.arrived is not None:
             self.arrived.synchronize()
         target[self.places] = checked(self.vectors.cpu().numpy(), name)
 
 
 def runs(sizes: Int, tokens: int) -> Iterator[tuple[int, int, int]]:
-    """Part texts, in order of their lengths, into runs of one length: start, end and length.
+    """Split texts, sorted by length, into runs of one length: start, end and length.
 
     >>> list(runs(np.array([5, 5, 5, 3]), tokens=10))
     [(0, 2, 5), (2, 3, 5), (3, 4, 3)]
@@ -165,7 +168,7 @@ def runs(sizes: Int, tokens: int) -> Iterator[tuple[int, int, int]]:
 def padded(
     tokens: Sequence[Sequence[int]] | Sequence[TokenRows] | TokenRows, lengths: Int | None = None
 ) -> tuple[TokenRows, Int]:
-    """Put token numbers into one array with their lengths; an array of rows is taken as it is.
+    """Put token numbers into one array, with their lengths; an array is returned as it is.
 
     >>> padded([[7, 8], [], [9]])[0].tolist()
     [[7, 8], [0, 0], [9, 0]]
@@ -180,16 +183,12 @@ def padded(
     return rows, sizes
 
 
-def _current(device: torch.device) -> AbstractContextManager[Any]:
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
 def _never_wait(transformer: Any, limit: int) -> torch.Tensor | None:
-    """Take out of a model what makes it wait for the device at every call; returns its mask.
+    """Remove what makes a model wait for the device at every call; return the mask to give it.
 
-    MPNet makes the bias of positions anew each time, on the processor, and in some versions a
-    mask; shorter texts have the corner of the longest one's bias, and the mask of nothing serves
-    them all. And some models look for padding, which there is none of.
+    MPNet computes the position bias on the CPU at every call, and in some versions a mask. So the
+    bias of the longest text is computed once and cut for shorter ones, and one mask of zeros
+    serves all texts. Some models also search for padding, which never occurs here.
     """
     transformer.warn_if_padding_and_no_attention_mask = lambda *_, **__: None
     encoder: Any = getattr(transformer, "encoder", None)

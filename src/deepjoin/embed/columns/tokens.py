@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from deepjoin.errors import DeepJoinError, reason
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
-#: Longer texts are cut before they are tokenised; a token is rarely as long.
+#: Characters kept for each token of the limit before tokenising; tokens are rarely this long.
 _LETTERS = 64
 
 
 class Tokens:
-    """A tokenizer that keeps to a limit: ``tokens`` of the text, its prompt, and special ones.
+    """A tokenizer with a limit: ``tokens`` of the text, plus its prompt and special tokens.
 
-    Threads may share it: one tokenizer cuts, another counts, and neither is ever changed.
+    Threads may share it: one tokenizer truncates, another counts, and neither is ever modified.
     """
 
     def __init__(self, cutting: Tokenizer, counting: Tokenizer, tokens: int, prompt: str) -> None:
@@ -49,7 +49,7 @@ class Tokens:
         return cls(Tokenizer.from_str(text), Tokenizer.from_str(text), tokens, prompt)
 
     def check(self, positions: int, name: str) -> None:
-        """Refuse a limit beyond what the model has positions for."""
+        """Refuse a limit greater than the model's number of positions."""
         if self.limit > positions:
             raise DeepJoinError(
                 f"A text of {self.limit} tokens is too long for the encoder '{name}', which reads "
@@ -57,11 +57,8 @@ class Tokens:
             )
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Count the tokens of each text, all of them."""
-        found = self._counting.encode_batch_fast(
-            [_encodable(text) for text in texts], add_special_tokens=False
-        )
-        return [len(one) for one in found]
+        """Count all tokens of each text, without special tokens."""
+        return [len(one) for one in self._bare(texts)]
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token numbers of each text, cut to the limit."""
@@ -69,24 +66,25 @@ class Tokens:
 
     def plain(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token numbers of each text, without a limit and without special tokens."""
-        found = self._counting.encode_batch_fast(
-            [_encodable(text) for text in texts], add_special_tokens=False
-        )
-        return [one.ids for one in found]
+        return [one.ids for one in self._bare(texts)]
+
+    def _bare(self, texts: Sequence[str]) -> list[Encoding]:
+        clean = [_encodable(text) for text in texts]
+        return self._counting.encode_batch_fast(clean, add_special_tokens=False)
 
     def around(self) -> tuple[list[int], list[int]]:
-        """Return the special tokens before and behind a text."""
+        """Return the special tokens before and after a text."""
         (bare,), whole = self.plain(["a"]), self._cutting.encode("a").ids
         at = next(at for at in range(len(whole)) if whole[at : at + len(bare)] == bare)
         return whole[:at], whole[at + len(bare) :]
 
     def readable(self, texts: Sequence[str]) -> list[str]:
-        """Cut texts far beyond the limit, and mend what no tokenizer takes."""
+        """Cut texts far beyond the limit, and replace what no tokenizer accepts."""
         return [_encodable(text[: _LETTERS * self.limit]) for text in texts]
 
 
 def _encodable(text: str) -> str:
-    """Replace lone surrogates, which no tokenizer takes."""
+    """Replace lone surrogates, which no tokenizer accepts."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

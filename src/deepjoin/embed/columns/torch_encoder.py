@@ -1,8 +1,8 @@
 """Any sentence-transformers or Hugging Face model as a column encoder, on CPU or GPU.
 
-A folder saved by sentence-transformers is used as it is, its normalisation left out; any other
-model is read with its tokens averaged. On a GPU half precision is used, if vectors stay what they
-are but for rounding: they have one digest everywhere. Needs the extra ``train``.
+A folder saved by sentence-transformers is used as it is, without its normalisation; any other
+model is read with its tokens averaged. On a GPU, half precision is used if it changes vectors by
+no more than rounding, because the digest is the same on every device. Needs the extra ``train``.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from deepjoin.errors import DeepJoinError, MissingExtra, reason
 if TYPE_CHECKING:
     from deepjoin.embed.columns.token_model import TokenModel, TokenRows
 
-#: Where `deepjoin train` writes how columns became texts.
+#: Where `deepjoin train` stores the text settings.
 SETTINGS_FILE = "deepjoin.json"
-#: What a configuration says beside what the vectors depend on.
+#: Keys of a configuration that vectors do not depend on.
 _INCIDENTAL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")
-#: RoBERTa and its kin begin to count positions after the number of the padding token.
+#: RoBERTa and its relatives number positions from the padding token's number plus one.
 _OFFSET_KINDS = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer")
-#: What tokenizers are kept in, by the libraries that read them.
+#: Files that hold a tokenizer, in the formats of the libraries.
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
-#: Of a model's words, the share its tokenizer has at least: models are padded, but not so much.
+#: Least share of a model's words that its tokenizer has: models are padded, but less than that.
 _LEAST_WORDS = 0.5
 _BATCH = 64
-#: Columns a GPU is given at a time: texts of each length are read by themselves.
+#: Columns encoded at a time on a GPU; many, because only texts of the same length share a batch.
 _GPU_BLOCK = 1 << 14
-#: Texts on which half precision must agree with full precision, and how well.
+#: Texts on which half precision must agree with full precision, and the least cosine.
 _PROBES = (
     "Company: Apple, GE, IBM.",
     "Cities of France. name contains 3 values: Paris, Nice, Lyon.",
@@ -48,7 +48,7 @@ _AGREEMENT = 0.999
 
 
 class TorchEncoder(TextEncoder):
-    """A model by folder or name, ready to encode."""
+    """Encodes with a model given by folder or name."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class TorchEncoder(TextEncoder):
         return self._tokens.numbers(texts)
 
     def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
-        """Return one vector a text, not normalised; a text without a token is 0."""
+        """Return one vector per text, not normalised; zeros for a text without tokens."""
         if self._on_gpu and self.token_model is not None:
             return self.encode_tokens(self.numbers(texts))
         return self._encode_in_full(texts)
@@ -93,15 +93,15 @@ class TorchEncoder(TextEncoder):
         tokens: Sequence[Sequence[int]] | Sequence[TokenRows] | TokenRows,
         lengths: npt.NDArray[np.int64] | None = None,
     ) -> FloatMatrix:
-        """Return one vector for each row of token numbers, as `numbers` gives them.
+        """Return one vector for each row of token numbers, as returned by `numbers`.
 
-        Rows come as a list, or as one array padded with anything, together with their lengths.
+        Rows are a list, or one array with any padding together with the lengths of its rows.
         """
         from deepjoin.embed.columns.token_model import padded
 
         if self.token_model is None:
             raise DeepJoinError(
-                f"The encoder '{self.name}' reads more than token numbers. Give it texts."
+                f"The encoder '{self.name}' needs more than token numbers. Use encode_texts."
             )
         rows, sizes = padded(tokens, lengths)
         if len(rows) == 1:
@@ -110,14 +110,17 @@ class TorchEncoder(TextEncoder):
 
     @cached_property
     def token_model(self) -> TokenModel | None:
-        """The model without its tokenizer; None for one whose vectors would be others."""
+        """The model without its tokenizer; None if its vectors would differ."""
         from deepjoin.embed.columns.token_model import TokenModel, padded
 
         wanted = self._encode_in_full(_PROBES)
         model = TokenModel(self._model, self.name, self._tokens.limit, half=self._on_gpu)
         numbers = self.numbers(_PROBES)
         for found in (model.encode(*padded(numbers)), [model.encode_one(one) for one in numbers]):
-            if _cosines(wanted, np.asarray(found)).min() < _AGREEMENT:
+            vectors = np.asarray(found)
+            lengths = np.linalg.norm(wanted, axis=1) * np.linalg.norm(vectors, axis=1)
+            cosines = np.einsum("ij,ij->i", wanted, vectors) / np.maximum(lengths, 1e-30)
+            if cosines.min() < _AGREEMENT:
                 return None
         return model
 
@@ -126,7 +129,7 @@ class TorchEncoder(TextEncoder):
         return bool(self._model.device.type == "cuda")
 
     def _encode_in_full(self, texts: Sequence[str]) -> FloatMatrix:
-        """Encode in full precision, by the library the model comes from."""
+        """Encode in full precision, with sentence-transformers."""
         clean = self._tokens.readable(texts)
         rows = [row for row, one in enumerate(self._tokens.numbers(clean)) if one]
         vectors = np.zeros((len(texts), self.dimension), np.float32)
@@ -140,14 +143,8 @@ class TorchEncoder(TextEncoder):
         return checked(vectors, self.name)
 
 
-def _cosines(some: FloatMatrix, others: FloatMatrix) -> FloatMatrix:
-    lengths = np.linalg.norm(some, axis=1) * np.linalg.norm(others, axis=1)
-    cosines: FloatMatrix = np.einsum("ij,ij->i", some, others) / np.maximum(lengths, 1e-30)
-    return cosines
-
-
 def load_model(spec: str, device: str | None) -> Any:
-    """Load a sentence-transformers model by folder or name, its normalisation left out."""
+    """Load a sentence-transformers model by folder or name, without its normalisation."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
@@ -160,7 +157,7 @@ def load_model(spec: str, device: str | None) -> Any:
             loaded = SentenceTransformer(spec, device=device)
         modules = [module for module in loaded if type(module).__name__ != "Normalize"]
         return SentenceTransformer(modules=modules, device=device).eval()
-    # Whatever is missing, torn or unknown comes as another type from another library.
+    # Each library raises its own type of error for missing, damaged or unknown models.
     except Exception as error:
         raise DeepJoinError(
             f"The encoder '{spec}' cannot be loaded: {reason(error)} Give a folder saved by "
@@ -170,16 +167,16 @@ def load_model(spec: str, device: str | None) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the libraries' progress bars off the terminal."""
+    """Hide the progress bars of the libraries."""
     from transformers import utils
 
     bars: Any = utils.logging
-    shown = bars.is_progress_bar_enabled()
+    was_enabled = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             bars.enable_progress_bar()
 
 
@@ -187,14 +184,14 @@ def _tokenizer_text(model: Any, spec: str) -> str:
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise DeepJoinError(
-            f"The encoder '{spec}' has no tokenizer.json, or none that can be read. Save the model "
+            f"The encoder '{spec}' has no tokenizer.json, or an unreadable one. Save the model "
             "with a fast tokenizer, or use the encoder 'default'."
         )
     words, expected = backend.get_vocab_size(), getattr(_config(model), "vocab_size", 0)
     if words < _LEAST_WORDS * expected:
         raise DeepJoinError(
-            f"The encoder '{spec}' has a tokenizer of {words} words, its model one of {expected}: "
-            "they are of different models. Save the model again together with its tokenizer."
+            f"The encoder '{spec}' has a tokenizer of {words} words, but its model has {expected}: "
+            "the tokenizer is of another model. Save the model again together with its tokenizer."
         )
     return str(backend.to_str())
 
@@ -204,7 +201,7 @@ def _config(model: Any) -> Any:
 
 
 def _check_tokenizer_files(folder: Path) -> None:
-    """Refuse a model saved alone: it would be read with a tokenizer that knows no word."""
+    """Refuse a model saved without tokenizer: the library would use one without any words."""
     if not (folder / "config.json").is_file():
         return
     if not any(found for kind in _TOKENIZER_FILES for found in folder.rglob(kind)):
@@ -215,31 +212,31 @@ def _check_tokenizer_files(folder: Path) -> None:
 
 
 def positions(model: Any) -> int:
-    """Return how many tokens a model reads at most."""
+    """Return the largest number of tokens that a model reads."""
     config = _config(model)
     positions = int(getattr(config, "max_position_embeddings", 1 << 20))
     return positions - 2 if config.model_type in _OFFSET_KINDS else positions
 
 
-def said_of(model: Any, tokenizer: str) -> str:
-    """Write down all that vectors depend on beside the weights."""
+def model_description(model: Any, tokenizer: str) -> str:
+    """Return as JSON everything that vectors depend on, except the weights."""
     config = _config(model).to_dict()
-    said = {key: value for key, value in config.items() if key not in _INCIDENTAL}
-    kinds = [(type(module).__name__, _said_by(module)) for module in model]
-    return json.dumps([said, kinds, tokenizer], sort_keys=True, default=str)
+    relevant = {key: value for key, value in config.items() if key not in _INCIDENTAL}
+    modules = [
+        (kind, module.get_config_dict() if kind == "Pooling" else None)
+        for module in model
+        for kind in (type(module).__name__,)
+    ]
+    return json.dumps([relevant, modules, tokenizer], sort_keys=True, default=str)
 
 
 def _digest(model: Any, tokenizer: str) -> str:
     """Hash weights, configuration, pooling and tokenizer."""
     import torch
 
-    content = xxh3_128(said_of(model, tokenizer).encode())
+    content = xxh3_128(model_description(model, tokenizer).encode())
     for name, tensor in sorted(model.state_dict().items()):
         content.update(name.encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         content.update(flat.view(torch.uint8).numpy().data)
     return content.hexdigest()
-
-
-def _said_by(module: Any) -> Any:
-    return module.get_config_dict() if type(module).__name__ == "Pooling" else None

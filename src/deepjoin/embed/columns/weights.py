@@ -1,6 +1,6 @@
-"""Weights stored small: whole numbers of 8 bits with their steps, or as they are.
+"""The file of a model's weights: matrices as 8-bit codes with scales, vectors as floats.
 
-The table of words has a step for each block of a row, every other matrix one for each row.
+The table of words has a scale for each block of a row, every other matrix one for each row.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from deepjoin.errors import DeepJoinError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
-#: Numbers that share a scale; with fewer, scales weigh more than they bring.
+#: Numbers that share a scale; smaller blocks cost more space than the precision is worth.
 BLOCK = 32
 _LARGEST = 127
-#: No array's own header is longer.
+#: Upper bound on the length of an array's .npy header.
 _HEADER = 512
 
 
 def block_codes(matrix: Floats) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]:
-    """Round a matrix to codes of 8 bits, each block in steps of its own.
+    """Round a matrix to 8-bit codes, with one scale for each block.
 
     >>> codes, scales = block_codes(np.eye(2, 64, dtype=np.float32))
     >>> codes.shape, scales.shape
@@ -42,7 +42,7 @@ def block_codes(matrix: Floats) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.fl
 
 
 def read_weights(content: bytes, path: Path) -> dict[str, Array]:
-    """Look at the arrays `write_weights` wrote, in the content of its file, without copying."""
+    """Return views of the arrays in a file that `write_weights` wrote, without copying."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
@@ -57,22 +57,23 @@ def read_weights(content: bytes, path: Path) -> dict[str, Array]:
 
 
 def _array(content: bytes, at: int) -> Array:
-    """View one stored member, which begins with the lengths of its name and of what follows it."""
+    """Return a view of the zip member whose local header is at ``at``."""
+    # The header has 30 bytes, then the name and the extra field, whose lengths are at byte 26.
     name, extra = struct.unpack_from("<HH", content, at + 26)
     start = at + 30 + name + extra
     file = io.BytesIO(content[start : start + _HEADER])
     np.lib.format.read_magic(file)
-    shape, is_turned, kind = np.lib.format.read_array_header_1_0(file)
+    shape, is_fortran, kind = np.lib.format.read_array_header_1_0(file)
     flat = np.frombuffer(content, kind, math.prod(shape), start + file.tell())
-    # Only what is not at an address of its kind is copied: the few floats.
-    return np.require(flat, requirements="A").reshape(shape, order="F" if is_turned else "C")
+    # Copies only arrays that are not aligned in memory: the few floats.
+    return np.require(flat, requirements="A").reshape(shape, order="F" if is_fortran else "C")
 
 
 def write_weights(path: Path, weights: Mapping[str, Array]) -> None:
-    """Write arrays to one file, without pickles; equal arrays give equal bytes."""
+    """Write arrays to one uncompressed zip file; equal arrays give equal bytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, array in weights.items():
-            # A fixed date keeps the file, and so the encoder's digest, the same each time.
+            # A fixed date keeps the file, and so the encoder's digest, reproducible.
             member = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
             with archive.open(member, "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)

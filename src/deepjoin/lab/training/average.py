@@ -21,8 +21,8 @@ from deepjoin.embed.columns.torch_encoder import (
     SETTINGS_FILE,
     TorchEncoder,
     load_model,
+    model_description,
     quiet,
-    said_of,
 )
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.onnx.restore import whole_folder
@@ -41,7 +41,9 @@ def average(models: Mapping[Path, float], out: Path) -> Path:
     folders, weights = list(models), list(models.values())
     _check(folders, weights)
     loaded = [load_model(str(folder), "cpu").float() for folder in folders]
-    structures = [said_of(one, one.tokenizer.backend_tokenizer.to_str()) for one in loaded]
+    structures = [
+        model_description(one, one.tokenizer.backend_tokenizer.to_str()) for one in loaded
+    ]
     for folder, structure in zip(folders, structures, strict=True):
         if structure != structures[0]:
             raise DeepJoinError(
