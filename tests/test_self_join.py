@@ -172,7 +172,7 @@ def test_progress_is_reported_to_the_end() -> None:
         ([["a"], ["a"]], [3, 3], "2 columns of 1 tables came; a pair has columns of two tables"),
         ([], [], "0 columns of 0 tables came"),
         ([["a"], ["b"]], [0, 1], "No two of 2 columns of 2 tables have a joinability of 0.7"),
-        ([[], []], [0, 1], "Lower --threshold or give more tables"),
+        ([[], []], [0, 1], "Lower `threshold` or give more tables"),
         ([["a", "b"], ["b", "a"], ["c"]], [0, 1, 2], "All 2 joinable pairs in 3 tables are copies"),
     ],
 )

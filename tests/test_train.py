@@ -290,7 +290,7 @@ def test_what_cannot_be_trained(
     write(tmp_path / "single" / "a.csv", {"x": list("abcdef")})
     write(tmp_path / "numbers" / "a.csv", {"x": ["1.5", "2.7", "3.1", "4.4", "8.9"]})
     for source, text in (
-        ("apart", r"No two of \d columns .* Lower --threshold or give more tables"),
+        ("apart", r"No two of \d columns .* Lower `threshold` or give more tables"),
         ("single", "has 1 text columns in 1 tables; .* Add tables"),
         ("numbers", "has 0 text columns in 0 tables"),
     ):
