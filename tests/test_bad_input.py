@@ -148,6 +148,7 @@ def test_what_is_no_table_is_named_with_a_reason(found: Lake, name: str) -> None
     assert str(found.path.parent) not in reason, "the name alone is enough"
 
 
+@pytest.mark.slow
 def test_every_file_is_accounted_for(found: Lake) -> None:
     skipped = {one.name: one.reason for one in found.report.skipped}
     assert set(found.tables) == {*READ, "header-only.csv"}
@@ -364,6 +365,7 @@ def test_odd_names_stay_one_line(run: Run, named: Lake, number: int) -> None:
     assert len(lines_of(described.out)) == 4
 
 
+@pytest.mark.slow
 @odd_names
 def test_odd_names_are_joined(run: Run, named: Lake, tmp_path: Path, number: int) -> None:
     table = f"{NAMES[number]}.csv"

@@ -216,6 +216,7 @@ def test_an_aliases_file_of_another_shape_is_refused(tmp_path: Path) -> None:
         read_aliases(path)
 
 
+@pytest.mark.slow
 def test_tuning_brings_spellings_together_and_leaves_the_rest() -> None:
     table = small_table(dimension=16)
     reader = FeatureReader(table.facts, TOKENIZER, [])

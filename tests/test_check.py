@@ -180,6 +180,7 @@ def test_what_is_no_index_is_refused(run: Run, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "no index is made on the way"
 
 
+@pytest.mark.slow
 def test_a_changed_table_is_not_wrong(run: Run, index: Path) -> None:
     write(index.parent / "data" / "a.csv", {"Land": ["Cuba", "Fiji"], "n": list("12")})
     found = check_index(index)
@@ -291,6 +292,7 @@ PLANTED: dict[str, tuple[Callable[[Segment], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plant", "text"), PLANTED.values(), ids=PLANTED)
 def test_planted_damage_is_named(index: Path, plant: Callable[[Segment], None], text: str) -> None:
     plant(Lake(index).index.segments[0])
@@ -308,6 +310,7 @@ def test_a_manifest_that_does_not_fit_is_noticed(index: Path) -> None:
     assert "ledger.arrow names sources that are not there" in only(check_index(index))
 
 
+@pytest.mark.slow
 def test_two_tables_of_one_name_are_noticed(index: Path, tmp_path: Path) -> None:
     other = deepjoin.index(
         index.parent / "data", tmp_path / "other", settings=deepjoin.Settings(min_distinct=1)
@@ -379,6 +382,7 @@ def test_a_commit_in_between_is_no_damage(index: Path, monkeypatch: pytest.Monke
     assert (found.ok, found.segments) == (True, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"profile": "basic"}, {"max_cell": 4}, {"hash_only": True}]
 )

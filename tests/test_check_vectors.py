@@ -202,6 +202,7 @@ def test_planted_damage_is_named(index: Path, plant: Callable[[Path], None], tex
     assert any(text in one for one in check_index(index, tables=0).problems)
 
 
+@pytest.mark.slow
 def test_vectors_of_other_columns_are_noticed(index: Path) -> None:
     """Without the vectors that are both in one, only encoding again tells."""
     segment = first(index)
@@ -275,6 +276,7 @@ def test_an_encoder_that_is_another_is_noted(index: Path, tmp_path: Path) -> Non
     assert "is missing" in contents.notes[0]
 
 
+@pytest.mark.slow
 def test_cells_said_to_be_of_another_encoder_are_named(index: Path) -> None:
     with merging(often=False):
         deepjoin.index(index, vectors={"sketch": 0})
@@ -283,6 +285,7 @@ def test_cells_said_to_be_of_another_encoder_are_named(index: Path) -> None:
     assert "cells/about.json names another encoder" in only(check_index(index, tables=0))
 
 
+@pytest.mark.slow
 def test_vectors_of_an_encoder_that_is_no_more_are_noted(index: Path) -> None:
     with merging(often=False):
         deepjoin.index(index, vectors={"sketch": 0})
@@ -300,6 +303,7 @@ def _negative(codes: Any) -> Any:
     return np.ascontiguousarray(256 - codes.astype(int), np.uint8)
 
 
+@pytest.mark.slow
 def test_incomplete_columns_are_no_damage(index: Path) -> None:
     """A build that was interrupted leaves rows that are still to come."""
     segment = first(index)
@@ -415,6 +419,7 @@ def test_what_auto_chose_is_sound(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["flat", "flat8", "hnsw", "ivf8", "scan4", "ivf4"])
 def test_vector_indexes_are_checked(tmp_path: Path, kind: str) -> None:
     rows = np.random.default_rng(3).standard_normal((1200, 16)).astype(np.float32)

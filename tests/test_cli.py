@@ -163,6 +163,7 @@ def test_a_table_of_the_lake_never_finds_itself(run: Run, data: Path) -> None:
         assert COUNTRIES not in {table for table, _ in answer.hits}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["absolute", "relative", "dots", "link", "linked folder"])
 def test_a_file_of_the_lake_never_finds_itself(
     run: Run, data: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -193,6 +194,7 @@ def test_a_link_in_the_lake_to_a_file_outside_never_finds_itself(
     assert answer.hits == [("geo/cities.csv", "nation")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [
@@ -235,6 +237,7 @@ def test_wrong_tables_on_stdin(run: Run, data: Path, monkeypatch: pytest.MonkeyP
     run("search", data, "-", "-c", "nation").refused("stdin", "empty")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -257,6 +260,7 @@ def test_values_given_by_hand(
     assert [m["query"].strip() for m in found["hits"][0]["matches"]] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "count"), [(0, 0), (1, 1), (2, 2), (100, 4)])
 def test_k(run: Run, data: Path, k: int, count: int) -> None:
     wide = ("search", data, "--values", "Peru,Japan,68,7", "--join", "equi", "--format", "json")
@@ -298,6 +302,7 @@ def test_group_by_tables(run: Run, data: Path) -> None:
     assert len(run(*wide, "--group", "tables", "-k", 1).hits) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", [0, 2, 20])
 def test_matches(run: Run, data: Path, shown: int) -> None:
     values = "Peru,Japan,Italy,Atlantis,Utopia,Oz"
@@ -329,6 +334,7 @@ def test_a_plain_folder_is_indexed_once(run: Run, lake_folder: Path, orders: Pat
     assert run("search", lake_folder / ".deepjoin", *wide[2:]).hits == first.hits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "texts"),
     [
@@ -370,6 +376,7 @@ def test_a_file_is_no_index(run: Run, data: Path, orders: Path) -> None:
     assert run("info", data, "--format", "json").json == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -422,6 +429,7 @@ def test_join_previews_in_every_format(run: Run, data: Path, orders: Path) -> No
     assert len(join(run, data, orders, "--preview", 0).out.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_sql_gives_what_the_join_gives(run: Run, data: Path, orders: Path, tmp_path: Path) -> None:
     out = tmp_path / "joined.parquet"
     assert join(run, data, orders, "-o", out).status == 0
@@ -430,6 +438,7 @@ def test_sql_gives_what_the_join_gives(run: Run, data: Path, orders: Path, tmp_p
     assert duckdb.sql(sql.out).to_arrow_table().to_pylist() == pq.read_table(out).to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
 def test_pandas_gives_what_the_join_gives(
     run: Run, data: Path, orders: Path, tmp_path: Path, many: str
@@ -450,6 +459,7 @@ def test_pandas_gives_what_the_join_gives(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["o.csv", "o.tsv", "o.csv.gz", "o.tsv.gz", "o.parquet", "O.CSV"])
 def test_join_writes_files(run: Run, data: Path, orders: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / name
@@ -475,6 +485,7 @@ def test_join_refuses_what_it_cannot_write(
     join(run, data, orders, "-o", data).refused(".parquet, .csv")
 
 
+@pytest.mark.slow
 def test_how_and_unmatched(run: Run, data: Path, orders: Path) -> None:
     inner = join(run, data, orders, "--how", "inner", "--format", "json")
     assert len(inner.json) == 5
@@ -484,6 +495,7 @@ def test_how_and_unmatched(run: Run, data: Path, orders: Path) -> None:
     assert "6 rows result" not in unmatched.err, "one row is shown"
 
 
+@pytest.mark.slow
 def test_many(run: Run, data: Path, orders: Path) -> None:
     target = ("-c", "customer_country", "--with", "geo/cities.csv:nation", "--format", "json")
     expanded = run("join", data, orders, *target)
@@ -505,6 +517,7 @@ def test_with_splits_at_the_last_colon(run: Run, lake_folder: Path, orders: Path
     assert [row["code"] for row in records] == [None, None, None, 2, None, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "texts", "status"),
     [
@@ -563,6 +576,7 @@ def test_info(run: Run, data: Path) -> None:
     run("info", data, "numbrs.csv").refused("Did you mean 'numbers.csv'?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [["methods"], ["info", "data"], ["info", "data", COUNTRIES], ["index", "data"]]
 )
@@ -652,6 +666,7 @@ def test_a_closed_pipe_is_no_error(data: Path, orders: Path) -> None:
         assert process.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_arguments_may_follow_options(run: Run, lake_folder: Path) -> None:
     orders = lake_folder.parent / "orders.csv"
     answer = run("search", lake_folder, "-c", "customer_country", orders, "--format", "json")

@@ -99,6 +99,7 @@ def digests(source: DatabaseSource) -> dict[str, str]:
     return {item.name: item.digest() for item in source.items() if item.digest}
 
 
+@pytest.mark.slow
 def test_tables_and_views_are_items_in_the_order_of_their_names(
     shop: tuple[str, Execute, str],
 ) -> None:
@@ -259,6 +260,7 @@ def test_a_version_query_that_fails_is_noted(shop: tuple[str, Execute, str]) -> 
     assert items[f"{prefix}orders"].listing().tables[0].open().notes == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["DELETE FROM orders", "CREATE TABLE x AS SELECT 1 AS a"])
 def test_nothing_is_ever_written(shop: tuple[str, Execute, str], statement: str) -> None:
     url, _, prefix = shop
@@ -282,6 +284,7 @@ def test_describe_and_reopen_follow_the_index_folder(
     assert len(rows(listed(again, f"{prefix}orders"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb", "sqlite+pysqlite"])
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_names_survive(kind: str, name: str, tmp_path: Path) -> None:
@@ -626,6 +629,7 @@ with open(sys.argv[1], "r+b") as file:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_released", [True, False])
 def test_a_locked_duckdb_file_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_released: bool
@@ -674,6 +678,7 @@ def test_a_view_of_a_file_that_is_gone_may_be_read_later(tmp_path: Path) -> None
     assert caught.value.passing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["db2", "a.b"])
 def test_names_may_have_a_prefix(
     shop: tuple[str, Execute, str], tmp_path: Path, prefix: str

@@ -90,6 +90,7 @@ def test_columns_of_text_that_are_numbers_and_dates_are_cast(shop: Shop) -> None
         check(shop, shop.side("theirs", "k"), shop.side("yours", "k"), many="aggregate")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shop", ["postgresql", "duckdb"], indirect=True)
 def test_long_lists_of_values_are_cut_alike(shop: Shop) -> None:
     shop.make("yours", "k text", [("a",)])
@@ -97,6 +98,7 @@ def test_long_lists_of_values_are_cut_alike(shop: Shop) -> None:
     check(shop, shop.side("yours", "k"), shop.side("theirs", "k"), many="aggregate")
 
 
+@pytest.mark.slow
 def test_a_table_from_elsewhere_has_a_placeholder(shop: Shop) -> None:
     make_ugly(shop)
     mine = {"cell": UGLY, "id": [str(at) for at in range(len(UGLY))]}
@@ -124,6 +126,7 @@ def refused(shop: Shop, left: JoinSide, right: JoinSide, says: str, **options: s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_what_sqlite_cannot_say_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     run_in_sqlite(path)("CREATE TABLE other (x)")

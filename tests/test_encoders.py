@@ -117,6 +117,7 @@ def test_texts_of_tall_columns_keep_the_limit(encoder: TextEncoder) -> None:
     assert min(sizes) > encoder.settings.tokens - 16
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(texts=st.lists(st.text(st.characters(), max_size=80), max_size=5))
 def test_any_text_has_a_vector(texts: list[str]) -> None:

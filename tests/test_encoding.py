@@ -69,6 +69,7 @@ def test_encoders_come_and_go(tmp_path: Path) -> None:
     assert (lake.path / MANIFEST).read_bytes() == manifest, "it settles"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -111,6 +112,7 @@ def test_an_interrupted_change_of_encoder_goes_on(
     assert answers(lake, "deepjoin")
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_can_be_searched_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +151,7 @@ def test_many_additions_and_a_compaction_answer_as_one_build(tmp_path: Path) -> 
     assert not grown.compact(), "nothing is left to do"
 
 
+@pytest.mark.slow
 def test_compact_renews_frequencies_of_a_single_segment(tmp_path: Path) -> None:
     lake = build(tmp_path / "i", encoder="default")
     lake.add({"more": TOWNS.rename_columns(["place"])})
@@ -175,6 +178,7 @@ def test_a_lake_of_hashes_keeps_its_sketches(tmp_path: Path) -> None:
     assert answers(deepjoin.index(lake.path), "sketch")
 
 
+@pytest.mark.slow
 def test_never_fewer_than_k_when_k_exist(make_lake: MakeLake) -> None:
     """Columns that promise much and hold no match must not take the places of those that do."""
     near = [f"Jonathan Smithers the {n}th of Ely" for n in range(6)]
@@ -188,6 +192,7 @@ def test_never_fewer_than_k_when_k_exist(make_lake: MakeLake) -> None:
     assert len(lake.search(query, 10)) == 10
 
 
+@pytest.mark.slow
 def test_vectors_put_together_otherwise_are_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +216,7 @@ def test_the_command_line_says_what_was_encoded(
     assert "sketches of 64 numbers" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_kind_of_vector_index_and_the_metric_can_be_chosen(tmp_path: Path) -> None:
     lake = build(tmp_path / "i", encoder="default", metric="euclidean", index="hnsw")
     assert (lake.vectors.index, lake.vectors.metric) == ("hnsw", "euclidean")

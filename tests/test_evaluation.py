@@ -197,6 +197,7 @@ def test_the_cache_follows_the_content(run: Run, corpus: Path, tmp_path: Path) -
     assert (row["precision"], row["queries_ndcg"]) == (None, 0), "its own table never counts"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern", ["truth-*.json", "index-*/manifest.json", "index-*.seconds", "index-*/segments/*/*"]
 )

@@ -130,6 +130,7 @@ def test_what_was_found_below_the_truth_is_measured(corpus: Path) -> None:
     assert with_found(best, [[]] * 4, source, queries, ENCODER, 0.65, "basic") == best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact-semantic", "hybrid"])
 @pytest.mark.parametrize("tau", [None, 0.9])
 def test_semantic_methods_are_compared_with_the_exact_answer(
@@ -200,6 +201,7 @@ def test_an_index_has_what_its_method_needs(corpus: Path, monkeypatch: pytest.Mo
     assert row["ndcg"] < 1, "equal cells alone are not all that match"
 
 
+@pytest.mark.slow
 def test_what_a_method_finds_counts_by_its_exact_joinability(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_generic_query_asks_for_generic_keys(generic_lake: Lake) -> None:
     assert [hit.table for hit in hits] == ["calendar", "notes"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [[], [None, ""], ["nowhere"], ["\ud800"], ["x" * 100_000]])
 def test_queries_that_match_nothing_find_nothing(
     generic_lake: Lake, query: list[str | None]

@@ -19,6 +19,7 @@ from .conftest import MakeLake
 cells = st.lists(st.sampled_from(["Oslo", "oslo ", "Lima", "Rome", "Roma", "7", "7.0", ""]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("join", ["any", "equi", "semantic"])
 def test_every_hit_is_explained_as_it_was_found(lake_folder: Path, join: str) -> None:
     lake = deepjoin.index(lake_folder)

@@ -197,6 +197,7 @@ def test_a_lower_threshold_has_the_edges_of_a_higher_one(tmp_path: Path) -> None
     assert lake.graph(0.1).work.joined == 7
 
 
+@pytest.mark.slow
 def test_a_value_in_every_column_is_not_looked_up(make_lake: MakeLake) -> None:
     columns = [
         Column(["hub", *(f"v{number}-{cell}" for cell in range(4))], "k", f"t{number}")
@@ -229,6 +230,7 @@ def test_most_keeps_the_best_and_counts_the_rest(make_lake: MakeLake) -> None:
     assert len(lake.graph(0.5)) == 10
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_not_saved_uses_a_saved_one(make_lake: MakeLake) -> None:
     lake = make_lake(columns_of([[[*"abcd"]], [[*"abc"]]]))
     assert lake.graph(save=False).work.joined == 2
@@ -246,6 +248,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_index_commands_leave_the_graph_alone(tmp_path: Path, lake_folder: Path) -> None:
     lake = deepjoin.index(
         lake_folder, settings=deepjoin.Settings(min_distinct=1), vectors={"cells": "none"}
@@ -332,6 +335,7 @@ def test_a_full_disk_is_one_line(make_lake: MakeLake, monkeypatch: pytest.Monkey
     assert not (lake.path.parent / "e.csv").exists()
 
 
+@pytest.mark.slow
 def test_only_one_writes_a_graph(make_lake: MakeLake) -> None:
     lake = make_lake(columns_of([[[*"abcd"]], [[*"abc"]]]))
     lake.graph()

@@ -98,6 +98,7 @@ def lake(tmp_path: Path) -> Lake:
     return deepjoin.index(tmp_path / "data", settings=deepjoin.Settings(min_distinct=1))
 
 
+@pytest.mark.slow
 def test_what_was_removed_stays_out_until_it_is_added(lake: Lake, tmp_path: Path) -> None:
     assert lake.remove("b*") == ["b.csv"]
     write(tmp_path / "data" / "b.csv", {"x": list("uvwxyz")})
@@ -109,6 +110,7 @@ def test_what_was_removed_stays_out_until_it_is_added(lake: Lake, tmp_path: Path
     assert [hit.table for hit in again.search(["w"])] == ["b.csv"]
 
 
+@pytest.mark.slow
 def test_a_file_from_elsewhere_is_looked_after_too(lake: Lake, tmp_path: Path) -> None:
     write(tmp_path / "other" / "c.csv", {"x": list("lmnop")})
     assert lake.add(tmp_path / "other" / "c.csv") == ["other/c.csv"]
@@ -142,6 +144,7 @@ def test_other_settings_keep_what_was_added(lake: Lake, tmp_path: Path) -> None:
     assert again.join({"k": ["l"]}, "k", ("mine", "x"), how="inner").num_rows == 1
 
 
+@pytest.mark.slow
 def test_an_open_lake_answers_as_before_until_it_is_reopened(lake: Lake, tmp_path: Path) -> None:
     reader = Lake(lake.path)
     lake.remove("a.csv")
@@ -153,6 +156,7 @@ def test_an_open_lake_answers_as_before_until_it_is_reopened(lake: Lake, tmp_pat
     assert not reader.reopen()
 
 
+@pytest.mark.slow
 def test_a_source_that_is_gone_keeps_its_tables(lake: Lake, tmp_path: Path) -> None:
     write(tmp_path / "other" / "c.csv", {"x": list("lmnop")})
     lake.add(tmp_path / "other" / "c.csv")
@@ -280,6 +284,7 @@ def test_removing_from_what_is_no_index_leaves_no_trace(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["a.csv"]
 
 
+@pytest.mark.slow
 def test_what_failed_for_want_of_a_package_is_tried_again(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

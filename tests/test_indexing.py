@@ -47,6 +47,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FRAMES)
 def test_frames_go_in_and_come_out(tmp_path: Path, kind: str) -> None:
     frame = FRAMES[kind]

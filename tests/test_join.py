@@ -208,6 +208,7 @@ def test_no_match_is_a_warning() -> None:
     assert plan.facts.max_fan_out == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("left", "right", "expressions"),
     [
@@ -262,6 +263,7 @@ def test_blank_keys_never_match() -> None:
 DAY = datetime.date(2020, 1, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cells", "texts"),
     [
@@ -345,6 +347,7 @@ def test_empty_tables_join() -> None:
     assert plan.to_arrow().to_pylist() == [{"k": "a", "matched_rows": 0, "k_values": None}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["left", "inner"])
 @pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
 def test_pandas_code_gives_the_same(how: str, many: str) -> None:

@@ -56,6 +56,7 @@ def run(
     yield call
 
 
+@pytest.mark.slow
 def test_a_pair_of_names_is_an_equi_join_unless_told(lake: Lake, place: Path) -> None:
     orders = pd.read_csv(place / "orders.csv")
     joined = lake.join(orders, "country", TARGET)

@@ -22,6 +22,7 @@ VALUES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(
     mine=VALUES,

@@ -21,6 +21,7 @@ from deepjoin.model import Reading, Table
 from tests.support.join_tables import HOSTILE, Cell, both, table, text_batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [
@@ -64,6 +65,7 @@ def test_clashing_names_get_the_name_of_the_right_table() -> None:
 MANY = ("expand", "first", "aggregate")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "key"), list(enumerate(HOSTILE)))
 def test_hostile_names(at: int, key: str) -> None:
     many = MANY[at % 3]

@@ -108,6 +108,7 @@ def test_dry_run_of_nothing(run: Run, tmp_path: Path, what: str) -> None:
     assert "0 tables" in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "tables"),
     [
@@ -157,6 +158,7 @@ def test_profile(run: Run, tmp_path: Path) -> None:
     assert run(*wide).hits == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["1K", "0.5M", "1GB", "2g", "4096"])
 def test_memory_changes_no_byte(run: Run, lake_folder: Path, tmp_path: Path, size: str) -> None:
     plain, small = tmp_path / "plain", tmp_path / "small"
@@ -184,6 +186,7 @@ def test_an_index_never_lands_among_other_things(
     assert run("index", lake_folder, "-o", tmp_path / "new" / "deep").status == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["manifest.json", "segments", "lock"])
 def test_a_folder_of_tables_may_have_the_names_of_an_index(
     run: Run, lake_folder: Path, name: str
@@ -279,6 +282,7 @@ def test_the_same_tables_give_the_same_bytes(lake_folder: Path, tmp_path: Path) 
     assert search_answers(one) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "beside"])
 def test_an_index_travels_with_its_tables(
     run: Run, tmp_path: Path, lake_folder: Path, inside: bool
@@ -299,6 +303,7 @@ def test_an_index_travels_with_its_tables(
     assert records[0]["capital"] == "Paris"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linked", ["index", "tables", "parent"])
 def test_an_index_behind_a_link_still_joins(
     run: Run, tmp_path: Path, lake_folder: Path, linked: str
@@ -323,6 +328,7 @@ def test_an_index_behind_a_link_still_joins(
     assert answer.json[0]["capital"] == "Paris"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cities.xyz", "cities"])
 def test_a_file_named_outright_joins_whatever_its_ending(
     run: Run, tmp_path: Path, lake_folder: Path, name: str
@@ -389,6 +395,7 @@ def test_a_column_comes_back_as_its_table_spells_it(lake_folder: Path) -> None:
     assert (column.table, column.name, column.title) == ("geo/cities.csv", "nation", "cities")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "kind"),
     [(pd.DataFrame, pd.DataFrame), (pl.DataFrame, pl.DataFrame), (pa.table, pa.Table)],

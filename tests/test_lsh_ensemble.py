@@ -195,6 +195,7 @@ def test_removed_tables_are_no_hits(tmp_path: Path) -> None:
     assert first[1].column_id == answers(lake, queries[0], 1)[0][0]
 
 
+@pytest.mark.slow
 def test_tables_are_grouped(make_lake: MakeLake) -> None:
     cells = [f"v{i}" for i in range(20)]
     columns = [Column(cells, "a", "t1"), Column(cells[:15], "b", "t1"), Column(cells, "a", "t2")]

@@ -17,6 +17,7 @@ from tests.support.agents import COUNTRIES, ask, refused, with_client
 from .conftest import MakeLake
 
 
+@pytest.mark.slow
 def test_tools_say_what_they_do(demo: Lake, tmp_path: Path) -> None:
     listed = with_client(demo, lambda c: c.list_tools(), tmp_path).tools
     assert [tool.name for tool in listed] == list(TOOLS)
@@ -187,6 +188,7 @@ def test_join_writes_a_new_file_into_the_folder_only(demo: Lake, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
+@pytest.mark.slow
 def test_formulas_are_made_text_where_that_is_asked(demo: Lake, tmp_path: Path) -> None:
     asked = {"values": ["=1+1", "France"], "column": "land", **COUNTRIES}
     plain = ask(demo, "join", tmp_path, **asked)["path"]

@@ -81,6 +81,7 @@ def test_a_file_of_the_working_directory_is_not_opened(
 HOSTILE = ("<script>alert(1)</script>", "\u202e turned", "x" * 10_000, "\ud800 lone", "a\nb\x00c")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", HOSTILE, ids=range(len(HOSTILE)))
 def test_odd_values_come_back_as_text(demo: Lake, cell: str) -> None:
     desk = AgentSession(demo)

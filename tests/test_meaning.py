@@ -187,6 +187,7 @@ def test_equal_cells_are_no_better_for_having_vectors(lake: Lake) -> None:
     assert hit.semantic is None and hit.found_by == ("exact-equi",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [[], [""], ["--"], ["x" * 100_000], ["\x00\x07"], ["😀"], ["١٢"]])
 @pytest.mark.parametrize("join", ["any", "semantic"])
 def test_odd_queries_are_answered(lake: Lake, query: list[str], join: str) -> None:

@@ -170,6 +170,7 @@ def test_at_most_k_hits_best_first(case: tuple[str, Search, Column], k: int) -> 
     assert list(hits) == list(search(query, 60))[:k]
 
 
+@pytest.mark.slow
 def test_hits_are_found(case: tuple[str, Search, Column]) -> None:
     _, search, query = case
     assert len(search(query, 5)) > 0
@@ -202,6 +203,7 @@ def test_a_minimum_is_kept_or_refused(case: tuple[str, Search, Column], least: f
     assert [hit.column_id for hit in hits] == every
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [[], [None, "", "  "]], ids=["no cells", "empty cells"])
 def test_a_query_without_values_finds_nothing(
     case: tuple[str, Search, Column], cells: list[str | None]
@@ -225,6 +227,7 @@ def test_a_lake_of_one_column(lake_of: Callable[[str, bool], Lake], method: str,
     assert len(search(Column(only.cells, table="t0"), 3)) == 0
 
 
+@pytest.mark.slow
 def test_results_are_json(case: tuple[str, Search, Column]) -> None:
     _, search, query = case
     results = search(query, 3)
@@ -249,6 +252,7 @@ def test_exact_methods_equal_brute_force(
     assert [(hit.column_id, hit.joinability) for hit in found] == list(truth.joinability.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "join"), EXACT_BY_MEANING)
 @pytest.mark.parametrize("seed", range(3))
 def test_exact_methods_by_meaning_equal_the_definition(

@@ -270,6 +270,7 @@ def test_a_lake_of_hashes_has_the_same_graph(make_lake: MakeLake) -> None:
     assert paths(plain.index, "t1", "t2") == paths(hidden.index, "t1", "t2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "text"),
     [

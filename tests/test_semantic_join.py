@@ -156,6 +156,7 @@ def test_its_name_is_like_no_other() -> None:
     assert plan.facts.similarity == "similarity_3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
 def test_hostile_names(many: str) -> None:
     ours = ["pairs", "their_rows", "similarity", "_similarity", "_target", "_place", "similarity_2"]
@@ -190,6 +191,7 @@ def test_facts_of_a_semantic_join() -> None:
     assert (equi.join, equi.equal_keys, equi.tau, equi.similarity) == ("equi", 1, None, None)
 
 
+@pytest.mark.slow
 def test_one_to_one_takes_no_value_twice() -> None:
     assert countries(way="one-to-one").facts.matched_keys == 2
 
@@ -224,6 +226,7 @@ def test_near_misses_of_nothing() -> None:
     ).near_misses() == [NearMiss("10", "13", round(float(np.cos(np.pi / 10)), 6))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["left", "inner"])
 @pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
 @pytest.mark.parametrize("way", ["best", "all"])

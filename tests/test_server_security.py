@@ -59,6 +59,7 @@ def test_this_machine_may_ask(served: Served, host: str) -> None:
     assert served.client.get("/api/lake", headers={"host": host}).status_code == 200
 
 
+@pytest.mark.slow
 def test_other_machines_call_it_as_they_like(lake_folder: Path) -> None:
     with serving(lake_folder, host="0.0.0.0") as served:
         answer = served.client.get("/api/lake", headers={"host": "lake.example"})

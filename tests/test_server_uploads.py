@@ -118,6 +118,7 @@ def test_the_hour_of_an_upload_starts_when_it_is_whole(served: Served) -> None:
     assert served.post("/api/join/preview", asked)["rows"]
 
 
+@pytest.mark.slow
 def test_an_upload_that_has_vanished_is_not_found(served: Served) -> None:
     token = served.orders()
     (served.service.uploads._folder / f"{token}.csv").unlink()

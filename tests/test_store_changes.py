@@ -221,6 +221,7 @@ def test_passwords_are_not_shown(
         assert "hush" not in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_a_device_and_a_store_exclude_each_other(
     own_lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

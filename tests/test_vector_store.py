@@ -103,6 +103,7 @@ def test_compared_as_a_whole_it_answers_as_the_index_does(
         assert near(lake, query, k, stores[:0:-1]) == truth
 
 
+@pytest.mark.slow
 @given(rows=st.lists(st.lists(st.sampled_from([0.0, -0.0, 1.0]), min_size=2, max_size=2)))
 def test_equal_rows_are_sent_as_one(rows: list[list[float]]) -> None:
     given_rows = np.array(rows, np.float16).reshape(-1, 2)

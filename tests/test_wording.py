@@ -60,6 +60,7 @@ def texts() -> Iterator[tuple[str, str]]:
             yield f"{path.relative_to(PACKAGE)}:{node.lineno}", text
 
 
+@pytest.mark.slow
 def test_messages_outside_the_command_line_name_no_options() -> None:
     found, used = [], set()
     for where, text in texts():
@@ -74,6 +75,7 @@ def test_messages_outside_the_command_line_name_no_options() -> None:
     assert used == set(COMMANDS)
 
 
+@pytest.mark.slow
 def test_arguments_in_messages_are_options_of_a_command() -> None:
     parser = make_parser()
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
