@@ -70,7 +70,7 @@ class SideColumn:
 class SideTable:
     """A table that DuckDB can read repeatedly, always in the same order.
 
-    ``reads`` is the expression for this session, ``shows`` the one for printed SQL.
+    ``reads`` is the expression for the DuckDB session, ``shows`` the one for printed SQL.
     """
 
     table: str

@@ -138,7 +138,8 @@ class SqliteDatabase(Database):
         address = f"{self.path.as_uri()}?mode=ro"
         try:
             connection = sqlite3.connect(
-                *(address, BUSY_SECONDS),
+                address,
+                timeout=BUSY_SECONDS,
                 uri=True,
                 isolation_level=None,
                 check_same_thread=False,
