@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
 
 from deepjoin.cli import main
-from deepjoin.demo.facts import without_legal_form
 from deepjoin.normalise.canonical import canonical
+from tests.support.demo import without_legal_form
+
+#: The columns of the lake that hold countries, and customers.
+RIGHT = {
+    "country": {
+        *("geo/countries.csv", "geo/cities.csv", "reference/public_holidays_2024.csv"),
+        *("sales/customers.csv", "geo/borders.csv", "geo/languages_spoken.csv"),
+        *("travel/airports.csv", "reference/calling_codes.tsv", "sales/crm_export.csv"),
+    },
+    "customer": {"sales/crm_export.csv", "sales/customers.csv", "support/tickets.csv"},
+}
+
+
+def assert_no_false_friends(printed: str) -> None:
+    """Check every hit and every pair of different spellings that the demo shows."""
+    shown = re.findall(r"^\d+ +(\S+) +(\S+) .* (?:1|n):(?:1|n|m) +(.*)$", printed, re.MULTILINE)
+    assert len(shown) == 8 + 3
+    for place, (table, _, why) in enumerate(shown):
+        assert table in RIGHT["country" if place < 8 else "customer"]
+        for pair in re.findall(r"[^≈]+ ≈ .+?(?=, [A-Z…]|$)", why.replace(", Inc.", " Inc.")):
+            mine, theirs = pair.removeprefix(", ").split(" ≈ ")
+            assert canonical(without_legal_form(mine)) == canonical(without_legal_form(theirs))
 
 
 @pytest.mark.slow
@@ -18,6 +40,7 @@ def test_the_demo_joins_by_equality_and_by_meaning(
 ) -> None:
     assert main(["demo", str(tmp_path)]) == 0
     told = capsys.readouterr().out
+    assert_no_false_friends(told)
     assert "--with geo/countries.csv:country --join equi" in told
     assert "--with sales/crm_export.csv:Client --join semantic" in told
     with (tmp_path / "orders-with-clients.csv").open(encoding="utf-8", newline="") as file:
