@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
-import xxhash
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
+from deepjoin.lazy import cached_property
 from deepjoin.model import Reading, Table
+from deepjoin.read.files import FileSource, not_read
 from deepjoin.read.formats import format_of, named_table, read_file, suffixes
 from deepjoin.read.parts import Entry, checked, grouped, member_columns, read_parts
 from deepjoin.read.remote_files import (
@@ -32,6 +33,7 @@ from deepjoin.read.source import (
     Listing,
     Skipped,
     Source,
+    group_stamp,
     left_out,
     skipped_item,
     table_in,
@@ -136,7 +138,7 @@ class BucketSource(Source):
         return infos
 
     def _wanted(self, infos: Infos) -> Infos:
-        """Leave out what is hidden, an index, excluded, or has a name that is no path."""
+        """Leave out what is hidden, an index, excluded, or has a name that is not a path."""
         if self._place[1]:
             return infos
         return {name: infos[name] for name in self._open(infos) if self._belongs(name)}
@@ -155,7 +157,7 @@ class BucketSource(Source):
                 try:
                     content = self._place[0].read(name, lambda file: bytes(file.read()))
                     self._manifests[name] = is_index_manifest(content)
-                except UnreadableTable:  # then its name decides
+                except UnreadableTable:  # then its name decides: an index is never taken apart
                     self._manifests[name] = True
             if not self._manifests[name]:  # other programs write manifests too
                 del found[folder]
@@ -199,6 +201,7 @@ class BucketSource(Source):
     def _entry(self, name: str) -> Entry:
         """Find the object, or the folder of part files, that holds a table."""
         files, only = self._place
+        # First by asking for the object itself: listing a bucket may take minutes.
         for file in without_sheets(name):
             if only or not self._belongs(file):
                 found = file == only
@@ -230,27 +233,25 @@ class BucketSource(Source):
             return Listing((named_table(entry.name, read),))
         kind = format_of(entry)
         if not self._is_read(entry):
-            reason = f"not a table format we read ({suffixes(entry) or 'no ending'})"
-            return Listing(skipped=(Skipped(entry, reason),))
+            return not_read(entry)
         if kind == "excel" or (kind == "json" and not self._is_named(entry)):
             return self._looked_into(entry, kind)
         return Listing((named_table(entry, partial(self._read, entry)),))
 
     def _looked_into(self, name: str, kind: str) -> Listing:
         """List the sheets of a workbook, or JSON if its start shows that it holds rows."""
-        from deepjoin.read.files import FileSource
-
         files, only = self._place
         # The start of JSON shows whether it holds rows; a workbook has its directory at its end.
         limit = _HEAD if kind == "json" else 1 << 62
         try:
             copy = self._downloads.take_held(name) or files.download(name, ending(name), limit)
-        except UnreadableTable:  # reading it will say why
+        except UnreadableTable:  # reading it reports why
             return Listing((named_table(name, partial(self._read, name)),))
         local = FileSource([copy.path if only else copy.path.parent])
         found = [table.name.removeprefix(copy.path.name) for table in local.tables()]
         here = (str(copy.path), files.shown(name))
         skipped = [Skipped(name, one.reason.replace(*here), one.passing) for one in local.skipped]
+        # What was copied whole need not be copied again when its tables are read.
         if found and copy.path.stat().st_size < limit:
             self._downloads.keep(name, copy)
         tables = [
@@ -330,12 +331,7 @@ def _is_path(name: str) -> bool:
 def _stamp(infos: list[pa.fs.FileInfo]) -> str:
     """Combine sizes and times; '' if a time is unknown or too recent to show another change."""
     lately = time.time_ns() - _LATELY
-    times = [info.mtime_ns for info in infos]
-    if any(time is None or time > lately for time in times):
+    if any(info.mtime_ns is None or info.mtime_ns > lately for info in infos):
         return ""
-    if len(infos) == 1:
-        return f"{infos[0].size}-{times[0]}"
-    digest = xxhash.xxh3_64()
-    for info in infos:
-        digest.update(f"{info.path}\n{info.size}-{info.mtime_ns}\n".encode())
-    return digest.hexdigest()
+    stamps = [(info.path, f"{info.size}-{info.mtime_ns}") for info in infos]
+    return stamps[0][1] if len(stamps) == 1 else group_stamp(stamps)

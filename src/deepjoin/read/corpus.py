@@ -40,8 +40,9 @@ SCHEMA = pa.schema(
         ("cells", pa.large_list(pa.large_string())),
     ]
 )
+# Titles and contexts may be missing: most benchmarks have none.
 _REQUIRED = ("column_id", "table_id", "column_name", "cells")
-# Columns and bytes of a block at most: columns may be long.
+# The most columns and bytes of a block: columns may be long.
 _BLOCK = 20_000
 _BLOCK_BYTES = 256 << 20
 
@@ -107,6 +108,7 @@ class CorpusSource(Source):
     def items(self) -> Iterator[Item]:
         """List the corpus as the one item it is."""
         path = self.folder / "columns.parquet"
+        # The columns of a table may be anywhere in the file, so no smaller part can change alone.
         yield Item(
             *(path.name, file_stamp(path.stat()), lambda: Listing(tuple(self.tables()))),
             partial(file_digest, path),
@@ -141,6 +143,7 @@ class CorpusSource(Source):
     def _columns_of_table(self, name: str) -> list[Column]:
         with self._open("columns.parquet") as file:
             columns: list[Column] = []
+            # The ids are a small part of the file; cells are read only where they fit.
             for group in range(file.num_row_groups):
                 ids = file.read_row_group(group, ["table_id"]).column(0)
                 chosen = pc.equal(ids, pa.scalar(name, ids.type))
@@ -170,9 +173,10 @@ class CorpusSource(Source):
         missing = [name for name in _REQUIRED if name not in schema.names]
         if missing:
             raise DeepJoinError(
-                f"{path} is no column corpus: {', '.join(missing)} missing. "
+                f"{path} is not a column corpus: {', '.join(missing)} missing. "
                 f"A corpus has {', '.join(SCHEMA.names)}."
             )
+        # Lists have several types (large, fixed-size, view); all have a type of their values.
         kind = schema.field("cells").type
         if not hasattr(kind, "value_type"):
             raise DeepJoinError(f"{path}: 'cells' must be a list of strings, it is {kind}.")
@@ -242,6 +246,7 @@ def _rows(columns: Iterable[Column], kind: str) -> Iterator[dict[str, Any]]:
         table = column.table if column.table is not None else f"{kind}-{position}"
         within = counts[table] = counts.get(table, -1) + 1
         identity = column.column_id if column.column_id is not None else f"{table}#{within}"
+        # Through `text_array`, because Parquet cannot store half characters.
         texts = (identity, table, column.title, column.name, column.context)
         fields = zip(SCHEMA.names, text_array(texts).to_pylist(), strict=False)
         yield {**dict(fields), "cells": text_array(column.cells).to_pylist()}

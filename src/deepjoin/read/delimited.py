@@ -31,7 +31,7 @@ from deepjoin.read.records import (
 )
 from deepjoin.read.sql import literal
 
-# Rows and cells of a batch at most: one long row may make thousands of columns.
+# The most rows and cells of a batch: one long row may make thousands of columns.
 _ROWS = 1 << 16
 _CELLS = 1 << 20
 # DuckDB's default limit is 2,000,000 bytes.
@@ -87,6 +87,7 @@ def read_delimited(path: Path, *, _engine: str = "") -> Reading:
         for batch in _batches(state):
             rows += batch.num_rows
             yield batch
+        # Rows from two states of a file would be a table that never existed.
         if check_file(path) != before:
             raise UnreadableTable(
                 f"{path.name} changed while it was being read; index it again when it is at rest."
@@ -102,6 +103,7 @@ def read_delimited(path: Path, *, _engine: str = "") -> Reading:
 
 def _batches(state: _Pass) -> Iterator[pa.RecordBatch]:
     """Read chunk by chunk of whole records, as they become complete."""
+    # What a block ends with may be half a record; it waits for the next block.
     data = b""
     for block in _body(state):
         data += block
@@ -115,6 +117,7 @@ def _batches(state: _Pass) -> Iterator[pa.RecordBatch]:
 def _whole(data: bytes, state: _Pass, last: bool = False) -> Generator[pa.RecordBatch, None, int]:
     """Read the whole records at the start of some bytes; return how many bytes they took."""
     form = state.dialect.form
+    # Arrow has no option for blanks after a delimiter.
     end = record_end(data, form) if state.plain and not form.padded else None
     if end is None:
         # Quotes that do not pair: read with the csv module, line by line.
@@ -126,6 +129,7 @@ def _whole(data: bytes, state: _Pass, last: bool = False) -> Generator[pa.Record
         return taken
     if last and not _open_quote(data[end:], form):
         end = len(data)
+    # A quote that should have closed by now is a character: read its line by itself.
     if end == 0 and (last or len(data) > LONGEST_CELL):
         return (yield from _one_line(data, state))
     if end:
@@ -167,7 +171,7 @@ def _body(state: _Pass) -> Iterator[bytes]:
     dialect = state.dialect
     blocks = utf8_blocks(state.path, dialect.encoding, dialect.compression, state.repairs)
     if dialect.escape:
-        blocks = _doubled(blocks, dialect.quote)
+        blocks = _doubled(blocks, dialect.form.quote)
     data = b""
     for block in blocks:
         # The lines to skip were counted in a sample, so they end within a block or two.
@@ -202,6 +206,7 @@ def _doubled(blocks: Iterator[bytes], quote: str) -> Iterator[bytes]:
 
 def _arrow(data: bytes, dialect: Dialect) -> pa.Table | None:
     """Read a chunk with Arrow, or return None where rows differ in width."""
+    # Arrow would drop the mark, which inside a file is a character of the first cell.
     if data.startswith(_UTF8_MARK):
         return None
     strings = dict.fromkeys(dialect.names, pa.string())
@@ -213,9 +218,9 @@ def _arrow(data: bytes, dialect: Dialect) -> pa.Table | None:
                 use_threads=False, column_names=list(dialect.names), block_size=len(data) + 1
             ),
             arrow_csv.ParseOptions(
-                delimiter=dialect.delimiter,
-                quote_char=dialect.quote or False,
-                newlines_in_values=bool(dialect.quote),
+                delimiter=dialect.form.delimiter,
+                quote_char=dialect.form.quote or False,
+                newlines_in_values=bool(dialect.form.quote),
             ),
             arrow_csv.ConvertOptions(
                 column_types=strings, null_values=[""], strings_can_be_null=True, check_utf8=False
@@ -233,6 +238,7 @@ def _csv_batches(records: Iterable[list[str]], state: _Pass) -> Iterator[pa.Reco
     for row in records:
         width = len(row)
         if width != usual:
+            # A blank line is no row; in a table of one column it is not a missing cell either.
             if not row or (width == 1 and not row[0].strip()):
                 continue
             state.short_rows += width < usual
@@ -265,7 +271,7 @@ def duckdb_scan(path: Path) -> str | None:
     dialect = state.dialect
     is_known = (
         dialect.encoding.startswith("utf-8")
-        and not (dialect.compression or dialect.padded or dialect.escape)
+        and not (dialect.compression or dialect.form.padded or dialect.escape)
         and dialect.first_line - dialect.skip_lines == dialect.header
         # DuckDB's names ignore case.
         and len({name.lower() for name in dialect.names}) == len(dialect.names)
@@ -273,10 +279,10 @@ def duckdb_scan(path: Path) -> str | None:
     if not is_known or not _plain_throughout(state):
         return None
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in dialect.names)
-    quote = literal(dialect.quote)
+    quote = literal(dialect.form.quote)
     return (
         f"read_csv({literal(str(path))}, auto_detect=false, header=false,"
-        f" skip={dialect.first_line}, delim={literal(dialect.delimiter)}, quote={quote},"
+        f" skip={dialect.first_line}, delim={literal(dialect.form.delimiter)}, quote={quote},"
         f" escape={quote}, nullstr='', compression='none', hive_partitioning=false,"
         f" columns={{{columns}}})"
     )
@@ -300,12 +306,14 @@ def _plain_throughout(state: _Pass) -> bool:
             if start is None and (dialect.skip_lines or not dialect.header):
                 return False
             start = len(chunk) if start is None else start
-            # DuckDB counts the lines to skip otherwise where one of them has quotes.
-            if dialect.skip_lines and dialect.quote and dialect.quote.encode() in chunk[:start]:
+            # DuckDB counts the lines to skip differently where one of them has quotes.
+            quote = dialect.form.quote.encode()
+            if dialect.skip_lines and quote and quote in chunk[:start]:
                 return False
             chunk, is_start = chunk[start:], False
         if longest > _DUCKDB_LINE or not _plain_rows(chunk, dialect):
             return False
+    # DuckDB accepts one kind of line end per file, and repairs nothing.
     return len(kinds) < 2 and state.repairs == TextRepairs()
 
 

@@ -24,7 +24,7 @@ from deepjoin.read.encoding import (
 )
 from deepjoin.read.records import Form, Records, lines_of
 
-#: Bytes to judge by: more only where the first do not hold enough records.
+#: Sizes of the sample in bytes: a larger one is read if the smaller holds too few records.
 _SAMPLES = (1 << 18, 1 << 21, 1 << 25)
 _SCORED_CHARACTERS = 1 << 15
 _SCORED_RECORDS = 200
@@ -67,7 +67,7 @@ WIDEST = 100_000
 
 @dataclass(frozen=True)
 class Dialect:
-    """All that is needed to read a delimited file; ``quote`` may be '' for none.
+    """All that is needed to read a delimited file.
 
     ``skip_lines`` counts the lines before the header or the first row, ``first_line`` those
     before the first row of data. ``escape`` is a backslash if quotes are escaped by one.
@@ -75,19 +75,12 @@ class Dialect:
 
     encoding: str
     compression: str | None
-    delimiter: str
-    quote: str
+    form: Form
     skip_lines: int
     header: bool
     names: tuple[str, ...]
-    first_line: int = 0
-    padded: bool = False
-    escape: str = ""
-
-    @property
-    def form(self) -> Form:
-        """How one line is cut into cells."""
-        return Form(self.delimiter, self.quote, self.padded)
+    first_line: int
+    escape: str
 
 
 class _Record(NamedTuple):
@@ -121,7 +114,7 @@ class _Sample:
         return [record.cells for record in self.records(form)]
 
     def unescaped(self, quote: str) -> _Sample:
-        """Return the sample with its backslashes before quotes gone."""
+        """Return the sample with quotes doubled instead of escaped by a backslash."""
         return _Sample(unescaped(self.text, quote), self.cut, self.suffix)
 
     def stray(self, form: Form) -> int:
@@ -135,6 +128,7 @@ class _Sample:
             for cells in islice(records, _SCORED_RECORDS + 1):
                 found.append(_Record(line, cells, records.lines))
                 line = records.lines
+            # The last record of a sample may be half of one.
             if (self.cut or len(found) > _SCORED_RECORDS) and len(found) > 1:
                 found.pop()
             filled = [record for record in found if any(map(str.strip, record.cells))]
@@ -143,7 +137,7 @@ class _Sample:
 
 
 def sniff(path: Path) -> Dialect:
-    """Find the dialect of a file; what is no table raises an error that names what it is."""
+    """Find the dialect of a file; anything but a table raises an error that names what it is."""
     size, _ = check_file(path)
     compression = compression_of(path)
     dialect, judged = None, 0
@@ -164,7 +158,7 @@ def sniff(path: Path) -> Dialect:
     if endless:
         raise UnreadableTable(f"{path.name} has no line end in its first {len(text):,} characters.")
     if dialect is None:
-        # No record ends in the sample, so the quote that opens the first is no quote.
+        # No record ends in the sample, so the quote that opens the first is a character.
         dialect, _ = _judge(path, text, None)
     if dialect is None:
         raise UnreadableTable(f"{path.name} is empty: it holds nothing but blanks.")
@@ -183,7 +177,7 @@ def check_width(path: Path, width: int) -> None:
 def _judge(path: Path, text: str, cut: bool | None) -> tuple[Dialect | None, int]:
     """Return the dialect of a text, and the number of records it was judged by.
 
-    ``cut`` says whether the text goes on; None takes it to be whole although it may not be.
+    ``cut`` is set if the text continues; None treats it as complete although it may not be.
     """
     if found := markup_kind(text):
         raise UnreadableTable(f"{path.name} is {found}, not delimited text; leave it out.")
@@ -199,6 +193,7 @@ def _judge(path: Path, text: str, cut: bool | None) -> tuple[Dialect | None, int
     if form is None:
         if not sample.own and _is_prose(sample):
             raise UnreadableTable(f"{path.name} looks like prose, not a table; leave it out.")
+        # No delimiter cuts it evenly, so it is one column.
         form = Form((sample.own or ",")[0])
         if any(len(row) > 1 for row in sample.rows(form)):
             form = Form(_NO_DELIMITER)
@@ -314,18 +309,9 @@ def _described(form: Form, escape: str, records: list[_Record]) -> Dialect:
         if len(first) == width - 1 and full and len({row[0] for row in body}) == len(body):
             first = ["", *first]
         names = widened(header_names(first), max(width, len(first)))
-    return Dialect(
-        encoding="",
-        compression=None,
-        delimiter=form.delimiter,
-        quote=form.quote,
-        skip_lines=records[at].line,
-        header=header,
-        names=names,
-        first_line=records[at].next_line if header else records[at].line,
-        padded=form.padded,
-        escape=escape,
-    )
+    # The caller, who decoded the text, adds the encoding and the compression.
+    skipped, after = records[at].line, records[at].next_line
+    return Dialect("", None, form, skipped, header, names, after if header else skipped, escape)
 
 
 def kind(cell: str) -> str:
@@ -404,6 +390,7 @@ def is_header(first: Row, body: Sequence[Row]) -> bool:
 
 def _evidence(name: str, column: list[str]) -> int:
     """Weigh one column: above zero its first cell is a name, below zero it is data."""
+    # A missing cell is no evidence; neither is a column that mixes kinds.
     if not (found := kind(name)):
         return 0
     pairs = [(cell, which) for cell in column[:_ROWS] if (which := kind(cell))]
@@ -414,6 +401,8 @@ def _evidence(name: str, column: list[str]) -> int:
         return 0
     if usual == "text":
         return _text_evidence(name, found, column, cells)
+    # Text above numbers or dates is a name; a number above numbers is data, unless it is a
+    # year above other numbers: pivoted tables have years as names.
     if found != usual:
         return 2
     years = sum(1 for cell in cells if _YEAR.fullmatch(cell))
@@ -423,7 +412,7 @@ def _evidence(name: str, column: list[str]) -> int:
 def _text_evidence(name: str, found: str, column: list[str], cells: list[str]) -> int:
     if found != "text":
         return 0
-    if name in column:
+    if name in column:  # no column holds its own name
         return -2
     lengths = {len(cell) for cell in cells}
     if len(cells) < 5 or len(lengths) > 1 or len(set(cells)) < 3 or lengths == {1}:

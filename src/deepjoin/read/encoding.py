@@ -25,7 +25,7 @@ COMPRESSIONS = (".gz", ".zst", ".bz2")
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _UNPACKING_ERRORS = (EOFError, OSError, zlib.error, pa.ArrowException)
 
-#: Where in a file, which bytes, and what it is then.
+#: Offset in a file, the bytes there, and what such a file is.
 _MAGIC = (
     (0, b"\x89PNG", "a PNG image"),
     (0, b"\xff\xd8\xff", "a JPEG image"),
@@ -62,7 +62,7 @@ _MAGIC = (
     (0, b"BM", "a BMP image"),
     (0, b"version https://git-lfs", "a Git LFS pointer: fetch the file itself with git lfs pull"),
 )
-#: How texts begin that are no delimited text.
+#: How texts begin that are not delimited text.
 _MARKUP = (
     (("<!doctype html", "<html", "<head", "<body"), "an HTML page"),
     (("<?xml", "<svg", "<rss", "<kml"), "an XML document"),
@@ -75,10 +75,10 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Bytes that no text has; NUL is counted apart, because UTF-16 is full of it.
+# Bytes that text does not contain; NUL is counted apart, because UTF-16 is full of it.
 _CONTROLS = bytes(b for b in range(32) if b not in b"\0\t\n\v\f\r\x1a\x1b\x1c\x1d\x1e\x1f")
 
-#: Code pages of other scripts, which charset_normalizer tells apart reliably; Latin ones not.
+#: Code pages of other scripts; charset_normalizer tells them apart reliably, not Latin ones.
 _SCRIPTS = (
     *("cp1251", "koi8_r", "cp866", "cp1253", "cp1255", "cp1256", "cp874"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
@@ -195,6 +195,7 @@ def foreign_kind(sample: bytes) -> str | None:
     if encoding_by_zeros(sample) or any(sample.startswith(bom) for bom, _ in _BOMS):
         return None
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    # Text from old systems has stray control characters, so a few are allowed.
     if controls * 20 > len(sample) or sample.count(0) * 3 > len(sample):
         return "binary data"
     return None
@@ -257,10 +258,12 @@ def _code_page(sample: bytes, error: UnicodeDecodeError) -> str:
         with suppress(UnicodeDecodeError):
             line.decode()
             good += 1
-    # Of a single line, what comes before the first bad byte decides.
+    # Mostly valid UTF-8 has a few damaged lines, and no code page would read the others. Of a
+    # single line, what comes before the first bad byte decides.
     is_started = len(lines) == 1 and not error.object[: error.start].isascii()
     if good * 10 >= 9 * len(some) or is_started:
         return "utf-8"
+    # Each line once, since repeated ones would outvote the others; the guess needs no more.
     foreign = b"\n".join(dict.fromkeys(lines))[:16384]
     return _other_script(foreign) or max(_LATIN, key=lambda name: _plausible(foreign, name))
 
@@ -289,6 +292,7 @@ def _plausible(sample: bytes, encoding: str) -> int:
     for before, letter, after in zip(text, text[1:], text[2:], strict=False):
         if letter.isascii():
             continue
+        # Its byte is a letter in other code pages, so it counts only where one is usual.
         if letter == "’":
             score += 1 if not after.isalpha() or after in "stdmrlv" else -1
         elif letter in _MARKS:
@@ -320,6 +324,7 @@ def _from_utf8(blocks: Iterator[bytes], encoding: str, repairs: TextRepairs) -> 
     for number, block in enumerate(blocks):
         if number == 0 and encoding == "utf-8-sig":
             position, block = 3, block.removeprefix(codecs.BOM_UTF8)
+        # Most blocks are ASCII, and need no decoding at all.
         if not rest and block.isascii():
             position += len(block)
             yield block
@@ -344,6 +349,7 @@ def _from_other(blocks: Iterator[bytes], encoding: str, repairs: TextRepairs) ->
     decoder = codecs.getincrementaldecoder(encoding)("strict")
     position = 0
     for block in chain(blocks, (b"",)):
+        # Kept, so that a block that fails can be decoded again with its bad bytes replaced.
         pending, _ = before = decoder.getstate()
         try:
             text = decoder.decode(block, not block)
@@ -362,6 +368,7 @@ def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
     wrong = error.object[error.start : error.end]
+    # Five bytes have no meaning in Windows-1252; Latin-1 has one for every byte.
     try:
         return wrong.decode("cp1252"), error.end
     except UnicodeDecodeError:

@@ -30,7 +30,7 @@ def sheet_names(path: Path) -> list[str]:
         try:
             if _load(workbook, path, name).num_columns:
                 names.append(name)
-        except UnreadableTable:  # reading it will say why
+        except UnreadableTable:  # reading it reports why
             names.append(name)
     return names
 

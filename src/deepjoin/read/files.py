@@ -11,13 +11,12 @@ from pathlib import Path, PurePosixPath
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
 from deepjoin.model import Table
-from deepjoin.read.folders import FolderFormat, group_stamp
+from deepjoin.read.folders import FolderFormat
 from deepjoin.read.formats import format_of, named_table, read_file, suffixes
 from deepjoin.read.parts import (
     Entry,
     PartGroup,
     checked,
-    group_digest,
     grouped,
     member_columns,
     read_group,
@@ -31,6 +30,8 @@ from deepjoin.read.source import (
     Source,
     file_digest,
     file_stamp,
+    group_digest,
+    group_stamp,
     relative,
     skipped_item,
     table_in,
@@ -39,8 +40,6 @@ from deepjoin.read.source import (
 )
 from deepjoin.read.walk import NO_PERMISSION, FoundFile, Root, is_wanted, walk
 from deepjoin.settings import Settings
-
-__all__ = ["FileSource", "Root", "reopen"]
 
 
 @dataclass
@@ -82,6 +81,7 @@ class FileSource(Source):
         self.skip_dirs = frozenset(Path(folder).expanduser().resolve() for folder in skip_dirs)
         self.parts, self.one_table = parts, tuple(one_table)
         self.skipped: list[Skipped] = []
+        # At once, because a pattern with a typo would otherwise make an empty index.
         for root, location in zip(self.roots, roots, strict=True):
             if root.patterns and next(self._found_at(root, _Scan()), None) is None:
                 raise DeepJoinError(f"No file matches '{os.fspath(location)}'.")
@@ -94,7 +94,7 @@ class FileSource(Source):
             folder = self._inside(name)
             try:
                 stamp = kind.stamp(folder)
-            except OSError:  # reading the table will say why
+            except OSError:  # reading the table reports why
                 stamp = ""
             listing = partial(self._folder_listing, name, kind)
             items.append(Item(name, stamp, listing, partial(kind.digest, folder)))
@@ -103,7 +103,7 @@ class FileSource(Source):
             if isinstance(entry, PartGroup):
                 stamp = group_stamp((name, _stamp(scan.files[name])) for name in entry.members)
                 listing = partial(Listing, (self._group_table(entry),))
-                digest = partial(group_digest, self.root, entry)
+                digest = partial(group_digest, self.root, entry.members)
                 items.append(Item(entry.name, stamp, listing, digest))
             # Paths stay strings here: a lake may have a million files.
             elif os.access(path := os.path.join(self.root, entry), os.R_OK):
@@ -185,6 +185,7 @@ class FileSource(Source):
     def _whole(self, name: str) -> Table:
         """Open a table that is a folder, or a group of part files."""
         folder = self._inside(name)
+        # Only the table's own folder is listed; a lake may have a million others.
         start = folder if os.path.isdir(folder) else folder.parent
         scan = self._scan(str(start)) if _is_below(name) else _Scan()
         if name in scan.folders:
@@ -273,16 +274,14 @@ class FileSource(Source):
         endings = {suffixes(pattern) for pattern in self.include} - {""}
         is_named = suffixes(name) in endings or any(root.names(str(path)) for root in self.roots)
         if kind is None and not is_named:
-            return _passed_over(
-                name, f"not a table format we read ({suffixes(name) or 'no ending'})"
-            )
+            return not_read(name)
         if kind == "excel":
             return self._unless_missing(name, path, partial(_sheets, name, path))
         if kind == "json" and not is_named:
             from deepjoin.read.jsonlines import why_not_rows
 
             if reason := why_not_rows(path):
-                return _passed_over(name, reason)
+                return Listing.without_tables(name, reason)
         return Listing((named_table(name, partial(read_file, path, kind or "delimited")),))
 
     def _folder_listing(self, name: str, kind: FolderFormat) -> Listing:
@@ -306,7 +305,7 @@ class FileSource(Source):
         except MissingExtra as error:
             if any(path == (root.file or root.folder) for root in self.roots):
                 raise
-            return Listing(skipped=(Skipped(name, str(error), passing=True),))
+            return Listing.without_tables(name, str(error), passing=True)
 
 
 def _is_below(name: str) -> bool:
@@ -324,8 +323,10 @@ def _stamp(status: os.stat_result | None) -> str:
     return "" if status is None else file_stamp(status)
 
 
-def _passed_over(name: str, reason: str) -> Listing:
-    return Listing(skipped=(Skipped(name, reason),))
+def not_read(name: str) -> Listing:
+    """Pass over a file whose ending no reader knows."""
+    reason = f"not a table format we read ({suffixes(name) or 'no ending'})"
+    return Listing.without_tables(name, reason)
 
 
 def _sheets(name: str, path: Path) -> Listing:
@@ -334,10 +335,10 @@ def _sheets(name: str, path: Path) -> Listing:
 
     try:
         sheets = sorted(sheet_names(path))
-    except UnreadableTable:  # reading it will say why
+    except UnreadableTable:  # reading it reports why
         return Listing((named_table(name, partial(read_file, path, "excel")),))
     if not sheets:
-        return _passed_over(name, "every sheet is empty")
+        return Listing.without_tables(name, "every sheet is empty")
     return Listing(
         tuple(named_table(name, partial(read_sheet, path, sheet), sheet) for sheet in sheets)
     )
@@ -354,6 +355,7 @@ def reopen(described: Description, index: Path, settings: Settings) -> FileSourc
     )
     if not root.exists():
         raise tables_gone(root)
+    # Each is opened by itself: one that is gone must not take the others with it.
     left = []
     for path in paths:
         try:

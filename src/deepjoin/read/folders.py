@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-import xxhash
 
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Reading
-from deepjoin.normalise.cells import unique_names
 from deepjoin.optional import require
 from deepjoin.read.formats import unreadable
-from deepjoin.read.parquet import decoded, no_rows, with_valid_text
-from deepjoin.read.source import file_digest, file_stamp
+from deepjoin.read.parquet import named_batches, with_valid_text
+from deepjoin.read.source import file_digest, file_stamp, group_digest, group_stamp
 
 _DELTA_LOG = "_delta_log"
 _DELTA_COMMIT = re.compile(r"\d{20}\.json")
@@ -55,28 +53,9 @@ def folder_format(folder: str, names: Collection[str]) -> FolderFormat | None:
     return None
 
 
-def group_stamp(stamps: Iterable[tuple[str, str]]) -> str:
-    """Combine the names and stamps of several files; '' if one of them has no stamp."""
-    digest, count = xxhash.xxh3_64(), 0
-    for name, stamp in stamps:
-        if not stamp:
-            return ""
-        digest.update(f"{name} {stamp}\n".encode())
-        count += 1
-    return f"{count}-{digest.hexdigest()}"
-
-
-def _table_batches(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch], notes: list[str]
-) -> Iterator[pa.RecordBatch]:
-    """Convert the batches of a library to the form that those of Parquet files have."""
-    names = unique_names(schema.names)
-    empty = True
-    for batch in batches:
-        empty = False
-        yield with_valid_text(decoded(batch, names), notes)
-    if empty:
-        yield decoded(no_rows(schema), names)
+def _reading(batches: Iterator[pa.RecordBatch]) -> Reading:
+    notes: list[str] = []
+    return Reading((with_valid_text(batch, notes) for batch in batches), notes)
 
 
 def _check_delta(folder: Path) -> None:
@@ -86,11 +65,10 @@ def _check_delta(folder: Path) -> None:
 def read_delta(folder: Path) -> Reading:
     """Read the rows of the current version, partition columns included."""
     _check_delta(folder)
-    notes: list[str] = []
-    return Reading(_delta_batches(folder, notes), notes)
+    return _reading(_delta_batches(folder))
 
 
-def _delta_batches(folder: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
+def _delta_batches(folder: Path) -> Iterator[pa.RecordBatch]:
     """Read file by file in the table's order, or with the library's engine where it must be."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, DeltaProtocolError
@@ -111,9 +89,9 @@ def _delta_batches(folder: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
                     passing=True,
                 ) from None
             reader = pa.RecordBatchReader.from_stream(table.scan())
-            yield from _table_batches(reader.schema, reader, notes)
+            yield from named_batches(reader.schema, reader)
         else:
-            yield from _table_batches(files.schema, files.to_batches(), notes)
+            yield from named_batches(files.schema, files.to_batches())
     except (DeltaError, pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(folder, error, "is not a readable Delta table") from None
 
@@ -134,10 +112,7 @@ def _delta_stamp(folder: Path) -> str:
 
 def _delta_digest(folder: Path) -> str:
     """Hash the log; the files that it names never change."""
-    digest = xxhash.xxh3_128()
-    for entry in _delta_log(folder):
-        digest.update(f"{entry.name} {file_digest(Path(entry.path))}\n".encode())
-    return digest.hexdigest()
+    return group_digest(folder / _DELTA_LOG, (entry.name for entry in _delta_log(folder)))
 
 
 DELTA = FolderFormat("Delta", _check_delta, _delta_stamp, _delta_digest, read_delta)
@@ -169,11 +144,10 @@ def _check_iceberg(folder: Path) -> None:
 def read_iceberg(folder: Path) -> Reading:
     """Read the rows of the current snapshot."""
     _check_iceberg(folder)
-    notes: list[str] = []
-    return Reading(_iceberg_batches(folder, notes), notes)
+    return _reading(_iceberg_batches(folder))
 
 
-def _iceberg_batches(folder: Path, notes: list[str]) -> Iterator[pa.RecordBatch]:
+def _iceberg_batches(folder: Path) -> Iterator[pa.RecordBatch]:
     from pyiceberg.table import StaticTable
 
     try:
@@ -188,7 +162,7 @@ def _iceberg_batches(folder: Path, notes: list[str]) -> Iterator[pa.RecordBatch]
                 passing=True,
             )
         reader = table.scan().to_arrow_batch_reader()
-        yield from _table_batches(reader.schema, reader, notes)
+        yield from named_batches(reader.schema, reader)
     except UnreadableTable:
         raise
     # The errors that the library raises for damaged metadata have no common base class.
@@ -202,9 +176,11 @@ def _iceberg_stamp(folder: Path) -> str:
     return stamp and f"{path.name}-{stamp}"
 
 
-def _iceberg_digest(folder: Path) -> str:
-    """Hash the current metadata; it names the snapshot, whose files never change."""
-    return file_digest(current_metadata(folder))
-
-
-ICEBERG = FolderFormat("Iceberg", _check_iceberg, _iceberg_stamp, _iceberg_digest, read_iceberg)
+ICEBERG = FolderFormat(
+    "Iceberg",
+    _check_iceberg,
+    _iceberg_stamp,
+    # The metadata names the snapshot, whose files never change.
+    lambda folder: file_digest(current_metadata(folder)),
+    read_iceberg,
+)

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from deepjoin.errors import UnreadableTable
+from deepjoin.errors import UnreadableTable, first_line
 from deepjoin.model import Reading, Table
 from deepjoin.read.encoding import COMPRESSIONS, check_file
 
@@ -18,6 +18,7 @@ FORMATS = {
     ".json": "json",
     **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "excel"),
 }
+# Parquet compresses its own pages, and workbooks are zip archives already.
 _COMPRESSED = ("delimited", "jsonlines", "json")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -55,6 +56,7 @@ def title_of(name: str) -> str:
     >>> title_of("geo/world_cities-2024.csv.gz"), title_of("SalesByRegion")
     ('world cities 2024', 'Sales By Region')
     """
+    # A # is part of the name unless what precedes it is a file: then a sheet follows.
     file, _, sheet = name.partition("#")
     last = PurePosixPath(file if sheet and format_of(file) else name).name
     if format_of(last):
@@ -80,6 +82,7 @@ def words(text: str) -> str:
 def read_file(path: Path, expected: str) -> Reading:
     """Read a file in the format of its first bytes, else in that of its name."""
     check_file(path)
+    # Imported here: each reader loads a library that the other formats do not need.
     kind = _by_first_bytes(path) or expected
     if kind == "parquet":
         from deepjoin.read.parquet import read_parquet
@@ -115,12 +118,12 @@ def _by_first_bytes(path: Path) -> str | None:
         return "excel"
     if not head.startswith(b"PK\x03\x04"):
         return None
-    # Workbooks are zip archives; every other archive has to be unpacked first.
+    # Workbooks are zip archives; others must be unpacked first.
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, RuntimeError, ValueError):
-        return "excel"
+        return "excel"  # a damaged one, which its reader reports
     if any(name == "content.xml" or name.startswith("xl/") for name in names):
         return "excel"
     raise UnreadableTable(f"{path} is a zip archive; unpack it to read the tables inside.")
@@ -132,8 +135,6 @@ def unreadable(path: Path, error: Exception, what: str = "cannot be read") -> Un
         return UnreadableTable(f"{path} is no longer there.", passing=True)
     if isinstance(error, PermissionError):
         return UnreadableTable(f"{path} {what}: no permission.", passing=True)
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    text = f"{path} {what}: {lines[0].strip()[:200].rstrip('.')}."
     # Libraries raise OSError too, but only the operating system gives it a number.
     is_of_system = isinstance(error, OSError) and error.errno is not None
-    return UnreadableTable(text, passing=is_of_system)
+    return UnreadableTable(f"{path} {what}: {first_line(error)}.", passing=is_of_system)

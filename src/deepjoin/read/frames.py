@@ -18,7 +18,7 @@ from deepjoin.errors import DeepJoinError, UnreadableTable, unknown_name
 from deepjoin.model import Column, Reading, Table
 from deepjoin.normalise.cells import as_strings, cell_text, left_out, text_array, unique_names
 from deepjoin.read.formats import format_of, read_file, title_of
-from deepjoin.read.parquet import decoded, no_rows
+from deepjoin.read.parquet import named_batches
 from deepjoin.read.source import Description, Item, Listing, Skipped, Source
 
 #: Of pandas, polars or Arrow; the first two are imported only by those who use them.
@@ -35,6 +35,7 @@ _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 def _library(value: object) -> str:
     """Return the library that a value comes from, without importing any."""
+    # Subclasses count: GeoDataFrame is a pandas frame, whatever its module.
     for kind in type(value).__mro__:
         root = kind.__module__.partition(".")[0]
         if root in _LIBRARIES:
@@ -70,9 +71,7 @@ def frame_table(frame: object, name: str = "table") -> Table:
 
     def read() -> Reading:
         table = _arrow(frame)
-        names = unique_names(table.column_names)
-        batches = table.to_batches(max_chunksize=_ROWS) or [no_rows(table.schema)]
-        return Reading(decoded(batch, names) for batch in batches)
+        return Reading(named_batches(table.schema, table.to_batches(max_chunksize=_ROWS)))
 
     return Table(name, read, title_of(name))
 
@@ -88,7 +87,7 @@ def _arrow(frame: Frame) -> pa.Table:
         columns = [_from_series(frame.iloc[:, at]) for at in range(len(names))]
         return pa.Table.from_arrays(columns, names=names)
     if library == "polars":
-        if hasattr(frame, "collect"):
+        if hasattr(frame, "collect"):  # a LazyFrame
             frame = frame.collect()
         columns = [_from_polars_series(series) for series in frame.get_columns()]
         return pa.Table.from_arrays(columns, names=unique_names(frame.columns))
@@ -137,6 +136,7 @@ class MemorySource(Source):
     skipped: list[Skipped] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        # Results name tables, and a second one of the same name could not be reached.
         names: set[str] = set()
         for table in self.given:
             if table.name in names:
@@ -160,6 +160,7 @@ class MemorySource(Source):
             return cls([frame_table(source)])
         if not source:
             raise DeepJoinError("The dict is empty: pass name to frame, or column name to cells.")
+        # Columns or frames? A dict of lists is one table, a dict of frames several.
         plain = (list, tuple, pa.Array, pa.ChunkedArray, np.ndarray)
         if all(
             isinstance(value, plain) or (_is_of_frames(value) and not is_frame(value))
@@ -215,6 +216,20 @@ def table_of_columns(name: str, columns: Sequence[Column]) -> Table:
 
     first = columns[0]
     return Table(name, read, first.title or title_of(name), first.context)
+
+
+def as_columns(query: object, on: str | None = None) -> list[Column]:
+    """Make columns of a query: all of a frame, several that were given, or the one of `as_column`.
+
+    >>> [one.name for one in as_columns({"id": [1, 2], "city": ["Oslo", "Lima"]})]
+    ['id', 'city']
+    """
+    if isinstance(query, (list, tuple)) and query and all(isinstance(x, Column) for x in query):
+        return list(query)
+    if on is None and (isinstance(query, Mapping) or is_frame(query)):
+        # The frame has no name in any lake, so no table is left out for it.
+        return [Column(one.cells, one.name) for one in read_columns(frame_table(query))]
+    return [as_column(query, on)]
 
 
 def as_column(query: object, on: str | None = None) -> Column:
@@ -304,6 +319,22 @@ def file_table(path: Path) -> Table:
         names = ", ".join(table.name for table in tables)
         raise UnreadableTable(f"{path} holds {len(tables)} tables ({names}); give a file with one.")
     return tables[0]
+
+
+def read_rows(table: Table, offset: int, limit: int) -> pa.Table:
+    """Read some rows of a table; what comes before them is read and passed over."""
+    parts, schema = [], None
+    for batch in table.open():
+        schema = schema or batch.schema
+        if offset < batch.num_rows:
+            parts.append(pa.Table.from_batches([batch.slice(offset, limit)]))
+            limit -= parts[-1].num_rows
+        offset = max(0, offset - batch.num_rows)
+        if limit <= 0:
+            break
+    if not parts:
+        return (schema or pa.schema([])).empty_table()
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def read_columns(table: Table, only: str | None = None) -> list[Column]:

@@ -22,7 +22,7 @@ _ROWS = 16_384
 #: Characters that show whether a file holds an array or lines.
 _PEEK = 1 << 16
 _CHUNK = 1 << 20
-#: Longer rows are no rows of a table; the bound also keeps memory bounded.
+#: Longer rows do not belong to a table; the limit also bounds memory.
 MAX_ROW = 1 << 26
 #: Where ids are used as keys, each would make a column; keys beyond this are left out and noted.
 MAX_COLUMNS = 2_000
@@ -36,9 +36,9 @@ Row = dict[str, str | None]
 
 
 def why_not_rows(path: Path) -> str | None:
-    """Explain why a .json file is no table, from its start alone.
+    """Explain why a .json file is not a table, from its start alone.
 
-    None if it may be one, or is empty or damaged: then reading it will say what is wrong.
+    None if it may be one, or is empty or damaged: then reading it reports what is wrong.
     """
     try:
         with _open(path) as stream:
@@ -52,6 +52,7 @@ def why_not_rows(path: Path) -> str | None:
         array = text.startswith("[")
         return "is a JSON array, but not of objects" if array else "holds no JSON objects"
     line, _, rest = text.partition("\n")
+    # A first object longer than the sample may be a row; reading the file decides.
     cut = len(start) == _PEEK and "\n" not in text
     if cut or (rest.lstrip().startswith("{") and _parsed(line) is not None):
         return None
@@ -106,6 +107,7 @@ def json_rows(path: Path, stream: TextIO) -> Iterator[Row | None]:
 
 
 def _line_rows(path: Path, stream: TextIO, start: str) -> Iterator[Row | None]:
+    # The sample ends within a line; its rest completes it.
     lines = io.StringIO(start + stream.readline(MAX_ROW))
     for source in (lines, stream):
         while line := source.readline(MAX_ROW):
@@ -126,6 +128,7 @@ def _array_rows(path: Path, stream: TextIO, text: str) -> Iterator[Row | None]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
+            # Either the value goes on after the window or it is damaged: more text shows which.
             more = stream.read(max(_CHUNK, len(text) - at))
             if not more or len(text) - at > MAX_ROW:
                 raise UnreadableTable(f"{path} breaks off: its JSON array is damaged.") from None
@@ -151,6 +154,7 @@ def _flat(value: object) -> Row | None:
 
 def _flatten(value: dict[str, object], prefix: str, row: Row) -> None:
     for key, cell in value.items():
+        # Two paths may make one name, {"a.b": 1, "a": {"b": 2}}; the last one counts.
         if isinstance(cell, dict):
             _flatten(cell, f"{prefix}{key}.", row)
         else:
@@ -183,6 +187,7 @@ class _RowBatches:
         for row in rows:
             if row is None:
                 self.bad += 1
+                # Whatever this file is, the rest of it is not rows either.
                 if not self.good and self.bad == PATIENCE:
                     break
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from deepjoin.normalise.cells import REPAIRED_NOTE, unique_names
 from deepjoin.read.formats import unreadable
 from deepjoin.read.sql import literal
 
-# Rows and bytes of a batch at most: rows may be wide.
+# The most rows and bytes of a batch: rows may be wide.
 _ROWS = 65_536
 _BYTES = 64 << 20
 _BROKEN = "is not a readable Parquet file"
@@ -25,13 +25,11 @@ def read_parquet(path: Path) -> Reading:
     file = _open(path)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        names = unique_names(file.schema_arrow.names)
         with file:
+            found = file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES))
             try:
-                for batch in file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES)):
-                    yield with_valid_text(decoded(batch, names), notes)
-                if not file.metadata.num_rows:
-                    yield decoded(no_rows(file.schema_arrow), names)
+                for batch in named_batches(file.schema_arrow, found):
+                    yield with_valid_text(batch, notes)
             except (pa.ArrowException, OSError) as error:
                 raise unreadable(path, error, _BROKEN) from None
 
@@ -47,19 +45,29 @@ def _open(path: Path) -> pq.ParquetFile:
 
 def batch_rows(metadata: pq.FileMetaData, most: int, size: int) -> int:
     """Return how many rows to read at once: fewer than ``most`` where they pass ``size`` bytes."""
+    # Sizes are those of the encoded pages, so this is a lower bound; it is enough to notice rows
+    # that hold documents or images.
     groups = (metadata.row_group(at) for at in range(metadata.num_row_groups))
     widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
     return int(min(most, max(1, size // max(1, widest))))
 
 
-def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Make the batch that still names the columns of a table without rows."""
-    columns = [column.combine_chunks() for column in schema.empty_table().columns]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def named_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give every column a name that no other has, and decode dictionaries; at least one batch.
+
+    A table without rows gets an empty batch, which still names its columns.
+    """
+    names = unique_names(schema.names)
+    is_empty = True
+    for batch in batches:
+        is_empty = False
+        yield _decoded(batch, names)
+    if is_empty:
+        columns = [column.combine_chunks() for column in schema.empty_table().columns]
+        yield _decoded(pa.RecordBatch.from_arrays(columns, schema=schema), names)
 
 
-def decoded(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
-    """Rename the columns of a batch and spell out its dictionaries."""
+def _decoded(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         for column in batch.columns
@@ -82,6 +90,7 @@ def _is_valid(column: pa.Array) -> bool:
     if not _is_text(column.type):
         return True
     try:
+        # The only check of Arrow that looks at the bytes; reading Parquet does not.
         column.validate(full=True)
     except pa.ArrowInvalid:
         return False
@@ -99,6 +108,7 @@ def _repaired(column: pa.Array) -> pa.Array:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _repaired(column.storage))
+    # As bytes, because Arrow raises when it decodes invalid text.
     cells = column.cast(pa.large_binary()).to_pylist()
     return pa.array([cell and cell.decode("utf-8", "replace") for cell in cells], kind)
 
@@ -124,7 +134,7 @@ def duckdb_scan(path: Path) -> str | None:
         ]
         try:
             for batch in file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES), columns=texts):
-                if not all(map(_is_valid, decoded(batch, batch.schema.names).columns)):
+                if not all(map(_is_valid, _decoded(batch, batch.schema.names).columns)):
                     return None
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error, _BROKEN) from None

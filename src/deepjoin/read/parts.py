@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xxhash
 
 from deepjoin.errors import MissingExtra, UnreadableTable
 from deepjoin.model import Reading
@@ -27,7 +26,6 @@ from deepjoin.read.formats import (
     true_format,
     unreadable,
 )
-from deepjoin.read.source import file_digest
 from deepjoin.read.walk import is_glob, matches
 
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}.*", re.I)
@@ -43,7 +41,7 @@ _ENGINE = re.compile(
 _TOTAL = re.compile(r": ([\d,]+)\.$")
 #: How Hive and Spark write a missing key into the name of a folder.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-#: Columns and notes that are listed at most.
+#: The most columns and notes that are listed.
 _SHOWN = 8
 
 
@@ -110,7 +108,7 @@ def _taken(
         group = group_of(name)
         if group is not None:
             groups.setdefault(group, []).append(name)
-    # A bucket may have a file and a folder of one name.
+    # A bucket may have a file and a folder of one name, and two tables cannot share it.
     files = {*names, *found}
     new = {group: some for group, some in groups.items() if group not in files and holds(some)}
     found.update(new)
@@ -175,6 +173,7 @@ def _shape(last: str) -> str:
     >>> _shape("part-00007-0c9ad6c5-9b0c-4bd2-a4d4-8d1b4c5d6e7f.c000.snappy.parquet")
     'part-#-@'
     """
+    # The UUID last, because its pattern takes the rest of the name with it.
     unique = _UUID.sub("@", _COPY.sub("", _QUERY.sub("@", last)))
     return _DIGITS.sub("#", unique)
 
@@ -215,10 +214,10 @@ _cached_format = lru_cache(maxsize=4096)(format_of)
 def checked(
     entries: Iterable[Entry], columns_of: Callable[[str], Iterable[str]]
 ) -> Iterator[Entry]:
-    """Take groups apart whose first, middle and last file do not look like one table's.
+    """Split groups whose first, middle and last files do not look like parts of one table.
 
     ``columns_of`` names the columns of a file. Files that it cannot read, or that have no
-    columns, do not count: reading them will say what is wrong.
+    columns, do not count: reading them reports what is wrong.
     """
     for entry in entries:
         if isinstance(entry, str) or entry.forced or _look_alike(entry, columns_of):
@@ -230,6 +229,7 @@ def checked(
 def _look_alike(parts: PartGroup, columns_of: Callable[[str], Iterable[str]]) -> bool:
     members = parts.members
     headers: list[set[str]] = []
+    # Three files show a change of columns over time, and cost the same for a million files.
     for name in dict.fromkeys((members[0], members[len(members) // 2], members[-1])):
         with suppress(UnreadableTable, MissingExtra):
             headers += filter(None, [set(columns_of(name))])
@@ -263,6 +263,7 @@ def read_parts(parts: PartGroup, open_member: OpenMember) -> Reading:
             try:
                 reading = open_member(member)
                 for batch in reading:
+                    # Some engines write the keys into the files too; those cells have types.
                     added = {key: keys[key] for key in keys if key not in batch.schema.names}
                     repeated = [
                         pa.repeat(pa.scalar(value, pa.string()), batch.num_rows)
@@ -326,6 +327,7 @@ class _Summary:
     def notes(self) -> Iterator[str]:
         """Write few notes about many files."""
         yield f"{_files(self._count)} read as one table."
+        # Files that hold no batch have no columns to compare.
         partly = [name for name, count in self.columns.items() if count < self._read]
         if partly:
             more = f" and {len(partly) - _SHOWN} more" if len(partly) > _SHOWN else ""
@@ -364,6 +366,7 @@ def member_columns(root: Path, name: str) -> list[str]:
     path = root / name
     if _is_blank(root, name):
         return []
+    # By its bytes: engines often give their files no ending.
     kind = true_format(path) or "delimited"
     if kind == "delimited":
         return list(sniff(path).names)
@@ -373,11 +376,3 @@ def member_columns(root: Path, name: str) -> list[str]:
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error) from None
     return first_columns(read_file(path, kind))
-
-
-def group_digest(root: Path, parts: PartGroup) -> str:
-    """Hash the names and bytes of all part files."""
-    digest = xxhash.xxh3_128()
-    for name in parts.members:
-        digest.update(f"{name} {file_digest(root / name)}\n".encode())
-    return digest.hexdigest()

@@ -23,7 +23,10 @@ _FIELD_LIMIT = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Form:
-    """How one line is cut into cells; ``padded`` drops blanks after a delimiter."""
+    """How one line is cut into cells; ``padded`` drops blanks after a delimiter.
+
+    ``quote`` is '' where cells are not quoted.
+    """
 
     delimiter: str
     quote: str = '"'
@@ -40,7 +43,11 @@ class Form:
 
 
 class _Feed(Iterator[str]):
-    """Lines for a csv reader, held until their record is complete."""
+    """Lines for a csv reader, held until their record is complete.
+
+    The csv module consumes lines and cannot give them back, so a record that turns out to be
+    broken could not be read again without this.
+    """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -58,6 +65,7 @@ class _Feed(Iterator[str]):
             raise
         self._held.append(line)
         self._held_characters += len(line)
+        # A single long line is a long cell; only several of them can be an unclosed quote.
         if self._held_characters > LONGEST_CELL and len(self._held) > 1:
             raise csv.Error("no closing quote in sight")
         return line
@@ -122,24 +130,24 @@ class Records:
                     yield row
                 return
             except csv.Error:
+                # The quote may be closed in the text that follows this one.
                 if self._cut and self._feed.ended:
                     return
-                yield self._alone()
+                line = self._feed.take_back()
+                self.stray += 1
+                self.first_stray = self.first_stray or line.strip()
+                yield self._read_alone(line)
 
-    def _alone(self) -> list[str]:
-        line = self._feed.take_back()
-        self.stray += 1
-        self.first_stray = self.first_stray or line.strip()
-        return _read_alone(line, self._form, self._width)
-
-
-def _read_alone(line: str, form: Form, width: int) -> list[str]:
-    """Read a line whose quotes do not pair, in the way that gives the right width."""
-    loose = next(csv.reader([line], **form.options()))
-    plain = next(csv.reader([line], **Form(form.delimiter, "", form.padded).options()))
-    chosen, other = (plain, loose) if _opens(line, form) else (loose, plain)
-    row = other if len(other) == width != len(chosen) else chosen
-    return [*row[:-1], row[-1].rstrip("\r\n")] if row else row
+    def _read_alone(self, line: str) -> list[str]:
+        """Read a line whose quotes do not pair, in the way that gives the right width."""
+        form, width = self._form, self._width
+        loose = next(csv.reader([line], **form.options()))
+        plain = next(csv.reader([line], **Form(form.delimiter, "", form.padded).options()))
+        # A quote that opens a cell and is never closed is a character; one inside a cell is, too,
+        # but then the other quotes of the line still hold cells together.
+        chosen, other = (plain, loose) if _opens(line, form) else (loose, plain)
+        row = other if len(other) == width != len(chosen) else chosen
+        return [*row[:-1], row[-1].rstrip("\r\n")] if row else row
 
 
 def _opens(line: str, form: Form) -> bool:
@@ -173,12 +181,14 @@ def record_end(data: bytes, form: Form) -> int | None:
     quote = form.quote.encode()
     if not quote or quote not in data:
         return end
+    # Over arrays: a loop over the bytes would take longer than parsing them.
     characters = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(characters == quote[0])
     if not _paired(characters, quotes, form):
         return None
     if quotes.size % 2 == 0 and end > quotes[-1]:
         return end
+    # The last line end is inside quotes; the record ends at an earlier one.
     ends = _ends_outside(characters[:end], quotes)
     return int(ends[-1]) + 1 if ends.size else 0
 
@@ -194,6 +204,7 @@ def line_ends(data: bytes, form: Form) -> tuple[set[str], int]:
     quotes = np.flatnonzero(characters == ord(form.quote)) if form.quote else np.empty(0, int)
     ends = _ends_outside(characters, quotes)
     returns = characters[ends] == 13
+    # A carriage return directly before a line feed is half of one end.
     both = int((returns[:-1] & ~returns[1:] & (np.diff(ends) == 1)).sum())
     alone = int(returns.sum()) - both
     counts = {"\r\n": both, "\r": alone, "\n": ends.size - both - both - alone}
@@ -203,6 +214,7 @@ def line_ends(data: bytes, form: Form) -> tuple[set[str], int]:
 
 def _ends_outside(characters: Bytes, quotes: Positions) -> Positions:
     ends: Positions = np.flatnonzero((characters == 10) | (characters == 13))
+    # After an even number of quotes none is open.
     outside: Positions = ends[np.searchsorted(quotes, ends) % 2 == 0]
     return outside
 

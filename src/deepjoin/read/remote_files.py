@@ -5,21 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
-from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.fs
 
-from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
+from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, first_line
+from deepjoin.files import TemporaryFolder
+from deepjoin.lazy import cached_property
 from deepjoin.optional import require
 from deepjoin.read.formats import format_of, suffixes
 from deepjoin.read.walk import is_glob
@@ -43,7 +42,7 @@ Result = TypeVar("Result")
 
 #: What file systems raise: Arrow's own, and those of the libraries behind fsspec.
 FAILURES = (OSError, pa.ArrowException)
-#: Files that are copied ahead at most.
+#: The most files that are copied ahead.
 _AHEAD = 8
 #: Larger files are copied when their turn comes: their cost is the transfer, not the waiting.
 _LARGEST = 32 << 20
@@ -56,7 +55,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 # Environment variables whose values must not show in messages.
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET")
 
-#: Patterns of an error's text, its meaning and what to check. The first that fits is shown.
+#: Patterns of an error's text, its meaning and what to check. The first that fits is reported.
 _TROUBLES = (
     (
         r"NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist",
@@ -86,7 +85,7 @@ _TROUBLES = (
         "no answer. Check the network, and AWS_ENDPOINT_URL if it is set",
     ),
 )
-#: Folders whose files are no tables, recognised by a file in them; an index also has segments.
+#: Folders whose files are not tables, recognised by a file in them; an index also has segments.
 INDEX = "an index"
 _CLOSED = (
     (re.compile(r"(?:(.*)/)?manifest\.json"), INDEX),
@@ -121,7 +120,7 @@ class BucketUrl:
         """
         found = _SCHEME.fullmatch(url)
         if found is None:
-            raise DeepJoinError(f"'{url}' is no URL of a bucket, such as s3://bucket/folder.")
+            raise DeepJoinError(f"'{url}' is not the URL of a bucket, e.g. s3://bucket/folder.")
         scheme, rest = found[1].lower(), found[2]
         host, _, below = rest.partition("/")
         # What may be a secret is refused without repeating it; a secret key may have slashes.
@@ -163,12 +162,8 @@ def explained(error: Exception, doing: str, url: BucketUrl) -> DeepJoinError:
     for marks, meaning in _TROUBLES:
         if re.search(marks, text):
             return DeepJoinError(f"{doing}: {meaning.format(**words)}.")
-    said = str(error)
-    for name in _SECRETS:
-        if os.environ.get(name):
-            said = said.replace(os.environ[name], "***")
-    lines = said.strip().splitlines() or [type(error).__name__]
-    return DeepJoinError(f"{doing}: {lines[0].strip()[:200].rstrip('.')}.")
+    secrets = [os.environ[name] for name in _SECRETS if os.environ.get(name)]
+    return DeepJoinError(f"{doing}: {first_line(error, secrets)}.")
 
 
 def endpoint() -> str | None:
@@ -189,6 +184,7 @@ def file_system(url: BucketUrl) -> tuple[pa.fs.FileSystem, str]:
             )
             return s3, _joined(url.host, url.path)
         if url.scheme in GOOGLE:
+            # gs://anonymous@bucket is how Arrow spells public buckets.
             _, at, bucket = url.host.rpartition("@")
             limit = timedelta(seconds=_REQUEST_SECONDS)
             google = pa.fs.GcsFileSystem(anonymous=bool(at), retry_time_limit=limit)
@@ -212,7 +208,7 @@ def _region(bucket: str) -> str | None:
         return known
     try:
         return str(pa.fs.resolve_s3_region(bucket))
-    except FAILURES:  # listing it will say why
+    except FAILURES:  # listing it reports why
         return None
 
 
@@ -234,9 +230,10 @@ class Download:
     """A remote file copied here; `remove` deletes the copy, as does the last reference to it."""
 
     def __init__(self, ending: str) -> None:
-        folder = tempfile.mkdtemp(prefix="deepjoin-")
-        self.path = Path(folder, f"object{ending}")
-        self.remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        # A folder each, so that a copy can be listed as if it were a lake of one file.
+        folder = TemporaryFolder("deepjoin-")
+        self.path = folder.path / f"object{ending}"
+        self.remove = weakref.finalize(self, folder.remove)
 
 
 class RemoteFiles:
@@ -268,6 +265,7 @@ class RemoteFiles:
             return {}
         except FAILURES as error:
             raise explained(error, f"Cannot list {self.shown(name)}", self.url) from None
+        # Some stores have objects for folders, which hold nothing.
         start = len(self._folder) + 1
         return {info.path[start:]: info for info in infos if info.type == pa.fs.FileType.File}
 
@@ -400,6 +398,7 @@ def closed_folders(names: Iterable[str]) -> dict[str, str]:
             for shape, kind in _CLOSED:
                 if fits := shape.fullmatch(name):
                     found[fits[1] or ""] = kind
+    # Web sites and builds have a manifest.json too; only an index has segments beside it.
     indexes = {folder for folder, kind in found.items() if kind == INDEX}
     if indexes:
         above = {name[: at.start()] for name in listed for at in _SEGMENTS.finditer(name)}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deepjoin.read.database import DatabaseSource
     from deepjoin.settings import Settings
 
-#: Bytes that are hashed at a time.
+#: Bytes hashed at a time.
 _BLOCK = 1 << 22
 #: Nanoseconds; some file systems store times to the second or two only, and clocks differ.
 _LATELY = 2_000_000_000
@@ -52,6 +52,11 @@ class Listing:
     tables: tuple[Table, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
+    @classmethod
+    def without_tables(cls, name: str, reason: str, passing: bool = False) -> Listing:
+        """List an item that was passed over."""
+        return cls(skipped=(Skipped(name, reason, passing),))
+
 
 @dataclass(frozen=True)
 class Item:
@@ -68,12 +73,12 @@ class Item:
     digest: Callable[[], str] | None = None
     #: Whether it was passed over without looking into it.
     is_passed_over: bool = False
-    #: Bytes to read; None where nobody knows.
+    #: Bytes to read; None if unknown.
     size: int | None = None
 
 
 class Source(ABC):
-    """Where tables come from. A source says what it can do; nobody asks for its class.
+    """Where tables come from. A source declares what it can do; callers never check its class.
 
     To add a kind of source, derive from this class, implement the abstract methods, override
     what else the source can do, and enter its module, which has a function ``reopen``, in
@@ -88,7 +93,7 @@ class Source(ABC):
 
     #: The key of the source in `deepjoin.read.KINDS` and in descriptions.
     kind: ClassVar[str]
-    #: Whether the tables exist only in this process, so that an index has to keep copies.
+    #: Whether the tables exist only in this process, so that an index must keep copies.
     in_memory: ClassVar[bool] = False
     #: Whether other processes and machines can read a pickled copy of the source.
     is_portable: ClassVar[bool] = False
@@ -151,7 +156,7 @@ class Source(ABC):
 
 def skipped_item(name: str, reason: str, passing: bool = False) -> Item:
     """List something that is passed over without looking into it."""
-    listing = Listing(skipped=(Skipped(name, reason, passing),))
+    listing = Listing.without_tables(name, reason, passing)
     return Item(name, f"skipped: {reason}", lambda: listing, is_passed_over=True, size=0)
 
 
@@ -165,7 +170,7 @@ def digest_of(item: Item) -> str:
     """Hash the content of an item; '' where that cannot be done."""
     try:
         return item.digest() if item.digest else ""
-    except OSError:  # reading its tables will say why
+    except OSError:  # reading its tables reports why
         return ""
 
 
@@ -189,13 +194,32 @@ def file_digest(path: Location) -> str:
     return digest.hexdigest()
 
 
+def group_stamp(stamps: Iterable[tuple[str, str]]) -> str:
+    """Combine the names and stamps of several files; '' if one of them has no stamp."""
+    digest, count = xxhash.xxh3_64(), 0
+    for name, stamp in stamps:
+        if not stamp:
+            return ""
+        digest.update(f"{name} {stamp}\n".encode())
+        count += 1
+    return f"{count}-{digest.hexdigest()}"
+
+
+def group_digest(root: Path, names: Iterable[str]) -> str:
+    """Hash the names and bytes of several files."""
+    digest = xxhash.xxh3_128()
+    for name in names:
+        digest.update(f"{name} {file_digest(root / name)}\n".encode())
+    return digest.hexdigest()
+
+
 def relative(path: Path, index: Path) -> str:
     """Write a path relative to an index folder, so that both can move together."""
     return Path(os.path.relpath(path.resolve(), index.resolve())).as_posix()
 
 
 def tables_gone(folder: Path) -> DeepJoinError:
-    """Make the error that says that the tables of an index are no longer where they were."""
+    """Make the error for an index whose tables are no longer where they were."""
     return DeepJoinError(
         f"The tables of this index were in {folder}, which is gone. "
         "Searches still work; to join, put the folder back or index it again."

@@ -61,6 +61,7 @@ def walk(
         for entry in entries:
             if is_hidden(entry.name):
                 continue
+            # Each question may ask the file system again, and fail by itself.
             try:
                 is_file = entry.is_file()
                 if not is_file and entry.is_dir():
@@ -91,6 +92,7 @@ def is_index_folder(folder: str, names: Collection[str] = INDEX_MARKS) -> bool:
     """Check whether a folder claims to be an index; ``names`` are those in it, where known."""
     if _SEGMENTS not in names or not os.path.isdir(os.path.join(folder, _SEGMENTS)):
         return False
+    # While an index is first built it has a lock and no manifest yet.
     if _LOCK in names and os.path.isfile(os.path.join(folder, _LOCK)):
         return True
     if MANIFEST not in names:
@@ -125,11 +127,15 @@ def matches(pattern: str, name: str) -> bool:
 
     >>> [matches(pattern, "geo/old/a.csv") for pattern in ("*.csv", "old", "geo/*", "*.tsv")]
     [True, True, True, False]
+    >>> [matches("**/old/*.csv", name) for name in ("old/a.csv", "geo/old/a.csv", "geo/a.csv")]
+    [True, True, False]
     """
-    pattern = pattern.rstrip("/").removeprefix("./").removeprefix("**/")
+    pattern = pattern.rstrip("/").removeprefix("./")
+    # ** fits several folders, because * crosses slashes here, and it must fit none as well.
+    either = {pattern, pattern.removeprefix("**/")}
     parts = PurePosixPath(name).parts
     paths = ("/".join(parts[: end + 1]) for end in range(len(parts)))
-    return any(fnmatchcase(text, pattern) for text in (*parts, *paths))
+    return any(fnmatchcase(text, one) for text in (*parts, *paths) for one in either)
 
 
 def is_wanted(name: str, include: Iterable[str], exclude: Iterable[str]) -> bool:
@@ -190,6 +196,7 @@ class Root:
     def at(cls, location: Location) -> Root:
         """Find out what a location is; it must exist, and a glob's folder must."""
         given = os.fspath(location)
+        # Absolute but not resolved: tables keep the names that the user gave through links.
         path = Path(os.path.abspath(os.path.expanduser(given)))
         if os.path.isdir(path):
             if is_index_folder(str(path)):
@@ -209,6 +216,7 @@ class Root:
                 f"What begins with '{scheme}:' is neither a file nor a URL, which has two "
                 f"slashes: {scheme}://user@host/name"
             )
+        # Only now: a name may contain brackets, and one that exists is no pattern.
         if is_glob(given):
             first = next(at for at, part in enumerate(path.parts) if is_glob(part))
             folder = Path(*path.parts[:first])

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from deepjoin.errors import DeepJoinError, UnreadableTable, unknown_name
 from deepjoin.model import Reading, Table
+from deepjoin.optional import require
 from deepjoin.read.database.relation import Database, Relation, first_rows, full_name
 from deepjoin.read.database.url import (
     Address,
@@ -84,6 +85,7 @@ class DatabaseSource(Source):
             yield skipped_item(self.database.place, left_out(count))
         versions: list[str | DeepJoinError | None] = [None] * len(relations)
         if self.version_query:
+            # In one transaction, so that all answers are of the same state.
             with self.database.session() as ask:
                 for at, relation in enumerate(relations):
                     try:
@@ -126,7 +128,7 @@ class DatabaseSource(Source):
         def digest() -> str:
             try:
                 return self.database.digest(relation, self.sample_rows)
-            except UnreadableTable:  # reading it will say why
+            except UnreadableTable:  # reading it reports why
                 return ""
 
         return Item(
@@ -135,7 +137,7 @@ class DatabaseSource(Source):
 
     def _listing(self, relation: Relation, notes: list[str]) -> Listing:
         if relation.refusal:
-            return Listing(skipped=(Skipped(relation.name, relation.refusal, passing=True),))
+            return Listing.without_tables(relation.name, relation.refusal, passing=True)
         return Listing((self._table(relation, self.sample_rows, notes),))
 
     def _table(self, relation: Relation, limit: int, notes: Iterable[str] = ()) -> Table:
@@ -173,8 +175,10 @@ def _fits(patterns: Iterable[str], names: Iterable[str]) -> bool:
 
 
 def _database(url: str) -> Database:
+    # A driver in the URL, as in sqlite+pysqlcipher, asks for SQLAlchemy; psycopg is ours too.
     dialect, driver = dialect_of(url)
     if dialect == "postgresql" and driver in ("", "psycopg", "psycopg2"):
+        require("psycopg", "postgres", f"Reading {Address.of(url).shown()}")
         from deepjoin.read.database.postgres import PostgresDatabase
 
         return PostgresDatabase(url)
@@ -191,6 +195,8 @@ def _database(url: str) -> Database:
             f"'{url}' is neither a SQLite nor a DuckDB file, nor a URL such as "
             "postgresql://host/shop."
         )
+    scheme = url.partition("://")[0]
+    require("sqlalchemy", "sql", f"Reading {scheme} databases")
     from deepjoin.read.database.sqlalchemy_engine import SqlalchemyDatabase
 
     return SqlalchemyDatabase(url)
@@ -214,6 +220,7 @@ def reopen(described: Description, index: Path, settings: Settings) -> DatabaseS
     """
     url = described["url"]
     dialect, _ = dialect_of(url)
+    # Files are described relative to the index, servers without their passwords.
     if dialect in ("sqlite", "duckdb"):
         scheme, _, path = url.partition(":///")
         url = f"{scheme}:///{(index.resolve() / path).as_posix()}"

@@ -6,31 +6,17 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
-from deepjoin.model import Reading
-from deepjoin.normalise.cells import unique_names
-from deepjoin.read.database.relation import (
-    BATCH_ROWS,
-    Ask,
-    Database,
-    Relation,
-    files_stamp,
-    full_name,
-    relation_context,
-    relation_title,
-)
-from deepjoin.read.database.url import file_dialect, one_line
-from deepjoin.read.parquet import decoded, no_rows
-from deepjoin.read.source import relative
+from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, Relation
+from deepjoin.read.database.url import file_dialect
+from deepjoin.read.parquet import named_batches
 from deepjoin.read.sql import identifier
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 _RELATIONS = """
 SELECT current_database(), schema_name, name, is_table, estimated, comment,
@@ -56,103 +42,60 @@ _BY_ARROW = re.compile(
 )
 
 
-class DuckdbDatabase(Database):
+class DuckdbDatabase(DatabaseFile):
     """A DuckDB file: the stamp is that of the whole file and its log, the digest hashes rows."""
 
     dialect = "duckdb"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.place = f"duckdb:///{path}"
-
-    def describe(self, index: Path) -> str:
-        """Return the address relative to the index folder."""
-        return f"duckdb:///{relative(self.path, index)}"
+    driver_error = duckdb.Error
+    log_ending = ".wal"
 
     def relations(self) -> list[Relation]:
         """List the tables and views of all schemas but the system's."""
-        stamp = files_stamp(self.path, Path(f"{self.path}.wal"))
+        stamp = self.stamp()
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
-            Relation(
-                full_name(schema, table),
-                table,
+            Relation.in_schema(
+                *(schema, table),
                 # A schema may have the name of its database; all three parts are unambiguous.
                 ".".join(map(identifier, (database, schema, table))),
-                schema,
-                relation_title(table, comment),
-                relation_context(schema, columns),
-                rows,
-                stamp if is_table else "",
-                is_table,
+                *(comment, columns),
+                rows=rows,
+                stamp=stamp if is_table else "",
+                has_digest=is_table,
             )
             for database, schema, table, is_table, rows, comment, columns in found
         ]
 
-    @contextmanager
-    def session(self) -> Iterator[Ask]:
-        """Open a read-only transaction."""
-        import duckdb
+    def fetch(self, connection: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and return all of its rows."""
+        return connection.execute(sql).fetchall()
 
-        with self._connected() as connection:
-
-            def ask(sql: str) -> list[tuple[Any, ...]]:
-                try:
-                    return connection.execute(sql).fetchall()
-                except duckdb.Error as error:
-                    raise DeepJoinError(f"{self.place}: {one_line(error, [])}.") from None
-
-            yield ask
-
-    def read(self, relation: Relation, limit: int = 0) -> Reading:
+    def batches(
+        self, connection: DuckDBPyConnection, relation: Relation, limit: int, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Read a table in the order of its rows; lists, structs and rare types become text."""
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            with self._reading(relation) as connection:
-                query = _query(connection, relation, limit)
-                reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
-                names = unique_names(reader.schema.names)
-                is_empty = True
-                for batch in reader:
-                    is_empty = False
-                    yield decoded(batch, names)
-                if is_empty:
-                    yield decoded(no_rows(reader.schema), names)
-
-        return Reading(batches())
+        reader = connection.sql(self._query(connection, relation, limit))
+        batches = reader.to_arrow_reader(BATCH_ROWS)
+        yield from named_batches(batches.schema, batches)
 
     def digest(self, relation: Relation, limit: int = 0) -> str:
         """Hash the rows of a table, in any order."""
-        import duckdb
-
-        with self._reading(relation) as connection:
-            query = _query(connection, relation, limit)
-            schema = connection.execute(f"DESCRIBE {query}").fetchall()
-            counts = connection.execute(
-                f"SELECT count(*), sum(hash(side)) FROM ({query}) AS side"
-            ).fetchall()
+        with self.reading(relation) as connection:
+            query = self._query(connection, relation, limit)
+            schema = self.fetch(connection, f"DESCRIBE {query}")
+            hashed = f"SELECT count(*), sum(hash(side)) FROM ({query}) AS side"
+            counts = self.fetch(connection, hashed)
+        # Another version of DuckDB may hash differently.
         return repr((counts, schema, duckdb.__version__))
 
-    @contextmanager
-    def _reading(self, relation: Relation) -> Iterator[DuckDBPyConnection]:
-        import duckdb
-
-        with self._connected() as connection:
-            try:
-                yield connection
-            except duckdb.CatalogException as error:
-                if "does not exist" not in str(error):
-                    raise self._unreadable(relation, error) from None
-                raise UnreadableTable(f"{relation.name} is no longer in the database.") from None
-            except duckdb.Error as error:
-                raise self._unreadable(relation, error) from None
-
-    def _unreadable(self, relation: Relation, error: Exception) -> DeepJoinError:
-        import duckdb
-
-        said = one_line(error, [])
-        # Errors of the whole file are no fault of the table.
+    def read_error(
+        self, connection: DuckDBPyConnection, relation: Relation, error: duckdb.Error
+    ) -> DeepJoinError:
+        """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the file is."""
+        said = self.message(error)
+        if isinstance(error, duckdb.CatalogException) and "does not exist" in str(error):
+            return UnreadableTable(f"{relation.name} is no longer in the database.")
         is_lost = isinstance(error, duckdb.IOException) and str(self.path) in str(error)
         is_lost = is_lost or file_dialect(self.path) != "duckdb"
         if isinstance(error, duckdb.FatalException) or is_lost:
@@ -162,10 +105,8 @@ class DuckdbDatabase(Database):
         return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
 
     @contextmanager
-    def _connected(self) -> Iterator[DuckDBPyConnection]:
+    def connected(self) -> Iterator[DuckDBPyConnection]:
         """Open the file, waiting a little for a writer to give up its lock."""
-        import duckdb
-
         until = time.monotonic() + BUSY_SECONDS
         while True:
             try:
@@ -174,7 +115,7 @@ class DuckdbDatabase(Database):
             except duckdb.Error as error:
                 if "set lock" not in str(error) or time.monotonic() >= until:
                     raise DeepJoinError(
-                        f"Cannot open {self.place}: {one_line(error, [])}. "
+                        f"Cannot open {self.place}: {self.message(error)}. "
                         "Close it where it is open for writing."
                     ) from None
                 time.sleep(_PAUSE)
@@ -182,10 +123,9 @@ class DuckdbDatabase(Database):
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
 
-
-def _query(connection: DuckDBPyConnection, relation: Relation, limit: int) -> str:
-    described = connection.execute(f"DESCRIBE SELECT * FROM {relation.sql}").fetchall()
-    return readable(described, relation, limit)
+    def _query(self, connection: DuckDBPyConnection, relation: Relation, limit: int) -> str:
+        described = self.fetch(connection, f"DESCRIBE SELECT * FROM {relation.sql}")
+        return readable(described, relation, limit)
 
 
 def readable(described: list[tuple[Any, ...]], relation: Relation, limit: int = 0) -> str:

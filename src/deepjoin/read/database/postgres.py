@@ -7,32 +7,20 @@ import selectors
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
+from psycopg import Connection, errors
+from psycopg.pq import DiagnosticField, ExecStatus
 from pyarrow import csv
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
-from deepjoin.model import Reading
 from deepjoin.normalise.cells import REPAIRED_NOTE
-from deepjoin.optional import require
-from deepjoin.read.database.relation import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    Ask,
-    Database,
-    Relation,
-    full_name,
-    relation_context,
-    relation_title,
-)
-from deepjoin.read.database.url import ADDRESS_VARIABLE, Address, one_line
+from deepjoin.read.database.relation import BATCH_BYTES, BATCH_ROWS, Database, Relation
+from deepjoin.read.database.url import ADDRESS_VARIABLE, Address
 from deepjoin.read.sql import identifier
-
-if TYPE_CHECKING:
-    from psycopg import Connection, Error
 
 #: Dates and numbers in one notation, and rows always in the order in which they are stored.
 _SETTINGS = (
@@ -70,7 +58,6 @@ WHERE a.attrelid = (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = 
   AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
-_EXISTS = "SELECT to_regclass(%s)"
 # Which row versions a table has: every write makes new ones.
 _DIGEST = (
     "SELECT count(*), sum(hashtextextended(concat_ws('-', tableoid, ctid, xmin), 0)) "
@@ -112,115 +99,80 @@ class PostgresDatabase(Database):
     """
 
     dialect = "postgresql"
+    driver_error = psycopg.Error
 
     def __init__(self, url: str) -> None:
-        require("psycopg", "postgres", f"Reading {Address.of(url).shown()}")
         # libpq does not know the driver in postgresql+psycopg://
         scheme, separator, rest = url.partition("://")
         self._url = scheme.partition("+")[0] + separator + rest
         address = Address.of(self._url)
         self.place = address.shown()
-        self._secrets = [*address.secrets(), *filter(None, [os.environ.get("PGPASSWORD")])]
-
-    def describe(self, index: Path) -> str:
-        """Return the address without secrets."""
-        return self.place
+        self.secrets = [*address.secrets(), *filter(None, [os.environ.get("PGPASSWORD")])]
 
     def relations(self) -> list[Relation]:
         """List the tables and views of all schemas but the system's."""
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
-            Relation(
-                full_name(schema, table),
-                table,
-                f"{identifier(schema)}.{identifier(table)}",
-                schema,
-                relation_title(table, comment),
-                relation_context(schema, columns),
-                rows,
-                "-".join(map(str, state)) if is_versioned else "",
-                is_versioned,
-                "" if is_allowed else "no permission to read it",
+            Relation.in_schema(
+                *(schema, table, f"{identifier(schema)}.{identifier(table)}", comment, columns),
+                rows=rows,
+                stamp="-".join(map(str, state)) if is_versioned else "",
+                has_digest=is_versioned,
+                refusal="" if is_allowed else "no permission to read it",
             )
             for schema, table, is_versioned, rows, comment, is_allowed, columns, *state in found
         ]
 
-    @contextmanager
-    def session(self) -> Iterator[Ask]:
-        """Open a read-only snapshot; a query that fails leaves it usable."""
-        import psycopg
+    def fetch(self, connection: Connection[Any], sql: str) -> list[tuple[Any, ...]]:
+        """Run a query in a savepoint, so that one that fails leaves the session usable."""
+        with connection.transaction():
+            return connection.execute(sql.encode()).fetchall()
 
-        with self._connected() as connection:
-
-            def ask(sql: str) -> list[tuple[Any, ...]]:
-                try:
-                    with connection.transaction():
-                        return connection.execute(sql.encode()).fetchall()
-                except psycopg.Error as error:
-                    raise DeepJoinError(one_line(error, self._secrets)) from None
-
-            yield ask
-
-    def read(self, relation: Relation, limit: int = 0) -> Reading:
+    def batches(
+        self, connection: Connection[Any], relation: Relation, limit: int, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Read a table; columns of bytes are left out."""
-        import psycopg
-
-        notes: list[str] = []
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            with self._connected() as connection:
-                try:
-                    columns = _columns(connection, relation, notes)
-                    source = _source(relation, limit)
-                    if relation.has_digest:  # a view is not run twice
-                        columns = _measured(connection, columns, source)
-                    cells = ", ".join(column.sql for column in columns)
-                    statement = f"COPY (SELECT {cells} FROM {source}) TO STDOUT (FORMAT csv)"
-                    with connection.cursor() as cursor, cursor.copy(statement.encode()):
-                        yield from copied_batches(copied_rows(connection), columns, notes)
-                except psycopg.Error as error:
-                    raise self._unreadable(connection, relation, error) from None
-
-        return Reading(batches(), notes)
+        columns = _columns(connection, relation, notes)
+        source = _source(relation, limit)
+        if relation.has_digest:  # a view is not run twice
+            columns = _measured(connection, columns, source)
+        cells = ", ".join(column.sql for column in columns)
+        statement = f"COPY (SELECT {cells} FROM {source}) TO STDOUT (FORMAT csv)"
+        with connection.cursor() as cursor, cursor.copy(statement.encode()):
+            yield from copied_batches(copied_rows(connection), columns, notes)
 
     def digest(self, relation: Relation, limit: int = 0) -> str:
         """Hash the row versions of a table and the definitions of its columns."""
-        import psycopg
-
-        with self._connected() as connection:
-            try:
-                names = (relation.schema, relation.table)
-                definitions = connection.execute(_COLUMNS, names).fetchall()
-                sql = _DIGEST.format(source=_source(relation, limit))
-                counts = connection.execute(sql.encode()).fetchone()
-            except psycopg.Error as error:
-                raise self._unreadable(connection, relation, error) from None
+        with self.reading(relation) as connection:
+            names = (relation.schema, relation.table)
+            definitions = connection.execute(_COLUMNS, names).fetchall()
+            sql = _DIGEST.format(source=_source(relation, limit))
+            counts = connection.execute(sql.encode()).fetchone()
         return repr((counts, definitions))
 
-    def _unreadable(
-        self, connection: Connection[Any], relation: Relation, error: Error
+    def read_error(
+        self, connection: Connection[Any], relation: Relation, error: psycopg.Error
     ) -> DeepJoinError:
-        said = one_line(error, self._secrets)
+        """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the server is."""
+        said = self.message(error)
         if connection.broken:
             return DeepJoinError(f"Lost the connection to {self.place}: {said}.")
-        if error.sqlstate in ("42P01", "3F000"):
+        if error.sqlstate in ("42P01", "3F000"):  # no such table, no such schema
             return _gone(relation)
         passing = (error.sqlstate or "").startswith(_PASSING)
         return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection[Any]]:
+    def connected(self) -> Iterator[Connection[Any]]:
         """Open a connection with one read-only snapshot."""
-        import psycopg
-
         options: dict[str, Any] = {"fallback_application_name": "deepjoin"}
         if "connect_timeout" not in self._url and "PGCONNECT_TIMEOUT" not in os.environ:
             options["connect_timeout"] = 15  # libpq waits for minutes by default
         try:
             connection = psycopg.connect(self._url, client_encoding="utf8", **options)
         except psycopg.Error as error:
-            said = one_line(error, self._secrets)
+            said = self.message(error)
             hint = _PASSWORD_HINT if "password" in said or "authentication" in said else ""
             raise DeepJoinError(f"Cannot connect to {self.place}: {said}.{hint}") from None
         connection.read_only = True
@@ -246,8 +198,10 @@ def _columns(
 ) -> list[CopiedColumn]:
     """Look up the columns; what cannot be read is noted."""
     found = connection.execute(_COLUMNS, (relation.schema, relation.table)).fetchall()
-    if not found and connection.execute(_EXISTS, [relation.sql]).fetchone() == (None,):
-        raise _gone(relation)
+    if not found:  # a table may have no columns, too
+        exists = connection.execute("SELECT to_regclass(%s)", [relation.sql]).fetchone()
+        if exists == (None,):
+            raise _gone(relation)
     columns = []
     for name, kind, modifier, allowed, *_ in found:
         if not allowed:
@@ -294,7 +248,7 @@ def _measured(
         scale, digits = answer[2 * at] or 0, answer[2 * at + 1] or 1
         if scale + digits <= _MOST_DIGITS:
             kinds[column.name] = pa.decimal128(_MOST_DIGITS, scale)
-    return [column.with_kind(kinds.get(column.name, column.kind)) for column in columns]
+    return [replace(column, kind=kinds.get(column.name, column.kind)) for column in columns]
 
 
 @dataclass(frozen=True)
@@ -306,19 +260,12 @@ class CopiedColumn:
     kind: pa.DataType
     is_unmeasured: bool = False
 
-    def with_kind(self, kind: pa.DataType) -> CopiedColumn:
-        """Change the type."""
-        return replace(self, kind=kind)
-
 
 def copied_rows(connection: Connection[Any]) -> Iterator[bytes | memoryview]:
     """Yield the rows that a connection is copying out, and raise what ended it early.
 
     psycopg's own loop over the rows takes twice the time.
     """
-    from psycopg import errors
-    from psycopg.pq import DiagnosticField, ExecStatus
-
     libpq = connection.pgconn
     with selectors.DefaultSelector() as selector:
         selector.register(libpq.socket, selectors.EVENT_READ)
@@ -344,7 +291,7 @@ def copied_rows(connection: Connection[Any]) -> Iterator[bytes | memoryview]:
 def copied_batches(
     rows: Iterable[bytes | bytearray | memoryview], columns: list[CopiedColumn], notes: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Parse rows, of which none is cut in two, into batches; at least one."""
+    """Parse complete rows into batches; at least one."""
     parser = _Parser(columns, notes)
     waiting: list[bytes | bytearray | memoryview] = []
     size, is_first = 0, True

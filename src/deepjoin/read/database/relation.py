@@ -1,22 +1,24 @@
-"""What every kind of database offers, what it says of its tables, and rows as batches."""
+"""What every kind of database does: list relations, answer queries, read rows as batches."""
 
 from __future__ import annotations
 
 import datetime
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 import pyarrow as pa
 
+from deepjoin.errors import DeepJoinError, first_line
 from deepjoin.model import Reading
 from deepjoin.normalise.cells import cell_text, text_array, unique_names
 from deepjoin.read.formats import title_of, words
-from deepjoin.read.source import file_stamp
+from deepjoin.read.source import file_stamp, relative
 from deepjoin.read.sql import identifier
 
 #: Rows of a batch, and bytes after which a batch is closed early.
@@ -48,30 +50,135 @@ class Relation:
     has_digest: bool = False
     refusal: str = ""
 
+    @classmethod
+    def in_schema(
+        cls,
+        schema: str,
+        table: str,
+        sql: str,
+        comment: str | None = None,
+        columns: str | None = None,
+        **more: Any,
+    ) -> Self:
+        """Describe a table by its comment and those of its columns; without them by its name."""
+        title = " ".join((comment or "").split()) or title_of(table)
+        parts = [words(schema), " ".join((columns or "").split())]
+        context = ". ".join(part for part in parts if part)[:_LONGEST_CONTEXT]
+        return cls(full_name(schema, table), table, sql, schema, title, context, **more)
 
-class Database(Protocol):
-    """A database that is only read; ``place`` and descriptions of it hold no secrets."""
+
+class Database(ABC):
+    """A database that is only read; ``place`` and descriptions of it hold no secrets.
+
+    A subclass defines how to connect, what its driver raises, and how to fetch and read.
+    """
 
     dialect: str
     place: str
+    #: What the driver raises.
+    driver_error: type[Exception] | tuple[type[Exception], ...]
+    #: Passwords and tokens, which a driver may quote in its errors.
+    secrets: Sequence[str] = ()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.place!r})"
 
+    @abstractmethod
     def relations(self) -> list[Relation]:
         """List the tables and views of all schemas but the system's."""
 
-    def session(self) -> AbstractContextManager[Ask]:
-        """Open a read-only transaction; its queries raise `DeepJoinError`."""
+    @abstractmethod
+    def connected(self) -> AbstractContextManager[Any]:
+        """Open a connection with one read-only transaction; `DeepJoinError` if that fails."""
 
-    def read(self, relation: Relation, limit: int = 0) -> Reading:
+    @abstractmethod
+    def fetch(self, connection: Any, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and return all of its rows."""
+
+    @abstractmethod
+    def batches(
+        self, connection: Any, relation: Relation, limit: int, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Read a table, or its first rows: the same ones as long as it does not change."""
 
+    @abstractmethod
+    def read_error(self, connection: Any, relation: Relation, error: Any) -> DeepJoinError:
+        """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the database is."""
+
     def digest(self, relation: Relation, limit: int = 0) -> str:
-        """Hash what `read` would give."""
+        """Hash what `read` would give; '' where only reading shows a change."""
+        return ""
 
     def describe(self, index: Path) -> str:
         """Return the address without secrets, a file's relative to the index folder."""
+        return self.place
+
+    @contextmanager
+    def session(self) -> Iterator[Ask]:
+        """Open a read-only transaction; its queries raise `DeepJoinError`."""
+        with self.connected() as connection:
+
+            def ask(sql: str) -> list[tuple[Any, ...]]:
+                try:
+                    return self.fetch(connection, sql)
+                except self.driver_error as error:
+                    raise self.query_error(error) from None
+
+            yield ask
+
+    def read(self, relation: Relation, limit: int = 0) -> Reading:
+        """Read a table, or its first rows."""
+        notes: list[str] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self.reading(relation) as connection:
+                yield from self.batches(connection, relation, limit, notes)
+
+        return Reading(batches(), notes)
+
+    @contextmanager
+    def reading(self, relation: Relation) -> Iterator[Any]:
+        """Open a connection to read one table; errors of the driver are explained."""
+        with self.connected() as connection:
+            try:
+                yield connection
+            except self.driver_error as error:
+                raise self.read_error(connection, relation, error) from None
+
+    def query_error(self, error: Exception) -> DeepJoinError:
+        """Explain why a query of a session failed."""
+        return DeepJoinError(self.message(error))
+
+    def message(self, error: Exception) -> str:
+        """Write a driver's error in one line without secrets."""
+        return first_line(error, self.secrets)
+
+
+class DatabaseFile(Database):
+    """A database in one local file, with a write-ahead log beside it."""
+
+    #: What the name of the log adds to that of the file.
+    log_ending: str
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place = f"{self.dialect}:///{path}"
+
+    def describe(self, index: Path) -> str:
+        """Return the address relative to the index folder, so that both can move together."""
+        return f"{self.dialect}:///{relative(self.path, index)}"
+
+    def stamp(self) -> str:
+        """Stamp the file together with its log, unless that is empty."""
+        stamps = [file_stamp(self.path.stat())]
+        log = Path(f"{self.path}{self.log_ending}")
+        if log.exists() and log.stat().st_size:
+            stamps.append(file_stamp(log.stat()))
+        return "-".join(stamps) if all(stamps) else ""
+
+    def query_error(self, error: Exception) -> DeepJoinError:
+        """Explain why a query of a session failed."""
+        return DeepJoinError(f"{self.place}: {self.message(error)}.")
 
 
 def full_name(*parts: str) -> str:
@@ -81,25 +188,6 @@ def full_name(*parts: str) -> str:
     ('sales.orders', '"a.b".c')
     """
     return ".".join(identifier(part) if set(part) & set('."') else part for part in parts)
-
-
-def relation_title(table: str, comment: str | None) -> str:
-    """Take the comment of a table as its title, else its name in words."""
-    return " ".join(comment.split()) if comment and comment.strip() else title_of(table)
-
-
-def relation_context(schema: str, comments: str | None) -> str:
-    """Make a context of the schema and the comments of the columns."""
-    parts = [words(schema), " ".join((comments or "").split())]
-    return ". ".join(part for part in parts if part)[:_LONGEST_CONTEXT]
-
-
-def files_stamp(path: Path, log: Path) -> str:
-    """Stamp a database file together with its log, unless that is empty."""
-    stamps = [file_stamp(path.stat())]
-    if log.exists() and log.stat().st_size:
-        stamps.append(file_stamp(log.stat()))
-    return "-".join(stamps) if all(stamps) else ""
 
 
 def first_rows(
@@ -148,6 +236,7 @@ class Batcher:
     def batches(self, chunks: Iterable[Sequence[Sequence[Any]]]) -> Iterator[pa.RecordBatch]:
         """Turn chunks of rows into batches; at least one, for the names of the columns."""
         none = True
+        # A table without rows still has columns, which are listed.
         for rows in chunks:
             none = False
             yield self.batch(rows)
@@ -162,6 +251,7 @@ class Batcher:
         try:
             array = _typed(cells, classes, known)
         except _UNFIT:
+            # SQLite stores any type in any column; as text, nothing is lost.
             array = as_text(cells)
         self._kinds[at] = array.type
         return array
@@ -191,9 +281,11 @@ def _kind(cells: Sequence[Any], classes: set[type], known: pa.DataType | None) -
     if classes == {Decimal}:
         if known is not None:
             return known
+        # The first batch decides; a later cell with more digits makes the column text.
         exponents = [cell.as_tuple().exponent for cell in cells if cell is not None]
         return pa.decimal128(38, max(0, *(-exponent for exponent in exponents)))
     if classes == {datetime.datetime}:
+        # Arrow has no type for a mixture; moments without a zone are taken to be in UTC then.
         zones = {cell.tzinfo is None for cell in cells if cell is not None}
         return pa.timestamp("us", None if zones == {True} else "UTC")
     (only,) = classes

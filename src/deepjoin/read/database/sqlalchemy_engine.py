@@ -6,29 +6,20 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+import sqlalchemy
+from sqlalchemy import Connection, Engine, Inspector
+from sqlalchemy.exc import SQLAlchemyError
 
-from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
-from deepjoin.model import Reading
-from deepjoin.optional import require
-from deepjoin.read.database.relation import (
-    BATCH_ROWS,
-    Ask,
-    Batcher,
-    Database,
-    Relation,
-    full_name,
-    relation_context,
-    relation_title,
-)
-from deepjoin.read.database.url import ADDRESS_VARIABLE, Address, file_secrets, file_shown, one_line
+from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, first_line
+from deepjoin.read.database.relation import BATCH_ROWS, Batcher, Database, Relation
+from deepjoin.read.database.sqlite import is_lost
+from deepjoin.read.database.url import ADDRESS_VARIABLE, Address, file_secrets, file_shown
 from deepjoin.read.source import relative
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine, Inspector
 
 _SYSTEM = re.compile(
     "information_schema|pg_catalog|mysql|performance_schema|sys|guest|temp|db_owner|db_ddladmin|"
@@ -62,8 +53,10 @@ class SqlalchemyDatabase(Database):
     set. Types are those of the driver's values.
     """
 
+    driver_error = SQLAlchemyError
+
     def __init__(self, url: str) -> None:
-        self._engine, self._secrets = _engine(url)
+        self._engine, self.secrets = _engine(url)
         self.dialect = self._engine.dialect.name
         self._file = self._engine.url.database if self.dialect == "sqlite" else None
         self.place = file_shown(url) if self._file else Address.of(url).shown()
@@ -76,9 +69,7 @@ class SqlalchemyDatabase(Database):
 
     def relations(self) -> list[Relation]:
         """List the tables and views of all schemas but the system's."""
-        import sqlalchemy
-
-        with self._connected() as connection:
+        with self.connected() as connection:
             try:
                 inspector = sqlalchemy.inspect(connection)
                 if self.dialect in _DEFAULT_SCHEMA_ONLY and inspector.default_schema_name:
@@ -92,100 +83,75 @@ class SqlalchemyDatabase(Database):
                     for list_names in (inspector.get_table_names, inspector.get_view_names)
                     for table in list_names(schema)
                 ]
-            except sqlalchemy.exc.SQLAlchemyError as error:
+            except SQLAlchemyError as error:
                 raise self._failed("Cannot list the tables of", error) from None
 
     def _relation(self, inspector: Inspector, schema: str, table: str) -> Relation:
-        alone = self.dialect == "sqlite" and schema == "main"
         try:
             comment = inspector.get_table_comment(table, schema).get("text")
         except NotImplementedError:
             comment = None
         quote = self._engine.dialect.identifier_preparer.quote_identifier
-        return Relation(
-            table if alone else full_name(schema, table),
-            table,
-            f"{quote(schema)}.{quote(table)}",
-            schema,
-            relation_title(table, comment),
-            relation_context("" if alone else schema, None),
-        )
+        found = Relation.in_schema(schema, table, f"{quote(schema)}.{quote(table)}", comment)
+        # Every SQLite file calls its schema main, which says nothing about a table.
+        if self.dialect == "sqlite" and schema == "main":
+            return replace(found, name=table, context="")
+        return found
 
-    @contextmanager
-    def session(self) -> Iterator[Ask]:
-        """Open a transaction that is rolled back."""
-        import sqlalchemy
+    def fetch(self, connection: Connection, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and return all of its rows."""
+        return [tuple(row) for row in connection.exec_driver_sql(sql)]
 
-        with self._connected() as connection:
-
-            def ask(sql: str) -> list[tuple[Any, ...]]:
-                try:
-                    return [tuple(row) for row in connection.exec_driver_sql(sql)]
-                except sqlalchemy.exc.SQLAlchemyError as error:
-                    raise DeepJoinError(self._said(error)) from None
-
-            yield ask
-
-    def read(self, relation: Relation, limit: int = 0) -> Reading:
+    def batches(
+        self, connection: Connection, relation: Relation, limit: int, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Read a table with the types of the driver."""
-        import sqlalchemy
-
-        from deepjoin.read.database.sqlite import is_lost
-
         quoted = sqlalchemy.quoted_name
         table = sqlalchemy.table(quoted(relation.table, True), schema=quoted(relation.schema, True))
         query = sqlalchemy.select(sqlalchemy.text("*")).select_from(table)
+        streaming = connection.execution_options(stream_results=True)
+        result = streaming.execute(query.limit(limit) if limit else query)
+        names = list(result.cursor.description) if result.cursor else []
+        batcher = Batcher([name for name, *_ in names], [None] * len(names))
+        yield from batcher.batches(result.partitions(BATCH_ROWS))
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            with self._connected() as connection:
-                try:
-                    streaming = connection.execution_options(stream_results=True)
-                    result = streaming.execute(query.limit(limit) if limit else query)
-                    names = list(result.cursor.description) if result.cursor else []
-                    batcher = Batcher([name for name, *_ in names], [None] * len(names))
-                    yield from batcher.batches(result.partitions(BATCH_ROWS))
-                except sqlalchemy.exc.SQLAlchemyError as error:
-                    # A lost connection, or a file that is locked or gone, is no fault of the table.
-                    invalidated = getattr(error, "connection_invalidated", False)
-                    if invalidated or is_lost(getattr(error, "orig", None)):
-                        raise self._failed("Cannot read", error) from None
-                    said = self._said(error)
-                    raise UnreadableTable(f"{relation.name} cannot be read: {said}.") from None
-
-        return Reading(batches())
-
-    def digest(self, relation: Relation, limit: int = 0) -> str:
-        """Return nothing: only reading the rows could show a change."""
-        return ""
+    def read_error(
+        self, connection: Connection, relation: Relation, error: Exception
+    ) -> DeepJoinError:
+        """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the server is."""
+        # A lost connection, or a file that is locked or gone, is no fault of the table.
+        invalidated = getattr(error, "connection_invalidated", False)
+        if invalidated or is_lost(getattr(error, "orig", None)):
+            return self._failed("Cannot read", error)
+        return UnreadableTable(f"{relation.name} cannot be read: {self.message(error)}.")
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        import sqlalchemy
-
+    def connected(self) -> Iterator[Connection]:
+        """Open a transaction that is rolled back."""
         if self._file and not os.path.isfile(self._file):  # SQLite would make an empty one
             raise DeepJoinError(f"Cannot open {self.place}: the file is gone.")
         try:
             connection = self._engine.connect()
             if self.dialect in _READ_ONLY:
                 connection.exec_driver_sql(_READ_ONLY[self.dialect])
-        except sqlalchemy.exc.SQLAlchemyError as error:
+        except SQLAlchemyError as error:
             raise self._failed("Cannot connect to", error) from None
         with connection:
             yield connection
 
     def _failed(self, what: str, error: Exception) -> DeepJoinError:
-        said = self._said(error)
+        said = self.message(error)
         hint = f" Set the whole URL in {ADDRESS_VARIABLE}." if "denied" in said.lower() else ""
         return DeepJoinError(f"{what} {self.place}: {said}.{hint}")
 
-    def _said(self, error: Exception) -> str:
-        return one_line(getattr(error, "orig", None) or error, self._secrets)
+    def message(self, error: Exception) -> str:
+        """Write the driver's error, not SQLAlchemy's, which quotes the whole statement."""
+        return super().message(getattr(error, "orig", None) or error)
 
 
 def _engine(url: str) -> tuple[Engine, list[str]]:
     """Make the engine of a URL; returns it with the secrets that no message may show."""
     scheme = url.partition("://")[0]
-    sqlalchemy = require("sqlalchemy", "sql", f"Reading {scheme} databases")
     is_file = scheme.partition("+")[0] == "sqlite"
     secrets = file_secrets(url) if is_file else Address.of(url).secrets()
     try:
@@ -204,5 +170,5 @@ def _engine(url: str) -> tuple[Engine, list[str]]:
         if module in _PACKAGES:
             install = f"pip install {_PACKAGES[module]}"
         raise MissingExtra(f"Reading {scheme} databases needs its driver: {install}") from None
-    except (sqlalchemy.exc.SQLAlchemyError, ValueError) as error:
-        raise DeepJoinError(f"Not a database URL: {one_line(error, secrets)}.") from None
+    except (SQLAlchemyError, ValueError) as error:
+        raise DeepJoinError(f"Not a database URL: {first_line(error, secrets)}.") from None

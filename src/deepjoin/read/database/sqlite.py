@@ -5,26 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import xxhash
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
-from deepjoin.model import Reading
 from deepjoin.normalise.cells import REPAIRED_NOTE
-from deepjoin.read.database.relation import (
-    BATCH_ROWS,
-    Ask,
-    Batcher,
-    Database,
-    Relation,
-    files_stamp,
-)
-from deepjoin.read.database.url import one_line
+from deepjoin.read.database.relation import BATCH_ROWS, Batcher, DatabaseFile, Relation
 from deepjoin.read.formats import title_of
-from deepjoin.read.source import relative
 from deepjoin.read.sql import identifier
 
 #: Seconds to wait for another program to finish writing.
@@ -47,7 +36,7 @@ WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 """
 
 
-class SqliteDatabase(Database):
+class SqliteDatabase(DatabaseFile):
     """A SQLite file. Tables have no schema in their names; a column of mixed types is text.
 
     The stamp is that of the whole file and its write-ahead log: their sizes, times and the
@@ -56,21 +45,21 @@ class SqliteDatabase(Database):
     """
 
     dialect = "sqlite"
+    # Two statements in one query are a Warning before Python 3.12.
+    driver_error = (sqlite3.Error, sqlite3.Warning)
+    log_ending = "-wal"
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.place = f"sqlite:///{path}"
-
-    def describe(self, index: Path) -> str:
-        """Return the address relative to the index folder."""
-        return f"sqlite:///{relative(self.path, index)}"
+    def stamp(self) -> str:
+        """Add the counter of changes, since a write may leave size and time as they were."""
+        stamp = super().stamp()
+        if not stamp:
+            return ""
+        with self.path.open("rb") as file:
+            return f"{stamp}-{file.read(28)[24:].hex()}"
 
     def relations(self) -> list[Relation]:
         """List the tables and views."""
-        stamp = files_stamp(self.path, Path(f"{self.path}-wal"))
-        if stamp:
-            with self.path.open("rb") as file:
-                stamp = f"{stamp}-{file.read(28)[24:].hex()}"  # the counter of changes
+        stamp = self.stamp()
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
@@ -84,43 +73,33 @@ class SqliteDatabase(Database):
             for name, is_table in found
         ]
 
-    @contextmanager
-    def session(self) -> Iterator[Ask]:
-        """Open a snapshot of the file."""
-        with self._connected() as connection:
+    def fetch(self, connection: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query and return all of its rows."""
+        return connection.execute(sql).fetchall()
 
-            def ask(sql: str) -> list[tuple[Any, ...]]:
-                try:
-                    return connection.execute(sql).fetchall()
-                except (sqlite3.Error, sqlite3.Warning) as error:
-                    said = one_line(error, [])
-                    raise DeepJoinError(f"{self.place}: {said}.{_hint(said)}") from None
-
-            yield ask
-
-    def read(self, relation: Relation, limit: int = 0) -> Reading:
+    def batches(
+        self, connection: sqlite3.Connection, relation: Relation, limit: int, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Read a table in the order of its rows."""
-        notes: list[str] = []
         sql = f"SELECT * FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")
+        with closing(connection.execute(sql)) as cursor:
+            names = [described[0] for described in cursor.description]
+        columns = "SELECT name, type FROM pragma_table_info(?)"
+        declared = dict(connection.execute(columns, [relation.table]))
+        batcher = Batcher(names, [_kind(declared.get(name) or "") for name in names])
+        yield from batcher.batches(_chunks(connection, sql, notes))
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            with self._connected() as connection:
-                try:
-                    with closing(connection.execute(sql)) as cursor:
-                        names = [described[0] for described in cursor.description]
-                    columns = "SELECT name, type FROM pragma_table_info(?)"
-                    declared = dict(connection.execute(columns, [relation.table]))
-                    batcher = Batcher(names, [_kind(declared.get(name) or "") for name in names])
-                    yield from batcher.batches(_chunks(connection, sql, notes))
-                except sqlite3.Error as error:
-                    raise self._unreadable(relation, error) from None
+    def query_error(self, error: Exception) -> DeepJoinError:
+        """Explain why a query of a session failed."""
+        return DeepJoinError(f"{self.place}: {self.message(error)}.{_hint(error)}")
 
-        return Reading(batches(), notes)
-
-    def _unreadable(self, relation: Relation, error: sqlite3.Error) -> DeepJoinError:
-        said = one_line(error, [])
+    def read_error(
+        self, connection: sqlite3.Connection, relation: Relation, error: Exception
+    ) -> DeepJoinError:
+        """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the file is."""
+        said = self.message(error)
         if is_lost(error):
-            return DeepJoinError(f"Cannot read {self.place}: {said}.{_hint(said)}")
+            return DeepJoinError(f"Cannot read {self.place}: {said}.{_hint(error)}")
         if said == f"no such table: main.{relation.table}":
             return UnreadableTable(f"{relation.name} is no longer in the database.")
         return UnreadableTable(f"{relation.name} cannot be read: {said}.")
@@ -134,18 +113,18 @@ class SqliteDatabase(Database):
         return digest.hexdigest()
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        address = f"{self.path.as_uri()}?mode=ro"
+    def connected(self) -> Iterator[sqlite3.Connection]:
+        """Open a snapshot of the file."""
         try:
             connection = sqlite3.connect(
-                address,
+                f"{self.path.as_uri()}?mode=ro",
                 timeout=BUSY_SECONDS,
                 uri=True,
                 isolation_level=None,
                 check_same_thread=False,
             )
         except sqlite3.Error as error:
-            raise DeepJoinError(f"Cannot open {self.place}: {one_line(error, [])}.") from None
+            raise DeepJoinError(f"Cannot open {self.place}: {self.message(error)}.") from None
         with closing(connection):
             # One transaction, so that all queries see the same snapshot.
             connection.execute("BEGIN")
@@ -158,8 +137,9 @@ def is_lost(error: object) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOST
 
 
-def _hint(said: str) -> str:
-    return " Run it again when the other program is done with it." if "locked" in said else ""
+def _hint(error: Exception) -> str:
+    is_locked = "locked" in str(error)
+    return " Run it again when the other program is done with it." if is_locked else ""
 
 
 def _kind(declared: str) -> pa.DataType | None:

@@ -76,6 +76,7 @@ def file_of(location: str) -> Path:
     given = location if match is None else location[match.end() :].removeprefix("/")
     path = Path(os.path.abspath(os.path.expanduser(given)))
     dialect = dialect_of(location)[0]
+    # Checked here, because the drivers' errors do not explain how to write the address.
     if not given or not path.is_file():
         what = {"sqlite": "SQLite", "duckdb": "DuckDB"}[dialect]
         raise DeepJoinError(
@@ -182,12 +183,3 @@ def from_environment(url: str) -> str:
     if given and _SCHEME.match(given) and Address.of(given).names_same(Address.of(url)):
         return given
     return url
-
-
-def one_line(error: BaseException, secrets: list[str]) -> str:
-    """Write a driver's error in one line without secrets and without a full stop."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    text = " ".join(lines[0].split())
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text.removeprefix("connection failed: ")[:300].rstrip(".:")
