@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import accumulate
 
 _MANY = 10_000
+#: Names that a message lists, and their letters in all.
+_LISTED, _LISTED_WIDTH = 12, 400
 #: Letters of another library's error that ours quote.
 _REASON_WIDTH = 160
 #: A first sentence shorter than this says too little by itself.
@@ -31,8 +34,11 @@ class UnreadableTable(DeepJoinError):
         self.passing = passing
 
 
-class UnknownName(DeepJoinError):
+class UnknownName(DeepJoinError, KeyError):
     """A table, column, method or option does not exist."""
+
+    # A KeyError would write its text in quotes.
+    __str__ = Exception.__str__
 
 
 class IndexUnusable(DeepJoinError):
@@ -64,8 +70,12 @@ def unknown_name(kind: str, got: str, where: str, known: Iterable[str]) -> Unkno
     names = list(known)
     text = f"No {kind} '{got}' in {where}."
     if names:
-        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        text += f" {f'{kind.capitalize()}s' if kind.isalpha() else 'Known'}: {shown}."
+        # Long names make a line that nobody reads.
+        lengths = accumulate(len(name) for name in names[:_LISTED])
+        count = max(1, sum(length <= _LISTED_WIDTH for length in lengths))
+        more = f" and {len(names) - count:,} more" if len(names) > count else ""
+        title = f"{kind.capitalize()}s" if kind.isalpha() else "Known"
+        text += f" {title}: {', '.join(names[:count])}{more}."
     lowered = {name.lower(): name for name in reversed(names)}
     for letters in (2, 4, 8, 16, 32):
         if len(lowered) > _MANY:  # comparing letter by letter takes seconds: keep likely ones
@@ -94,3 +104,17 @@ def reason(error: Exception) -> str:
         return head[: end + 1]
     words = head.rpartition(" ")[0] or head[:_REASON_WIDTH]
     return f"{words.rstrip(' ,;:.')} …"
+
+
+def first_line(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    r"""Write the first line of a driver's error, without secrets and without a full stop.
+
+    >>> first_line(ValueError("no user me:pw\nDETAIL: more."), ["pw"])
+    'no user me:***'
+    """
+    # Later lines quote the statement, or cells of the table.
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = " ".join(lines[0].split())
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text.removeprefix("connection failed: ")[:300].rstrip(".:")

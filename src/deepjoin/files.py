@@ -5,9 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+#: Held by the process that uses a temporary folder.
+_LOCK = ".lock"
+#: What the names of temporary folders begin with, also those beside a file that is written.
+_OURS = ("deepjoin-", ".deepjoin-")
+#: Seconds in which a new folder gets its lock.
+_LOCKED_WITHIN = 60
 
 
 @contextmanager
@@ -52,10 +62,74 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool = False) -> 
 @contextmanager
 def written_aside(target: Path) -> Iterator[Path]:
     """Give a path to write to; it becomes ``target`` if the block ends without an error."""
-    with tempfile.TemporaryDirectory(prefix=".deepjoin-", dir=target.parent) as folder:
-        aside = Path(folder, target.name)
+    with TemporaryFolder(".deepjoin-", target.parent) as folder:
+        aside = folder / target.name
         yield aside
         aside.replace(target)
+
+
+class TemporaryFolder:
+    """A folder that disappears with this object; if its process is killed, with the next one made.
+
+    Whoever makes one removes what killed processes left in the same place: folders of this user
+    whose lock nobody holds. Names begin with ``deepjoin-``, beside a user's files ``.deepjoin-``.
+    """
+
+    def __init__(self, prefix: str, parent: str | Path | None = None) -> None:
+        parent = Path(tempfile.gettempdir() if parent is None else parent)
+        _remove_strays(parent)
+        self.path, lock = _locked_folder(prefix, parent)
+        #: Removes the folder; at the latest, this happens when the object is deleted or at exit.
+        self.remove = weakref.finalize(self, _remove, self.path, lock)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+def _locked_folder(prefix: str, parent: Path) -> tuple[Path, Any]:
+    # Imported here: opening and searching an index lock nothing.
+    from filelock import FileLock, Timeout
+
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            continue
+        except (OSError, NotImplementedError):
+            return folder, lock  # a disk without locks: what a killed process leaves there stays
+        # Another process may have taken the folder for a stray before it was locked.
+        if (folder / _LOCK).exists():
+            return folder, lock
+
+
+def _remove(folder: Path, lock: Any) -> None:
+    if os.name == "nt":  # which removes no open file
+        lock.release()
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+
+
+def _remove_strays(parent: Path) -> None:
+    """Remove the temporary folders of killed processes."""
+    from filelock import FileLock, Timeout
+
+    for folder in [path for start in _OURS for path in parent.glob(f"{start}*")]:
+        # Another user's folder, or one that another process removes at the same time, is left.
+        with suppress(OSError, NotImplementedError, Timeout):
+            found = folder.lstat()
+            if hasattr(os, "getuid") and found.st_uid != os.getuid():
+                continue
+            if (folder / _LOCK).is_file():
+                lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
+                lock.acquire()
+                _remove(folder, lock)
+            elif time.time() - found.st_mtime > _LOCKED_WITHIN:
+                folder.rmdir()  # only if it is empty: others may use such names, too
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from deepjoin.errors import MissingExtra
+from deepjoin.errors import MissingExtra, unknown_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The kinds of frame that results and tables can be had as.
+FRAMES = ("pandas", "polars", "arrow")
 
 
 def require(module: str, extra: str, what: str) -> ModuleType:
@@ -22,3 +30,20 @@ pip install 'deepjoin[excel]'
     except ModuleNotFoundError as error:
         name = (error.name or module).partition(".")[0].replace("_", "-")
         raise MissingExtra(f"{what} needs {name}: pip install 'deepjoin[{extra}]'") from None
+
+
+def as_frame(table: pa.Table, kind: str | None = None) -> Any:
+    """Turn an Arrow table into a frame of a kind; by default pandas, if it is installed.
+
+    >>> import pyarrow as pa
+    >>> as_frame(pa.table({"n": [1]}), "arrow").num_rows
+    1
+    """
+    if kind is None:
+        kind = "pandas" if find_spec("pandas") else "arrow"
+    if kind not in FRAMES:
+        raise unknown_name("kind of frame", kind, "deepjoin", FRAMES)
+    if kind == "arrow":
+        return table
+    library = require(kind, kind, f"A frame of {kind}")
+    return table.to_pandas() if kind == "pandas" else library.from_arrow(table)

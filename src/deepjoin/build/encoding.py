@@ -7,12 +7,11 @@ some is replaced by one with the same files, linked, and the vectors beside them
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Marks
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.workers import EncodeElsewhere, TextModel
 from deepjoin.embed.cells import CellEncoder
@@ -21,28 +20,38 @@ from deepjoin.embed.columns.encoder import ColumnEncoder, TextEncoder
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import link_or_copy
+from deepjoin.lazy import cached_property
 from deepjoin.settings import Settings, Vectors
+from deepjoin.show.text import duration
 from deepjoin.store import cell_vectors
-from deepjoin.store.column_vectors import (
-    SPACES,
-    ColumnVectors,
+from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors, known_rows, merge_rows
+from deepjoin.store.column_vectors.encode import (
     Encode,
-    FrequencySnapshot,
     both_digest,
     encode_here,
     finish_both,
     finish_columns,
     finish_sketch,
-    known_rows,
-    meaning_digest,
     meanings,
-    merge_rows,
+)
+from deepjoin.store.column_vectors.sketch import (
+    SNAPSHOT,
+    FrequencySnapshot,
+    meaning_digest,
     sketch_digest,
     write_frequency,
 )
-from deepjoin.store.column_vectors.sketch import SNAPSHOT
-from deepjoin.store.models import cell_encoder, column_encoder, located, vector_cache
+from deepjoin.store.models import (
+    cell_encoder,
+    column_encoder,
+    encoding_seconds,
+    located,
+    vector_cache,
+)
 from deepjoin.store.segment import Segment
+
+#: Seconds from which on a user is told how long the encoding of columns takes.
+_WORTH_A_WORD = 10
 
 
 class Encoding:
@@ -84,7 +93,8 @@ class Encoding:
         """
         if self._cells is not None:
             known = [(part.values, part.cells) for part in parts]
-            cell_vectors.merge_cell_vectors(known, out, self._cells, self._resources.threads)
+            threads, progress = self._resources.threads, self._resources.progress
+            cell_vectors.merge_cell_vectors(known, out, self._cells, threads, progress)
         if renew:
             return
         if FrequencySnapshot.exists(parts[0].folder):
@@ -149,6 +159,12 @@ class Encoding:
         progress, kind = self._resources.progress, self._vectors.index
         if "columns" in spaces and self._columns is not None:
             known = known_rows(segment.folder, "columns", self._columns.digest)
+            seconds = encoding_seconds(self._vectors.encoder, segment.live_columns)
+            if known is None and seconds is not None and seconds >= _WORTH_A_WORD:
+                self._resources.notify(
+                    f"Encoding {segment.live_columns:,} columns takes about {duration(seconds)}. "
+                    "The lake can be searched meanwhile; if interrupted, the same command resumes."
+                )
             with vector_cache() as cache:
                 encode = self._encode(self._columns, frequency, cache)
                 encoder = self._columns
@@ -184,7 +200,7 @@ def _digest_of(segment: Segment, space: str) -> str:
     found = ColumnVectors.open(segment.folder, space)
     if found is None or not found.complete:
         return ""
-    return " ".join((found.about.digest, *found.asked))
+    return " ".join((found.about.digest, *found.requested))
 
 
 def is_outdated(lake: Sequence[Segment]) -> bool:
@@ -195,7 +211,7 @@ def is_outdated(lake: Sequence[Segment]) -> bool:
     return FrequencySnapshot(lake[0].folder).columns != columns
 
 
-def kept_columns(segment: Segment) -> npt.NDArray[np.bool_]:
+def kept_columns(segment: Segment) -> Marks:
     """Mark the columns of a segment that a merge keeps: those of tables not removed."""
     return np.ones(segment.values.columns, bool) if segment.dead is None else ~segment.dead
 

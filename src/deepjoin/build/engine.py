@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from deepjoin.embed.devices import device_named
-from deepjoin.progress import Progress, no_progress
+from deepjoin.progress import Notify, Progress, no_notice, no_progress
 from deepjoin.settings import BuildSettings
 
 #: Bytes of distinct cells to hold before they go to disk; a build uses 1 to 2 GB beside.
@@ -57,7 +57,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class BuildResources:
-    """Resources of a build: memory, threads, device, engine, progress callback."""
+    """Resources of a build: memory, threads, device, engine, callbacks for progress and notices."""
 
     #: Bytes of distinct cells to hold before they go to disk.
     memory: int = MEMORY
@@ -67,6 +67,8 @@ class BuildResources:
     device: str | None = None
     #: None for this process.
     engine: Engine | None = None
+    #: Called with what a user should know before a long step.
+    notify: Notify = no_notice
 
     def __post_init__(self) -> None:
         if self.device is not None:

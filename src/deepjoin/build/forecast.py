@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,19 +12,24 @@ import pyarrow as pa
 from deepjoin.arrays import load_array
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.segment_builder import SegmentBuilder
+from deepjoin.files import TemporaryFolder
 from deepjoin.model import Reading, Table
 from deepjoin.normalise.private import salted
 from deepjoin.read import Skipped, Source, open_sources
 from deepjoin.read.frames import MemorySource
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.store.ledger import Key
+from deepjoin.store.models import encoding_seconds
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.report import BuildReport
 
 _SAMPLE = 100
 _SAMPLE_BYTES = 32 << 20
-#: Cost of vectors on two cores: values and columns a second, bytes for each of them.
+#: Cost of vectors on two cores: values a second, and columns of encoders that were not measured.
 _VALUES_A_SECOND, _COLUMNS_A_SECOND = 60_000, 150
 _BYTES_A_VALUE, _BYTES_A_COLUMN = 157, 830
+#: Columns of a corpus indexed a second, without and with cell vectors (benchmarks/README.md).
+_CORPUS_A_SECOND = 20_000, 1_900
 
 
 @dataclass(frozen=True)
@@ -47,31 +51,49 @@ def forecast(source: object, settings: Settings, vectors: Vectors = NO_VECTORS) 
     opened = open_sources(source, settings)
     corpus = opened[0].as_corpus
     if corpus:
-        # A corpus is uniform and large: scale from the figures in benchmarks/README.md.
+        # A corpus is uniform and large: scale from usual rates.
         size = (corpus.folder / "columns.parquet").stat().st_size
-        return Forecast(corpus.count, size, corpus.count, corpus.count / 20_000, 6 * size, 0, ())
+        seconds, disk = _of_columns(vectors, corpus.count)
+        seconds += corpus.count / _CORPUS_A_SECOND[vectors.cells != "none"]
+        return Forecast(corpus.count, size, corpus.count, seconds, 6 * size + disk, 0, ())
     tables = [table for one in opened for table in one.tables()]
     sizes = _sizes(opened, tables)
     chosen = _chosen(sizes)
-    with tempfile.TemporaryDirectory() as scratch:
+    with TemporaryFolder("deepjoin-forecast-") as scratch:
         started = perf_counter()
-        out = Path(scratch) / "segment"
+        out = scratch / "segment"
         report, skipped = _tried([tables[i] for i in chosen], settings, out)
         seconds = perf_counter() - started
         disk = sum(path.stat().st_size for path in out.iterdir())
         values = len(load_array(out / "value_hashes.npy")) if vectors.cells != "none" else 0
     by_size = sum(sizes) / max(1, sum(min(sizes[i], _SAMPLE_BYTES) for i in chosen))
     by_number = len(tables) / max(1, len(chosen))
-    encoded = report.columns if vectors.encoder != "none" else 0
+    columns = round(report.columns * by_number)
+    encoding, stored = _of_columns(vectors, columns)
     seconds += values / _VALUES_A_SECOND
     disk += values * _BYTES_A_VALUE
     return Forecast(
-        *(len(tables), sum(sizes), round(report.columns * by_number)),
-        seconds * by_size + encoded * by_number / _COLUMNS_A_SECOND,
-        round(disk * by_size + encoded * by_number * _BYTES_A_COLUMN),
+        *(len(tables), sum(sizes), columns),
+        seconds * by_size + encoding,
+        round(disk * by_size) + stored,
         len(chosen),
         (*(skip for one in opened for skip in one.skipped), *skipped),
     )
+
+
+def forecast_encoding(lake: OpenIndex, vectors: Vectors) -> Forecast:
+    """Estimate what it takes to give an index column vectors; no table is read for that."""
+    columns = sum(segment.live_columns for segment in lake.segments)
+    seconds, disk = _of_columns(vectors, columns)
+    return Forecast(lake.report.tables, 0, columns, seconds, disk, 0, ())
+
+
+def _of_columns(vectors: Vectors, columns: int) -> tuple[float, int]:
+    """Estimate seconds and bytes of column vectors."""
+    if vectors.encoder == "none":
+        return 0.0, 0
+    seconds = encoding_seconds(vectors.encoder, columns) or columns / _COLUMNS_A_SECOND
+    return seconds, columns * _BYTES_A_COLUMN
 
 
 def _tried(tables: list[Table], settings: Settings, out: Path) -> tuple[BuildReport, list[Skipped]]:

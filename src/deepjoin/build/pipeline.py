@@ -19,7 +19,7 @@ from deepjoin.build.listing import Changes, ListedItem, list_items
 from deepjoin.build.reading import read_changes
 from deepjoin.build.segment_builder import Titles
 from deepjoin.build.update import IndexPlan, IndexUpdate, namesake, tables_of
-from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.errors import DeepJoinError
 from deepjoin.read import Source, open_sources
 from deepjoin.read.walk import is_glob
 from deepjoin.store.ledger import Key, known_items
@@ -102,7 +102,7 @@ def add_tables(location: Location, source: object, resources: BuildResources) ->
 
     Returns their names. From then on a refresh reads them again when they change.
     """
-    with editing(location) as folder:
+    with editing(location, resources.progress) as folder:
         read_manifest(folder)  # refuses what is no index, before a lock file is made in it
         return run(AddTables(folder, resources, source))
 
@@ -189,7 +189,7 @@ def remove_tables(
     location: Location, patterns: Iterable[str], resources: BuildResources
 ) -> list[str]:
     """Remove tables from a lake, by name or pattern; a refresh does not bring them back."""
-    with editing(location) as folder:
+    with editing(location, resources.progress) as folder:
         read_manifest(folder)
         return run(RemoveTables(folder, resources, patterns))
 
@@ -210,9 +210,7 @@ class RemoveTables(IndexCommand[list[str]]):
             names = [pattern] if pattern in lake else []
             if not names and is_glob(pattern):
                 names = [name for name in lake.tables if fnmatchcase(name, pattern)]
-            if not names:
-                raise unknown_name("table", pattern, str(lake.path), lake.tables)
-            found.update(names)
+            found.update(names or [lake.full_name(pattern)])
         self._names = sorted(found)
         update.drop_tables(self._names)
         plan = update.plan
@@ -237,7 +235,7 @@ def compact(location: Location, resources: BuildResources) -> bool:
 
     Columns are encoded again if the frequencies of values have changed since.
     """
-    with editing(location) as folder:
+    with editing(location, resources.progress) as folder:
         lake = OpenIndex(folder)
         only = len(lake.records) == 1 and not lake.records[0].removed
         if only and not is_outdated(lake.segments):

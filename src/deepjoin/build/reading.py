@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from itertools import groupby
 from time import monotonic
-from types import FrameType
 
 from deepjoin.build.engine import Engine
 from deepjoin.build.listing import Changes, ListedItem
 from deepjoin.build.segment_builder import Titles
 from deepjoin.build.update import IndexUpdate, tables_of
 from deepjoin.build.workers import BuiltPart, built_parts, grouped
+from deepjoin.errors import DeepJoinError
 from deepjoin.settings import TableWords
 from deepjoin.store.ledger import Entry, Key
 from deepjoin.store.segment import Segment
@@ -24,7 +22,7 @@ from deepjoin.store.segment import Segment
 CHECKPOINT = 60.0
 #: Long builds write checkpoints after this share of their time, so that less is merged in the end.
 _SHARE = 0.25
-#: On Ctrl-C, seconds of reading that are worth a checkpoint.
+#: Seconds of reading that are worth a checkpoint before they are merged, or on Ctrl-C.
 WORTH_KEEPING = 5.0
 #: The most parts from an engine that are merged into one segment.
 _PARTS = 128
@@ -60,7 +58,6 @@ class _Reader:
         self._gone, self._touched = list(changes.gone), list(changes.touched)
         self._done = 0
         self._started = self._last = monotonic()
-        self._stop = self._waiting = False
         self.digests: dict[Key, str] = {}
 
     def run(self) -> None:
@@ -73,11 +70,10 @@ class _Reader:
             if source.as_corpus:
                 self._update.build_corpus(source.as_corpus, listed[0].key)
                 continue
-            with self._deferring_interrupts():
-                if engine is not None and source.is_portable:
-                    self._gather(engine, list(listed))
-                else:
-                    self._read(listed)
+            if engine is not None and source.is_portable:
+                self._gather(engine, list(listed))
+            else:
+                self._read(listed)
         self._read(deque())
         if self._last - self._started > WORTH_KEEPING:  # merging may take long as well
             self._update.checkpoint(self._key)
@@ -117,25 +113,19 @@ class _Reader:
         arriving = built_parts(engine, job, grouped(listed), self._update.new_folder)
         with closing(arriving):
             try:
-                while True:
-                    self._waiting = True  # Ctrl-C need not wait for a part
-                    try:
-                        part = next(arriving, None)
-                    finally:
-                        self._waiting = False
-                    if part is None:
-                        break
+                for part in arriving:
                     parts.append(part)
                     self._done += part.items
                     self._report(part.last)
                     if self._is_due() or len(parts) == _PARTS:
                         self._join(parts)
+                self._join(parts, is_last=True)
             except KeyboardInterrupt:
-                if parts and not self._stop and monotonic() - self._last >= WORTH_KEEPING:
-                    self._stop = True
-                    self._join(parts)
+                if parts and monotonic() - self._last >= WORTH_KEEPING:
+                    # An interrupted merge can be repeated, unless it had removed its parts.
+                    with suppress(DeepJoinError, OSError):
+                        self._join(parts)
                 raise
-        self._join(parts, is_last=True)
 
     def _join(self, parts: list[BuiltPart], is_last: bool = False) -> None:
         entries = self._update.join_parts([part.folder for part in parts]) if parts else []
@@ -143,15 +133,12 @@ class _Reader:
         self._noted(entries, is_last)
 
     def _noted(self, entries: Sequence[Entry], is_last: bool) -> None:
-        """Write a checkpoint after a segment, and stop if Ctrl-C was pressed."""
+        """Write a checkpoint after a segment, unless everything is committed next."""
         if entries:
             self.digests |= {entry.key: entry.digest for entry in entries}
             self._last = monotonic()
-        # After the last segment everything is committed, unless the build stops here.
-        if self._stop or not is_last:
+        if not is_last:
             self._update.checkpoint(self._key)
-        if self._stop:
-            raise KeyboardInterrupt
 
     def _report(self, name: str) -> None:
         self._update.resources.progress(self._done, len(self._to_read), name)
@@ -168,27 +155,4 @@ class _Reader:
 
     def _is_due(self) -> bool:
         now = monotonic()
-        return self._stop or now - self._last > max(CHECKPOINT, _SHARE * (now - self._started))
-
-    @contextmanager
-    def _deferring_interrupts(self) -> Iterator[None]:
-        """Let Ctrl-C end the reading after the current table, and keep what was read.
-
-        An exception in the middle of a build could lose cells of tables that are done. Pressed
-        again, or when there is little to lose, Ctrl-C stops at once.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            if self._stop or self._waiting or monotonic() - self._last < WORTH_KEEPING:
-                raise KeyboardInterrupt
-            self._stop = True
-            self._report("stopping after this table (Ctrl-C again: at once)")
-
-        before = signal.signal(signal.SIGINT, interrupt)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+        return now - self._last > max(CHECKPOINT, _SHARE * (now - self._started))

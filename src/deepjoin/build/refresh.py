@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from deepjoin.settings import Settings, Vectors
 from deepjoin.store.ledger import Key, entries_of, known_items
 from deepjoin.store.manifest import MANIFEST, READS, Manifest, SegmentRecord
 from deepjoin.store.open_index import OpenIndex
-from deepjoin.store.origin import TableOrigin
+from deepjoin.store.origin import TableOrigin, root_of
 from deepjoin.store.remote import editing
 from deepjoin.store.segment import Segment
 from deepjoin.store.storage import clear_up
@@ -47,16 +48,23 @@ class Refreshed:
         return bool(self.whole or self.new or self.changed or self.gone)
 
 
+class NoTables(DeepJoinError):
+    """The sources of a new index have no table."""
+
+
 def refresh_lake(location: Location, resources: BuildResources) -> Refreshed:
     """Refresh a lake from all of its sources, as its manifest describes them."""
-    with editing(location) as folder:
+    with editing(location, resources.progress) as folder:
         before = OpenIndex(folder)
         job = Refresh(folder, resources, before.settings, before.vectors, [], {})
         return job.refresh(before)
 
 
 class Refresh(IndexCommand[Refreshed]):
-    """Brings an index up to date with its sources; ``sources`` are the first of them."""
+    """Brings an index up to date with its sources; ``sources`` are the first of them.
+
+    With ``needs_tables``, sources without any table make no index.
+    """
 
     def __init__(
         self,
@@ -66,9 +74,10 @@ class Refresh(IndexCommand[Refreshed]):
         vectors: Vectors,
         sources: Sequence[Source],
         titles: Titles,
+        needs_tables: bool = False,
     ) -> None:
         super().__init__(folder, resources)
-        self.titles = titles
+        self.titles, self._needs_tables = titles, needs_tables
         described = [source.describe(folder) for source in sources]
         self._plan = IndexPlan(settings, described, vectors=vectors)
         self._given = len(described)
@@ -115,7 +124,13 @@ class Refresh(IndexCommand[Refreshed]):
                 f"{self._unreachable[0]} Its tables cannot be read again; "
                 "remove them first with: deepjoin remove"
             )
-        return replace(run(self), whole=True)
+        is_new = not self.folder.exists()
+        try:
+            return replace(run(self), whole=True)
+        except NoTables:
+            if is_new:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            raise
 
     def begin(self) -> tuple[IndexPlan, Sequence[SegmentRecord]]:
         """List again if another writer was faster; what it stores must be what we would."""
@@ -153,6 +168,23 @@ class Refresh(IndexCommand[Refreshed]):
     def compare(self, update: IndexUpdate, listed: Sequence[ListedItem], resumed: bool) -> Changes:
         """Compare the listing with what the update has of it."""
         return self._changes(listed, update.segments())
+
+    def finish(self, update: IndexUpdate, listed: Sequence[ListedItem]) -> None:
+        """Refuse to make an index without any table."""
+        is_empty = not any(one.live_tables for one in update.segments())
+        if not (self._needs_tables and is_empty) or self._upon:
+            return
+        first = self._plan.sources[0]
+        place = root_of(first, self.folder) or first.get("url", "the source")
+        entries = (entry for one in update.segments() for entry in entries_of(one.ledger))
+        skipped = [one for entry in entries for one in entry.skipped]
+        why = "it holds no file of a format that deepjoin reads (CSV, Parquet, JSON, Excel, ...)"
+        if self._plan.settings.include or self._plan.settings.exclude:
+            why = "`include` and `exclude` leave out every file that deepjoin could read"
+        if skipped:
+            count = f"{len(skipped):,} {'file is' if len(skipped) == 1 else 'files are'}"
+            why = f"{count} not readable as tables, {skipped[0].name}: {skipped[0].reason}"
+        raise NoTables(f"No index was made, since {place} has no table: {why.rstrip('.')}.")
 
     def outcome(self, changes: Changes, digests: Mapping[Key, str]) -> Refreshed:
         """Count what has changed."""

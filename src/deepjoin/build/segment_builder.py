@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deepjoin.arrays import Marks
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.listing import hidden_item
 from deepjoin.errors import UnreadableTable
@@ -28,7 +29,7 @@ from deepjoin.store.catalog import CatalogWriter, ColumnEntry, TableEntry
 from deepjoin.store.ledger import Entry, Key, write_ledger
 from deepjoin.store.report import BuildReport
 from deepjoin.store.segment import FRAMES
-from deepjoin.store.values.builder import Kept, ValueIndexBuilder
+from deepjoin.store.values.builder import ValueIndexBuilder
 from deepjoin.store.values.profile import ColumnProfiles
 
 #: Titles and contexts that tables get instead of the source's, by name.
@@ -209,7 +210,7 @@ class SegmentBuilder:
         for columns in self._abandoned:
             usable[columns.start : columns.stop] = False
 
-        def choose(profiles: ColumnProfiles) -> Kept:
+        def choose(profiles: ColumnProfiles) -> Marks:
             kept = usable & (profiles.distinct >= settings.min_distinct)
             return kept & (profiles.mean_length <= settings.max_mean_length)
 
@@ -240,7 +241,7 @@ class SegmentBuilder:
         return report.with_columns(profiles, kept).saved(self._out)
 
     def _column_entries(
-        self, draft: DraftTable, profiles: ColumnProfiles, kept: Kept
+        self, draft: DraftTable, profiles: ColumnProfiles, kept: Marks
     ) -> tuple[ColumnEntry, ...]:
         entries = []
         for column, name in enumerate(draft.names, draft.first):
@@ -274,9 +275,9 @@ def build_corpus(
         for block in corpus.blocks():
             builder.add_lists(columns, block["cells"])
             columns += block.num_rows
-            resources.progress(columns, corpus.count, corpus.folder.name)
+            resources.progress(columns, corpus.count, "columns")
 
-        def choose(profiles: ColumnProfiles) -> Kept:
+        def choose(profiles: ColumnProfiles) -> Marks:
             return profiles.distinct >= settings.min_distinct
 
         profiles, kept = builder.finish(out, columns, choose)

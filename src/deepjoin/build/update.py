@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin._version import __version__
-from deepjoin.arrays import load_strings
+from deepjoin.arrays import Int, Marks, load_strings
 from deepjoin.build.encoding import Encoding, kept_columns
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.segment_builder import SegmentBuilder, Titles, build_corpus
@@ -31,8 +30,6 @@ from deepjoin.store.report import live_report, sum_of
 from deepjoin.store.segment import FRAMES, Segment
 from deepjoin.store.storage import IndexWriter
 from deepjoin.store.values.builder import MergeInput, merge_values
-
-Int = npt.NDArray[np.int64]
 
 #: A segment is merged with those behind it unless it is this many times as large: so there are
 #: few segments, and an entry is rewritten few times.
@@ -296,7 +293,7 @@ def merge_segments(
 def _append(
     catalog: CatalogWriter,
     segment: Segment,
-    kept: npt.NDArray[np.bool_],
+    kept: Marks,
     rows: Int,
     first: int,
 ) -> None:

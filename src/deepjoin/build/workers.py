@@ -9,11 +9,8 @@ a vector travel. Writing a text takes a fraction of the time of encoding it.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -24,30 +21,27 @@ import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh3_128
 
+from deepjoin.arrays import Float, Int
 from deepjoin.build.engine import BuildResources, Engine, Step, node_name
 from deepjoin.build.listing import ListedItem, tried
 from deepjoin.build.segment_builder import SegmentBuilder
 from deepjoin.embed.columns.cache import VectorCache, text_key
-from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix, TextEncoder
+from deepjoin.embed.columns.encoder import ColumnEncoder, TextEncoder
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.files import locked
+from deepjoin.files import TemporaryFolder
 from deepjoin.settings import Settings, TableWords, Vectors
 from deepjoin.store.cell_vectors import write_cell_vectors
-from deepjoin.store.column_vectors import Encoded, FrequencySnapshot, column_blocks, segment_columns
+from deepjoin.store.column_vectors.encode import Encoded, column_blocks, segment_columns
+from deepjoin.store.column_vectors.sketch import FrequencySnapshot
 from deepjoin.store.models import cell_encoder, column_encoder
 from deepjoin.store.segment import Segment
-
-Int = npt.NDArray[np.int64]
 
 #: Groups of items that a lake is cut into, and more where they would be too large.
 _GROUPS = 64
 #: Bounds of a group: items, and bytes to read.
 _ITEMS = (16, 1024)
 _BYTES = (4 << 20, 64 << 20)
-#: Folders that workers build in, and the age in seconds from which one may be a dead worker's: a
-#: living one has locked its own by then.
-_PLACE, _OLD, _LOCK = "deepjoin-part-", 60.0, "lock"
 #: Bytes of a file that travel at a time.
 _PIECE = 16 << 20
 #: Texts that a GPU gets at a time.
@@ -153,7 +147,7 @@ def received_parts(
 def read_part(job: PartJob, group: ItemGroup) -> Iterator[pa.Table]:
     """Build the part of a group on a worker, and send its files."""
     resources = BuildResources(job.memory, threads=1)
-    with _temporary_folder() as place:
+    with TemporaryFolder("deepjoin-part-") as place:
         out, scratch = place / "segment", place / "spill"
         with SegmentBuilder(out, scratch, job.settings, resources) as build:
             for one in group.listed:
@@ -188,20 +182,6 @@ def read_part(job: PartJob, group: ItemGroup) -> Iterator[pa.Table]:
 def _part_row(part: int, digest: str, file: str, content: bytes) -> pa.Table:
     columns = {"part": [part], "digest": [digest], "file": [file], "content": [content]}
     return pa.table(columns, _PART_ROWS)
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """Lend a temporary folder, after removing those that killed workers left."""
-    here = Path(tempfile.gettempdir())
-    for left in here.glob(f"{_PLACE}*"):
-        with suppress(OSError):  # another user's, or in use
-            if time.time() - left.stat().st_mtime > _OLD:
-                with locked(left / _LOCK, BlockingIOError()):
-                    shutil.rmtree(left)
-    made = tempfile.TemporaryDirectory(prefix=_PLACE, dir=here, ignore_cleanup_errors=True)
-    with made as place, locked(Path(place, _LOCK), BlockingIOError()):
-        yield Path(place)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -321,7 +301,7 @@ def write_texts(job: TextJob, columns: Int) -> Iterator[pa.Table]:
     found = list(segment_columns(_open_segment(job.segment), columns, encoder.counted))
     texts = encoder.texts(found, FrequencySnapshot(job.frequency))
     known = np.zeros(len(texts), bool)
-    vectors: FloatMatrix = np.zeros((len(texts), encoder.dimension), np.float32)
+    vectors: Float = np.zeros((len(texts), encoder.dimension), np.float32)
     if job.cache is not None:
         keys = [text_key(encoder.digest, text) for text in texts]
         with VectorCache(job.cache) as cache:
@@ -370,9 +350,9 @@ def _as_lists(vectors: npt.NDArray[np.floating]) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
 
 
-def _from_lists(vectors: pa.ChunkedArray, dimension: int) -> FloatMatrix:
+def _from_lists(vectors: pa.ChunkedArray, dimension: int) -> Float:
     flat = vectors.combine_chunks().flatten()
-    rows: FloatMatrix = np.asarray(flat, np.float32).reshape(len(vectors), dimension)
+    rows: Float = np.asarray(flat, np.float32).reshape(len(vectors), dimension)
     return rows
 
 

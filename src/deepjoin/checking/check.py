@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from deepjoin.arrays import load_strings
 from deepjoin.checking.comparing import Comparison, spread
-from deepjoin.checking.segments import array_problems, content_problems
+from deepjoin.checking.segments import array_problems, content_problems, first_found
 from deepjoin.checking.vector_contents import VectorContents
 from deepjoin.checking.vectors import vector_problems
 from deepjoin.errors import IndexUnusable
@@ -24,19 +24,13 @@ from deepjoin.progress import Progress, no_progress
 from deepjoin.read.source import Skipped
 from deepjoin.relating.graph import graph_problems
 from deepjoin.store.ledger import entries_of, known_items
-from deepjoin.store.manifest import (
-    MANIFEST,
-    READS,
-    SEGMENTS,
-    SegmentRecord,
-    read_manifest,
-)
+from deepjoin.store.manifest import READS, SEGMENTS, SegmentRecord, manifest_bytes, read_manifest
 from deepjoin.store.models import shown
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
 from deepjoin.store.storage import PENDING, FilesRead, compare_files, named_segments
 
-#: How often the files are gone through while other processes commit.
+#: How often to start again when other processes commit meanwhile.
 _ATTEMPTS = 5
 
 
@@ -77,10 +71,6 @@ class CheckRun:
         #: Set by the last stage.
         self.comparison: Comparison | None = None
 
-    def first_problems(self, stages: Sequence[Stage]) -> list[str]:
-        """Run stages in order, and return what the first that fails has found."""
-        return next((found for stage in stages if (found := list(stage(self)))), [])
-
 
 Stage = Callable[[CheckRun], Iterator[str]]
 
@@ -98,8 +88,8 @@ def check_segments(run: CheckRun) -> Iterator[str]:
     kinds = [source["kind"] for source in manifest.sources]
     encoded = VectorContents(manifest, run.folder, folders[0])
     sound = True
-    for record, folder in zip(run.records, folders, strict=True):
-        run.progress(0, 1, record.name)
+    for number, (record, folder) in enumerate(zip(run.records, folders, strict=True)):
+        run.progress(number, len(folders), "segments")
         arrays, found = array_problems(folder, manifest.settings)
         if not found:
             sizes = len(arrays["value_hashes"]), len(arrays["column_tables"])
@@ -141,7 +131,7 @@ def compare_tables(run: CheckRun) -> Iterator[str]:
     if run.tables == 0:
         return
     if index.reads != READS:
-        run.notes.append("An earlier version read tables otherwise, so none were compared.")
+        run.notes.append("An earlier version read tables differently, so none were compared.")
         return
     run.comparison = Comparison(index)
     run.comparison.run(spread(index.segments, run.tables), run.progress)
@@ -166,16 +156,16 @@ def check_index(
     """
     run = CheckRun(folder, tables, progress or no_progress)
     for _ in range(_ATTEMPTS):
-        before = _manifest_bytes(folder)
+        before = manifest_bytes(folder)
         try:
-            problems = run.first_problems(FILE_STAGES)
+            problems = first_found(FILE_STAGES, run)
         except OSError as error:
             problems = [f"{error.filename} cannot be read: {error.strerror}"]
         # A commit in between removes the segments of the older manifest.
-        if not problems or _manifest_bytes(folder) == before:
+        if not problems or manifest_bytes(folder) == before:
             break
     run.notes = _notes(run)
-    problems = problems or run.first_problems(LAKE_STAGES)
+    problems = problems or first_found(LAKE_STAGES, run)
     compared = run.comparison
     return Check(
         *(len(run.records), run.read.files, run.read.bytes),
@@ -211,24 +201,18 @@ def _encoding_again(folder: Path, place: str | Path) -> dict[str, str]:
     return made | {"cells": f"deepjoin index {place} --cells none, then --cells {cells}"}
 
 
-def _manifest_bytes(folder: Path) -> bytes:
-    try:
-        return (folder / MANIFEST).read_bytes()
-    except OSError:
-        return b""
-
-
 def _notes(run: CheckRun) -> list[str]:
     """Name what is in the folder but not part of the index."""
     named = {record.name: record.files.keys() for record in run.records}
     notes = list(run.notes)
+    # Interrupted writers leave such files; they take space and do no harm.
     for path in sorted((run.folder / SEGMENTS).glob("*")):
         if path.name not in named:
-            notes.append(f"{path} is of no use; the next deepjoin index removes it.")
+            notes.append(f"{path} is not used; the next deepjoin index removes it.")
             continue
         there = {one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file()}
         notes += [
-            f"{path / name} is no part of the index; nothing reads it."
+            f"{path / name} is not part of the index; nothing reads it."
             for name in sorted(there - named[path.name])
         ]
     notes += [

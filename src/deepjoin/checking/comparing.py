@@ -22,11 +22,12 @@ from deepjoin.read import reopen
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.read.source import Skipped, digest_of
 from deepjoin.search.hybrid import EquiSearch
+from deepjoin.search.query import SearchOptions
 from deepjoin.store.ledger import Key, Known, entries_of, known_items
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.origin import TableOrigin
 from deepjoin.store.segment import FRAMES, Segment
-from deepjoin.store.values.profile import Traits
+from deepjoin.store.values.profile import classified
 
 #: Each cell of a column that can be indexed and how often it is there, the first one first.
 Cells = Counter[str]
@@ -57,13 +58,12 @@ def spread(segments: Iterable[Segment], count: int | None) -> list[Place]:
     """Choose ``count`` tables spread over a lake, or all of them."""
     every = [(segment, number) for segment in segments for number in segment.live_tables]
     count = len(every) if count is None else min(count, len(every))
-    chosen = (every[at * len(every) // count] for at in range(count))
-    return [Place(segment, number, _key(segment, number)) for segment, number in chosen]
-
-
-def _key(segment: Segment, table: int) -> Key:
-    row = int(segment.catalog.table_items[table])
-    return entries_of(segment.ledger.slice(row, 1))[0].key
+    places = []
+    for segment, number in (every[at * len(every) // count] for at in range(count)):
+        row = int(segment.catalog.table_items[number])
+        (entry,) = entries_of(segment.ledger.slice(row, 1))
+        places.append(Place(segment, number, entry.key))
+    return places
 
 
 class Comparison:
@@ -95,17 +95,13 @@ class Comparison:
             opened = reopen(described, self._lake.path, self._settings)
             found = list_items({source: opened} if opened else {}, self._settings)
         except (DeepJoinError, OSError) as error:
-            return self._not_reached(places, str(error))
+            self.unreachable += [Skipped(place.name, str(error)) for place in places]
+            return iter(places)
         known = known_items([segment.ledger for segment in self._lake.segments])
         listed = {one.key: one for one in found}
         if opened and (corpus := opened.as_corpus):
             return self._corpus(corpus, places, _state(listed, known, places[0].key))
         return self._listed(places, listed, known)
-
-    def _not_reached(self, places: Iterable[Place], reason: str) -> Iterator[Place]:
-        for place in places:
-            self.unreachable.append(Skipped(place.name, reason))
-            yield place
 
     def _kept(self, places: Iterable[Place]) -> Iterator[Place]:
         """Compare tables that the index itself keeps, unless it holds hashes alone."""
@@ -146,7 +142,9 @@ class Comparison:
                 self.unreachable.append(Skipped(place.name, listing.skipped[0].reason))
                 return
             texts = list(self._differences(place, table)) if table else [_astray(place)]
-            changed = bool(texts) and (not sure or (table and self._has_changed(place)))
+            changed = bool(texts) and not sure
+            if texts and sure and table:  # the file may have changed while it was compared
+                changed = TableOrigin(self._lake, place.segment, place.number).has_changed
         except (DeepJoinError, OSError) as error:
             self.unreachable.append(Skipped(place.name, str(error)))
             return
@@ -155,10 +153,6 @@ class Comparison:
         else:
             self.compared += 1
             self.problems += texts
-
-    def _has_changed(self, place: Place) -> bool:
-        """Tell whether a file changed while it was compared."""
-        return TableOrigin(self._lake, place.segment, place.number).has_changed
 
     def _differences(self, place: Place, table: Table) -> Iterator[str]:
         """Report how a table differs from the index."""
@@ -176,20 +170,20 @@ class Comparison:
                 yield f"Column '{names[column]}' of {place.name}: {text}"
 
     def _corpus(self, corpus: CorpusSource, places: list[Place], state: str) -> Iterator[Place]:
-        """Compare tables of a corpus, which is gone through once, column by column."""
+        """Compare tables of a corpus, which is read once, column by column."""
         if state == "changed":
             self.changed += [place.name for place in places]
             yield from places
             return
         left = {place.name: (place, set(place.columns)) for place in places}
         wanted = pa.array(left, pa.large_string())
-        met: set[str] = set()
+        seen: set[str] = set()
         for block in corpus.blocks():
             for row in block.filter(pc.is_in(block["table_id"], wanted)).to_pylist():
                 place, columns = left[row["table_id"]]
                 self._compare_row(place, columns, row)
-                if place.name not in met:
-                    met.add(place.name)
+                if place.name not in seen:
+                    seen.add(place.name)
                     yield place
         for place, columns in left.values():
             for column in columns:
@@ -199,10 +193,12 @@ class Comparison:
 
     def _compare_row(self, place: Place, columns: set[int], row: dict[str, Any]) -> None:
         """Compare a column of a corpus with the one of its id; several may have the same."""
-        catalog, cells = place.segment.catalog, Counter(row["cells"] or ())
-        cells = Counter({cell: count for cell, count in cells.items() if self._fits(cell)})
+        catalog, most = place.segment.catalog, self._settings.max_cell
+        present = (cell for cell in row["cells"] or () if cell is not None)
+        cells = Counter(cell for cell in present if len(cell) <= most)
         alike = [c for c in sorted(columns) if catalog.column_ids[c] == row["column_id"]]
         texts = {c: self._difference(place, c, cells) for c in alike}
+        # The one that is equal, if any: which of several has this id cannot be told from it.
         own = next((c for c in alike if not texts[c]), alike[0] if alike else None)
         if own is not None:
             columns.remove(own)
@@ -211,27 +207,23 @@ class Comparison:
         elif len(distinct_cells(cells, self._settings.profile)) >= self._settings.min_distinct:
             self.problems.append(f"{row['column_id']} of {place.name} is not in the index")
 
-    def _fits(self, cell: str | None) -> bool:
-        return cell is not None and len(cell) <= self._settings.max_cell
-
     def _difference(self, place: Place, column: int, cells: Cells) -> str:
         """Return how a column differs from the index; '' if it does not."""
-        # Counts of cells count as the cells do.
+        # `distinct_cells` counts with a Counter itself, so it takes one as well as the cells.
         distinct = distinct_cells(cells, self._settings.profile, self._hide)
-        return (
-            _unlike_stored(distinct, place.segment, column)
-            or _unlike_known(distinct, place.segment, column)
-            or self._unfound(place, column, distinct)
-        )
-
-    def _unfound(self, place: Place, column: int, distinct: DistinctCells) -> str:
-        """Search for a column with its own cells."""
+        if text := _unlike_stored(distinct, place.segment, column):
+            return text
         catalog = place.segment.catalog
+        stored = catalog.column_types[column], catalog.column_generic[column]
+        if classified(pa.array(distinct.values, pa.string())) != stored:
+            return "its type differs in the index"
+        # A search with the column's own cells must find it: first as a user searches, then among
+        # all columns that hold them, for there may be more than the first hits show.
         query = Column(distinct.spellings, catalog.column_names[column])
         own = (place.name, catalog.column_ids[column], 1.0)
         with self._lake.reporting_damage():
             for k, least in ((_HITS, 0.0), (None, 1.0)):
-                hits = self._searcher.search(query, k, min_joinability=least, show=0)
+                hits = self._searcher.search(query, SearchOptions(k, least, show=0))
                 if own in [(hit.table, hit.column_id, hit.equi.joinability) for hit in hits]:
                     return ""
         return "a search with its cells does not find it"
@@ -246,6 +238,7 @@ def _state(listed: dict[Key, ListedItem], known: dict[Key, Known], key: Key) -> 
     if key not in listed:
         return "gone"
     item, before = listed[key].item, known[key]
+    # A new stamp alone proves no change: a copied file has another date and the same content.
     if item.stamp and item.stamp == before.stamp:
         return "same"
     digest = digest_of(item) if before.digest else ""
@@ -283,22 +276,10 @@ def _unlike_stored(distinct: DistinctCells, segment: Segment, column: int) -> st
     if values != held:
         return "its values are in another order in the index"
     if index.cell_counts[order].tolist() != distinct.counts:
-        return "its values are counted otherwise in the index"
+        return "its values have other counts in the index"
     numbers = index.cell_spellings[order].tolist()
     spelled = list(map(index.spelling, values, numbers))
     if distinct.hidden is None and spelled != distinct.spellings:
         at = next(i for i, cell in enumerate(spelled) if cell != distinct.spellings[i])
         return f"'{distinct.spellings[at]}' is '{spelled[at]}' in the index"
-    return ""
-
-
-def _unlike_known(distinct: DistinctCells, segment: Segment, column: int) -> str:
-    """Compare the type of a column, and whether it is a generic key."""
-    traits, places = Traits(1), np.arange(len(distinct))
-    traits.add(pa.array(distinct.values, pa.string()), places, np.zeros_like(places))
-    types = traits.types()
-    generic = traits.generic(types, np.array([len(distinct)]))
-    catalog = segment.catalog
-    if (types[0], generic[0]) != (catalog.column_types[column], catalog.column_generic[column]):
-        return "its type differs in the index"
     return ""

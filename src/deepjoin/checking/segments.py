@@ -6,19 +6,18 @@ raising. Each yields what is wrong, file by file.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import Strings, load_array, load_strings
+from deepjoin.arrays import HEADER, Array, Int, Strings, array_header, load_array, load_strings
 from deepjoin.normalise.canonical import CellType, canonical_array
 from deepjoin.normalise.hashing import hash_array
 from deepjoin.settings import Settings
@@ -28,9 +27,9 @@ from deepjoin.store.report import REPORT, BuildReport
 from deepjoin.store.values.index import AS_VALUE, FORWARD
 from deepjoin.store.values.profile import Generic
 
-Int = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
+#: What the stages of a check look at.
+Checked = TypeVar("Checked")
 
 #: What JSON of another form than ours makes its readers raise.
 MISREAD = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
@@ -83,12 +82,12 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
             arrays[name] = load_array(path)
         else:
             found.append(f"{name}.npy is not the array that belongs there")
-    segment = SegmentArrays(folder, arrays, settings)
-    for stage in ARRAY_STAGES:
-        if found:
-            break
-        found = list(stage(segment))
-    return arrays, found
+    return arrays, found or first_found(ARRAY_STAGES, SegmentArrays(folder, arrays, settings))
+
+
+def first_found(stages: Iterable[Callable[[Checked], Iterator[str]]], on: Checked) -> list[str]:
+    """Run stages in order, and return what the first that fails has found."""
+    return next((found for stage in stages if (found := list(stage(on)))), [])
 
 
 def is_array(path: Path, kind: npt.DTypeLike, width: int | None = None) -> bool:
@@ -96,17 +95,11 @@ def is_array(path: Path, kind: npt.DTypeLike, width: int | None = None) -> bool:
 
     ``width`` is the length of each row of a matrix.
     """
-    header = io.BytesIO()
-    room, each = path.stat().st_size, np.dtype(kind).itemsize * (width or 1)
-    for _ in range(2):  # the first time to learn how long a header is
-        length = max(0, room - len(header.getvalue())) // each
-        shape = (length,) if width is None else (length, width)
-        fields = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(header, fields)
-    wanted = header.getvalue()
+    each = np.dtype(kind).itemsize * (width or 1)
+    length, rest = divmod(path.stat().st_size - HEADER, each)
+    shape = (length,) if width is None else (length, width)
     with path.open("rb") as file:
-        return file.read(len(wanted)) == wanted and room == len(wanted) + length * each
+        return rest == 0 and file.read(HEADER) == array_header(kind, shape)
 
 
 def check_lengths(segment: SegmentArrays) -> Iterator[str]:
@@ -172,12 +165,12 @@ def check_ranges(segment: SegmentArrays) -> Iterator[str]:
     }
     for name, (least, limit) in limits.items():
         if not within(arrays[name], least, limit):
-            yield f"{name}.npy has numbers that cannot be"
+            yield f"{name}.npy has numbers out of range"
     spelled = arrays["cell_spellings"]
     count = len(arrays["spellings.offsets"]) - 1
     parts = (spelled[a:b] for a, b in spans(len(spelled)))
     if not all(bool(np.all((part < count) | (part == AS_VALUE))) for part in parts):
-        yield "cell_spellings.npy has numbers that cannot be"
+        yield "cell_spellings.npy has numbers out of range"
 
 
 def within(array: Array, least: float, limit: float) -> bool:
@@ -222,7 +215,7 @@ def ascends_within(array: Array, offsets: Array) -> bool:
     for start, stop in spans(max(0, len(array) - 1)):
         larger = array[start:stop] < array[start + 1 : stop + 1]
         first, last = np.searchsorted(offsets, (start + 1, stop + 1))
-        larger[offsets[first:last] - start - 1] = True
+        larger[offsets[first:last] - start - 1] = True  # the first of a group follows nothing
         if not larger.all():
             return False
     return True
@@ -242,9 +235,9 @@ def check_postings(segment: SegmentArrays) -> Iterator[str]:
         value = _groups(arrays["posting_offsets"], start, stop)
         inverted += _sum_of_pairs(value, arrays["posting_columns"][start:stop])
     if (forward - inverted) % (1 << 64):
-        yield "cell_values.npy and posting_columns.npy do not say the same"
+        yield "cell_values.npy and posting_columns.npy contradict each other"
     if not np.array_equal(cells, arrays["column_cells"]):
-        yield "cell_counts.npy and column_cells.npy do not say the same"
+        yield "cell_counts.npy and column_cells.npy contradict each other"
 
 
 def _groups(offsets: Array, start: int, stop: int) -> Int:
@@ -257,6 +250,7 @@ def _groups(offsets: Array, start: int, stop: int) -> Int:
 
 def _sum_of_pairs(values: Array, columns: Array) -> int:
     """Hash a set of pairs: the order does not matter, and other sets have other sums."""
+    # A sum of mixed bits needs no memory, where comparing sorted pairs would need all of them.
     pairs = (values.astype(np.uint64) << np.uint64(32)) | columns.astype(np.uint64)
     for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
         pairs *= np.uint64(factor)
@@ -271,9 +265,9 @@ def check_names(segment: SegmentArrays) -> Iterator[str]:
     names = load_strings(folder, "table_names")
     sizes = np.bincount(tables, minlength=len(names))
     if not np.array_equal(np.diff(arrays["table_column_offsets"]), sizes):
-        yield "table_column_offsets.npy and column_tables.npy do not say the same"
+        yield "table_column_offsets.npy and column_tables.npy contradict each other"
     if not np.array_equal(arrays["table_columns"], np.argsort(tables, kind="stable")):
-        yield "table_columns.npy and column_tables.npy do not say the same"
+        yield "table_columns.npy and column_tables.npy contradict each other"
     hashes = hash_array(names)
     by_name = np.argsort(hashes, kind="stable")
     if not np.array_equal(arrays["table_name_hashes"], hashes[by_name]):
@@ -301,6 +295,7 @@ def check_spellings(segment: SegmentArrays) -> Iterator[str]:
     """Check, for a sample of the cells, that their spellings normalise to their values."""
     folder, arrays = segment.folder, segment.arrays
     spelled = arrays["cell_spellings"]
+    # Normalising is slow beside the other checks, so every n-th cell stands for all.
     every = max(1, len(spelled) // _SPELLED)
     values, spellings = (load_strings(folder, name) for name in ("values", "spellings"))
     for start, stop in spans(len(spelled), every * _STRINGS):
@@ -346,6 +341,7 @@ def content_problems(
     try:
         for number in range(len(names)):
             entry = TableEntry.from_json(names[number], texts[number])
+            # JSON that was changed may parse to other types, which later code would trip over.
             kinds_of_text = {type(entry.title), type(entry.context), *map(type, entry.notes)}
             samples = {*map(type, entry.sample)}
             if kinds_of_text != {str} or type(entry.rows) is not int or samples - {dict}:
@@ -364,7 +360,7 @@ def content_problems(
     yield from _report_problems(folder, counted, exact="corpus" not in kinds)
 
 
-def _ledger_problems(folder: Path, items: npt.NDArray[Any], sources: int) -> Iterator[str]:
+def _ledger_problems(folder: Path, items: Array, sources: int) -> Iterator[str]:
     try:
         ledger = read_ledger(folder)
         ledger.validate(full=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deepjoin.arrays import load_strings
+from deepjoin.arrays import Float, Half, Int, Marks, load_strings
 from deepjoin.checking.vectors import ABOUT
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.encoder import ColumnEncoder
@@ -19,29 +17,26 @@ from deepjoin.embed.scan import SLACK, ZERO_POINT, QuantisedRows
 from deepjoin.embed.value_vectors import FILES, checked, quantised
 from deepjoin.embed.vector_build import ROWS
 from deepjoin.errors import DeepJoinError
+from deepjoin.lazy import cached_property
 from deepjoin.store.cell_vectors import FOLDER as CELLS
-from deepjoin.store.column_vectors import (
-    SPACES,
-    ColumnVectors,
+from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors, unknown
+from deepjoin.store.column_vectors.encode import segment_columns
+from deepjoin.store.column_vectors.sketch import (
+    SNAPSHOT,
     FrequencySnapshot,
     meaning_rows,
-    segment_columns,
+    sketch_rows,
 )
-from deepjoin.store.column_vectors.columns import unknown
-from deepjoin.store.column_vectors.sketch import SNAPSHOT, sketch_rows
 from deepjoin.store.manifest import Manifest
 from deepjoin.store.models import cell_encoder, column_encoder
 from deepjoin.store.segment import Segment
 
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Half = npt.NDArray[np.float16]
 Encoder = TypeVar("Encoder", CellEncoder, ColumnEncoder)
 
 #: Values and columns encoded again, and the most columns of a segment sketched again.
 _VALUES, _COLUMNS, _SKETCHED = 4096, 5, 20_000
-#: Machines round otherwise: a code where two are as near, in steps; the error of a row; the
-#: vector of a column, by a share of its length.
+#: How far machines may round differently: a code where two are as near, in steps; the error of a
+#: row; the vector of a column, by a share of its length.
 _TIE, _ERROR, _NEAR = 1e-3, 1e-6, 1e-2
 #: What half precision changes, with room for sums in another order.
 _HALF = 2.0**-10
@@ -109,6 +104,7 @@ class VectorContents:
         if found is None or encoder is None:
             return
         problems = _cell_differences(segment, encoder)
+        # Vectors of another encoder cannot be compared, but if they are equal the name is wrong.
         if found.digest != encoder.digest:
             if problems or not len(found.vectors):
                 self._note_other(encoder, found.name, found.digest)
@@ -149,6 +145,7 @@ class VectorContents:
     def _of_sketches(self, segment: Segment) -> Iterator[str]:
         """Sketch the columns again, if that is quick and they are counted as they were."""
         found = ColumnVectors.open(segment.folder, "sketch")
+        # Removed tables still counted when the sketches were made, and now they do not.
         if found is None or segment.removed or len(found.rows) > _SKETCHED:
             return
         if not _alike(found.rows, sketch_rows(segment, self._frequency, found.about.dimension)):
@@ -203,12 +200,12 @@ def _equal(stored: QuantisedRows, encoded: Float, rotation: Float) -> tuple[bool
     return bool((off <= 0.5 + _TIE).all()), bool(scales.all()), bool(errors.all())
 
 
-def _live(segment: Segment) -> npt.NDArray[np.bool_]:
+def _live(segment: Segment) -> Marks:
     return np.ones(segment.values.columns, bool) if segment.dead is None else ~segment.dead
 
 
 def _spread(numbers: Int, most: int) -> Int:
-    """Choose ``count`` numbers spread over some, or all."""
+    """Choose at most ``most`` of some numbers, spread evenly over them."""
     if len(numbers) <= most:
         return numbers
     return numbers[np.arange(most) * len(numbers) // most]

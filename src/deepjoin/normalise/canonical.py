@@ -25,6 +25,7 @@ _FULL_MONTHS = (
 _MONTH = "(" + "|".join(sorted((*_FULL_MONTHS, *_MONTHS), key=len, reverse=True)) + ")"
 
 _DIGIT = re.compile("[0-9]")
+# No leading zeros: 007 is a code, not the number 7.
 _NUMBER = re.compile(r"([+-]?)(0|[1-9][0-9]*)?(?:\.([0-9]*))?")
 _TIME = r"(?:[t ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?(z|\+00:?00)?)?"
 _YEAR_FIRST = re.compile(r"([0-9]{4})([-/])([0-9]{1,2})\2([0-9]{1,2})" + _TIME)
@@ -67,6 +68,7 @@ def canonical(cell: str, profile: str = "default") -> str:
     text = " ".join(lowered.split())
     if not text or _DIGIT.search(text) is None:
         return text
+    # At most one applies: a number has no separator that a date needs.
     return _number(text) or _date(text) or text
 
 
@@ -106,7 +108,7 @@ def _iso(year: int, month: int, day: int) -> str | None:
 
 
 def _time(minutes: str | None, seconds: str | None, fraction: str | None, zone: str | None) -> str:
-    """Midnight is the date itself; other times keep every digit that says something."""
+    """Write a time after its date; midnight adds nothing, nor do zeros at the end."""
     fraction = (fraction or "").rstrip("0")
     if minutes in (None, "00:00") and seconds in (None, "00") and not fraction:
         return ""
@@ -117,6 +119,7 @@ def _time(minutes: str | None, seconds: str | None, fraction: str | None, zone: 
 def canonical_array(cells: pa.Array, profile: str = "default") -> pa.Array:
     """`canonical` for every cell of a string array; nulls stay null."""
     if profile == "basic":
+        # Python strips more separators than Arrow does, hence the second test.
         slow = pc.invert(pc.string_is_ascii(cells))
         slow = pc.or_(slow, pc.match_substring_regex(cells, r"[\x1c-\x1f]"))
         fast = pc.ascii_lower(pc.ascii_trim_whitespace(cells))

@@ -26,6 +26,7 @@ def left_out(kind: pa.DataType) -> str | None:
     ('nested', 'binary', None)
     """
     types = pa.types
+    # Stored as 16 bytes, but everybody writes a UUID as text.
     if isinstance(kind, pa.UuidType):
         return None
     if isinstance(kind, pa.BaseExtensionType):
@@ -84,6 +85,7 @@ def _floats(array: pa.Array) -> pa.Array:
     if pa.types.is_float16(array.type):
         array = array.cast(pa.float32())
     array = pc.if_else(pc.is_nan(array), None, array)
+    # -0.0 equals 0.0 and would be written differently.
     array = pc.if_else(pc.equal(array, 0), pa.scalar(0, array.type), array)
     whole = pc.and_(pc.equal(pc.floor(array), array), pc.less(pc.abs(array), _EXACT[array.type]))
     if pc.all(whole, min_count=0).as_py():
@@ -102,6 +104,7 @@ def _plain_digits(texts: pa.Array) -> pa.Array:
 
 
 def _written_out(text: str) -> str:
+    # Beyond 40 digits the exponent stays: a cell such as 1e300 would become a page of zeros.
     number = Decimal(text)
     return f"{number:f}" if abs(number.adjusted()) <= 40 else text.lower()
 
@@ -139,6 +142,7 @@ def cell_text(value: object) -> str | None:
     """
     if type(value) is str:
         return value
+    # By name, because pandas need not be installed.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, (np.datetime64, np.timedelta64)):
@@ -147,6 +151,7 @@ def cell_text(value: object) -> str | None:
         return float_text(value)
     if isinstance(value, np.generic):
         value = value.item()
+    # As Arrow writes booleans, not as Python does.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
@@ -209,6 +214,7 @@ def unique_names(names: Iterable[object], taken: Sequence[str] = ()) -> list[str
     ['id', 'id_3', 'column_3', '2020', 'id_2']
     """
     written = [_name_text(name) for name in names]
+    # A made-up name must not take one that a later column has by right.
     known, unique = {*taken, *written}, dict.fromkeys(taken)
     counts: Counter[str] = Counter()
     for position, text in enumerate(written, len(taken) + 1):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest as hash_bytes
+
+from deepjoin.arrays import Hashes
 
 
 def hash_value(value: str) -> int:
@@ -19,13 +20,13 @@ def hash_value(value: str) -> int:
     return int(hash_values([value])[0])
 
 
-def hash_values(values: Iterable[str]) -> npt.NDArray[np.uint64]:
+def hash_values(values: Iterable[str]) -> Hashes:
     """Hash canonical strings."""
     # Lone surrogates cannot be stored in a lake, but a query may bring them.
     return np.array([hash_bytes(v.encode("utf-8", "surrogatepass")) for v in values], np.uint64)
 
 
-def hash_array(values: pa.Array) -> npt.NDArray[np.uint64]:
+def hash_array(values: pa.Array) -> Hashes:
     """Hash every string of an Arrow array without nulls."""
     encoded = values.cast(pa.binary()).to_pylist()
     return np.fromiter(map(hash_bytes, encoded), np.uint64, len(encoded))

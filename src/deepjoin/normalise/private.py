@@ -35,6 +35,7 @@ def salted(settings: Settings, earlier: Settings | None = None) -> Settings:
     """
     if not settings.hash_only:
         return replace(settings, salt="")
+    # The same salt as before, or the values of old and new segments could not be compared.
     before = earlier.salt if earlier is not None and earlier.hash_only else ""
     salted = replace(settings, salt=settings.salt or before or secrets.token_hex(16))
     key(salted)

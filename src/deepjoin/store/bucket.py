@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.optional import require
+from deepjoin.progress import Progress, no_progress, worker_threads
 from deepjoin.read.remote_files import S3, BucketUrl, endpoint, explained
 
 _BLOCK = 1 << 20
@@ -24,6 +24,8 @@ _READ_SECONDS = 30
 _ATTEMPTS = 3
 #: Files transferred at a time.
 PARALLEL = 8
+#: A call that uploads or downloads a file, and the size of the file.
+Transfer = tuple[Callable[[], None], int]
 
 
 class Vanished(Exception):
@@ -161,15 +163,15 @@ class IndexBucket:
             raise explained(error, f"Cannot {doing} {self.url}", self.url) from None
 
 
-def together(jobs: Sequence[Callable[[], None]]) -> None:
-    """Run a few jobs at a time; after the first failure no other starts."""
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        futures = [pool.submit(job) for job in jobs]
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+def together(jobs: Sequence[Transfer], progress: Progress = no_progress) -> None:
+    """Run a few transfers at a time; after the first failure no other starts."""
+    done, total = 0, sum(size for _, size in jobs)
+    with worker_threads(PARALLEL) as pool:
+        futures = [pool.submit(job) for job, _ in jobs]
+        for future, (_, size) in zip(futures, jobs, strict=True):
+            future.result()
+            done += size
+            progress(done, total, "bytes")
 
 
 def _client() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import Strings, StringsWriter, load_array, load_strings
+from deepjoin.arrays import (
+    Array,
+    Hashes,
+    Int32,
+    Integers,
+    Strings,
+    StringsWriter,
+    load_array,
+    load_strings,
+)
 from deepjoin.errors import UnknownName, unknown_name
 from deepjoin.normalise.canonical import CellType
 from deepjoin.normalise.hashing import hash_array, hash_value
@@ -22,7 +32,6 @@ from deepjoin.store.values.profile import Generic
 _TYPE_NAMES = tuple(kind.name.lower() for kind in CellType)
 _GENERIC_NAMES = ("", *(kind.name.lower() for kind in Generic if kind))
 
-Numbers = npt.NDArray[np.integer[Any]]
 Sample = tuple[dict[str, str | None], ...]
 
 
@@ -50,8 +59,14 @@ class TableEntry:
     #: Whether title and context were given by the user, not by the source.
     titled: bool = False
 
+    def __repr__(self) -> str:
+        from deepjoin.show.text import Screen, render_entry
+
+        return render_entry(self, Screen.plain(sys.stdout))
+
     def to_json(self) -> str:
-        """Give everything but the name, which is stored apart."""
+        """Return everything but the name, which is stored apart, as JSON."""
+        # Empty fields are left out: a lake may have millions of tables, most of them plain.
         fields = {name: value for name, value in vars(self).items() if value and name != "name"}
         if self.columns:
             fields["columns"] = [vars(column) for column in self.columns]
@@ -59,7 +74,7 @@ class TableEntry:
 
     @classmethod
     def from_json(cls, name: str, text: str) -> TableEntry:
-        """Read what `to_json` gave."""
+        """Read what `to_json` returned."""
         fields: dict[str, Any] = json.loads(text)
         fields["columns"] = tuple(ColumnEntry(**c) for c in fields.get("columns", ()))
         for key in ("sample", "notes"):
@@ -91,6 +106,7 @@ class Catalog:
     def find_table(self, name: str) -> int | None:
         """Return the number of a table, or None."""
         wanted = np.uint64(hash_value(name))
+        # Several names may share a hash, so the names are compared as well.
         at = int(np.searchsorted(self._name_hashes, wanted))
         while at < len(self._name_hashes) and self._name_hashes[at] == wanted:
             if self.table_names[int(self._by_name[at])] == name:
@@ -155,9 +171,9 @@ class CatalogWriter:
         self._entries = StringsWriter(folder, "table_entries")
         self._column_ids = StringsWriter(folder, "column_ids")
         self._column_names = StringsWriter(folder, "column_names")
-        self._column_tables: list[npt.NDArray[np.int32]] = []
-        self._hashes: list[npt.NDArray[np.uint64]] = []
-        self._items: list[npt.NDArray[np.int32]] = []
+        self._column_tables: list[Int32] = []
+        self._hashes: list[Hashes] = []
+        self._items: list[Int32] = []
 
     def add_tables(self, tables: Sequence[TableEntry], items: npt.ArrayLike) -> None:
         """Write the next tables, and which item of the source each came from."""
@@ -174,18 +190,18 @@ class CatalogWriter:
 
     def add_columns(self, ids: Iterable[str], names: Iterable[str], tables: npt.ArrayLike) -> None:
         """Write the next indexed columns: their ids, names, and the numbers of their tables."""
-        self._column_ids.extend(ids)
-        self._column_names.extend(names)
+        self._column_ids.append(ids)
+        self._column_names.append(names)
         self._column_tables.append(np.asarray(tables, np.int32))
 
-    def finish(self, types: Numbers, generic: Numbers, cells: Numbers) -> None:
+    def finish(self, types: Integers, generic: Integers, cells: Integers) -> None:
         """Write the type of each column, its kind of generic key, and how many cells it has."""
         tables = np.concatenate([np.zeros(0, np.int32), *self._column_tables])
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         by_name = np.argsort(hashes, kind="stable")
         sizes = np.bincount(tables, minlength=len(hashes))
         self._table_names.close()
-        arrays: dict[str, npt.NDArray[Any]] = {
+        arrays: dict[str, Array] = {
             "column_types": types,
             "column_generic": generic,
             "column_cells": cells,
@@ -208,7 +224,7 @@ class CatalogWriter:
             writer.close()
 
 
-def _column_order(names: pa.Array, tables: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def _column_order(names: pa.Array, tables: Int32) -> Int32:
     """Rank columns by table name, then number: the same order however the lake is cut."""
     table_rank = np.empty(len(names), np.int32)
     table_rank[np.asarray(pc.array_sort_indices(names))] = np.arange(len(names))

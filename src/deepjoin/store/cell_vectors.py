@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deepjoin.arrays import load_array, load_strings
+from deepjoin.arrays import Float, Hashes, Int, Marks, find_sorted, load_array, load_strings
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.list_build import LISTS_FROM, write_value_lists
 from deepjoin.embed.scan import CandidatePairs, QuantisedRows
@@ -26,20 +26,20 @@ from deepjoin.embed.value_vectors import (
     write_vectors,
 )
 from deepjoin.errors import DeepJoinError
-from deepjoin.progress import Progress, no_progress
+from deepjoin.progress import Progress, no_progress, worker_threads
 from deepjoin.store.values.index import ValueIndex
 
-Int = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
-Hashes = npt.NDArray[np.uint64]
 #: Stored vectors, the numbers of some of their values, and these values' numbers in a copy.
 CopiedFrom = tuple[ValueVectors, Int, Int]
 
 #: Where they are in the folder of a segment.
 FOLDER = Path("vectors") / "cells"
 _ABOUT = "about.json"
-#: Values encoded at a time: words that occur again are looked up once.
-_BLOCK = 1 << 17
+#: Values encoded at a time: words that occur again are looked up once, yet a block takes only two
+#: seconds, for which Ctrl-C in a notebook waits.
+_BLOCK = 1 << 16
+#: The most values that a merge encodes because no part has them; beyond, all are encoded.
+_MISSING = 1 << 17
 #: Vectors copied at a time.
 _COPIED = 1 << 16
 
@@ -64,11 +64,16 @@ class CellVectors:
         return cls(folder, str(about["name"]), str(about["digest"]))
 
     @property
+    def parts(self) -> list[ValueVectors | ValueLists]:
+        """What holds mapped files."""
+        return [self.vectors] if self._lists is None else [self.vectors, self._lists]
+
+    @property
     def has_lists(self) -> bool:
         """Whether near values can be found without scanning all values."""
         return self._lists is not None
 
-    def near(self, queries: Floats, floor: float, threads: int, complete: bool) -> CandidatePairs:
+    def near(self, queries: Float, floor: float, threads: int, complete: bool) -> CandidatePairs:
         """Find the values near each query; ``complete`` scans all values and misses none."""
         if complete or self._lists is None:
             return self.vectors.near(queries, floor, threads)
@@ -81,25 +86,23 @@ def write_cell_vectors(
     """Encode the values of a segment folder, in their order."""
     values = load_strings(segment, "values")
 
-    def encoded() -> Iterator[Floats]:
+    def encoded() -> Iterator[Float]:
         """Encode block after block, some ahead of the one that is stored."""
-        running: deque[Future[Floats]] = deque()
-        done = 0
-        with ThreadPoolExecutor(threads) as pool:
+        running: deque[Future[Float]] = deque()
+        ahead = 0
+        with worker_threads(threads) as pool:
             for start in range(0, len(values), _BLOCK):
-                running.append(pool.submit(encoder.encode, values.slice(start, _BLOCK)))
-                if len(running) > threads:
-                    block = running.popleft().result()
-                    done += len(block)
-                    yield block
-                    progress(done, len(values), "values")
-            while running:
+                progress(start, len(values), "values")
+                while ahead < len(values) and len(running) <= threads:
+                    running.append(pool.submit(encoder.encode, values.slice(ahead, _BLOCK)))
+                    ahead += _BLOCK
                 yield running.popleft().result()
+        progress(len(values), len(values), "values")
 
     folder = segment / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     write_vectors(folder, encoded(), encoder.dimension)
-    _finish(folder, encoder, threads)
+    _finish(folder, encoder, threads, progress)
 
 
 def merge_cell_vectors(
@@ -107,6 +110,7 @@ def merge_cell_vectors(
     out: Path,
     encoder: CellEncoder,
     threads: int,
+    progress: Progress = no_progress,
 ) -> None:
     """Give a merged segment its vectors: copied from its parts, encoded where none has them."""
     known = [(values, one.vectors) for values, one in parts
@@ -121,14 +125,14 @@ def merge_cell_vectors(
         missing[new] = False
     left = np.flatnonzero(missing)
     # Vectors under several rotations cannot be mixed, and what is missing is held at once.
-    if not known or not same_rotation([one for _, one in known]) or len(left) > _BLOCK:
-        write_cell_vectors(out, encoder, threads)
+    if not known or not same_rotation([one for _, one in known]) or len(left) > _MISSING:
+        write_cell_vectors(out, encoder, threads, progress)
         return
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     strings = load_strings(out, "values").take(pa.array(left))
     copy_vectors(folder, len(hashes), encoder.dimension, sources, (left, encoder.encode(strings)))
-    _finish(folder, encoder, threads)
+    _finish(folder, encoder, threads, progress)
 
 
 def _same_values(old: Hashes, new: Hashes) -> tuple[Int, Int]:
@@ -136,24 +140,24 @@ def _same_values(old: Hashes, new: Hashes) -> tuple[Int, Int]:
 
     A hash that several values share identifies none of them.
     """
-    if len(old) == 0 or len(new) == 0:
-        return (np.zeros(0, np.int64),) * 2
 
-    def unshared(hashes: Hashes) -> npt.NDArray[np.bool_]:
-        repeated = hashes[1:] == hashes[:-1]  # they are in ascending order
-        alone: npt.NDArray[np.bool_] = ~(np.append(repeated, False) | np.insert(repeated, 0, False))
-        return alone
+    def shared(hashes: Hashes) -> Marks:
+        repeated = np.zeros(len(hashes) + 1, bool)
+        repeated[1:-1] = hashes[1:] == hashes[:-1]  # they are in ascending order
+        return repeated[1:] | repeated[:-1]
 
-    at = np.minimum(np.searchsorted(old, new), len(old) - 1)
-    same = (old[at] == new) & unshared(new) & unshared(old)[at]
-    return at[same].astype(np.int64), np.flatnonzero(same)
+    at = find_sorted(old, new)
+    same = (at >= 0) & ~shared(new)
+    same[same] = ~shared(old)[at[same]]
+    return at[same], np.flatnonzero(same)
 
 
-def _finish(folder: Path, encoder: CellEncoder, threads: int) -> None:
-    """Sort many values into lists, and write who made the vectors: only then are they used."""
+def _finish(folder: Path, encoder: CellEncoder, threads: int, progress: Progress) -> None:
+    """Sort many values into lists, and write which encoder made the vectors."""
     vectors = ValueVectors.open(folder)
     if len(vectors) >= LISTS_FROM:
-        write_value_lists(folder, vectors, threads)
+        write_value_lists(folder, vectors, threads, progress)
+    # Last, because vectors without this file count as not there.
     about = {"name": encoder.name, "digest": encoder.digest}
     (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
 

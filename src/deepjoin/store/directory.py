@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.arrays import Int, Marks
+from deepjoin.errors import DeepJoinError
+from deepjoin.lazy import cached_property
 from deepjoin.model import ColumnDescription, ColumnSummary, TableSummary, ValueHolder
 from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.private import hidden_text, key
 from deepjoin.store.catalog import ColumnEntry
 from deepjoin.store.open_index import OpenIndex
-from deepjoin.store.segment import Segment
-
-Int = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.bool_]
 
 #: How many cells describe a column.
 SAMPLES = 5
@@ -105,8 +102,15 @@ class Directory:
             columns = segment.values.postings(number)
             live = columns if segment.dead is None else columns[~segment.dead[columns]]
             total += len(live)
-            some = live[: limit - len(holders)].tolist()
-            holders += [_holder(segment, number, column) for column in some]
+            catalog, index = segment.catalog, segment.values
+            for column in live[: limit - len(holders)].tolist():
+                start, stop = index.cells_of(column)
+                cells = index.cell_values[start:stop]
+                # In the type of the cells: another would make numpy copy them all.
+                place = start + int(np.searchsorted(cells, cells.dtype.type(number)))
+                table = catalog.table_names[int(catalog.column_tables[column])]
+                count = int(index.cell_counts[place])
+                holders.append(ValueHolder(table, catalog.column_names[column], count))
         return total, holders
 
     @cached_property
@@ -134,22 +138,29 @@ class Directory:
             segments.append(np.full(len(numbers[-1]), place))
             tables.append(ranks[numbers[-1]])
             names.append(segment.catalog.column_names.arrow().take(pa.array(numbers[-1])))
+        # Stable, so that the columns of a table stay in their order.
         order = np.argsort(np.concatenate(tables), kind="stable")
         return _Names.of(names, segments, numbers, order, np.concatenate(tables)[order])
+
+
+def column_values(
+    index: OpenIndex, table: str, column: str, offset: int, limit: int
+) -> tuple[int, list[tuple[str, int]]]:
+    """Count the distinct values of a column; list some of them, and how many rows have each."""
+    if index.settings.hash_only:
+        raise DeepJoinError(f"The index holds hashes: read rows of {table}, or its file.")
+    segment, _ = index.place(table)
+    values = segment.values
+    entries = values.entries(segment.catalog.find_column(table, column))
+    some = entries[offset : offset + limit]
+    return len(entries), list(
+        zip(values.cells(some), values.cell_counts[some].tolist(), strict=True)
+    )
 
 
 def _having(names: _Names, text: str) -> Marks:
     """Mark the names that contain a text, in upper or lower case."""
     return np.asarray(pc.match_substring(names.lowered, text.lower()))
-
-
-def _holder(segment: Segment, value: int, column: int) -> ValueHolder:
-    catalog, index = segment.catalog, segment.values
-    start, stop = index.cells_of(column)
-    cells = index.cell_values[start:stop]
-    place = start + int(np.searchsorted(cells, cells.dtype.type(value)))
-    table = catalog.table_names[int(catalog.column_tables[column])]
-    return ValueHolder(table, catalog.column_names[column], int(index.cell_counts[place]))
 
 
 def key_quality(type_: str, generic: str, filled: float, unique: float) -> float:

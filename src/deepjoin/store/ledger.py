@@ -1,6 +1,6 @@
 """The ledger: which items of the sources were read, as they were when they were read.
 
-Every segment holds the entries it added; a later entry of the same item outdoes an earlier one.
+Every segment holds the entries it added; a later entry of an item replaces an earlier one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Entry:
 
     @classmethod
     def touched(cls, key: Key, stamp: str, before: Known) -> Entry:
-        """Give an item that is as it was another stamp."""
+        """Return the entry of an unchanged item under a new stamp."""
         return cls(key, stamp, before.digest, _from_json(before.skipped))
 
 
@@ -66,6 +66,7 @@ class Known(NamedTuple):
     @property
     def may_pass(self) -> bool:
         """Whether the item could not be read for a reason that may pass by itself."""
+        # Most entries skip nothing, so their JSON is parsed only if a flag in it can be true.
         return "true]" in self.skipped and any(one.passing for one in _from_json(self.skipped))
 
 
@@ -87,7 +88,7 @@ def write_ledger(folder: Path, entries: Iterable[Entry]) -> None:
 
 
 def read_ledger(folder: Path) -> pa.Table:
-    """Map the entries of a segment; they stay readable when the file is gone."""
+    """Map the entries of a segment; they stay readable when the file is deleted."""
     with pa.memory_map(str(folder / LEDGER)) as file:
         table = pa.ipc.open_file(file).read_all()
     if table.schema != _SCHEMA:
@@ -103,7 +104,7 @@ def known_items(ledgers: Sequence[pa.Table]) -> dict[Key, Known]:
         columns = (column.to_pylist() for column in ledger.columns)
         for row, (source, item, *said, gone) in enumerate(zip(*columns, strict=True)):
             key = Key(source, item)
-            # Taken out and put back, so that the order is that of the latest entries.
+            # Removed and added again, so that items are in the order of their latest entries.
             known.pop(key, None)
             if not gone:
                 known[key] = Known(segment, row, *said)

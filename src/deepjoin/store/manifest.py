@@ -65,8 +65,16 @@ class Manifest:
     vectors: Vectors = NO_VECTORS
 
     def to_json(self) -> str:
-        """Give the manifest as text."""
+        """Return the manifest as text."""
         return json.dumps({"product": PRODUCT} | asdict(self), indent=1, ensure_ascii=False)
+
+
+def manifest_bytes(folder: Path) -> bytes:
+    """Return the manifest of a folder as it is; nothing if it cannot be read."""
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except OSError:
+        return b""
 
 
 def is_index(folder: Path) -> bool:
@@ -76,20 +84,18 @@ def is_index(folder: Path) -> bool:
     """
     if (folder / "lock").is_file() and (folder / SEGMENTS).is_dir():
         return True
-    try:
-        return is_index_manifest((folder / MANIFEST).read_bytes())
-    except OSError:
-        return False
+    return is_index_manifest(manifest_bytes(folder))
 
 
 def may_write(folder: Path) -> bool:
-    """Tell whether an index may go into a folder: new, empty, or an index of ours."""
+    """Tell whether an index may be written into a folder: new, empty, or an index already."""
     try:
         ours = json.loads((folder / MANIFEST).read_text("utf-8")).get("product") == PRODUCT
     except FileNotFoundError:
         ours = True
     except (ValueError, AttributeError):  # a manifest cut short may be ours
         ours = (folder / SEGMENTS).is_dir()
+    # A commit removes every segment it does not name, so nothing else may lie there.
     known = {SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new"}
     there = {path.name for path in folder.iterdir()}
     if MANIFEST in there:
@@ -98,7 +104,7 @@ def may_write(folder: Path) -> bool:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check a manifest; anything but a whole index of ours is refused by name."""
+    """Read a manifest, and refuse an index whose files are not complete."""
     manifest = parse_manifest(folder)
     for record in manifest.segments:
         check_sizes(folder, record)
@@ -109,63 +115,59 @@ class NewerFormat(IndexUnusable):
     """An index that a later version wrote."""
 
 
+class OtherProgram(IndexUnusable):
+    """A manifest that is not of an index; it is never replaced."""
+
+
 def parse_manifest(folder: Path) -> Manifest:
     """Read a manifest, whether or not the files it names are whole."""
-    fields = _fields(folder)
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        raise no_index(folder) from None
+    except OSError as error:
+        raise IndexUnusable(f"{folder / MANIFEST} cannot be read: {error.strerror}.") from None
+    return manifest_of(content, folder)
+
+
+def manifest_of(content: bytes, where: str | Path) -> Manifest:
+    """Parse a manifest and check every field; errors name the index as ``where``."""
+    try:
+        fields = json.loads(content)
+    except ValueError:
+        raise damaged(where, f"{MANIFEST} is not valid JSON") from None
+    if not isinstance(fields, dict):
+        raise damaged(where, f"{MANIFEST} is not what was written")
+    if fields.pop("product", None) != PRODUCT:
+        raise OtherProgram(
+            f"{where}/{MANIFEST} belongs to another program. Make an index elsewhere: deepjoin "
+            "index SOURCE -o INDEX"
+        )
+    # Before anything else is parsed: a later format may have other fields.
     if isinstance(fields.get("format"), int) and fields["format"] > FORMAT:
         raise NewerFormat(
-            f"{folder} was written by deepjoin {fields.get('version')} in format "
+            f"{where} was written by deepjoin {fields.get('version')} in format "
             f"{fields['format']}; this version reads up to format {FORMAT}. "
             f"Upgrade with: pip install 'deepjoin>={fields.get('version')}'"
         )
     try:
-        return _parsed(fields)
+        settings: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields["settings"].items()
+        }
+        checked: dict[str, Any] = fields | {
+            "settings": Settings(**settings),
+            "sources": tuple(map(_source, fields["sources"])),
+            "segments": tuple(map(segment_record, fields["segments"])),
+            "excluded": tuple(map(str, fields["excluded"])),
+            "vectors": Vectors(**fields["vectors"]) if "vectors" in fields else NO_VECTORS,
+        }
+        manifest = Manifest(**checked)
+        whole = isinstance(manifest.format, int) and isinstance(manifest.reads, int)
+        if not (whole and manifest.segments and manifest.sources):
+            raise ValueError("a field is missing or empty")
     except (TypeError, KeyError, AttributeError, ValueError, DeepJoinError):
-        raise damaged(folder, f"{MANIFEST} is not what was written") from None
-
-
-def _fields(folder: Path) -> dict[str, Any]:
-    """Read a manifest as it is, if it is one of ours."""
-    path = folder / MANIFEST
-    try:
-        fields = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise IndexUnusable(
-            f"{folder} is not a deepjoin index (no {MANIFEST}). "
-            f"Make one with: deepjoin index SOURCE -o {folder}"
-        ) from None
-    except OSError as error:
-        raise IndexUnusable(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        raise damaged(folder, f"{MANIFEST} is not valid JSON") from None
-    if not isinstance(fields, dict):
-        raise damaged(folder, f"{MANIFEST} is not what was written")
-    if fields.pop("product", None) != PRODUCT:
-        raise IndexUnusable(
-            f"{path} belongs to another program. Make an index elsewhere: deepjoin index SOURCE -o "
-            "INDEX"
-        )
-    return fields
-
-
-def _parsed(fields: dict[str, Any]) -> Manifest:
-    """Make a manifest of its fields, each checked to be what it must be."""
-    plain: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in fields["settings"].items()
-    }
-    checked: dict[str, Any] = fields | {
-        "settings": Settings(**plain),
-        "sources": tuple(map(_source, fields["sources"])),
-        "segments": tuple(map(segment_record, fields["segments"])),
-        "excluded": tuple(map(str, fields["excluded"])),
-        "vectors": Vectors(**fields["vectors"]) if "vectors" in fields else NO_VECTORS,
-    }
-    manifest = Manifest(**checked)
-    if not isinstance(manifest.format, int) or not isinstance(manifest.reads, int):
-        raise ValueError("no format")
-    if not manifest.segments or not manifest.sources:
-        raise ValueError("no segments")
+        raise damaged(where, f"{MANIFEST} is not what was written") from None
     return manifest
 
 
@@ -176,7 +178,9 @@ def segment_record(fields: dict[str, Any]) -> SegmentRecord:
     }
     if not files or not re.fullmatch(r"[\w-]+", fields["name"]):
         raise ValueError("no segment")
-    if any(part in ("", ".", "..") for name in files for part in name.split("/")):
+    # Backslashes separate folders on Windows, where another user may open the index.
+    parts = [part for name in files for part in name.split("/")]
+    if any(part in ("", ".", "..") or {*"\\\0"} & {*part} for part in parts):
         raise ValueError("a file elsewhere")
     return SegmentRecord(fields["name"], files, tuple(map(int, fields["removed"])))
 
@@ -213,9 +217,17 @@ def is_whole(folder: Path, record: SegmentRecord) -> bool:
     return True
 
 
-def damaged(folder: Path, what: str) -> IndexUnusable:
-    """Build the error for an index that was ours and is no longer whole."""
+def damaged(where: str | Path, what: str) -> IndexUnusable:
+    """Build the error for an index that is no longer whole."""
     return IndexUnusable(
-        f"{folder} is damaged: {what}. Build it again with: deepjoin index SOURCE -o {folder} "
-        "--rebuild"
+        f"{where} is damaged: {what}. "
+        f"Build it again with: deepjoin index SOURCE -o {where} --rebuild"
+    )
+
+
+def no_index(where: object) -> IndexUnusable:
+    """Build the error for a place without an index."""
+    return IndexUnusable(
+        f"{where} is not a deepjoin index (no {MANIFEST}). "
+        f"Make one with: deepjoin index SOURCE -o {where}"
     )

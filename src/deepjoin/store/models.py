@@ -19,6 +19,9 @@ from deepjoin.files import cache_root
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store.column_vectors.sketch import check_dimension
 
+#: Columns that the default encoder encodes a second, on two cores.
+_COLUMNS_A_SECOND = 380
+
 
 def stored(spec: str, folder: Path | None) -> str:
     """Write an encoder as a manifest does: a path as it is seen from the index folder.
@@ -53,6 +56,15 @@ def encode_command(location: object, **vectors: object) -> str:
     return " ".join(["deepjoin index", str(location), *options])
 
 
+def encoding_seconds(encoder: object, columns: int) -> float | None:
+    """Estimate how long columns take to encode; None for an encoder that was not measured.
+
+    >>> encoding_seconds("default", 38_000)
+    100.0
+    """
+    return columns / _COLUMNS_A_SECOND if encoder == "default" else None
+
+
 def _named(kind: str, where: str) -> str:
     return f"{kind}:{where}" if kind else where
 
@@ -64,7 +76,7 @@ def identified(
     threads: int | None = None,
     device: str | None = None,
 ) -> Vectors:
-    """Load the encoders, so that errors come at once, and note their digests."""
+    """Load the encoders, so that a build fails before it reads tables; note their digests."""
     cells = cell_encoder(vectors.cells, folder)
     columns = column_encoder(vectors.encoder, folder, settings.profile, threads, device)
     if vectors.sketch:
@@ -80,7 +92,7 @@ def identified(
 
 def located(spec: str, folder: Path) -> str:
     """Find an encoder that a manifest names."""
-    # By name, since the folder of an index that is to come is not there yet.
+    # Resolved as text, since the folder of a new index does not exist yet.
     kind, where = split_kind(spec)
     seen = Path(os.path.normpath(folder.resolve() / where))
     there = where not in ("default", "none", "") and seen.exists()
@@ -111,7 +123,7 @@ def vector_cache() -> Iterator[VectorCache | None]:
     place = cache_root()
     try:
         place.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a home that cannot be written to: then nothing is kept
+    except OSError:  # without a writable home, nothing is cached
         yield None
         return
     with VectorCache(place / "vectors.sqlite") as cache:

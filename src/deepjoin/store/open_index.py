@@ -6,22 +6,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
+import pyarrow.compute as pc
 import xxhash
 from pyarrow import ArrowException
 
-from deepjoin.errors import DeepJoinError, IndexUnusable, unknown_name
+from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName, unknown_name
 from deepjoin.model import Column
 from deepjoin.settings import Vectors
 from deepjoin.store.catalog import TableEntry
 from deepjoin.store.manifest import (
-    MANIFEST,
     SEGMENTS,
     Described,
     Manifest,
     SegmentRecord,
     damaged,
+    manifest_bytes,
     read_manifest,
 )
 from deepjoin.store.origin import TableOrigin, name_of, root_of
@@ -31,6 +33,8 @@ from deepjoin.store.storage import file_problems
 
 #: How often to try opening an index while other processes commit.
 _ATTEMPTS = 50
+#: Tables named for an ending that several have.
+_CANDIDATES = 12
 
 
 class OpenIndex:
@@ -73,7 +77,7 @@ class OpenIndex:
         except DeepJoinError:
             raise
         except Exception as error:
-            has_changed = self._manifest_bytes() != self._opened_manifest
+            has_changed = manifest_bytes(self.path) != self._opened_manifest
             if isinstance(error, FileNotFoundError) and has_changed:
                 raise IndexUnusable(
                     f"{self.location} has changed since it was opened, and what this needs is "
@@ -92,7 +96,7 @@ class OpenIndex:
     def _map(self) -> bool:
         """Map the files of the index as it is now, unless that is done."""
         for attempt in range(_ATTEMPTS):
-            before = self._manifest_bytes()
+            before = manifest_bytes(self.path)
             if before and before == self._opened_manifest:
                 return False
             try:
@@ -108,20 +112,19 @@ class OpenIndex:
                 IndexUnusable,
             ) as error:
                 # A commit between reading the manifest and mapping a segment may remove it.
-                if attempt + 1 < _ATTEMPTS and self._manifest_bytes() != before:
+                if attempt + 1 < _ATTEMPTS and manifest_bytes(self.path) != before:
                     continue
-                if isinstance(error, IndexUnusable):
+                if isinstance(error, DeepJoinError):
                     raise
                 raise damaged(self.path, f"a file is not what was written ({error})") from None
         raise AssertionError("the last attempt returns or raises")
 
     def _open(self, manifest: Manifest) -> None:
-        self._adopt(manifest, opened(self.path / SEGMENTS, manifest.segments, self.segments))
-
-    def _adopt(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
-        """Make these segments the open state."""
+        """Make the segments of a manifest the open state."""
+        segments = opened(self.path / SEGMENTS, manifest.segments, self.segments)
         #: What was indexed, what was left out, and why.
         self.report: BuildReport = lake_report(segments)
+        # Only now: a report that fails must leave the index as it was open.
         self.segments = segments
         #: All columns under one number each, for what goes through the whole lake.
         self.numbering = Numbering(segments)
@@ -158,11 +161,28 @@ class OpenIndex:
         """The version of what is stored for a table."""
         return self.manifest.reads
 
-    def _manifest_bytes(self) -> bytes:
-        try:
-            return (self.path / MANIFEST).read_bytes()
-        except OSError:
-            return b""
+    def info(self) -> dict[str, Any]:
+        """Describe the index: its size, its settings, what was left out and why."""
+        report, manifest = self.report, self.manifest
+        return {
+            "index": str(self.location),
+            "format": manifest.format,
+            "version": manifest.version,
+            "tables": report.tables,
+            "columns": report.columns,
+            "values": report.values,
+            "rows": report.rows,
+            "cells": report.cells,
+            "bytes": sum(record.bytes for record in manifest.segments),
+            "vectors": vars(manifest.vectors),
+            "settings": {n: v for n, v in vars(self.settings).items() if n != "salt"},
+            "sources": list(manifest.sources),
+            "segments": len(manifest.segments),
+            "excluded": list(manifest.excluded),
+            "left_out": dict(report.left_out.most_common()),
+            "skipped": [vars(one) for one in report.skipped],
+            "notes": [{"table": table, "note": note} for table, note in report.notes],
+        }
 
     def column(self, table: str, column: str) -> Column:
         """Fetch a column of the lake, to search with it."""
@@ -230,6 +250,37 @@ class OpenIndex:
             raise unknown_name("table", table, str(self.path), self.tables)
         return found
 
+    def find_name(self, table: str) -> str | None:
+        """Return the name of a table that was typed whole, or as an ending that only it has.
+
+        An ending is countries.csv of geo/countries.csv, orders of public.orders, or Sheet1 of
+        book.xlsx#Sheet1. None if no table has it.
+        """
+        if not table or self._find(table) is not None:
+            return table or None
+        found: list[str] = []
+        for segment in self.segments:
+            names = segment.catalog.table_names
+            arrow = names.arrow()
+            marks = [np.asarray(pc.ends_with(arrow, mark + table)) for mark in "/.#"]
+            places = np.flatnonzero(np.logical_or.reduce(marks)).tolist()
+            found += [names[place] for place in places if place not in segment.removed]
+        if len(found) < 2:
+            return found[0] if found else None
+        listed = ", ".join(sorted(found)[:_CANDIDATES])
+        more = f" and {len(found) - _CANDIDATES:,} more" if len(found) > _CANDIDATES else ""
+        raise UnknownName(
+            f"Several tables of {self.path} end in '{table}': {listed}{more}. "
+            "Type more of the name."
+        )
+
+    def full_name(self, table: str) -> str:
+        """Return the name of a table as `find_name` does, or raise with the nearest name."""
+        name = self.find_name(table)
+        if name is None:
+            raise unknown_name("table", table, str(self.path), self.tables)
+        return name
+
     def source_of(self, table: str) -> Described:
         """Return the source a table came from, as the manifest describes it."""
         segment, number = self.place(table)
@@ -252,11 +303,9 @@ def opened(
 ) -> list[Segment]:
     """Open segments as the manifest has them; those that are open already stay so."""
     there = {segment.folder: segment for segment in before}
-    segments = []
-    for record in records:
-        segment = there.get(folder / record.name)
-        if segment is None:
-            segments.append(Segment(folder / record.name, record.removed))
-        else:
-            segments.append(segment.without(record.removed))
-    return segments
+    return [
+        there[folder / record.name].without(record.removed)
+        if folder / record.name in there
+        else Segment(folder / record.name, record.removed)
+        for record in records
+    ]

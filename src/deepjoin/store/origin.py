@@ -63,6 +63,7 @@ class TableOrigin:
         path = self._segment.folder / name
         if path.exists():
             return path
+        # A merge copies frames unchanged, so size and checksum identify the file.
         records = {record.name: record for record in self._lake.records}
         wanted = records[self._segment.folder.name].files.get(name)
         for record in read_manifest(self._lake.path).segments if wanted else ():

@@ -7,12 +7,11 @@ still the one that was pulled: of two writers one wins, and the other gets an er
 from __future__ import annotations
 
 import errno
-import json
 import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -22,15 +21,25 @@ import xxhash
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.files import cache_root, link_or_copy, locked, replace_file
-from deepjoin.store.bucket import IndexBucket, ListedObject, StoredObject, Vanished, together
+from deepjoin.progress import Progress, no_progress
+from deepjoin.store.bucket import (
+    IndexBucket,
+    ListedObject,
+    StoredObject,
+    Transfer,
+    Vanished,
+    together,
+)
 from deepjoin.store.manifest import (
-    FORMAT,
     MANIFEST,
-    PRODUCT,
     SEGMENTS,
+    OtherProgram,
     SegmentRecord,
+    damaged,
     is_whole,
-    segment_record,
+    manifest_bytes,
+    manifest_of,
+    no_index,
 )
 
 _TRIES = 5
@@ -58,111 +67,69 @@ def is_remote(path: object) -> bool:
 
 
 @contextmanager
-def editing(location: str | Path, fresh: bool = False) -> Iterator[Path]:
+def editing(
+    location: str | Path, progress: Progress = no_progress, fresh: bool = False
+) -> Iterator[Path]:
     """Give a folder to change an index in; one in a bucket is pushed afterwards."""
     if not is_remote(location):
         yield Path(location)
         return
     url = str(location)
-    with working_copy(url, fresh=fresh) as copy:
-        before = _content(copy.folder)
+    with working_copy(url, fresh=fresh, progress=progress) as copy:
+        before = manifest_bytes(copy.folder)
         try:
             yield copy.folder
         except BaseException:
             # Push what was committed before the failure: values are, before columns are encoded.
-            if _content(copy.folder) not in (before, b""):
-                push(copy.folder, url, copy.token, fresh=fresh)
+            if manifest_bytes(copy.folder) not in (before, b""):
+                push(copy.folder, url, copy.token, fresh=fresh, progress=progress)
             raise
-        push(copy.folder, url, copy.token, fresh=fresh)
+        push(copy.folder, url, copy.token, fresh=fresh, progress=progress)
 
 
-def _content(folder: Path) -> bytes:
-    """Read the manifest of a copy; nothing if it cannot be read."""
-    try:
-        return (folder / MANIFEST).read_bytes()
-    except OSError:
-        return b""
-
-
-def pull(url: str, *, missing_ok: bool = False) -> Pulled:
+def pull(url: str, *, missing_ok: bool = False, progress: Progress = no_progress) -> Pulled:
     """Update the copy of an index: one request if it is current, else download new segments."""
     store = IndexBucket(url)
     folder = _cache_folder(store)
     vanished = ""
     for _ in range(_TRIES):
         found = _manifest(store, missing_ok)
+        # Without the lock, so that readers of a current copy never wait for a writer.
         if found is not None:
-            records = _records(found.content, url)
+            records = manifest_of(found.content, url).segments
             whole = all(is_whole(folder, record) for record in records)
-            if whole and found.content == _content(folder):
+            if whole and found.content == manifest_bytes(folder):
                 return Pulled(folder, found.etag)
         with only_process(folder), copy_errors(folder):
             try:
-                return _updated(store, folder, missing_ok)
+                return _updated(store, folder, missing_ok, progress)
             except Vanished as error:  # a newer manifest may have replaced ours
                 vanished = str(error)
-    raise _damaged(url, f"{vanished} is missing")
+    raise damaged(url, f"{vanished} is missing")
 
 
 def _manifest(store: IndexBucket, missing_ok: bool) -> StoredObject | None:
     found = store.get(MANIFEST)
     if found is None and not missing_ok:
-        raise IndexUnusable(
-            f"{store.url} is not a deepjoin index (no {MANIFEST}). "
-            f"Make one with: deepjoin index SOURCE -o {store.url}"
-        )
+        raise no_index(store.url)
     return found
-
-
-def _records(content: bytes, where: str) -> list[SegmentRecord]:
-    """Read which files a manifest names, and check that no name leads elsewhere."""
-    try:
-        fields = json.loads(content)
-        product, version, made_in = map(fields.get, ("product", "version", "format"))
-    except (ValueError, AttributeError):
-        raise _damaged(where, f"{MANIFEST} is not what was written") from None
-    _refuse_product(product, where)
-    if not isinstance(made_in, int) or made_in > FORMAT:
-        raise IndexUnusable(
-            f"{where} was written by deepjoin {version} in format {made_in}; this version reads "
-            f"up to format {FORMAT}. Upgrade with: pip install 'deepjoin>={version}'"
-        )
-    try:
-        records = [segment_record(one) for one in fields["segments"]]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise _damaged(where, f"{MANIFEST} is not what was written") from None
-    # `segment_record` refuses names that leave the folder on POSIX; these do so on Windows.
-    if any({*"\\\0"} & {*name} for record in records for name in record.files):
-        raise _damaged(where, f"{MANIFEST} names files elsewhere")
-    return records
-
-
-def _refuse_product(product: object, where: str) -> None:
-    if product != PRODUCT:
-        raise IndexUnusable(f"{where}/{MANIFEST} belongs to another program; choose another place.")
-
-
-def _damaged(where: str, what: str) -> IndexUnusable:
-    return IndexUnusable(
-        f"{where} is damaged: {what}. "
-        f"Build it again with: deepjoin index SOURCE -o {where} --rebuild"
-    )
 
 
 def _cache_folder(store: IndexBucket) -> Path:
     return cache_root() / xxhash.xxh3_64_hexdigest(store.identity.encode())
 
 
-def _updated(store: IndexBucket, folder: Path, missing_ok: bool) -> Pulled:
+def _updated(store: IndexBucket, folder: Path, missing_ok: bool, progress: Progress) -> Pulled:
     """Make a copy equal to the bucket; readers see the old copy until the new one is complete."""
     found = _manifest(store, missing_ok)
     if found is None:
         shutil.rmtree(folder, ignore_errors=True)
         (folder / SEGMENTS).mkdir(parents=True)
         return Pulled(folder, None)
-    records = _records(found.content, str(store.url))
+    records = manifest_of(found.content, str(store.url)).segments
     (folder / SEGMENTS).mkdir(parents=True, exist_ok=True)
-    _download(store, folder, [record for record in records if not is_whole(folder, record)])
+    lacking = [record for record in records if not is_whole(folder, record)]
+    _download(store, folder, lacking, progress)
     replace_file(folder / MANIFEST, found.content)
     named = {record.name for record in records}
     for old in (folder / SEGMENTS).iterdir():
@@ -171,17 +138,19 @@ def _updated(store: IndexBucket, folder: Path, missing_ok: bool) -> Pulled:
     return Pulled(folder, found.etag)
 
 
-def _download(store: IndexBucket, folder: Path, records: Sequence[SegmentRecord]) -> None:
+def _download(
+    store: IndexBucket, folder: Path, records: Sequence[SegmentRecord], progress: Progress
+) -> None:
     with ExitStack() as stack:
         scratch = {record.name: stack.enter_context(_scratch(folder)) for record in records}
-        jobs = []
+        jobs: list[Transfer] = []
         for record in records:
             for name, (size, digest) in record.files.items():
                 path = scratch[record.name] / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 key = f"{SEGMENTS}/{record.name}/{name}"
-                jobs.append(partial(store.fetch, key, path, size, digest))
-        together(jobs)
+                jobs.append((partial(store.fetch, key, path, size, digest), size))
+        together(jobs, progress)
         for record in records:
             place = folder / SEGMENTS / record.name
             shutil.rmtree(place, ignore_errors=True)
@@ -189,7 +158,9 @@ def _download(store: IndexBucket, folder: Path, records: Sequence[SegmentRecord]
 
 
 @contextmanager
-def working_copy(url: str, *, fresh: bool = False) -> Iterator[Pulled]:
+def working_copy(
+    url: str, *, fresh: bool = False, progress: Progress = no_progress
+) -> Iterator[Pulled]:
     """Give a copy to build in, apart from the one that readers use; then `push` it.
 
     It is kept if the work fails, so that the next run can resume. A ``fresh`` one may start
@@ -200,33 +171,35 @@ def working_copy(url: str, *, fresh: bool = False) -> Iterator[Pulled]:
     folder = readers.with_name(f"{readers.name}-writing")
     with only_process(folder, wait=False):
         try:
-            pulled = pull(url, missing_ok=True)
+            pulled = pull(url, missing_ok=True, progress=progress)
+        except OtherProgram:
+            raise
         except IndexUnusable:
             if not fresh:
                 raise
-            pulled = Pulled(folder, _replaceable(store))
+            damaged_manifest = store.get(MANIFEST)
+            pulled = Pulled(folder, damaged_manifest.etag if damaged_manifest else None)
         with copy_errors(folder):
             (folder / SEGMENTS).mkdir(parents=True, exist_ok=True)
             if pulled.token is None or pulled.folder == folder:
                 (folder / MANIFEST).unlink(missing_ok=True)
             else:
                 content = (pulled.folder / MANIFEST).read_bytes()
-                link_segments(_records(content, str(pulled.folder)), pulled.folder, folder)
+                link_segments(manifest_of(content, url).segments, pulled.folder, folder)
                 replace_file(folder / MANIFEST, content)
         yield Pulled(folder, pulled.token)
+        # Not in a `finally`: after a failure the next run resumes from what is here.
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _replaceable(store: IndexBucket) -> str | None:
-    """Return the ETag of a damaged manifest of ours; refuse to replace another program's."""
-    found = store.get(MANIFEST)
-    if found is not None:
-        with suppress(ValueError, AttributeError):
-            _refuse_product(json.loads(found.content).get("product"), str(store.url))
-    return found.etag if found else None
-
-
-def push(folder: Path, url: str, token: str | None, *, fresh: bool = False) -> str:
+def push(
+    folder: Path,
+    url: str,
+    token: str | None,
+    *,
+    fresh: bool = False,
+    progress: Progress = no_progress,
+) -> str:
     """Publish the index of a folder at a URL, unless another writer did since it was pulled.
 
     Returns the new manifest's ETag. Readers see the old index until the manifest is replaced,
@@ -235,7 +208,7 @@ def push(folder: Path, url: str, token: str | None, *, fresh: bool = False) -> s
     """
     store = IndexBucket(url)
     content = (folder / MANIFEST).read_bytes()
-    records = _records(content, str(folder))
+    records = manifest_of(content, folder).segments
     current = store.get(MANIFEST)
     if (current.etag if current else None) != token:
         raise store.conflict()
@@ -249,7 +222,7 @@ def push(folder: Path, url: str, token: str | None, *, fresh: bool = False) -> s
                 f"{store.url} holds something else than an index ({min([*there, *strange])}); "
                 f"choose an empty place, for example: -o {store.url}/index"
             )
-    _upload(store, folder, records, {} if fresh else store.below(SEGMENTS))
+    _upload(store, folder, records, {} if fresh else store.below(SEGMENTS), progress)
     etag = store.put(MANIFEST, content, token)
     _tidy(store, folder, records, _named_in(current))
     _keep(store, folder, records)
@@ -261,22 +234,24 @@ def _upload(
     folder: Path,
     records: Iterable[SegmentRecord],
     there: dict[str, ListedObject],
+    progress: Progress = no_progress,
 ) -> None:
     """Upload the files of segments that are not there in their full length."""
-    jobs = []
+    jobs: list[Transfer] = []
     for record in records:
         for name, (size, _) in record.files.items():
             key = f"{SEGMENTS}/{record.name}/{name}"
             if key not in there or there[key].size != size:
                 path = folder / SEGMENTS / record.name / name
-                jobs.append(partial(store.upload, path, key))
-    together(jobs)
+                jobs.append((partial(store.upload, path, key), size))
+    together(jobs, progress)
 
 
 def _named_in(manifest: StoredObject | None) -> set[str]:
     """Name the segments of a manifest; none if it is damaged."""
     try:
-        return {record.name for record in _records(manifest.content, "")} if manifest else set()
+        records = manifest_of(manifest.content, "").segments if manifest else ()
+        return {record.name for record in records}
     except IndexUnusable:
         return set()
 

@@ -10,8 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Hashes, Marks, find_sorted
 from deepjoin.read.source import Skipped
 from deepjoin.store.ledger import passed_over
 from deepjoin.store.segment import Segment
@@ -42,7 +42,7 @@ class BuildReport:
         """How many distinct values the lake has."""
         return self.count_values()
 
-    def with_columns(self, profiles: ColumnProfiles, kept: npt.NDArray[np.bool_]) -> BuildReport:
+    def with_columns(self, profiles: ColumnProfiles, kept: Marks) -> BuildReport:
         """Add what the value index counted."""
         return replace(self, columns=int(kept.sum()), cells=int(profiles.present[kept].sum()))
 
@@ -79,7 +79,7 @@ def live_report(segment: Segment) -> BuildReport:
         report.left_out.subtract(c.left_out.split(" (")[0] for c in entry.columns if c.left_out)
     gone = {catalog.table_names[number] for number in segment.removed}
     report.notes = [(table, note) for table, note in report.notes if table not in gone]
-    report.left_out = +report.left_out
+    report.left_out = +report.left_out  # drops the reasons that are down to zero
     return report
 
 
@@ -108,13 +108,13 @@ def lake_report(segments: Sequence[Segment]) -> BuildReport:
 def _distinct_values(segments: Sequence[Segment]) -> int:
     """Count the distinct values of all live columns, by their hashes."""
     total = 0
-    seen: list[npt.NDArray[np.uint64]] = []
+    # Each segment has a value once, so only the segments before it can have it as well.
+    seen: list[Hashes] = []
     for segment in segments:
         hashes = segment.live_hashes
         new = np.ones(len(hashes), bool)
         for earlier in seen:
-            at = np.minimum(np.searchsorted(earlier, hashes), max(0, len(earlier) - 1))
-            new &= earlier[at] != hashes if len(earlier) else True
+            new &= find_sorted(earlier, hashes) < 0
         total += int(new.sum())
         seen.append(hashes)
     return total

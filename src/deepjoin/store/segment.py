@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import load_strings, ranges
+from deepjoin.arrays import (
+    Hashes,
+    Int,
+    Marks,
+    Strings,
+    expect_lookups,
+    find_sorted,
+    load_strings,
+    ranges,
+)
+from deepjoin.lazy import cached_property
 from deepjoin.store.catalog import Catalog
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.ledger import read_ledger
 from deepjoin.store.values.index import ValueIndex
-
-Int = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.bool_]
 
 #: Folder, inside a segment, of the tables that came from memory.
 FRAMES = "frames"
@@ -38,8 +43,21 @@ class Segment:
         self.removed: frozenset[int] = frozenset()
         self._set_removed(removed)
 
+    def expect_lookups(self) -> None:
+        """Prepare for searches, which read little of each file, here and there."""
+        parts: list[object] = [self.values, self.catalog]
+        if self.cells is not None:
+            parts += self.cells.parts
+        for part in parts:
+            for one in vars(part).values():
+                if isinstance(one, Strings):
+                    one.expect_lookups()
+                for array in one if isinstance(one, tuple) else (one,):
+                    expect_lookups(array)
+
     def without(self, removed: Iterable[int]) -> Segment:
         """Return the same segment, with these tables and no others out of the lake."""
+        # Not by __init__, which would map the files again.
         other = Segment.__new__(Segment)
         other.folder, other.values, other.catalog = self.folder, self.values, self.catalog
         other.ledger, other.cells = self.ledger, self.cells
@@ -62,7 +80,7 @@ class Segment:
         return self.values.columns - (0 if self.dead is None else int(self.dead.sum()))
 
     @cached_property
-    def dead(self) -> npt.NDArray[np.bool_] | None:
+    def dead(self) -> Marks | None:
         """Marks the columns of tables that were removed; None when none was."""
         if not self.removed:
             return None
@@ -75,11 +93,11 @@ class Segment:
         frequency = self.values.frequency(values)
         if self.dead is None:
             return frequency
+        # Postings still count columns of removed tables, until a merge.
         numbers, counts = self._lost
-        if len(numbers) == 0:
-            return frequency
-        at = np.minimum(np.searchsorted(numbers, values), len(numbers) - 1)
-        return frequency - np.where(numbers[at] == values, counts[at], 0)
+        at = find_sorted(numbers, values)
+        frequency[at >= 0] -= counts[at[at >= 0]]
+        return frequency
 
     @cached_property
     def _lost(self) -> tuple[Int, Int]:
@@ -92,7 +110,7 @@ class Segment:
         return numbers.astype(np.int64), counts
 
     @property
-    def live_hashes(self) -> npt.NDArray[np.uint64]:
+    def live_hashes(self) -> Hashes:
         """The hashes of the values that some live column holds, ascending."""
         hashes = self.values.hashes
         if self.dead is None:
@@ -201,8 +219,7 @@ class Numbering:
 
     def columns_of(self, table: int) -> list[int]:
         """Return the columns of a table that can be joined on."""
-        segment, number = self.table(table)
         which = int(np.searchsorted(self.table_starts, table, "right")) - 1
-        start = int(self.column_starts[which])
-        columns = [start + column for column in segment.catalog.columns_of(number)]
-        return [column for column in columns if self.joins[column]]
+        number, first = table - int(self.table_starts[which]), int(self.column_starts[which])
+        columns = self.segments[which].catalog.columns_of(number)
+        return [first + column for column in columns if self.joins[first + column]]

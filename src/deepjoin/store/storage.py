@@ -32,6 +32,7 @@ from deepjoin.store.manifest import (
     SegmentRecord,
     check_sizes,
     is_whole,
+    manifest_bytes,
     read_manifest,
     segment_record,
 )
@@ -127,10 +128,8 @@ def _pending(folder: Path) -> tuple[str, list[SegmentRecord]]:
 
 
 def _manifest_digest(folder: Path) -> str:
-    try:
-        return xxhash.xxh3_64_hexdigest((folder / MANIFEST).read_bytes())
-    except FileNotFoundError:
-        return ""
+    content = manifest_bytes(folder)
+    return xxhash.xxh3_64_hexdigest(content) if content else ""
 
 
 @contextmanager
@@ -150,6 +149,7 @@ def writing(folder: Path) -> Iterator[IndexWriter]:
                 f"Cannot write an index in {folder}: {error.strerror}. Choose another place with "
                 "-o."
             ) from None
+        # With the lock held, nobody else can be writing what is removed here.
         for left in _left_over(folder):
             _discard(left)
         scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=segments))
@@ -184,6 +184,7 @@ def _left_over(folder: Path) -> list[Path]:
 def fingerprints(segment: Path, known: Known | None = None) -> Files:
     """Return size and checksum of every file of a segment, synced to disk."""
     paths = sorted(path for path in segment.rglob("*") if path.is_file())
+    # Files that are links to those of other segments need not be read again.
     shared = {path: known[ino] for path in paths if known and (ino := path.stat().st_ino) in known}
     own = [path for path in paths if path not in shared]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -239,8 +240,10 @@ def compare_files(
     with ThreadPoolExecutor(_THREADS) as pool:
         try:
             prints = pool.map(found_now, (name for name, _, _ in named))
+            done, total = 0, sum(size for _, size, _ in named)
             for (name, size, digest), found in zip(named, prints, strict=True):
-                progress(0, 1, name)
+                done += size
+                progress(done, total, "bytes")
                 if isinstance(found, str):
                     yield f"{name} {found}"
                     continue

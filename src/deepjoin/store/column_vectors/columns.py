@@ -6,19 +6,15 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Half, Marks, Rows
 from deepjoin.embed.vector_build import index_rows, load_rows, narrowed, new_rows
 from deepjoin.embed.vector_index import VectorIndex
+from deepjoin.lazy import cached_property
 from deepjoin.store.segment import Segment
-
-Half = npt.NDArray[np.float16]
-Rows = npt.NDArray[np.float16] | npt.NDArray[np.float32]
-Marks = npt.NDArray[np.bool_]
 
 #: The model's vectors, the sketches, and both as one vector.
 SPACES = ("columns", "sketch", "both")
@@ -46,7 +42,7 @@ class ColumnVectors:
     #: Whether every live column has one, and they can be searched.
     complete: bool
     #: The requested kind of index and metric.
-    asked: tuple[str, str] = ("auto", "cosine")
+    requested: tuple[str, str] = ("auto", "cosine")
 
     @classmethod
     def open(cls, segment: Path, space: str) -> ColumnVectors | None:
@@ -57,8 +53,8 @@ class ColumnVectors:
         except FileNotFoundError:
             return None
         about = About(fields["name"], fields["digest"], fields["dimension"])
-        asked = fields["kind"], fields["metric"]
-        return cls(folder, about, bool(fields["complete"]), asked)
+        requested = fields["kind"], fields["metric"]
+        return cls(folder, about, bool(fields["complete"]), requested)
 
     @cached_property
     def index(self) -> VectorIndex:
@@ -81,14 +77,15 @@ def known_rows(segment: Path, space: str, digest: str) -> Half | None:
 def rows_to_fill(
     segment: Path, space: str, about: About, count: int, kind: str = "auto", metric: str = "cosine"
 ) -> Iterator[Half]:
-    """Lend the rows of a segment's columns to be filled, on disk.
+    """Yield the rows of a segment's columns on disk, to be filled.
 
-    When all are there, and none is NaN, they are given the index that finds them.
+    Afterwards they are indexed, if no row is NaN.
     """
     folder = segment / FOLDER / space
     folder.mkdir(parents=True, exist_ok=True)
     rows = new_rows(folder, count, about.dimension)
     yield rows
+    # Merged rows are NaN where a part had no vectors; the next build encodes those columns.
     complete = not unknown(rows).any()
     if complete:
         index_rows(folder, kind, metric, clustered=space == "columns")

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import blocks, load_strings, ranges
+from deepjoin.arrays import Array, Float, Half, Int, blocks, load_strings, ranges
 from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.embed.vector_build import narrowed
@@ -42,10 +40,6 @@ from deepjoin.store.column_vectors.sketch import (
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.index import AS_VALUE
 
-Int = npt.NDArray[np.int64]
-Half = npt.NDArray[np.float16]
-Float = npt.NDArray[np.float32]
-Rows = npt.NDArray[Any]
 #: Who made the meanings, and one row a column, some at a time.
 MeaningRows = tuple[About, Iterator[Half]]
 #: Numbers of columns with their vectors, some at a time, in any order.
@@ -69,7 +63,7 @@ _QUERY_WEIGHTS = {"equi": (4, 1), "semantic": (0.5, 4)}
 _ROWS = 1 << 14
 
 
-def segment_columns(segment: Segment, numbers: Rows, counted: bool = False) -> Iterator[Column]:
+def segment_columns(segment: Segment, numbers: Array, counted: bool = False) -> Iterator[Column]:
     """Give columns by their numbers: distinct cells as first spelled, in row order.
 
     ``counted`` repeats each cell as often as the table does.
@@ -218,7 +212,7 @@ def _combined(columns: Half, sketch: Half, meanings: Iterator[Half] | None) -> I
         start = stop
 
 
-def both_rows(columns: Rows, sketch: Rows, meaning: Rows | None = None) -> Float:
+def both_rows(columns: Array, sketch: Array, meaning: Array | None = None) -> Float:
     """Put vectors, sketches and meanings side by side, the similarity of sketches weighing double.
 
     A column without a sketch gets one that is similar to no query's: a shorter row would have a
@@ -229,7 +223,7 @@ def both_rows(columns: Rows, sketch: Rows, meaning: Rows | None = None) -> Float
     return _side_by_side(unit(columns), sketches, meaning)
 
 
-def both_query(columns: Rows, sketch: Rows, join: str, meaning: Rows | None = None) -> Float:
+def both_query(columns: Array, sketch: Array, join: str, meaning: Array | None = None) -> Float:
     """Put vector, sketch and meaning of a query side by side, weighed for the kind of join."""
     sketch_weight, meaning_weight = map(np.float32, _QUERY_WEIGHTS[join])
     if meaning is not None:
@@ -237,7 +231,7 @@ def both_query(columns: Rows, sketch: Rows, join: str, meaning: Rows | None = No
     return _side_by_side(unit(columns), unit(sketch) * sketch_weight, meaning)
 
 
-def _side_by_side(columns: Float, sketches: Float, meanings: Rows | None) -> Float:
+def _side_by_side(columns: Float, sketches: Float, meanings: Array | None) -> Float:
     parts = [columns, sketches * np.float32(_SKETCH_WEIGHT**0.5)]
     return np.hstack(parts if meanings is None else [*parts, meanings.astype(np.float32)])
 

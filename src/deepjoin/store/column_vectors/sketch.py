@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import load_array
+from deepjoin.arrays import Float, Half, Hashes, Int, find_sorted, load_array
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.scan import ZERO_POINT
 from deepjoin.errors import DeepJoinError
@@ -32,10 +32,6 @@ from deepjoin.progress import Progress, no_progress
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.segment import Segment
 
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Half = npt.NDArray[np.float16]
-Hashes = npt.NDArray[np.uint64]
 #: From the numbers of values to a vector each.
 Vectors = Callable[[Int], Float]
 
@@ -93,10 +89,10 @@ class FrequencySnapshot:
 
     def of_hashes(self, hashes: Hashes) -> Int:
         """Look up values by their hashes."""
-        if len(self._hashes) == 0:
-            return np.zeros(len(hashes), np.int64)
-        at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        return np.where(self._hashes[at] == hashes, self._counts[at], 0).astype(np.int64)
+        at = find_sorted(self._hashes, hashes)
+        found = np.zeros(len(hashes), np.int64)
+        found[at >= 0] = self._counts[at[at >= 0]]
+        return found
 
     def of_segment(self, segment: Segment) -> Int:
         """Look up the values of a segment, which may share some that were not shared before."""
@@ -107,10 +103,9 @@ class FrequencySnapshot:
         """Look up the values of a query: the highest count of the snapshot and the segments."""
         found = self.of_hashes(hashes)
         for segment in segments:
-            held = segment.values.hashes
-            if len(held) and len(hashes):
-                at = np.minimum(np.searchsorted(held, hashes), len(held) - 1)
-                found = np.maximum(found, np.where(held[at] == hashes, segment.frequency(at), 0))
+            at = find_sorted(segment.values.hashes, hashes)
+            held = np.flatnonzero(at >= 0)
+            found[held] = np.maximum(found[held], segment.frequency(at[held]))
         return found
 
 

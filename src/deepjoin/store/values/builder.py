@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import load_strings
+from deepjoin.arrays import Int, Marks, load_strings
 from deepjoin.errors import UnreadableTable
 from deepjoin.normalise.private import key
+from deepjoin.progress import worker_threads
 from deepjoin.settings import Settings
 from deepjoin.store.values.chunk import (
     MAX_CHUNK,
@@ -34,10 +34,8 @@ from deepjoin.store.values.index import AS_VALUE, ValueIndex, ValueIndexWriter
 from deepjoin.store.values.postings import Postings, Spill, merged_partitions
 from deepjoin.store.values.profile import ColumnProfiles, ColumnTallies, Traits
 
-Int = npt.NDArray[np.int64]
-Kept = npt.NDArray[np.bool_]
 #: Selects the columns to keep, from the profiles of all.
-Choose = Callable[[ColumnProfiles], Kept]
+Choose = Callable[[ColumnProfiles], Marks]
 
 #: Row numbers are stored in 32 bits.
 _MAX_ROWS = (1 << 32) - 1
@@ -95,7 +93,7 @@ class ValueIndexBuilder:
                 self._submit(Chunk(columns, rows, cells.cast(pa.string())))
             start = stop
 
-    def finish(self, out: Path, columns: int, choose: Choose) -> tuple[ColumnProfiles, Kept]:
+    def finish(self, out: Path, columns: int, choose: Choose) -> tuple[ColumnProfiles, Marks]:
         """Write the index of the chosen columns, renumbered without gaps.
 
         Returns what is known of all columns, and which were chosen.
@@ -147,8 +145,8 @@ class ValueIndexBuilder:
     def _submit(self, chunk: Chunk) -> None:
         settings = self._settings
         how = settings.profile, settings.max_cell, self._key
-        job = self._pool.submit(reduce_chunk, chunk, *how)
-        self._reducing.append(job)
+        self._reducing.append(self._pool.submit(reduce_chunk, chunk, *how))
+        # Wait for the oldest when all threads are busy: chunks that wait would fill the memory.
         self._collect(self._threads)
 
     def _collect(self, waiting: int) -> None:
@@ -178,7 +176,7 @@ class MergeInput:
 
     folder: Path
     values: ValueIndex
-    kept: npt.NDArray[np.bool_]
+    kept: Marks
 
 
 def merge_values(
@@ -189,7 +187,7 @@ def merge_values(
     spill = Spill(scratch, memory)
     sizes = [np.diff(part.values.column_offsets)[part.kept] for part in parts]
     numbers = np.arange(sum(map(len, sizes)))
-    with ThreadPoolExecutor(threads) as pool:
+    with worker_threads(threads) as pool:
         first = 0
         for part in parts:
             for rows in _stored_rows(part, first):

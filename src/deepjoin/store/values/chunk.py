@@ -9,12 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.arrays import Hashes, Int
 from deepjoin.normalise.canonical import canonical_array
 from deepjoin.normalise.hashing import hash_array
 from deepjoin.normalise.private import hidden_array
 from deepjoin.store.values.profile import Traits
-
-Int = npt.NDArray[np.int64]
 
 #: Three of these fit one 64-bit sort key: column, value and position within a chunk.
 MAX_CHUNK = 1 << 20
@@ -109,7 +108,7 @@ def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") ->
     return ReducedChunk(rows, first, present, too_long, traits)
 
 
-def partition_of(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+def partition_of(hashes: Hashes) -> npt.NDArray[np.uint8]:
     """Return the hash partition of each row; ascending partitions hold ascending hashes."""
     return (hashes >> np.uint64(64 - PARTITION_BITS)).astype(np.uint8)
 

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import ArrayWriter, Strings, StringsWriter, create_array, load_array
+from deepjoin.arrays import (
+    ArrayWriter,
+    Int,
+    Int32,
+    Integers,
+    Strings,
+    StringsWriter,
+    create_array,
+    load_array,
+    prefetch,
+    ranges,
+)
 from deepjoin.errors import DeepJoinError
 from deepjoin.normalise.hashing import hash_values
 from deepjoin.store.values.postings import Postings
 
-Int = npt.NDArray[np.int64]
-
 #: In ``cell_spellings``: the cell is spelled as its canonical value.
 AS_VALUE = 0xFFFFFFFF
+
+#: How far a hash may be from where even spreading puts it, in a segment of millions of values.
+_NEAR = 2048
 
 #: The forward index, one entry a (column, value): grouped by column, values ascending.
 FORWARD = ("cell_values", "cell_counts", "cell_rows", "cell_spellings")
@@ -49,9 +60,13 @@ class ValueIndex:
         if len(self.hashes) == 0:
             return np.full(len(values), -1)
         hashes = hash_values(values)
+        # Hashes are spread evenly, so a value is near its share of the way.
+        guess = (hashes / 2.0**64 * len(self.hashes)).astype(np.int64)
+        prefetch(self.hashes, guess - _NEAR, 2 * _NEAR)
         places = np.searchsorted(self.hashes, hashes)
         numbers = np.full(len(values), -1)
         same = self.hashes[np.minimum(places, len(self.hashes) - 1)] == hashes
+        self.values.prefetch(places[same])
         for i in np.flatnonzero(same).tolist():
             # Walk the values of one hash, nearly always one, to the very string.
             at = int(places[i])
@@ -65,14 +80,21 @@ class ValueIndex:
 
     def frequency(self, values: Int) -> Int:
         """Document frequency: in how many columns each value occurs."""
+        prefetch(self.posting_offsets, values, 2)
         return np.asarray(self.posting_offsets[values + 1] - self.posting_offsets[values])
 
-    def postings(self, value: int) -> npt.NDArray[np.int32]:
+    def postings(self, value: int) -> Int32:
         """Return the columns that hold a value, ascending."""
         start, stop = self.posting_offsets[value], self.posting_offsets[value + 1]
         return np.asarray(self.posting_columns[start:stop])
 
-    def sizes(self, columns: npt.NDArray[np.integer[Any]]) -> Int:
+    def holders(self, values: Int, frequency: Int) -> Int32:
+        """Return the columns that hold each value, one value after the other."""
+        starts = self.posting_offsets[values]
+        prefetch(self.posting_columns, starts, frequency)
+        return np.asarray(self.posting_columns[ranges(starts, frequency)])
+
+    def sizes(self, columns: Integers) -> Int:
         """Return the number of distinct values of each of these columns."""
         return np.asarray(self.column_offsets[columns + 1] - self.column_offsets[columns])
 

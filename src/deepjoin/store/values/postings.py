@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.arrays import Hashes, Int, Marks
 from deepjoin.store.values.chunk import PARTITION_BITS, ROWS, partition_of
-
-Int = npt.NDArray[np.int64]
 
 PARTITIONS = 1 << PARTITION_BITS
 #: Neighbouring partitions with fewer rows than this are merged as one: each merge has a fixed cost.
@@ -97,7 +95,7 @@ class Spill:
 class Postings:
     """Distinct values in hash order; postings run value by value, columns ascending within one."""
 
-    hashes: npt.NDArray[np.uint64]
+    hashes: Hashes
     values: pa.StringArray
     #: Which value each posting belongs to.
     value: Int
@@ -126,7 +124,7 @@ class Postings:
         head = (np.asarray(heads["hash"]), heads["value"])
         return cls(*head, value, column, row, count, tails["spelling"])
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> Postings:
+    def keep(self, kept: Marks) -> Postings:
         """Drop the postings of columns that are not kept, and the values left with none."""
         here = kept[self.column]
         if here.all():
@@ -178,9 +176,7 @@ def merge_rows(batches: Sequence[pa.RecordBatch]) -> Postings:
     )
 
 
-def _by_value(
-    hashes: npt.NDArray[np.uint64], values: pa.Array
-) -> tuple[Int, npt.NDArray[np.bool_]]:
+def _by_value(hashes: Hashes, values: pa.Array) -> tuple[Int, Marks]:
     """Sort rows by value, stable, and mark where a new value begins."""
     order = np.argsort(hashes, kind="stable")
     new_hash = np.append(True, np.diff(hashes[order]) != 0)[: len(order)]
@@ -207,6 +203,7 @@ def merged_partitions(spill: Spill, pool: ThreadPoolExecutor, threads: int) -> I
         rows += count
         if rows < _FEW_ROWS and number + 1 < PARTITIONS:
             continue
+        # A few ahead, in order: more would hold merged partitions that cannot be written yet.
         running.append(pool.submit(merge, range(start, number + 1)))
         start, rows = number + 1, 0
         if len(running) > threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,16 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.arrays import Double, Int, Marks
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.settings import Settings
 
 if TYPE_CHECKING:
     from deepjoin.store.values.postings import Postings
 
-Int = npt.NDArray[np.int64]
-
 _FLAG_SET = frozenset(("0", "1", "true", "false", "yes", "no", "y", "n", "t", "f", "x"))
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,17}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+#: How many numbers around those of a query are looked up.
+_AROUND = 64
 _YEARS = (1800, 2100)
 #: A run from 0 or 1 may have gaps, but holds at least every second number.
 _SPARSE = 2
@@ -48,7 +51,7 @@ class ColumnProfiles:
     distinct: Int
     present: Int
     too_long: Int
-    mean_length: npt.NDArray[np.float64]
+    mean_length: Double
     types: npt.NDArray[np.uint8]
     generic: npt.NDArray[np.uint8]
 
@@ -81,6 +84,25 @@ def generic_of(values: Sequence[str]) -> Generic:
     if low >= _YEARS[0] and high <= _YEARS[1]:
         return Generic.YEAR
     return Generic.RUN if low <= 1 and high - low + 1 <= _SPARSE * len(values) else Generic.NO
+
+
+def numbers_around(values: Sequence[str]) -> list[str]:
+    """Return some whole numbers in and around the range of such values, none of them among these.
+
+    A column that holds most of these holds the values as well, whatever they are about.
+
+    >>> numbers_around(["4", "6"]), numbers_around(["4", "six"])
+    (['1', '2', '3', '5', '7', '8', '9'], [])
+    """
+    if not values or not all(_WHOLE.fullmatch(value) for value in values):
+        return []
+    numbers = {int(value) for value in values}
+    low, high = min(numbers), max(numbers)
+    span = high - low + 1
+    around = range(low - span if low < 0 else max(0, low - span), high + span + 1)
+    # Drawn, not at even distances: those could all be multiples of ten, which a column may hold.
+    drawn = around if len(around) <= _AROUND else random.Random(0).sample(around, _AROUND)
+    return [str(number) for number in drawn if number not in numbers]
 
 
 class Traits:
@@ -152,7 +174,16 @@ class Traits:
         return np.select(conditions, choices, Generic.NO).astype(np.uint8)
 
 
-def _numbers(values: pa.Array, integer: npt.NDArray[np.bool_]) -> Int:
+def classified(values: pa.Array) -> tuple[CellType, Generic]:
+    """Return the type of one column's distinct canonical values, and its kind of generic key."""
+    traits, places = Traits(1), np.arange(len(values))
+    traits.add(values, places, np.zeros_like(places))
+    types = traits.types()
+    generic = traits.generic(types, np.array([len(values)]))
+    return CellType(int(types[0])), Generic(int(generic[0]))
+
+
+def _numbers(values: pa.Array, integer: Marks) -> Int:
     """Read the integers; one too long counts as a bound that no range can include."""
     short = integer & (np.asarray(pc.binary_length(values)) <= _MAX_DIGITS)
     numbers = np.full(len(integer), _NO_MINIMUM - 1)
