@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Array, Double, Float, Int, Marks
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.embed.value_vectors import ValueVectors
 from deepjoin.errors import DeepJoinError
@@ -22,14 +22,10 @@ from deepjoin.matching.joinability import least as least_of
 from deepjoin.matching.similar import ExactPairs, ExactVectors, postings_of
 from deepjoin.store.values.index import ValueIndex
 
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Scores = npt.NDArray[np.float64]
-Marks = npt.NDArray[np.bool_]
 #: For each segment, marks of columns that are no part of the lake, or None.
 Excluded = Sequence[Marks | None]
 #: Turns cosines into scores from 0 to 1; never less for a higher cosine.
-Worth = Callable[[Scores], npt.NDArray[Any]]
+Worth = Callable[[Double], Array]
 
 #: Columns measured first, and by how much each further round is larger.
 _FIRST, _GROWTH = 64, 8
@@ -50,17 +46,17 @@ class Measure:
         """The floor in millionths."""
         return least_of(self.floor)
 
-    def counted(self, similarities: npt.NDArray[Any]) -> Scores:
+    def counted(self, similarities: Array) -> Double:
         """Turn best similarities, in millionths, into the millionths they add to a score."""
         return np.where(similarities >= self.least, self._worth(similarities), 0.0)
 
-    def most(self, similarities: npt.NDArray[Any]) -> Scores:
+    def most(self, similarities: Array) -> Double:
         """Return what similarities up to these count at most."""
         # A function of the caller may fall by what rounding does; ours do not.
         spare = 0.0 if self.worth is None else 1.0
         return np.where(similarities >= self.least, self._worth(similarities) + spare, 0.0)
 
-    def _worth(self, similarities: npt.NDArray[Any]) -> Scores:
+    def _worth(self, similarities: Array) -> Double:
         if self.join == "semantic":
             return np.full(similarities.shape, float(ONE))
         if self.worth is None:
@@ -110,7 +106,7 @@ class ColumnEvidence(NamedTuple):
     cells: Int
     values: Int
     #: Cosines, 1 for equal cells.
-    similarities: Scores
+    similarities: Double
     #: How many of the column's values match a cell of the query.
     reverse: int
 
@@ -121,7 +117,7 @@ class ExactRanking:
 
     parts: Int
     columns: Int
-    scores: Scores
+    scores: Double
     evidence: list[ColumnEvidence]
 
     def __len__(self) -> int:
@@ -206,7 +202,7 @@ class PairPostings:
         postings = cls(pairs, columns.astype(np.int64))
         return postings if excluded is None else postings.where(~excluded[postings.columns])
 
-    def where(self, chosen: npt.NDArray[Any]) -> PairPostings:
+    def where(self, chosen: Array) -> PairPostings:
         """Keep some of the postings."""
         return PairPostings(self.pairs[chosen], self.columns[chosen])
 
@@ -234,7 +230,7 @@ class SegmentScores:
         self._high = np.minimum(similarity + error, 1) * ONE
         self.upper = self._upper()
 
-    def _upper(self) -> Scores:
+    def _upper(self) -> Double:
         """Bound each column's score: sum over the cells what the best pair of each can count."""
         counts = self._measure.most(self._high)[self._postings.pairs]
         cells = self._exact.pairs.cells[self._postings.pairs]

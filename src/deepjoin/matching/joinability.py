@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Float, Int
 from deepjoin.normalise.distinct import distinct_cells
 
 Cells = Iterable[str | None]
 #: Gives canonical values their vectors, rows of length 1, or 0 for a value without one.
-Encode = Callable[[list[str]], npt.NDArray[np.float32]]
+Encode = Callable[[list[str]], Float]
 
 #: Similarities are whole millionths: single precision carries no more, and sums have no order.
 ONE = 1_000_000
@@ -28,9 +28,7 @@ def semantic_joinability(
     return float(np.mean(best >= least(tau))) if len(best) else 0.0
 
 
-def best_similarities(
-    query: Cells, target: Cells, encode: Encode, profile: str = "default"
-) -> npt.NDArray[np.int64]:
+def best_similarities(query: Cells, target: Cells, encode: Encode, profile: str = "default") -> Int:
     """Return, for each distinct value of the query, its best similarity in the target.
 
     >>> def encode(values):
@@ -47,12 +45,10 @@ def best_similarities(
     return best
 
 
-def similarities(
-    rows: npt.NDArray[np.float32], others: npt.NDArray[np.float32]
-) -> npt.NDArray[np.int64]:
+def similarities(rows: Float, others: Float) -> Int:
     """Return the cosine of each pair of unit vectors in whole millionths, row by row."""
     products = (rows.astype(np.float64) * others.astype(np.float64)).sum(axis=-1)
-    rounded: npt.NDArray[np.int64] = np.rint(np.minimum(products, 1) * ONE).astype(np.int64)
+    rounded: Int = np.rint(np.minimum(products, 1) * ONE).astype(np.int64)
     return rounded
 
 

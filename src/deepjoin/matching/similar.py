@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.arrays import ranges
+from deepjoin.arrays import Array, Float, Int, Int32
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.embed.value_vectors import ValueVectors
 from deepjoin.matching.joinability import ONE, similarities
@@ -24,8 +23,6 @@ from deepjoin.matching.joinability import ONE, similarities
 if TYPE_CHECKING:
     from deepjoin.store.values.index import ValueIndex
 
-Float = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
 #: Returns the vectors of values, by their numbers, exactly as the encoder computes them.
 ExactVectors = Callable[[Int], Float]
 
@@ -46,11 +43,10 @@ def exact_similarities(queries: Float, cells: Int, exact: ExactVectors, values: 
     return decided
 
 
-def postings_of(index: ValueIndex, values: Int) -> tuple[Int, Int]:
+def postings_of(index: ValueIndex, values: Int) -> tuple[Int, Int32]:
     """Return the columns that hold some values, as pairs of (which value, column)."""
     lengths = index.frequency(values)
-    places = ranges(index.posting_offsets[values], lengths)
-    return np.repeat(np.arange(len(values)), lengths), index.posting_columns[places]
+    return np.repeat(np.arange(len(values)), lengths), index.holders(values, lengths)
 
 
 class ExactPairs:
@@ -95,7 +91,7 @@ class ValuePairs:
     def __len__(self) -> int:
         return len(self.mine)
 
-    def where(self, chosen: npt.NDArray[Any]) -> ValuePairs:
+    def where(self, chosen: Array) -> ValuePairs:
         """Keep some of the pairs."""
         return ValuePairs(self.mine[chosen], self.theirs[chosen], self.similarities[chosen])
 

@@ -2,22 +2,26 @@
 
 Three ways: each value of mine gets its most similar one (`best`), the most similar one that no
 other value of mine has a better claim to (`one-to-one`), or all that are similar enough (`all`).
+The first two also find the alternatives of a match: values that are nearly as similar.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.arrays import Float, Int, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching.joinability import ONE, least
-from deepjoin.matching.similar import ROWS, Float, Int, SimilarValues, ValuePairs
+from deepjoin.matching.similar import ROWS, SimilarValues, ValuePairs
+from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.progress import Progress, no_progress
 
 Values: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
@@ -26,19 +30,27 @@ Values: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
 _CANDIDATES = 16
 #: Values of theirs encoded at a time.
 _ENCODED = 1 << 16
+#: An alternative is at most this much less similar than the match, and a match has at most so many.
+#: Of matches with an alternative, fewer than half are right (docs/decisions/0027).
+CLOSE, ALTERNATIVES = 0.05, 3
+#: Words with a digit; the letters in them.
+_NUMBERED, _LETTERS = re.compile(r"[^\W_]*[0-9][^\W_]*"), re.compile("[^0-9]+")
 
 
 @dataclass(frozen=True)
 class SemanticMatching:
     """How values that are not equal are matched.
 
-    ``tau`` is the least cosine that counts; the encoder's own if it is not given.
+    ``tau`` is the least cosine that counts; the encoder's own if it is not given. With ``join``
+    "any" rather than "semantic", two numbers or dates match only if they are equal, and other
+    values only if their numbers do not differ: "gate 7" never matches "gate 8".
     """
 
     encoder: CellEncoder
     tau: float | None = None
     matching: str = "best"
     progress: Progress = no_progress
+    join: str = "semantic"
 
     def __post_init__(self) -> None:
         if self.matching not in MATCHINGS:
@@ -57,17 +69,27 @@ class SemanticMatching:
         return self.encoder.tau if self.tau is None else self.tau
 
 
-def match_values(mine: Values, theirs: Values, semantic: SemanticMatching) -> Iterator[ValuePairs]:
+class MatchedValues(NamedTuple):
+    """Pairs that match, and their alternatives: pairs that are nearly as similar."""
+
+    pairs: ValuePairs
+    alternatives: ValuePairs
+
+
+def match_values(
+    mine: Values, theirs: Values, semantic: SemanticMatching
+) -> Iterator[MatchedValues]:
     """Match distinct canonical values; numbers are places in the two lists.
 
-    Of equally similar values the one that comes first is taken. Pairs come in no order.
+    Of equally similar values the one that comes first is taken, the others are alternatives.
+    Pairs come in no order.
     """
     texts, others = _texts(mine), _texts(theirs)
     equal = np.asarray(pc.fill_null(pc.index_in(texts, others), -1)).astype(np.int64)
     known = np.flatnonzero(equal >= 0)
-    yield ValuePairs(known, equal[known], np.full(len(known), ONE, np.int64))
-    columns = _ValueColumns(texts, others, equal, semantic)
-    yield from MATCHINGS[semantic.matching](columns)
+    same = ValuePairs(known, equal[known], np.full(len(known), ONE, np.int64))
+    yield MatchedValues(same, ValuePairs.none())
+    yield from MATCHINGS[semantic.matching](_ValueColumns(texts, others, equal, semantic))
 
 
 def nearest_values(mine: Values, theirs: Values, semantic: SemanticMatching) -> ValuePairs:
@@ -85,6 +107,11 @@ def _texts(values: Values) -> pa.Array:
     return pa.array(values, pa.large_string())
 
 
+def _numbers(value: str) -> set[str]:
+    """Return the numbers of a value: the digits of each word, so that a code is one number."""
+    return {_LETTERS.sub("", word).lstrip("0") for word in _NUMBERED.findall(value)}
+
+
 @dataclass(frozen=True)
 class _ValueColumns:
     """Two columns of distinct values; ``equal`` is the place of the same value of theirs, or -1."""
@@ -97,6 +124,30 @@ class _ValueColumns:
     @property
     def least(self) -> int:
         return least(self.semantic.bound)
+
+    def comparable(self, rows: Int, others: Int) -> Iterator[tuple[Int, Int]]:
+        """Split values into groups that may be similar; no group is empty on either side."""
+        groups = [(rows, others)]
+        if self.semantic.join == "any":
+            # Different numbers have unrelated vectors; there may be millions of them to compare.
+            texts, targets = (
+                np.asarray(cell_types(values))[chosen] == CellType.TEXT
+                for values, chosen in ((self.mine, rows), (self.theirs, others))
+            )
+            groups = [(rows[texts], others), (rows[~texts], others[targets])]
+        yield from (group for group in groups if len(group[0]) and len(group[1]))
+
+    def agreeing(self, pairs: ValuePairs) -> ValuePairs:
+        """Drop pairs that the kind of join excludes: those of values with different numbers."""
+        if self.semantic.join != "any":
+            return pairs
+        mine, theirs = self.mine.take(pairs.mine), self.theirs.take(pairs.theirs)
+        both = pc.and_(*(pc.match_substring_regex(values, "[0-9]") for values in (mine, theirs)))
+        kept = np.ones(len(pairs), bool)
+        for at in np.flatnonzero(np.asarray(both)).tolist():
+            ours, others = (_numbers(values[at].as_py()) for values in (mine, theirs))
+            kept[at] = ours <= others or others <= ours
+        return pairs.where(kept)
 
     def blocks(self, rows: Int) -> Iterator[tuple[Int, Float]]:
         """Encode some values of mine, a block at a time."""
@@ -117,32 +168,37 @@ class _ValueColumns:
 def _nearest(
     columns: _ValueColumns, rows: Int, others: Int, count: int, least: int
 ) -> Iterator[ValuePairs]:
-    if not len(rows) or not len(others):
-        return
-    targets = columns.targets(others)
-    for block, vectors in columns.blocks(rows):
-        yield targets.nearest(vectors, count, least).renumbered(block, others)
+    for mine, theirs in columns.comparable(rows, others):
+        targets = columns.targets(theirs)
+        for block, vectors in columns.blocks(mine):
+            found = targets.nearest(vectors, count, least).renumbered(block, theirs)
+            yield columns.agreeing(found)
 
 
-def _best(columns: _ValueColumns) -> Iterator[ValuePairs]:
+def _best(columns: _ValueColumns) -> Iterator[MatchedValues]:
     """Pair each value that has no equal with its most similar one."""
     rows, others = np.flatnonzero(columns.equal < 0), np.arange(len(columns.theirs))
-    yield from _nearest(columns, rows, others, 1, columns.least)
+    for found in _nearest(columns, rows, others, 1 + ALTERNATIVES, columns.least):
+        # The pairs of a value are together, the most similar first.
+        first = np.searchsorted(found.mine, found.mine, side="left")
+        is_best = first == np.arange(len(found))
+        close = found.similarities >= found.similarities[first] - least(CLOSE)
+        yield MatchedValues(found.where(is_best), found.where(close & ~is_best))
 
 
-def _all(columns: _ValueColumns) -> Iterator[ValuePairs]:
+def _all(columns: _ValueColumns) -> Iterator[MatchedValues]:
     """Pair each value with all that are similar enough, besides its equal."""
-    others = np.arange(len(columns.theirs))
-    if not len(others):
-        return
-    targets = columns.targets(others)
-    for block, vectors in columns.blocks(np.arange(len(columns.mine))):
-        for pairs in targets.reaching(vectors, columns.least):
-            pairs = pairs.renumbered(block, others)
-            yield pairs.where(columns.equal[pairs.mine] != pairs.theirs)
+    rows, others = np.arange(len(columns.mine)), np.arange(len(columns.theirs))
+    for mine, theirs in columns.comparable(rows, others):
+        targets = columns.targets(theirs)
+        for block, vectors in columns.blocks(mine):
+            for pairs in targets.reaching(vectors, columns.least):
+                pairs = columns.agreeing(pairs.renumbered(block, theirs))
+                pairs = pairs.where(columns.equal[pairs.mine] != pairs.theirs)
+                yield MatchedValues(pairs, ValuePairs.none())
 
 
-def _one_to_one(columns: _ValueColumns) -> Iterator[ValuePairs]:
+def _one_to_one(columns: _ValueColumns) -> Iterator[MatchedValues]:
     """Take the most similar pair of free values, again and again; equal values are not free.
 
     Each value of mine proposes to its candidates in turn, each of theirs keeps the best proposal
@@ -157,7 +213,7 @@ def _one_to_one(columns: _ValueColumns) -> Iterator[ValuePairs]:
         found = _nearest(columns, rows, others, count, columns.least)
         rows = claims.settle(rows, ValuePairs.concatenate(found), count)
         count *= 4
-    yield claims.pairs()
+    yield claims.matched()
 
 
 class _Claims:
@@ -201,14 +257,18 @@ class _Claims:
                 return holder
         return mine
 
-    def pairs(self) -> ValuePairs:
-        """Return who holds what in the end."""
+    def matched(self) -> MatchedValues:
+        """Return who holds what in the end, and what is free and nearly as similar."""
         held = np.flatnonzero(self._holder >= 0)
-        return ValuePairs(self._holder[held], held, self._claim[held])
+        pairs = ValuePairs(self._holder[held], held, self._claim[held])
+        lists = self._lists.where(ranges(self._start[pairs.mine], self._length[pairs.mine]))
+        claims = np.repeat(pairs.similarities, self._length[pairs.mine])
+        close = (self._holder[lists.theirs] < 0) & (lists.similarities >= claims - least(CLOSE))
+        return MatchedValues(pairs, lists.where(close).leading(ALTERNATIVES))
 
 
 #: The ways to match, by name.
-MATCHINGS: dict[str, Callable[[_ValueColumns], Iterator[ValuePairs]]] = {
+MATCHINGS: dict[str, Callable[[_ValueColumns], Iterator[MatchedValues]]] = {
     "best": _best,
     "one-to-one": _one_to_one,
     "all": _all,

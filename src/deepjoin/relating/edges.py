@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import ArrayWriter, blocks, create_array, load_array, ranges
+from deepjoin.arrays import (
+    Array,
+    ArrayWriter,
+    Int,
+    blocks,
+    create_array,
+    load_array,
+    places_in_runs,
+    ranges,
+)
 from deepjoin.errors import DeepJoinError
 from deepjoin.matching.joinability import cardinality_of
-
-Int = npt.NDArray[np.int64]
 
 #: Edges worked on at a time.
 _EDGES = 1 << 20
@@ -47,9 +54,9 @@ class JoinedColumns(NamedTuple):
         whole = cls(*map(np.concatenate, zip(first, *parts, strict=True)))
         return whole.take(np.lexsort((whole.b, whole.a)))
 
-    def take(self, rows: npt.NDArray[Any]) -> JoinedColumns:
+    def take(self, rows: Array) -> JoinedColumns:
         """Keep some pairs, in this order."""
-        return JoinedColumns(*(array[rows] for array in self))
+        return JoinedColumns(self.a[rows], self.b[rows], self.matched[rows], self.repeats[rows])
 
 
 class EdgeList:
@@ -104,6 +111,7 @@ class EdgeListWriter:
     """Writes edges that come in the order of their columns ``a``."""
 
     def __init__(self, folder: Path, columns: int) -> None:
+        # Appended to files: only the counts of each column are held in memory.
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._counts, self._b_counts = np.zeros((2, columns), np.int64)
@@ -132,11 +140,8 @@ class EdgeListWriter:
         for start in range(0, len(b), _EDGES):
             order = np.argsort(b[start : start + _EDGES], kind="stable")
             columns = b[start : start + _EDGES][order].astype(np.int64)
-            firsts = np.flatnonzero(np.diff(columns, prepend=-1))
-            sizes = np.diff(np.append(firsts, len(columns)))
-            rank = np.arange(len(columns)) - np.repeat(firsts, sizes)
-            by_b[free[columns] + rank] = start + order
-            free[columns[firsts]] += sizes
+            by_b[free[columns] + places_in_runs(columns)] = start + order
+            np.add.at(free, columns, 1)
 
     def __enter__(self) -> EdgeListWriter:
         return self

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -26,7 +25,8 @@ from xxhash import xxh3_64_hexdigest
 from deepjoin._version import __version__
 from deepjoin.build.pipeline import disk_errors
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.files import locked, replace_file
+from deepjoin.files import TemporaryFolder, locked, replace_file
+from deepjoin.lazy import cached_property
 from deepjoin.model import ColumnPlace, JoinEdge
 from deepjoin.progress import Progress, no_progress
 from deepjoin.relating.edges import EdgeList, check_share
@@ -150,14 +150,11 @@ class _GraphBuild:
         manifest = None if rebuild or self._most is not None else self._usable()
         if manifest is not None and manifest.segments == self._described:
             return self._unchanged(manifest)
-        folder = Path(mkdtemp(prefix="deepjoin-graph-"))
-        try:
+        with TemporaryFolder("deepjoin-graph-") as folder:
             with disk_errors(folder):
                 work = self._join(folder, self._share, manifest)
             # Its files are mapped, and so live as long as the graph does.
             return self._graph(folder, work)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _usable(self) -> GraphManifest | None:
         """Read the saved graph, unless it is damaged or lacks edges of this share."""
@@ -174,7 +171,8 @@ class _GraphBuild:
     def _join(self, out: Path, share: float, manifest: GraphManifest | None) -> JoinWork:
         earlier: EarlierGraph | None = None
         if manifest is not None:
-            earlier = earlier_graph(self._lake.path, manifest)
+            segments = [(name, columns) for name, columns, _ in manifest.segments]
+            earlier = EarlierGraph.open(self._lake.path / GRAPH / manifest.folder, segments)
         return join_all(self._numbering, share, out, earlier, self._most, self._progress)
 
     def _graph(self, folder: Path, work: JoinWork, saved: bool = False) -> JoinGraph:
@@ -239,12 +237,6 @@ def graph_problems(folder: Path) -> list[str]:
         return [f"{GRAPH}/{MANIFEST} or a file it names"]
     found = fingerprints(folder / GRAPH / manifest.folder)
     return [f"{GRAPH}/{name}" for name, of in manifest.files.items() if found.get(name) != of]
-
-
-def earlier_graph(folder: Path, manifest: GraphManifest) -> EarlierGraph:
-    """Map a saved graph."""
-    segments = [(name, columns) for name, columns, _ in manifest.segments]
-    return EarlierGraph.open(folder / GRAPH / manifest.folder, segments)
 
 
 def current_edges(lake: OpenIndex, share: float) -> EdgeList | None:

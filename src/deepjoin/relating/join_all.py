@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from deepjoin.arrays import ArrayWriter, blocks, load_array
+from deepjoin.arrays import ArrayWriter, Hashes, Int, blocks, load_array, places_in_runs
 from deepjoin.progress import Progress
 from deepjoin.relating.edges import EdgeList, EdgeListWriter, JoinedColumns
 from deepjoin.relating.self_join import SelfJoin
-from deepjoin.store.segment import Int, Numbering, Segment
+from deepjoin.store.segment import Numbering, Segment
 
 #: Two words a column; both are zero only for a column that joins with nothing.
-Prints = npt.NDArray[np.uint64]
+Prints = Hashes
 
 #: Cells read at a time.
 _CELLS = 1 << 21
@@ -43,7 +42,7 @@ class EarlierGraph:
         return cls(EdgeList(folder), prints, segments)
 
     def prints_by_segment(self) -> dict[str, Prints]:
-        """Return the fingerprints of each segment."""
+        """Return the fingerprints of the columns of each segment, by its name."""
         stops = np.cumsum([columns for _, columns in self.segments]).tolist()
         return {
             name: self.prints[stop - columns : stop]
@@ -121,13 +120,10 @@ class _Known:
         return found.take(found.b >= 0)
 
 
-def _best(lake: Numbering, found: JoinedColumns, most: int) -> npt.NDArray[np.int64]:
+def _best(lake: Numbering, found: JoinedColumns, most: int) -> Int:
     """Choose the edges of each column ``a`` that share most, the other then being the smallest."""
     order = np.lexsort((lake.order[found.b], lake.sizes[found.b], -found.matched, found.a))
-    starts = np.flatnonzero(np.diff(found.a[order], prepend=-1))
-    sizes = np.diff(np.append(starts, len(order)))
-    rank = np.arange(len(order)) - np.repeat(starts, sizes)
-    return np.sort(order[rank < most])
+    return np.sort(order[places_in_runs(found.a[order]) < most])
 
 
 def fingerprints(lake: Numbering, known: Mapping[str, Prints]) -> Prints:
@@ -154,7 +150,10 @@ def _digests(segment: Segment, columns: Int) -> Iterator[bytes]:
     """Yield the digests of some columns of a segment."""
     index, catalog = segment.values, segment.catalog
     offsets = np.asarray(index.column_offsets)
-    places = _places(catalog.column_tables)
+    # Which column of its table each one is: two columns of a table may hold the same cells.
+    order = np.argsort(catalog.column_tables, kind="stable")
+    places = np.empty(len(order), np.int64)
+    places[order] = places_in_runs(catalog.column_tables[order])
     for first, last in blocks(index.sizes(columns), _CELLS):
         chosen = columns[first:last]
         start = int(offsets[chosen[0]])
@@ -166,16 +165,6 @@ def _digests(segment: Segment, columns: Int) -> Iterator[bytes]:
             table = catalog.table_names[int(catalog.column_tables[column])]
             head = f"{places[column]} {len(table)} {table}".encode("utf-8", "surrogatepass")
             yield xxh3_128_digest(head + hashes[cells].tobytes() + counts[cells].tobytes())
-
-
-def _places(tables: npt.NDArray[np.integer]) -> Int:
-    """Return which column of its table each one is."""
-    order = np.argsort(tables, kind="stable")
-    starts = np.flatnonzero(np.diff(tables[order], prepend=-1))
-    sizes = np.diff(np.append(starts, len(order)))
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order)) - np.repeat(starts, sizes)
-    return places
 
 
 def known_columns(prints: Prints, earlier: Prints) -> Int:

@@ -8,14 +8,14 @@ up to date; a budget bounds the work, and answers that it cut say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush, nsmallest
 from itertools import groupby
 
 import numpy as np
 
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.model import GraphTable, JoinEdge, JoinPaths, Neighbourhood
+from deepjoin.model import ColumnPlace, GraphTable, Hit, JoinEdge, JoinPaths, Neighbourhood
 from deepjoin.relating.edges import check_share
 from deepjoin.relating.graph import current_edges
 from deepjoin.relating.partners import (
@@ -26,7 +26,6 @@ from deepjoin.relating.partners import (
     ReadBudget,
     SavedPartners,
     edge,
-    joined_links,
 )
 from deepjoin.store.open_index import OpenIndex
 
@@ -38,6 +37,8 @@ SAVED_COLUMNS = 1 << 14
 SAVED_EDGES = 1 << 22
 #: Edges shown of a neighbourhood, for each table that it may have.
 _EDGES = 20
+#: Tables looked at for each one that an overview shows.
+_SAMPLED = 4
 #: Paths shown.
 _PATHS = 5
 #: Paths followed in search of the best of one length.
@@ -73,6 +74,7 @@ def neighbourhood(
         walk = _Walk(lake, min_joinability)
         distances = {walk.number(table): 0}
         cut = False
+        # One more than fits is looked for, to know whether something was left out.
         for distance in range(1, depth + 1):
             last = [one for one in distances if distances[one] == distance - 1]
             left = limit - len(distances)
@@ -83,6 +85,44 @@ def neighbourhood(
         nodes = tuple(walk.node(one, distance) for one, distance in distances.items())
         cut |= walk.budget.spent or len(edges) > _EDGES * limit
         return Neighbourhood(nodes, tuple(edges[: _EDGES * limit]), cut)
+
+
+def overview(lake: OpenIndex, min_joinability: float = 0.5, limit: int = 60) -> Neighbourhood:
+    """Show the tables of a lake that join with most others, then others; and their joins.
+
+    A large lake without a saved graph is sampled.
+    """
+    check_share(min_joinability)
+    _check_whole("limit", limit, 1)
+    with lake.reporting_damage():
+        walk = _Walk(lake, min_joinability)
+        names, step = lake.tables, max(1, len(lake.tables) // (_SAMPLED * limit))
+        sampled = [walk.number(names[place]) for place in range(0, len(names), step)]
+        near = {table: walk.near(table) for table in sampled}
+        # Neighbours that are not in the sample have at least the join that led to them.
+        degrees = {other: 1 for others in near.values() for other in others}
+        degrees |= {table: len(others) for table, others in near.items()}
+        chosen = sorted(degrees, key=lambda table: (-degrees[table], walk.name(table)))[:limit]
+        edges = walk.edges(dict.fromkeys(chosen, 0), _EDGES * limit + 1)
+        nodes = tuple(walk.node(table, 0) for table in chosen)
+        cut = walk.budget.spent or len(names) > len(chosen) or len(edges) > _EDGES * limit
+        return Neighbourhood(nodes, tuple(edges[: _EDGES * limit]), cut)
+
+
+def similar_joins(
+    search: Callable[[ColumnPlace], Iterable[Hit]], columns: Sequence[ColumnPlace]
+) -> list[JoinEdge]:
+    """Find joins by meaning of some columns: those in which more values match than are equal."""
+    edges: dict[frozenset[ColumnPlace], JoinEdge] = {}
+    for column in columns:
+        for hit in search(column):
+            found, other = hit.semantic, ColumnPlace(hit.table, hit.column)
+            if found is None or found.matched <= hit.equi.matched:
+                continue
+            shares = found.joinability, found.reverse, found.matched
+            edge = JoinEdge(column, other, *shares, hit.cardinality, "semantic")
+            edges.setdefault(frozenset((column, other)), edge)
+    return list(edges.values())
 
 
 def paths(
@@ -112,16 +152,13 @@ class _Walk:
         self._view = lake
         self._lake = lake.numbering
         edges = current_edges(lake, least)
-        self.budget = (
-            ReadBudget(COLUMNS, POSTINGS)
-            if edges is None
-            else ReadBudget(SAVED_COLUMNS, SAVED_EDGES)
-        )
-        self._partners: Partners = (
-            FoundPartners(self._lake, least, self.budget)
-            if edges is None
-            else SavedPartners(self._lake, edges, least, self.budget)
-        )
+        self._partners: Partners
+        if edges is None:
+            self.budget = ReadBudget(COLUMNS, POSTINGS)
+            self._partners = FoundPartners(self._lake, least, self.budget)
+        else:
+            self.budget = ReadBudget(SAVED_COLUMNS, SAVED_EDGES)
+            self._partners = SavedPartners(self._lake, least, self.budget, edges)
         self._known: dict[int, JoinLinks] = {}
         self._near: dict[int, dict[int, float]] = {}
 
@@ -160,7 +197,7 @@ class _Walk:
 
     def beyond(self, tables: Iterable[int], known: Iterable[int], most: int) -> list[int]:
         """Return the neighbours of tables that are not known, the best joined first."""
-        links = joined_links(map(self._links, tables))
+        links = JoinLinks.joined(map(self._links, tables))
         others = self._lake.tables[links.b]
         new = ~np.isin(others, list(known))
         others, strength = others[new], links.strength[new]
@@ -183,15 +220,14 @@ class _Walk:
         tables = sorted(distances, key=distances.__getitem__)
         edges: list[JoinEdge] = []
         for _, ring in groupby(tables, distances.__getitem__):
-            found = [link for table in ring for link in self._onward(table, rank)]
+            found: list[JoinLink] = []
+            for table in ring:
+                links = self._links(table)
+                # Every join is listed once, from the table that comes first.
+                behind = [other for other, place in rank.items() if place > rank[table]]
+                found += links.take(np.isin(self._lake.tables[links.b], behind)).each()
             edges += map(self._edge, nsmallest(most - len(edges), found, self._order))
         return edges
-
-    def _onward(self, table: int, rank: dict[int, int]) -> list[JoinLink]:
-        """List the joins of a table with tables behind it."""
-        links = self._links(table)
-        behind = [other for other, place in rank.items() if place > rank[table]]
-        return links.take(np.isin(self._lake.tables[links.b], behind)).each()
 
     def best_edge(self, one: int, other: int) -> JoinEdge:
         """Return the best join of two tables of which at least one has been searched."""
@@ -238,6 +274,7 @@ def shortest_paths(
     halves = _HalfSearch(near, start), _HalfSearch(near, end)
     whole = True
     for length in range(1, longest + 1):
+        # From both ends, the smaller side first: tables multiply with every join.
         min(halves, key=lambda half: len(half.frontier)).grow()
         paths, all_of_them = _of_length(halves, name, length, most - len(found))
         found += paths

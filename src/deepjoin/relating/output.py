@@ -114,6 +114,7 @@ def _write_parquet(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
 
 def _write_json(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
     """Write a list of edges, each as the service gives it."""
+    # One by one: a graph may have more edges than fit into memory.
     with path.open("w", encoding="utf-8") as file:
         before = "[\n"
         for batch in batches:
@@ -153,6 +154,7 @@ def _write_graphml(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
             for row in batch.to_pylist():
                 ends = []
                 for table in (row["a_table"], row["b_table"]):
+                    # GraphML allows nodes between edges, so tables are written as they appear.
                     if table not in nodes:
                         nodes[table] = len(nodes)
                         data = f'<data key="name">{_xml(table)}</data>'
@@ -165,6 +167,7 @@ def _write_graphml(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         file.write("</graph>\n</graphml>\n")
 
 
+# XML 1.0 has no way to write most control characters, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

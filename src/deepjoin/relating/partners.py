@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.arrays import blocks, ranges
+from deepjoin.arrays import Array, Double, Int, blocks
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import ColumnPlace, JoinEdge
 from deepjoin.relating.edges import EdgeList
 from deepjoin.store.segment import Numbering, Segment
-from deepjoin.store.values.index import ValueIndex
-
-Int = npt.NDArray[np.int64]
 
 #: Postings read at a time: this bounds the memory.
 _WORK = 1 << 22
@@ -31,8 +27,7 @@ class JoinLink(NamedTuple):
     strength: float
 
 
-@dataclass(frozen=True)
-class JoinLinks:
+class JoinLinks(NamedTuple):
     """Pairs of columns of one lake that join: ``a`` of the table in question, ``b`` of others."""
 
     a: Int
@@ -40,32 +35,22 @@ class JoinLinks:
     #: How many distinct values the two share.
     matched: Int
     #: The share of the smaller column's distinct values that the other holds.
-    strength: npt.NDArray[np.float64]
+    strength: Double
 
-    def __len__(self) -> int:
-        return len(self.a)
+    @classmethod
+    def joined(cls, parts: Iterable[JoinLinks]) -> JoinLinks:
+        """Concatenate pairs."""
+        none = np.zeros(0, np.int64)
+        first = cls(none, none, none, np.zeros(0))
+        return cls(*map(np.concatenate, zip(first, *parts, strict=True)))
 
-    def take(self, rows: npt.NDArray[Any]) -> JoinLinks:
+    def take(self, rows: Array) -> JoinLinks:
         """Keep some pairs, in this order."""
         return JoinLinks(self.a[rows], self.b[rows], self.matched[rows], self.strength[rows])
 
     def each(self) -> list[JoinLink]:
         """List the pairs."""
-        arrays = (self.a, self.b, self.matched, self.strength)
-        return [JoinLink(*of) for of in zip(*(array.tolist() for array in arrays), strict=True)]
-
-
-def no_links() -> JoinLinks:
-    """Return no pairs."""
-    none = np.zeros(0, np.int64)
-    return JoinLinks(none, none, none, np.zeros(0))
-
-
-def joined_links(found: Iterable[JoinLinks]) -> JoinLinks:
-    """Concatenate pairs."""
-    parts = [no_links(), *found]
-    names = ("a", "b", "matched", "strength")
-    return JoinLinks(*(np.concatenate([getattr(one, name) for one in parts]) for name in names))
+        return [JoinLink(*of) for of in zip(*(array.tolist() for array in self), strict=True)]
 
 
 class ReadBudget:
@@ -87,24 +72,26 @@ class ReadBudget:
         return True
 
 
-class Partners(Protocol):
-    """Knows what joins with the columns of a table."""
-
-    def of_table(self, table: int) -> JoinLinks:
-        """Return all pairs of a table's columns and columns of others that join."""
-
-
-class FoundPartners:
-    """Finds what joins with the columns of a table, without any work beforehand."""
+class Partners(ABC):
+    """Finds the columns that join with those of a table, as far as the budget goes."""
 
     def __init__(self, lake: Numbering, least: float, budget: ReadBudget) -> None:
         self._lake, self._least, self._budget = lake, least, budget
 
     def of_table(self, table: int) -> JoinLinks:
         """Return all pairs of a table's columns and columns of others that join."""
-        return joined_links([self._of_column(one) for one in self._lake.columns_of(table)])
+        return JoinLinks.joined(map(self.of_column, self._lake.columns_of(table)))
 
-    def _of_column(self, column: int) -> JoinLinks:
+    @abstractmethod
+    def of_column(self, column: int) -> JoinLinks:
+        """Return all pairs of a column and columns of other tables that join."""
+
+
+class FoundPartners(Partners):
+    """Searches the postings, which needs no work beforehand."""
+
+    def of_column(self, column: int) -> JoinLinks:
+        """Count the values that every other column shares with this one."""
         lake = self._lake
         values = list(values_in_segments(lake, column))
         work = sum(
@@ -112,7 +99,7 @@ class FoundPartners:
             for one, numbers in zip(lake.segments, values, strict=True)
         )
         if not self._budget.take(work):
-            return no_links()
+            return JoinLinks.joined([])
         parts = [
             _overlaps(one, numbers) for one, numbers in zip(lake.segments, values, strict=True)
         ]
@@ -125,25 +112,23 @@ class FoundPartners:
         return JoinLinks(np.full(len(b), column), b, matched, strength).take(good)
 
 
-class SavedPartners:
-    """Reads what joins with the columns of a table from a graph."""
+class SavedPartners(Partners):
+    """Reads the pairs from the saved graph of the lake."""
 
-    def __init__(self, lake: Numbering, edges: EdgeList, least: float, budget: ReadBudget) -> None:
-        self._lake, self._edges, self._least, self._budget = lake, edges, least, budget
+    def __init__(self, lake: Numbering, least: float, budget: ReadBudget, edges: EdgeList) -> None:
+        super().__init__(lake, least, budget)
+        self._edges = edges
 
-    def of_table(self, table: int) -> JoinLinks:
-        """Return all pairs of a table's columns and columns of others that join."""
-        return joined_links([self._of_column(one) for one in self._lake.columns_of(table)])
-
-    def _of_column(self, column: int) -> JoinLinks:
+    def of_column(self, column: int) -> JoinLinks:
+        """Read the edges of the column, which may be the smaller or the larger of a pair."""
         if not self._budget.take(self._edges.count(column)):
-            return no_links()
-        found, sizes = self._edges.of(column), self._lake.sizes
+            return JoinLinks.joined([])
+        found = self._edges.of(column)
         others = np.where(found.a == column, found.b, found.a)
-        links = JoinLinks(
-            np.full(len(others), column), others, found.matched, found.matched / sizes[found.a]
-        )
-        return links.take(links.strength >= self._least)
+        # The smaller column of an edge is `a`, and the share is of its values.
+        strength = found.matched / self._lake.sizes[found.a]
+        links = JoinLinks(np.full(len(others), column), others, found.matched, strength)
+        return links.take(strength >= self._least)
 
 
 def values_in_segments(lake: Numbering, column: int) -> Iterator[Int]:
@@ -167,19 +152,14 @@ def _overlaps(segment: Segment, values: Int) -> tuple[Int, Int]:
     index = segment.values
     frequency = index.frequency(values)
     if frequency.sum() < index.columns >> 2:  # few: sorting them beats a counter a column
-        few, held = np.unique(_read(index, values, frequency), return_counts=True)
+        few, held = np.unique(index.holders(values, frequency), return_counts=True)
         return few.astype(np.int64), held
     counts = np.zeros(index.columns, np.int64)
     for start, stop in blocks(frequency, _WORK):
-        columns = _read(index, values[start:stop], frequency[start:stop])
+        columns = index.holders(values[start:stop], frequency[start:stop])
         counts += np.bincount(columns, minlength=index.columns)
     found = np.flatnonzero(counts)
     return found, counts[found]
-
-
-def _read(index: ValueIndex, values: Int, frequency: Int) -> npt.NDArray[np.int32]:
-    """Return the columns of each value, one value's after the other's."""
-    return np.asarray(index.posting_columns[ranges(index.posting_offsets[values], frequency)])
 
 
 def edge(lake: Numbering, a: int, b: int, matched: int) -> JoinEdge:
@@ -195,8 +175,8 @@ def edge(lake: Numbering, a: int, b: int, matched: int) -> JoinEdge:
     most = one.values.cell_counts[mine][here], other.values.cell_counts[theirs][there]
     shares = matched / int(lake.sizes[a]), matched / int(lake.sizes[b])
     cardinality = cardinality_of(*(int(counts.max(initial=1)) for counts in most))
-    return JoinEdge(_place(lake, a), _place(lake, b), *shares, matched, cardinality)
-
-
-def _place(lake: Numbering, column: int) -> ColumnPlace:
-    return ColumnPlace(lake.table_name(int(lake.tables[column])), lake.column_name(column))
+    left, right = (
+        ColumnPlace(lake.table_name(int(lake.tables[column])), lake.column_name(column))
+        for column in (a, b)
+    )
+    return JoinEdge(left, right, *shares, matched, cardinality)

@@ -1,26 +1,24 @@
 """The prefix filter of self-joins: which pairs of columns share enough values.
 
-Of a column x with n values, of which a must be held, any n - a + 1 hold one of every a: a column
-that shares a of them all is found by looking these up alone, and the rarest are the cheapest.
-What is found this way is then counted in full against its stored cells, and dropped as soon as
-too few values are left.
+A column y that must share a of the n values of a column x misses at most n - a of them, so it
+holds at least one of any n - a + 1. Looking up that many finds every such y, and the rarest
+values have the shortest postings. Each candidate is then counted in full against its stored
+cells, and dropped as soon as too few values are left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import blocks, ranges
+from deepjoin.arrays import Int, Int32, Marks, blocks, ranges
+from deepjoin.lazy import cached_property
 from deepjoin.relating.edges import JoinedColumns
 from deepjoin.store.segment import Segment
-
-Int = npt.NDArray[np.int64]
 
 #: Postings read, and cells looked up, at a time: this bounds the memory.
 WORK = 1 << 21
@@ -36,7 +34,7 @@ class PrefixCandidates(NamedTuple):
     seen: Int
     matched: Int
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> PrefixCandidates:
+    def where(self, chosen: Marks) -> PrefixCandidates:
         """Keep some pairs."""
         return PrefixCandidates(*(array[chosen] for array in self))
 
@@ -61,7 +59,7 @@ def least_shared(sizes: Int, threshold: float) -> Int:
 def counted(
     found: PrefixCandidates, sizes: Int, least: Int, work: int, compare: Compare
 ) -> PrefixCandidates:
-    """Compare all values, more at a time, and drop pairs that can no longer have the least.
+    """Compare all values, ever more at a time; drop pairs that can no longer reach the least.
 
     ``sizes`` and ``least`` are those of the rows; about ``work`` values are compared at a time.
     """
@@ -93,7 +91,7 @@ class NumberedSegment:
         return np.asarray(self.segment.values.column_offsets)
 
     @cached_property
-    def repeats(self) -> npt.NDArray[np.bool_]:
+    def repeats(self) -> Marks:
         """Mark the columns in which a value occurs more than once."""
         marks = np.zeros(self.stop - self.start, bool)
         counts = self.segment.values.cell_counts
@@ -131,7 +129,7 @@ class ValuePostings(Protocol):
     def frequency(self, values: Int) -> Int:
         """Count the columns that hold each value."""
 
-    def read(self, values: Int, frequency: Int) -> npt.NDArray[np.int32]:
+    def read(self, values: Int, frequency: Int) -> Int32:
         """Return the columns of each value, one value after the other."""
 
 

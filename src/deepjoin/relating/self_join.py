@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import blocks, load_strings, ranges
+from deepjoin.arrays import Int, Int32, Marks, blocks, load_strings, ranges
+from deepjoin.lazy import cached_property
 from deepjoin.relating.edges import JoinedColumns
 from deepjoin.relating.prefix_filter import WORK, NumberedSegment, PrefixLookup
-from deepjoin.store.segment import Int, Marks, Numbering, Segment
+from deepjoin.store.segment import Numbering, Segment
 from deepjoin.store.values.index import ValueIndex
 
-#: Cells of columns x that are prepared at a time.
+#: Cells of columns x prepared at a time.
 _CELLS = 1 << 20
 #: Values compared at a time.
 _VALUES = 1 << 20
@@ -123,10 +123,9 @@ class AllPostings:
             return np.zeros(len(values), np.int64)
         return np.where(values >= 0, self._index.frequency(np.maximum(values, 0)), 0)
 
-    def read(self, values: Int, frequency: Int) -> npt.NDArray[np.int32]:
+    def read(self, values: Int, frequency: Int) -> Int32:
         """Return the columns of each value, one value after the other."""
-        places = ranges(np.asarray(self._index.posting_offsets)[values], frequency)
-        return np.asarray(self._index.posting_columns[places])
+        return self._index.holders(values, frequency)
 
 
 class SomePostings:
@@ -145,7 +144,7 @@ class SomePostings:
         at = self._places(values)
         return np.where(self._values[at] == values, self._lengths[at], 0)
 
-    def read(self, values: Int, frequency: Int) -> npt.NDArray[np.int32]:
+    def read(self, values: Int, frequency: Int) -> Int32:
         """Return the columns of each value, one value after the other."""
         return np.asarray(self._columns[ranges(self._starts[self._places(values)], frequency)])
 
@@ -183,7 +182,7 @@ def _translated(one: Segment, other: Segment) -> npt.NDArray[np.uint32]:
         equal = pc.equal(mine.take(pa.array(here + start)), theirs.take(pa.array(found)))
         same = np.asarray(equal)
         numbers[start + here[same]] = found[same] + 1
-        # Different strings with one hash, nearly never: look for the very one.
+        # Different strings with one hash, nearly never: look these up by their text.
         left = (start + here[~same]).tolist()
         numbers[left] = other.values.look_up([mine[value].as_py() for value in left]) + 1
     return numbers

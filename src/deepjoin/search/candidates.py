@@ -10,13 +10,13 @@ they are many, a few lists of near values are scanned instead (`deepjoin.embed.v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Float, Int, Int32, Marks, prefetch
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.matching.similar import exact_similarities, postings_of
@@ -25,11 +25,8 @@ from deepjoin.search.scores import CellMatches, PairScore
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.segment import Segment
 
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Columns = npt.NDArray[np.int32]
 #: One flag a column of a segment; not zero means marked.
-Marks = npt.NDArray[np.uint8] | npt.NDArray[np.bool_]
+Flags = npt.NDArray[np.uint8] | Marks
 
 #: Below this many postings, sorting them all is faster than being clever.
 _SCAN = 1 << 16
@@ -37,16 +34,23 @@ _SCAN = 1 << 16
 _MANY = 1 << 11
 #: Below this many, plain Python is faster than a dozen array calls.
 _FEW = 1 << 9
+#: Cells compared with the values of candidates at a time; in between, a search can stop.
+_CELLS = 1 << 12
+
+
+def never() -> bool:
+    """Never stop."""
+    return False
 
 
 @dataclass(frozen=True)
 class OverlapCounts:
     """Columns that share a value with the query, and how many values each shares."""
 
-    columns: Columns
+    columns: Int32
     overlaps: Int
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> OverlapCounts:
+    def where(self, chosen: Marks) -> OverlapCounts:
         """Keep some of the columns."""
         return OverlapCounts(self.columns[chosen], self.overlaps[chosen])
 
@@ -64,18 +68,18 @@ class Overlap:
         self._lists = [index.postings(value) for value in values[self._order].tolist()]
         self._columns = index.columns
 
-    def candidates(self, options: SearchOptions, demoted: Marks | None) -> OverlapCounts:
+    def candidates(self, options: SearchOptions, demoted: Flags | None) -> OverlapCounts:
         """Find the live columns that can be among the best, except the query's own table."""
         dead, catalog = self.segment.dead, self.segment.catalog
         own = None if options.exclude is None else catalog.find_table(options.exclude)
-        if options.k is None:
+        if options.columns is None:
             found = self.all()
         else:
             more = 0 if own is None else len(catalog.columns_of(own))
             second_class = demoted if dead is None else dead
             if demoted is not None and dead is not None:
                 second_class = (demoted != 0) | dead
-            found = self.best(options.k + more, second_class)
+            found = self.best(options.columns + more, second_class)
         if dead is not None:
             found = found.where(~dead[found.columns])
         if own is not None:
@@ -86,7 +90,7 @@ class Overlap:
         """Count the overlap of every column that shares a value."""
         return self._count(self._lists)
 
-    def best(self, k: int, second_class: Marks | None) -> OverlapCounts:
+    def best(self, k: int, second_class: Flags | None) -> OverlapCounts:
         """Return at least all columns that can be among the best k, with exact overlaps.
 
         Columns marked in ``second_class`` rank behind all others, or were removed from the lake,
@@ -107,7 +111,7 @@ class Overlap:
         least = _least_of_best(found, k, second_class)
         return found.where(found.overlaps >= least)
 
-    def weigh(self, columns: Columns, weights: Int) -> Int:
+    def weigh(self, columns: Int32, weights: Int) -> Int:
         """Sum, for each of these columns, the weights of the values it shares with the query."""
         weights = weights[self._order]
         if self._frequency.sum() > _FEW:
@@ -119,7 +123,7 @@ class Overlap:
                     sums[column] += weight
         return np.array(list(sums.values()), np.int64)
 
-    def _count(self, lists: Sequence[Columns]) -> OverlapCounts:
+    def _count(self, lists: Sequence[Int32]) -> OverlapCounts:
         if not lists:
             return OverlapCounts(np.zeros(0, np.int32), np.zeros(0, np.int64))
         merged = np.concatenate(lists)
@@ -135,7 +139,7 @@ class Overlap:
         return OverlapCounts(merged[bounds[:-1]], np.diff(bounds))
 
 
-def _least_of_best(found: OverlapCounts, k: int, second_class: Marks | None) -> int:
+def _least_of_best(found: OverlapCounts, k: int, second_class: Flags | None) -> int:
     """Return the overlap of the k-th best first-class candidate, 0 when there are fewer."""
     overlaps = found.overlaps
     if second_class is not None:
@@ -147,7 +151,7 @@ def _least_of_best(found: OverlapCounts, k: int, second_class: Marks | None) -> 
     return len(from_the_top) - 1 - int(np.searchsorted(from_the_top, k))
 
 
-def weigh(lists: Sequence[Columns], weights: Int, columns: Columns) -> Int:
+def weigh(lists: Sequence[Int32], weights: Int, columns: Int32) -> Int:
     """Sum, for each column, the weights of the lists it is in.
 
     Short lists are searched among the columns, all at once; the columns in each long list.
@@ -186,32 +190,32 @@ class SimilarCells:
         encoder: CellEncoder,
         *,
         threads: int = 1,
-        complete: bool = True,
     ) -> None:
         assert segment.cells is not None
         self.segment, self._query, self._score, self._encoder = segment, query, score, encoder
         self._cells: CellVectors = segment.cells
-        self._threads, self._complete = threads, complete
+        self._threads = threads
         self.equal = query.values_in(segment).numbers
+        self._near: list[CandidatePairs] = []
+        #: Marks the cells whose similar values are all known: lists may miss some.
+        self._found_all = np.zeros(len(query), bool)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether everything near the query's cells is found, not only what lists lead to."""
-        return self._complete or not self._cells.has_lists
+    def look_up(self, cells: Int, *, complete: bool) -> None:
+        """Find values near some cells, in lists if there are any; ``complete`` misses none."""
+        vectors, least = self._query.encode(cells), self._score.least
+        near = self._cells.near(vectors, least, self._threads, complete)
+        self._near.append(near.renumbered(cells))
+        self._found_all[cells] = complete or not self._cells.has_lists
 
-    @cached_property
-    def _near(self) -> CandidatePairs:
-        near = self._cells.near(
-            self._query.vectors, self._score.least, self._threads, self._complete
-        )
-        return near.with_equal(self.equal)
-
-    def column_sums(self, exclude: str | None) -> Float:
+    def column_sums(self, exclude: str | None, scale: float = 1.0) -> Float:
         """Sum over the query's cells what the best pair of each counts, for every column.
 
-        Columns that are no part of the lake, or of the query's own table, have 0.
+        Each cell that was looked up stands for ``scale`` cells of the query; equal cells are
+        all counted. Columns that are no part of the lake, or of the query's own table, have 0.
         """
-        pairs, index = self._near, self.segment.values
+        index = self.segment.values
+        pairs = CandidatePairs.concatenate([CandidatePairs.none(), *self._near])
+        pairs = pairs.where(pairs.values != self.equal[pairs.cells])
         counts = self._score(pairs.similarities)
         # Ascending: where a column holds several near values, the best is written last.
         order = np.lexsort((counts, pairs.cells))
@@ -222,35 +226,59 @@ class SimilarCells:
             here = order[start:stop]
             which, columns = postings_of(index, pairs.values[here])
             best[columns] = counts[here][which]
+            equal = self.equal[pairs.cells[here[0]]]
+            if equal >= 0:  # these columns have the cell itself, which is counted below
+                best[index.postings(equal)] = 0
             total[columns] += best[columns]  # once, however often a column occurs
             start = stop
+        _, columns = postings_of(index, self.equal[self.equal >= 0])
+        total = np.float32(scale) * total
+        total += np.bincount(columns, minlength=index.columns).astype(np.float32)
         out = excluded_columns(self.segment, exclude)
         if out is not None:
             total[out] = 0
         return total
 
-    def matches_in(self, columns: Int, *, in_full: bool) -> CellMatches:
-        """Find which cells match which values of some columns.
+    def matches_in(
+        self, columns: Int, cells: Int, stop: Callable[[], bool] = never
+    ) -> tuple[CellMatches, int]:
+        """Find which cells match which values of some columns, and how many cells were compared.
 
-        ``in_full`` compares all values of the columns, also those that the lists miss.
+        Cells that ``stop`` leaves no time for match equal values alone, and so do cells that
+        are not given.
         """
-        index, score = self.segment.values, self._score
-        pairs = self._near
-        if in_full:
-            held = [index.cell_values[slice(*index.cells_of(one))] for one in columns.tolist()]
-            values = np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
-            vectors, least = self._query.vectors, score.least
+        if self._found_all[cells].all():
+            chosen = np.zeros(len(self._found_all), bool)
+            chosen[cells] = True
+            known = [pairs.where(chosen[pairs.cells]) for pairs in self._near]
+            return self._matches(known, columns), len(cells)
+        index, least = self.segment.values, self._score.least
+        prefetch(index.cell_values, index.column_offsets[columns], index.sizes(columns))
+        held = [index.cell_values[slice(*index.cells_of(one))] for one in columns.tolist()]
+        values = np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
+        found: list[CandidatePairs] = []
+        compared = 0
+        while compared < len(cells) and not (compared and stop()):
+            some = cells[compared : compared + _CELLS]
+            vectors = self._query.encode(some)
             near = self._cells.vectors.among(values, vectors, least, self._threads)
-            pairs = near.with_equal(self.equal)
-        matches = CellMatches.of(pairs, index, columns)
+            found.append(near.renumbered(some))
+            compared += len(some)
+        return self._matches(found, columns), compared
+
+    def _matches(self, pairs: Sequence[CandidatePairs], columns: Int) -> CellMatches:
+        every = CandidatePairs.concatenate([CandidatePairs.none(), *pairs]).with_equal(self.equal)
+        matches = CellMatches.of(every, self.segment.values, columns)
         # What 8 bits leave open, a match or not, is computed again from the strings.
         error = self._cells.vectors.errors_of(matches.values) + SLACK
-        unsure = np.abs(matches.similarities - score.tau) <= error
+        unsure = np.abs(matches.similarities - self._score.tau) <= error
         rows = np.flatnonzero((matches.similarities < 1) & unsure)
         if len(rows) == 0:
             return matches
         cells, values = matches.cells[rows], matches.values[rows]
-        found = exact_similarities(self._query.vectors, cells, self._exact, values)
+        distinct, places = np.unique(cells, return_inverse=True)
+        vectors = self._query.encode(distinct)
+        found = exact_similarities(vectors, places, self._exact, values)
         return matches.with_similarities(rows, found)
 
     def _exact(self, values: Int) -> Float:

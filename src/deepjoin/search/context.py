@@ -12,13 +12,20 @@ from deepjoin.embed.columns.loading import example_of, split_kind
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.normalise.private import key
 from deepjoin.settings import Settings, Vectors
-from deepjoin.store.models import cell_encoder, column_encoder, encode_command, shown
+from deepjoin.show.text import duration
+from deepjoin.store.models import (
+    cell_encoder,
+    column_encoder,
+    encode_command,
+    encoding_seconds,
+    shown,
+)
 from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:
     from deepjoin.embed.columns.encoder import ColumnEncoder
     from deepjoin.search.stores import OpenStore
-    from deepjoin.store.column_vectors import FrequencySnapshot
+    from deepjoin.store.column_vectors.sketch import FrequencySnapshot
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class SearchContext:
 
     def frequency(self) -> FrequencySnapshot:
         """Read in how many columns values were when columns were encoded: the oldest segment's."""
-        from deepjoin.store.column_vectors import FrequencySnapshot
+        from deepjoin.store.column_vectors.sketch import FrequencySnapshot
 
         if not FrequencySnapshot.exists(self.segments[0].folder):
             raise DeepJoinError(
@@ -121,7 +128,10 @@ class SearchContext:
                 f"{self.location} holds hashes of values, of which no vectors can be made; "
                 'use `join="equi"` with a method that needs values alone: see deepjoin methods.'
             )
+        columns = sum(segment.live_columns for segment in self.segments)
+        seconds = encoding_seconds(vectors.get("encoder"), columns)
+        how_long = "" if seconds is None else f"in about {duration(seconds)} "
         return DeepJoinError(
-            f"{self.location} has no {what}, which {why}. Make them with: "
+            f"{self.location} has no {what}, which {why}. Make them {how_long}with: "
             f"{encode_command(self.location, **vectors)}"
         )

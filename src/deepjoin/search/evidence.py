@@ -10,22 +10,24 @@ from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.arrays import ranges
+from deepjoin.arrays import Double, Int, ranges
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import Brings, EquiEvidence, Hit, Match, SemanticEvidence
 from deepjoin.search.query import SearchQuery
 from deepjoin.store.catalog import Catalog
 from deepjoin.store.segment import Segment
 
-Int = npt.NDArray[np.int64]
 #: A segment and the number of one of its columns.
 Place = tuple[Segment, int]
 
 EQUAL_CELLS, SIMILAR_CELLS = "exact-equi", "cell-vectors"
 #: Larger columns are probed for the query's values instead of being read whole.
 _LARGE = 4096
+#: A column that holds this share of the numbers around the query's would hold any of them.
+_DENSE = 0.5
+#: A lake has thousands of columns, so what has this chance in one of them happens in some.
+_CHANCE = 0.001
 
 
 class EquiJoin(NamedTuple):
@@ -46,7 +48,7 @@ class ColumnMatch:
     column: int
     cells: Int
     values: Int
-    similarities: npt.NDArray[np.float64]
+    similarities: Double
     semantic: SemanticEvidence
     join: str
     score: float
@@ -72,7 +74,7 @@ def equi_hits(
         share = found.equi.joinability
         hits.append(
             Hit(
-                **_described(i + 1, segment.catalog, column, query),
+                **_described(i + 1, segment, column, query, found.equi.matched),
                 join=join,
                 score=share if scores is None else scores[i],
                 joinability=share,
@@ -112,7 +114,9 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
             for cell, value, spelling, similarity in zip(
                 *(cells, one.values.tolist(), spelled, one.similarities.tolist()), strict=True
             )
-        ][:show]
+        ]
+        # Similar pairs first: they are the ones to check, and equal ones would crowd them out.
+        matches = sorted(matches, key=lambda match: match.similarity >= 1)[:show]
         matched = set(cells)
         unmatched = [text for cell, text in enumerate(spellings) if cell not in matched]
         mine = max((counts[cell] for cell in cells), default=1)
@@ -121,7 +125,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
         ways = {EQUAL_CELLS: equals > 0, SIMILAR_CELLS: len(matched) > equals}
         hits.append(
             Hit(
-                **_described(rank, one.segment.catalog, one.column, query),
+                **_described(rank, one.segment, one.column, query, equi.equi.matched),
                 join=one.join,
                 score=one.score,
                 joinability=one.joinability,
@@ -137,17 +141,33 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     return hits
 
 
-def _described(rank: int, catalog: Catalog, column: int, query: SearchQuery) -> dict[str, Any]:
+def _described(
+    rank: int, segment: Segment, column: int, query: SearchQuery, matched: int
+) -> dict[str, Any]:
+    catalog = segment.catalog
     return {
         "rank": rank,
         "table": catalog.table_names[int(catalog.column_tables[column])],
         "column": catalog.column_names[column],
         "column_id": catalog.column_ids[column],
         "type": catalog.type_name(column),
-        "generic": catalog.generic_name(column),
+        "generic": _generic(query, segment, column, matched),
         "query_size": len(query),
         "bring": partial(_brings, catalog, column),
     }
+
+
+def _generic(query: SearchQuery, segment: Segment, column: int, matched: int) -> str:
+    """Return why a match says little: the column is a generic key, or would hold any numbers."""
+    own = segment.catalog.generic_name(column)
+    if own:
+        return own
+    share = query.share_around(segment, column)
+    # The chance that as many numbers of the range are found there, whatever they are about.
+    if share >= _DENSE or (share and share**matched >= _CHANCE):
+        return "range"
+    # What matches is generic, wherever it is found.
+    return query.generic.name.lower() if query.generic else ""
 
 
 def _brings(catalog: Catalog, column: int) -> Brings:

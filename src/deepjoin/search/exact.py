@@ -70,7 +70,7 @@ class ExactSemantic(Searcher):
         watch.lap("encode")
         measure = Measure("semantic", self._tau)
         # Ties with the k-th come as well, to be decided here for all segments alike.
-        request = ExactRequest(measure, options.k, options.threshold, ties=True)
+        request = ExactRequest(measure, options.columns, options.threshold, ties=True)
         excluded = [excluded_columns(segment, options.exclude) for segment in self._segments]
         vectors = SemanticQuery(cells.cells.values, cells.vectors)
         found = self._engine.search(vectors, request, excluded)
@@ -94,7 +94,7 @@ class ExactSemantic(Searcher):
                 )
             )
         columns.sort(key=_key)
-        best = columns[: options.k]
+        best = columns[: options.columns]
         watch.lap("candidates")
         places = [(one.segment, one.column) for one in best]
         return SemanticRanking(cells, places, lambda chosen: [best[place] for place in chosen])

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Double, Float, Int
 from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells.tokens import text_array
 from deepjoin.errors import DeepJoinError
-from deepjoin.model import Column, Hit
+from deepjoin.model import Column, Hit, Partial
+from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.search.candidates import Overlap, SimilarCells
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import EQUAL_CELLS, Place, equi_hits, semantic_hits
@@ -23,6 +25,7 @@ from deepjoin.search.ranking import (
     EquiRanking,
     Key,
     RankedColumns,
+    Ranking,
     Rarity,
     SemanticRanking,
     best_rows,
@@ -33,16 +36,20 @@ from deepjoin.search.ranking import (
 from deepjoin.search.scores import ColumnScores, PairScore
 from deepjoin.search.searcher import Searcher, Stopwatch
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.profile import Generic, generic_of
-
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Real = npt.NDArray[np.float64]
+from deepjoin.store.values.profile import Generic
 
 #: This many of the best columns, or this many times k, are measured.
 _MEASURED, _TIMES = 200, 4
 #: How much more columns are measured if too few of these hold a match.
 _GROWTH = 8
+#: Cells looked up to find candidates: of a larger query, a sample.
+_SAMPLE = 512
+#: Pairs of cells and values that a large query may compare: about a second.
+_PAIRS = 1 << 29
+#: Cells encoded at a time; the time limit is checked after each block of these.
+_ENCODED = 1 << 12
+#: Cells looked up at a time in lists, which are scanned for 64 together, and in all values.
+_BLOCK, _SCANNED = 1 << 6, 1 << 9
 #: Names whose vectors are kept at most.
 _NAMES = 1 << 16
 #: What the reverse coverage adds to a score when the columns to measure are chosen.
@@ -54,6 +61,8 @@ def hybrid(context: SearchContext, join: str, tau: float | None) -> Searcher:
 
     Without cell vectors, "any" means equal cells alone, and the hits say so.
     """
+    for segment in context.segments:
+        segment.expect_lookups()
     if _by_equality(context, join):
         return EquiSearch(context.segments, context.profile, context.key, demote_generic=True)
     encoder = context.cell_encoder()
@@ -86,14 +95,17 @@ class EquiSearch(Searcher):
         self._profile, self._key, self._demote = profile, key, demote_generic
 
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> EquiRanking:
-        cells = SearchQuery(query, self._profile, self._key)
+        return self.rank(watch, SearchQuery(query, self._profile, self._key), options)
+
+    def rank(self, watch: Stopwatch, cells: SearchQuery, options: SearchOptions) -> EquiRanking:
+        """Rank the columns that share a value with a query."""
         overlaps = list(self._overlaps(cells))
-        demote = self._demote and generic_of(cells.cells.values) is Generic.NO
+        demote = self._demote and cells.generic is Generic.NO
         watch.lap("encode")
         live = sum(segment.live_columns for segment in self._segments)
         rarity = Rarity(overlaps, len(cells), live)
         ranked = [self._ranked(overlap, cells, options, rarity, demote) for overlap in overlaps]
-        places = merge_segments(ranked, options.k)
+        places = merge_segments(ranked, options.columns)
         watch.lap("candidates")
         return EquiRanking(cells, places, found_by=self.found_by)
 
@@ -118,14 +130,14 @@ class EquiSearch(Searcher):
         found = overlap.candidates(options, demoted)
         if options.threshold > 0:
             found = found.where(found.overlaps / size >= options.threshold)
-        if options.k == 0 or len(found.columns) == 0:
+        if options.columns == 0 or len(found.columns) == 0:
             return RankedColumns(segment, np.zeros(0, np.int32), [])
         # The first keys packed into one number: generic or not, missing values, size.
         primary = (size - found.overlaps << 32) | segment.values.sizes(found.columns)
         if demoted is not None:
             primary |= (demoted[found.columns] != 0).astype(np.int64) << 62
 
-        def by_name(rows: Int) -> Real:
+        def by_name(rows: Int) -> Double:
             if not query.name:
                 return np.zeros(len(rows))
             columns = found.columns[rows].tolist()
@@ -137,7 +149,7 @@ class EquiSearch(Searcher):
             by_name,
         ]
         order = segment.catalog.column_order[found.columns]
-        rows, known = best_rows(order, options.k, keys)
+        rows, known = best_rows(order, options.columns, keys)
         return RankedColumns(segment, found.columns[rows], known)
 
 
@@ -145,7 +157,8 @@ class SemanticSearch(Searcher):
     """Ranks by the share of the query's cells that a column holds, in any spelling.
 
     Join "any" counts each cell by the chance of a match, "semantic" as 1 from tau on. Similar
-    values lead to candidates; those that promise most are measured on their stored cells.
+    values lead to candidates; those that promise most are measured on their stored cells. Of a
+    large query, a sample leads to candidates, and numbers and dates match equal ones alone.
     """
 
     def __init__(
@@ -161,54 +174,138 @@ class SemanticSearch(Searcher):
         self._profile, self._encoder, self._threads = profile, encoder, threads
         self._score = PairScore.of(join, encoder, tau)
         self._names = NameVectors(encoder)
+        self._equal = EquiSearch(segments, profile, demote_generic=True)
 
-    def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> SemanticRanking:
+    def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
+        *_, last = self._rankings(watch, query, options)
+        return last
+
+    def _rankings(
+        self, watch: Stopwatch, query: Column, options: SearchOptions
+    ) -> Iterator[Ranking]:
+        """Rank by equal cells first, where the caller wants that or may not get more."""
         cells = SearchQuery(query, self._profile, encoder=self._encoder)
         watch.lap("encode")
-        ranking = self._ranked(cells, options, complete=options.k is None)
+        if len(cells) and (options.in_stages or options.deadline is not None):
+            equal = self._equal.rank(watch, cells, options)
+            equal.partial = _partial(0, len(cells))
+            yield equal
+            if options.is_late:
+                return
+        ranking = self._ranked(cells, options, complete=options.columns is None)
         has_lists = any(segment.cells and segment.cells.has_lists for segment in self._segments)
-        if options.k is not None and len(ranking.places) < options.k and has_lists:
+        few = options.columns is not None and len(ranking.places) < options.columns
+        if few and has_lists and len(cells) <= _SAMPLE and not options.is_late:
             # Lists may miss what is far; then everything is compared.
             ranking = self._ranked(cells, options, complete=True)
         watch.lap("candidates")
-        return ranking
+        yield ranking
 
     def _ranked(
         self, query: SearchQuery, options: SearchOptions, *, complete: bool
     ) -> SemanticRanking:
-        if len(query) == 0 or options.k == 0 or not self._segments:
+        if len(query) == 0 or options.columns == 0 or not self._segments:
             return SemanticRanking(query, [], lambda chosen: [])
         near = [
-            SimilarCells(
-                *(segment, query, self._score, self._encoder),
-                threads=self._threads,
-                complete=complete,
-            )
+            SimilarCells(*(segment, query, self._score, self._encoder), threads=self._threads)
             for segment in self._segments
         ]
-        demote = generic_of(query.cells.values) is Generic.NO
-        which, columns = _by_promise(near, options, len(query), demote)
-        k, tau = options.k, self._score.tau
-        most = len(columns) if k is None else max(_MEASURED, _TIMES * k)
+        cells = sample = comparable(query)
+        if len(cells) > _SAMPLE and not complete:
+            sample = cells[np.linspace(0, len(cells) - 1, _SAMPLE).astype(np.int64)]
+        looked_up = _look_up(near, query, sample, options, complete)
+        if len(looked_up) < len(sample):  # time is up: what was looked up is measured
+            cells = looked_up
+        demote = query.generic is Generic.NO
+        scale = len(cells) / max(1, len(looked_up))
+        candidates = _by_promise(near, options, len(query), scale, demote)
+        ranking, compared = self._measured(query, near, candidates, cells, options, demote)
+        if len(looked_up) < len(sample) or compared < len(cells):
+            ranking.partial = _partial(compared, len(query))
+        return ranking
+
+    def _measured(
+        self,
+        query: SearchQuery,
+        near: Sequence[SimilarCells],
+        candidates: tuple[Int, Int],
+        cells: Int,
+        options: SearchOptions,
+        demote: bool,
+    ) -> tuple[SemanticRanking, int]:
+        """Compare cells with the most promising columns; return how many could be in time."""
+        which, columns = candidates
+        k, tau, compared = options.columns, self._score.tau, len(cells)
+        done, most = 0, len(columns) if k is None else max(_MEASURED, _TIMES * k)
+        if k is not None and len(cells) > _SAMPLE:
+            sizes = np.zeros(len(columns), np.int64)
+            for number, one in enumerate(near):
+                sizes[which == number] = one.segment.values.sizes(columns[which == number])
+            affordable = int(np.searchsorted(np.cumsum(sizes), _PAIRS // len(cells)))
+            most = max(k, min(most, affordable))
+        scored: list[ColumnScores] = []
         while True:
-            scored = []
-            for number, cells in enumerate(near):
-                mine = np.sort(columns[:most][which[:most] == number])
-                matches = cells.matches_in(mine, in_full=not cells.is_complete)
-                names = self._names.similarity(query.name, cells.segment, mine)
-                scored.append(ColumnScores.of(cells.segment, mine, matches, self._score, names))
+            for number, one in enumerate(near):
+                mine = np.sort(columns[done:most][which[done:most] == number])
+                matches, count = one.matches_in(mine, cells, lambda: options.is_late)
+                compared = min(compared, count)
+                names = self._names.similarity(query.name, one.segment, mine)
+                scored.append(ColumnScores.of(one.segment, mine, matches, self._score, names))
             ranking = rank_by_meaning(query, scored, k, options.threshold, tau, demote=demote)
             # Columns may promise much and hold no match; then more of them are measured.
             if most >= len(columns) or len(ranking.places) >= (k or 0):
-                return ranking
-            most *= _GROWTH
+                return ranking, compared
+            done, most = most, most * _GROWTH
+            if len(cells) > _SAMPLE or options.is_late:
+                cells = cells[:0]  # the others by equal cells alone
+
+
+def comparable(query: SearchQuery) -> Int:
+    """Return the cells to compare by meaning: of a large query, those that are words.
+
+    Vectors tell numbers and dates apart and find no others similar: only other punctuation
+    around the same digits would be found.
+    """
+    cells = np.arange(len(query))
+    if len(query) <= _SAMPLE:
+        return cells
+    kinds = np.asarray(cell_types(text_array(query.cells.values)))
+    return np.flatnonzero(kinds == CellType.TEXT)
+
+
+def _look_up(
+    near: Sequence[SimilarCells],
+    query: SearchQuery,
+    cells: Int,
+    options: SearchOptions,
+    complete: bool,
+) -> Int:
+    """Look cells up in all segments, block by block; return those that were in time."""
+    size = _SCANNED if complete else _BLOCK
+    for start in range(0, len(cells), _ENCODED):
+        some = cells[start : start + _ENCODED]
+        # Cells without a vector have no similar values and take no place in a block.
+        places = np.flatnonzero(query.encode(some).any(axis=1))
+        done = start
+        for block in np.split(some, places[size::size]):
+            for one in near:
+                one.look_up(block, complete=complete)
+            done += len(block)
+            if options.is_late:
+                return cells[:done]
+    return cells
+
+
+def _partial(done: int, total: int) -> Partial:
+    text = f"similar values of {done:,} of {total:,} were looked up"
+    return Partial(text, done, total)
 
 
 def _by_promise(
-    near: Sequence[SimilarCells], options: SearchOptions, size: int, demote: bool
+    near: Sequence[SimilarCells], options: SearchOptions, size: int, scale: float, demote: bool
 ) -> tuple[Int, Int]:
     """Return the columns worth measuring, best first: which segment each is of, and its number."""
-    sums = [cells.column_sums(options.exclude) for cells in near]
+    sums = [cells.column_sums(options.exclude, scale) for cells in near]
     found = [np.flatnonzero(of) for of in sums]
     scores = np.concatenate([of[columns] for of, columns in zip(sums, found, strict=True)])
     which = np.repeat(np.arange(len(near)), [len(columns) for columns in found])
@@ -219,8 +316,10 @@ def _by_promise(
         generic = [one.segment.catalog.column_generic for one in near]
         marks = [of[c] != 0 for of, c in zip(generic, found, strict=True)]
         keys = keys - (size + 1) * np.concatenate(marks)
-    # A little less than the threshold, since these sums are in single precision.
-    reach = np.flatnonzero(scores >= options.threshold * size * (1 - 1e-6))
+    reach = np.arange(len(scores))
+    if scale == 1:  # a sample only estimates the scores
+        # A little less than the threshold, since these sums are in single precision.
+        reach = np.flatnonzero(scores >= options.threshold * size * (1 - 1e-6))
     order = reach[np.argsort(-keys[reach], kind="stable")]
     return which[order], np.concatenate(found)[order]
 
@@ -232,7 +331,7 @@ class NameVectors:
         self._encoder = encoder
         self._known: dict[str, Float] = {}
 
-    def similarity(self, name: str, segment: Segment, columns: Int) -> Real:
+    def similarity(self, name: str, segment: Segment, columns: Int) -> Double:
         """Return the cosine of a name with those of some columns, 0 where it is below 0."""
         if len(self._known) > _NAMES:
             self._known = {}
@@ -242,7 +341,7 @@ class NameVectors:
         if new:
             known |= zip(new, self._encoder.encode(new), strict=True)
         vectors = np.stack([known[one] for one in names]).astype(np.float64)
-        cosines: Real = vectors[1:] @ vectors[0]
+        cosines: Double = vectors[1:] @ vectors[0]
         return np.maximum(0, cosines)
 
 
@@ -265,7 +364,8 @@ def explain_pair(
     query = SearchQuery(column, context.profile, encoder=encoder)
     _check_not_empty(query)
     score = PairScore.of(join, encoder, tau)
-    matches = SimilarCells(segment, query, score, encoder).matches_in(columns, in_full=True)
+    similar = SimilarCells(segment, query, score, encoder)
+    matches, _ = similar.matches_in(columns, comparable(query))
     names = NameVectors(encoder).similarity(column.name, segment, columns)
     scores = ColumnScores.of(segment, columns, matches, score, names)
     (hit,) = semantic_hits(query, [scores.match(0, len(query), score.tau)], show)

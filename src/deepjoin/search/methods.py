@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from deepjoin.embed.columns.loading import split_kind
-from deepjoin.errors import unknown_name
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import SearchMethod
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     MakeSearcher = Callable[[SearchContext, str, float | None], Searcher]
 
 ENTRY_POINTS = "deepjoin.methods"
+JOINS = ("any", "equi", "semantic")
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,27 @@ def method_named(name: str) -> Method:
     if method is None:
         raise unknown_name("method", name, "deepjoin", all_methods())
     return method
+
+
+def method_for(name: str, join: str, tau: float | None) -> tuple[Method, str]:
+    """Return a method and the kind of join that it answers for ``join``, or say why it cannot."""
+    method = method_named(name)
+    if join not in JOINS:
+        raise unknown_name("join kind", join, "deepjoin", JOINS)
+    if join not in method.joins:
+        if join != "any":
+            others = [other for other, one in METHODS.items() if join in one.joins]
+            raise DeepJoinError(
+                f"Method '{name}' answers join {' or '.join(method.joins)}, not {join}. "
+                f"Methods that do: {', '.join(others)}."
+            )
+        join = method.joins[0]
+    if tau is not None and (join == "equi" or "cell vectors" not in method.needs):
+        raise DeepJoinError(
+            f"`tau` is {tau}, and '{name}' compares no cells by meaning for join {join}. "
+            'Leave it out, or use `join="semantic"` with a method that does.'
+        )
+    return method, join
 
 
 def joins_of(context: SearchContext) -> list[str]:

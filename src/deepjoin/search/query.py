@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Float, Int, Marks
 from deepjoin.embed.cells import CellEncoder
+from deepjoin.errors import DeepJoinError
+from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.normalise.private import hidden
+from deepjoin.settings import SearchSettings
 from deepjoin.store.segment import Segment
+from deepjoin.store.values.profile import Generic, generic_of, numbers_around
 
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Marks = npt.NDArray[np.bool_]
+#: How many matched and unmatched cells a hit lists by default.
+SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,41 @@ class SearchOptions:
     threshold: float = 0.0
     #: A table whose columns are never among the hits: the query's own.
     exclude: str | None = None
+    #: How many matched and unmatched cells a hit lists; None for all.
+    show: int | None = SHOWN
+    #: Whether a hit is a table, with its best column, rather than a column.
+    by_table: bool = False
+    #: When `time.monotonic` reaches this, the answer so far is returned, marked as partial.
+    deadline: float | None = None
+    #: Whether the caller wants answers before the last one: equal cells first.
+    in_stages: bool = False
+
+    @classmethod
+    def of(
+        cls, k: int | None, least: float | None, exclude: str | None, settings: SearchSettings
+    ) -> SearchOptions:
+        """Check what a caller passes; without ``k``, 10 hits, or all that reach ``least``."""
+        if k is not None and (not isinstance(k, int | np.integer) or k < 0):
+            raise DeepJoinError(f"`k` is {k!r}; it must be a whole number of at least 0.")
+        if not 0 <= (least or 0.0) <= 1:
+            raise DeepJoinError(f"`min_joinability` is {least}; it must be between 0 and 1.")
+        limit = settings.time_limit
+        return cls(
+            *(10 if k is None and least is None else k, least or 0.0, exclude, settings.matches),
+            by_table=settings.group is not None,
+            deadline=None if limit is None else monotonic() + limit,
+            in_stages=settings.on_partial is not None,
+        )
+
+    @property
+    def columns(self) -> int | None:
+        """How many columns to rank: all for tables, whose best column may be far down the list."""
+        return None if self.by_table else self.k
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time limit has passed."""
+        return self.deadline is not None and monotonic() >= self.deadline
 
 
 class QueryValues(NamedTuple):
@@ -49,12 +89,29 @@ class SearchQuery:
     ) -> None:
         self.column, self.name = column, column.name
         self.cells = distinct_cells(column.cells, profile, key)
-        self.vectors: Float = np.zeros((len(self.cells), 0), np.float32)
-        if encoder is not None:
-            # No lake holds lone surrogates, which encoders cannot take.
-            texts = [value.encode("utf-8", "replace").decode() for value in self.cells.values]
-            self.vectors = encoder.encode(texts)
+        self._key, self._encoder = key, encoder
+        dimension = 0 if encoder is None else encoder.dimension
+        self._vectors: Float = np.zeros((len(self.cells), dimension), np.float32)
+        self._is_encoded = np.zeros(len(self.cells), bool)
         self._looked_up: dict[int, QueryValues] = {}
+        self._around_in: dict[int, Int] = {}
+
+    @property
+    def vectors(self) -> Float:
+        """The vectors of all cells; without an encoder they have no dimensions."""
+        self.encode(np.arange(len(self)))
+        return self._vectors
+
+    def encode(self, cells: Int) -> Float:
+        """Return the vectors of some cells; each is encoded once."""
+        new = cells[~self._is_encoded[cells]]
+        if self._encoder is not None and len(new):
+            # No lake holds lone surrogates, which encoders cannot take.
+            values = [self.cells.values[cell] for cell in new.tolist()]
+            texts = [value.encode("utf-8", "replace").decode() for value in values]
+            self._vectors[new] = self._encoder.encode(texts)
+            self._is_encoded[new] = True
+        return self._vectors[cells]
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -70,6 +127,28 @@ class SearchQuery:
             found = QueryValues(numbers, order[numbers[order] >= 0])
             self._looked_up[id(segment)] = found
         return found
+
+    @cached_property
+    def generic(self) -> Generic:
+        """Whether the query itself is a key that says little."""
+        return generic_of(self.cells.values)
+
+    @cached_property
+    def around(self) -> list[str]:
+        """Whole numbers around the query's, or nothing if it has other values."""
+        return numbers_around(self.cells.values)
+
+    def share_around(self, segment: Segment, column: int) -> float:
+        """Return the share of the numbers around the query's that a column holds."""
+        if not self.around:
+            return 0.0
+        index = segment.values
+        numbers = self._around_in.get(id(segment))
+        if numbers is None:
+            found = index.look_up(hidden(self.around, self._key) if self._key else self.around)
+            numbers = self._around_in[id(segment)] = found[found >= 0]
+        held = index.cell_values[slice(*index.cells_of(column))]
+        return float(np.isin(numbers, held).sum() / len(self.around))
 
     def described(self) -> dict[str, Any]:
         """Describe the query as results show it."""

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.model import Hit
-from deepjoin.search.candidates import Columns, Overlap
+from deepjoin.arrays import Int, Int32
+from deepjoin.lazy import cached_property
+from deepjoin.model import Hit, Partial
+from deepjoin.search.candidates import Overlap
 from deepjoin.search.evidence import EQUAL_CELLS, ColumnMatch, Place, equi_hits, semantic_hits
 from deepjoin.search.query import SearchQuery
 from deepjoin.search.scores import ColumnScores
 from deepjoin.store.segment import Segment
 
-Int = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.generic]
 #: Returns a key for the rows of some candidates; smaller is better.
 Key = Callable[[Int], Keys]
@@ -30,6 +31,9 @@ _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
 
 class Ranking(ABC):
     """Columns of the lake, best first; evidence is measured for those that become hits."""
+
+    #: What is missing if the search was not complete.
+    partial: Partial | None = None
 
     def __init__(self, query: SearchQuery, places: Sequence[Place]) -> None:
         self.query, self.places = query, places
@@ -85,7 +89,7 @@ class RankedColumns(NamedTuple):
     """The best columns of one segment, best first, with the keys that put them there."""
 
     segment: Segment
-    columns: Columns
+    columns: Int32
     keys: list[Keys]
 
 
@@ -157,7 +161,7 @@ class Rarity:
     def __init__(self, overlaps: Sequence[Overlap], size: int, columns: int) -> None:
         self._overlaps, self._size, self._columns = overlaps, size, columns
 
-    def of(self, overlap: Overlap, columns: Columns) -> Int:
+    def of(self, overlap: Overlap, columns: Int32) -> Int:
         """Weigh columns of one segment."""
         return overlap.weigh(columns, self._weights[overlap.values.known])
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.arrays import ranges
-from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.cells.score import match_chance
+from deepjoin.arrays import Double, Float, Int, Marks, ranges
+from deepjoin.embed.cells import CellEncoder, match_chance
 from deepjoin.embed.scan import CandidatePairs
+from deepjoin.lazy import cached_property
 from deepjoin.matching.joinability import ONE
 from deepjoin.model import SemanticEvidence
 from deepjoin.search.evidence import ColumnMatch
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.index import ValueIndex
-
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Real = npt.NDArray[np.float64]
 
 #: What the similarity of the columns' names adds, beside 1 for the cells.
 NAME_WEIGHT = 0.06
@@ -49,7 +43,7 @@ class PairScore:
         """The smallest cosine that counts."""
         return self.tau if self.join == "semantic" else self.floor
 
-    def __call__(self, similarities: Float | Real) -> Float:
+    def __call__(self, similarities: Float | Double) -> Float:
         """Return what pairs of these cosines count; equal cells have 1 exactly."""
         if self.join == "semantic":
             return (similarities >= self.tau).astype(np.float32)
@@ -64,7 +58,7 @@ class CellMatches:
     columns: Int
     cells: Int
     values: Int
-    similarities: Float | Real
+    similarities: Float | Double
 
     @classmethod
     def of(cls, pairs: CandidatePairs, index: ValueIndex, columns: Int) -> CellMatches:
@@ -98,7 +92,7 @@ class CellMatches:
         better[rows] = millionths / ONE
         return replace(self, similarities=better)._sorted()
 
-    def where(self, chosen: npt.NDArray[np.bool_] | Int) -> CellMatches:
+    def where(self, chosen: Marks | Int) -> CellMatches:
         """Keep some of the matches."""
         return CellMatches(
             *(self.columns[chosen], self.cells[chosen]),
@@ -119,18 +113,18 @@ class ColumnScores:
     #: Pairs at tau or above.
     matched: CellMatches
     #: What the query's cells count in each column, summed.
-    sums: Real
+    sums: Double
     #: Similarity of each column's name with the query's.
-    names: Real
+    names: Double
     join: str
 
     @classmethod
     def of(
-        cls, segment: Segment, columns: Int, matches: CellMatches, score: PairScore, names: Real
+        cls, segment: Segment, columns: Int, matches: CellMatches, score: PairScore, names: Double
     ) -> ColumnScores:
         """Score columns by the cells that match in them."""
         best = matches.best()
-        counts: Float | Real = score(best.similarities)
+        counts: Float | Double = score(best.similarities)
         if score.join != "semantic":
             # Of cells that share a best value, the n-th counts one n-th: one value is one match.
             order = np.lexsort((best.cells, -counts, best.values, best.columns))
@@ -138,7 +132,7 @@ class ColumnScores:
             new = _is_new(best.columns, best.values)
             first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
             counts = counts / (np.arange(len(order)) - first + 1)
-        sums: Real = np.bincount(best.columns, counts, len(columns)).astype(np.float64)
+        sums: Double = np.bincount(best.columns, counts, len(columns)).astype(np.float64)
         matched = matches.where(matches.similarities >= score.tau)
         return cls(segment, columns, matched, sums, names, score.join)
 
@@ -152,14 +146,14 @@ class ColumnScores:
         return np.bincount(self._best.columns, minlength=len(self.columns))
 
     @cached_property
-    def reverse(self) -> Real:
+    def reverse(self) -> Double:
         """Share of each column's values that match a cell of the query."""
         held = np.unique(np.stack([self.matched.columns, self.matched.values]), axis=1)
         values = np.bincount(held[0], minlength=len(self.columns))
         return values / self.segment.values.sizes(self.columns)
 
     @cached_property
-    def likeness(self) -> Real:
+    def likeness(self) -> Double:
         """Sum of the cosines of the cells that match: of ties, the most similar is the surest."""
         likeness = np.bincount(self._best.columns, self._best.similarities, len(self.columns))
         return likeness.astype(np.float64)
@@ -191,7 +185,7 @@ class ColumnScores:
         )
 
 
-def _is_new(one: Int, other: Int) -> npt.NDArray[np.bool_]:
+def _is_new(one: Int, other: Int) -> Marks:
     """Mark where a pair of keys differs from the one before."""
     new = np.ones(len(one), bool)
     new[1:] = (np.diff(one) != 0) | (np.diff(other) != 0)

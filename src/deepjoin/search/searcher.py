@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 from time import perf_counter
 
-from deepjoin.model import Column, Results
+from deepjoin.model import Column, Hit, Partial, Results
 from deepjoin.search.query import SearchOptions
 from deepjoin.search.ranking import Ranking
 
-#: How many matched and unmatched cells a hit lists by default.
-SHOWN = 20
 #: Searchers kept by a lake: callers choose tau, and each tau has a searcher.
 _KEPT = 16
+#: Numbers found in a much longer column of numbers, below this share of it, are a coincidence.
+_COINCIDENCE = 0.1
+#: So few values are found in many columns; a lake does not index such columns either.
+_FEW = 5
 
 
 class Stopwatch:
-    """Measures the steps of a search: each lap is the time since the one before."""
+    """Measures the steps of a search: each lap is the time since the one before.
+
+    A step that comes several times has the sum.
+    """
 
     def __init__(self) -> None:
         self._started = self._before = perf_counter()
@@ -29,68 +34,103 @@ class Stopwatch:
     def lap(self, step: str) -> None:
         """End a step."""
         now = perf_counter()
-        self._seconds[step] = now - self._before
+        self._seconds[step] = self._seconds.get(step, 0.0) + now - self._before
         self._before = now
 
     def stop(self, step: str) -> dict[str, float]:
-        """End the last step and return the seconds of all, and the total."""
+        """End a step and return the seconds of all so far, and the total."""
         self.lap(step)
-        self._seconds["total"] = self._before - self._started
-        return self._seconds
+        return self._seconds | {"total": self._before - self._started}
 
 
 class Searcher(ABC):
     """A search method over the segments of a lake; threads share it."""
 
-    def search(
-        self,
-        query: Column,
-        k: int | None,
-        *,
-        exclude_table: str | None = None,
-        min_joinability: float = 0.0,
-        show: int | None = SHOWN,
-    ) -> Results:
-        """Return the best k columns, or all; columns that share nothing are never among them."""
-        watch = Stopwatch()
-        options = SearchOptions(k, min_joinability, exclude_table)
-        ranking = self._ranking(watch, query, options)
-        hits = ranking.hits(range(len(ranking.places)), show)
-        return Results(ranking.query.described(), tuple(hits), watch.stop("verify"))
+    def search(self, query: Column, options: SearchOptions) -> Results:
+        """Return the best columns or tables; columns that share nothing are never among them."""
+        *_, last = self.stages(query, options)
+        return last
 
-    def search_tables(
-        self,
-        query: Column,
-        k: int | None,
-        *,
-        exclude_table: str | None = None,
-        min_joinability: float = 0.0,
-        show: int | None = SHOWN,
-    ) -> Results:
-        """Return the best column of each of the best k tables, with the table's other columns."""
+    def stages(self, query: Column, options: SearchOptions) -> Iterator[Results]:
+        """Search, and return an answer whenever there is a better one; the last is the answer.
+
+        Only with ``in_stages`` or a deadline are there others than the last.
+        """
         watch = Stopwatch()
-        options = SearchOptions(None, min_joinability, exclude_table)
-        # All columns are ranked, since the best of a table may be far down the list.
-        ranking = self._table_ranking(watch, query, options, k)
-        tables: dict[tuple[int, int], list[int]] = {}
-        for place, (segment, column) in enumerate(ranking.places):
-            owner = id(segment), int(segment.catalog.column_tables[column])
-            if owner in tables or k is None or len(tables) < k:
-                tables.setdefault(owner, []).append(place)
-        hits = iter(ranking.hits([place for of in tables.values() for place in of], show))
-        grouped = [[next(hits) for _ in of] for of in tables.values()]
-        best = [replace(of[0], rank=n, also=tuple(of[1:])) for n, of in enumerate(grouped, 1)]
-        return Results(ranking.query.described(), tuple(best), watch.stop("verify"))
+        for ranking in self._rankings(watch, query, options):
+            hits = tuple(_hits(ranking, options))
+            seconds = watch.stop("verify")
+            yield Results(ranking.query.described(), hits, seconds, ranking.partial)
+
+    def _rankings(
+        self, watch: Stopwatch, query: Column, options: SearchOptions
+    ) -> Iterator[Ranking]:
+        """Rank the columns of the lake, better each time; here once."""
+        yield self._ranking(watch, query, options)
 
     @abstractmethod
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
         """Rank the columns of the lake; laps are "encode" and "candidates"."""
 
-    def _table_ranking(
-        self, watch: Stopwatch, query: Column, options: SearchOptions, tables: int | None
-    ) -> Ranking:
-        """Rank as many columns as it takes to find the best tables: here, all."""
-        return self._ranking(watch, query, options)
+
+def _hits(ranking: Ranking, options: SearchOptions) -> list[Hit]:
+    """Make hits of the ranked columns, or of the best k tables: each by its best column."""
+    if not options.by_table:
+        return ranking.hits(range(len(ranking.places)), options.show)
+    tables: dict[tuple[int, int], list[int]] = {}
+    for place, (segment, column) in enumerate(ranking.places):
+        owner = id(segment), int(segment.catalog.column_tables[column])
+        if owner in tables or options.k is None or len(tables) < options.k:
+            tables.setdefault(owner, []).append(place)
+    hits = iter(ranking.hits([place for of in tables.values() for place in of], options.show))
+    grouped = [[next(hits) for _ in of] for of in tables.values()]
+    return [replace(of[0], rank=n, also=tuple(of[1:])) for n, of in enumerate(grouped, 1)]
+
+
+def search_columns(
+    searcher: Searcher, columns: Sequence[Column], options: SearchOptions
+) -> Iterator[Results]:
+    """Search with one column, or with all columns of a table: equal cells of each come first.
+
+    Of several columns, the answer is that of the best key; it has the others with it. Columns are
+    completed best first, since a time limit may leave out the last ones.
+    """
+    several = len(columns) > 1
+    running = []
+    for column in columns:
+        exclude = column.table if options.exclude is None else options.exclude
+        own = replace(options, exclude=exclude, in_stages=options.in_stages or several)
+        running.append(searcher.stages(column, own))
+    if not several:
+        yield from running[0]
+        return
+    answers = [next(one) for one in running]
+    order = sorted(range(len(columns)), key=lambda n: _rank_as_key(answers[n]), reverse=True)
+    for number in order:
+        if answers[number].partial is not None:
+            yield _together(answers)
+            for better in running[number]:
+                answers[number] = better
+    yield _together(answers)
+
+
+def _together(answers: Sequence[Results]) -> Results:
+    """Return the answer of the best key with those of the other columns."""
+    best, *others = sorted(answers, key=_rank_as_key, reverse=True)
+    done, total = sum(one.partial is None for one in answers), len(answers)
+    text = f"similar values of {done:,} of {total:,} columns were looked up"
+    partial = Partial(text, done, total) if done < total else None
+    return replace(best, others=tuple(others), partial=partial)
+
+
+def _rank_as_key(results: Results) -> tuple[bool, float, int]:
+    """Rank columns of a table as keys: meaningful first, then by coverage, then by matches."""
+    if not results.hits:
+        return (False, 0.0, 0)
+    best = results.hits[0]
+    coincidence = best.type in ("integer", "decimal") and best.reverse < _COINCIDENCE
+    few = results.query["size"] < _FEW
+    return (not (best.generic or coincidence or few), best.joinability, best.matched)
 
 
 class _Place:

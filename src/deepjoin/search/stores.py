@@ -6,14 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Float, Marks
 from deepjoin.embed.vector_index import Nearest
 from deepjoin.store.column_vectors.columns import ColumnVectors
 from deepjoin.store.segment import Segment
-
-Float = npt.NDArray[np.float32]
-Marks = npt.NDArray[np.bool_]
 
 
 class VectorStore(Protocol):

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Float
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.errors import DeepJoinError, IndexUnusable
@@ -23,14 +23,13 @@ from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
 from deepjoin.search.ranking import EquiRanking, Ranking, SemanticRanking, table_of
 from deepjoin.search.scores import ColumnScores, PairScore
 from deepjoin.search.searcher import Searcher, Stopwatch
-from deepjoin.search.stores import EmbeddedStore, OpenStore
+from deepjoin.search.stores import EmbeddedStore, VectorStore
 from deepjoin.store.column_vectors.columns import About, ColumnVectors
 from deepjoin.store.column_vectors.encode import both_about, both_query, meaning_about
 from deepjoin.store.column_vectors.sketch import Meaning, Sketcher, sketch_digest
 from deepjoin.store.models import encode_command
 from deepjoin.store.segment import Segment
 
-Float = npt.NDArray[np.float32]
 #: Returns the vector of a query; zeros where nothing is known of it.
 ToVector = Callable[[Column], Float]
 
@@ -105,16 +104,17 @@ def _sketched(context: SearchContext) -> tuple[Sketcher, About]:
 def _searcher(
     context: SearchContext, join: str, space: str, method: str, vector: ToVector, about: About
 ) -> VectorSearcher:
+    segments = [segment for segment in context.segments if segment.values.columns]
+    made_by = about.name, about.digest
+    vectors = opened_vectors(segments, space, made_by, context.location, context.remedy(space))
     return VectorSearcher(
-        *(context.segments, space, vector, context.profile, context.key),
+        *(segments, (context.store or EmbeddedStore)(segments, vectors, space), vector),
+        profile=context.profile,
+        key=context.key,
         method=method,
         join="equi" if join == "any" else join,
-        about=(about.name, about.digest),
-        location=context.location,
-        remedy=context.remedy(space),
         # Without cell vectors, the evidence of a semantic join is that of equal cells.
         encoder=context.cell_encoder() if join == "semantic" and context.has_cells else None,
-        store=context.store or EmbeddedStore,
     )
 
 
@@ -135,26 +135,19 @@ class VectorSearcher(Searcher):
     def __init__(
         self,
         segments: Sequence[Segment],
-        space: str,
+        store: VectorStore,
         vector: ToVector,
-        profile: str,
-        key: bytes = b"",
         *,
+        profile: str = "default",
+        key: bytes = b"",
         method: str = "deepjoin",
         join: str = "equi",
-        about: tuple[str, str] | None = None,
-        location: object = "The index",
-        remedy: str = "",
         encoder: CellEncoder | None = None,
-        store: OpenStore = EmbeddedStore,
     ) -> None:
-        self._segments = [segment for segment in segments if segment.values.columns]
-        vectors = opened_vectors(self._segments, space, about, location, remedy)
-        self._store = store(self._segments, vectors, space)
-        self.vector, self._profile, self._key = vector, profile, key
-        self._method, self._join = method, join
+        self._segments, self._store, self.vector = segments, store, vector
+        self._profile, self._key, self._method, self._join = profile, key, method, join
         # Cell vectors are only for the evidence of a semantic join, never for the order.
-        self._encoder = encoder if join == "semantic" else None
+        self._encoder = encoder
 
     def nearest(self, query: Column, k: int | None, exclude_table: str | None) -> list[NearColumn]:
         """Return the k columns nearest to a query, or all; none for a query of unknown values."""
@@ -172,37 +165,27 @@ class VectorSearcher(Searcher):
         return found if len(self._segments) == 1 else nearest_first(self._segments, found)[:k]
 
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
-        self._refuse(1.0 if options.k is None else options.threshold)
-        cells, vector = self._encoded(watch, query)
-        found = self._nearest(vector, options.k, options.exclude)
-        watch.lap("candidates")
-        return self._near_ranking(cells, found)
-
-    def _encoded(self, watch: Stopwatch, query: Column) -> tuple[SearchQuery, Float]:
+        if options.threshold > 0 or (options.k is None and not options.by_table):
+            raise DeepJoinError(
+                f"A minimum joinability came with method '{self._method}', which does not verify "
+                "its hits; `min_joinability` needs a method that does: use hybrid."
+            )
         cells = SearchQuery(query, self._profile, self._key, self._encoder)
         vector = self.vector(query) if len(cells) else np.zeros(1, np.float32)
         watch.lap("encode")
-        return cells, vector
+        if options.by_table:
+            found = self._down_to_table(vector, options)
+        else:
+            found = self._nearest(vector, options.k, options.exclude)
+        watch.lap("candidates")
+        return near_ranking(cells, self._segments, found, self._method, self._join, self._encoder)
 
-    def _near_ranking(self, query: SearchQuery, found: Sequence[NearColumn]) -> Ranking:
-        return near_ranking(query, self._segments, found, self._method, self._join, self._encoder)
-
-    def _refuse(self, threshold: float) -> None:
-        if threshold > 0:
-            raise DeepJoinError(
-                f"A minimum joinability came with method '{self._method}', which does not verify "
-                "its hits; min_joinability needs a method that does: use hybrid."
-            )
-
-    def _table_ranking(
-        self, watch: Stopwatch, query: Column, options: SearchOptions, tables: int | None
-    ) -> Ranking:
-        """Rank columns down to the first one of the last table that is wanted.
+    def _down_to_table(self, vector: Float, options: SearchOptions) -> list[NearColumn]:
+        """Return columns down to the first one of the last table that is wanted.
 
         So a table's other columns are listed only if they are nearer than the last table.
         """
-        self._refuse(options.threshold)
-        cells, vector = self._encoded(watch, query)
+        tables = options.k
         columns = None if tables is None else _A_TABLE * max(1, tables)
         while True:
             found = self._nearest(vector, columns, options.exclude)
@@ -211,15 +194,11 @@ class VectorSearcher(Searcher):
                 catalog = self._segments[near.segment].catalog
                 seen.add((near.segment, int(catalog.column_tables[near.column])))
                 if len(seen) == tables:
-                    found = found[: place + 1]
-                    break
-            else:
-                # Too few tables among these columns: look at more of them.
-                if columns is not None and len(found) >= columns:
-                    columns *= 4
-                    continue
-            watch.lap("candidates")
-            return self._near_ranking(cells, found)
+                    return found[: place + 1]
+            if columns is None or len(found) < columns:
+                return found
+            # Too few tables among these columns: look at more of them.
+            columns *= 4
 
 
 def nearest_first(segments: Sequence[Segment], found: Sequence[NearColumn]) -> list[NearColumn]:
@@ -252,7 +231,8 @@ def near_ranking(
         for number in {near.segment for near in some}:
             segment = segments[number]
             columns = np.array([near.column for near in some if near.segment == number])
-            cells = SimilarCells(segment, query, score, encoder).matches_in(columns, in_full=True)
+            similar = SimilarCells(segment, query, score, encoder)
+            cells, _ = similar.matches_in(columns, np.arange(len(query)))
             scores = ColumnScores.of(segment, columns, cells, score, np.zeros(len(columns)))
             for row, column in enumerate(columns.tolist()):
                 measured[number, column] = scores.match(row, len(query), score.tau, (method,))
