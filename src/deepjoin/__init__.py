@@ -16,6 +16,7 @@ from deepjoin.model import Column, Table
 
 if TYPE_CHECKING:
     from deepjoin.indexing import index, publish
+    from deepjoin.joining.entry import join
     from deepjoin.lab.evaluation import evaluate
     from deepjoin.lab.training import train
     from deepjoin.lake import Lake
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "index": ("deepjoin.indexing", "index"),
     "open": ("deepjoin.lake", "open_lake"),
+    "join": ("deepjoin.joining.entry", "join"),
     "Lake": ("deepjoin.lake", "Lake"),
     "Hit": ("deepjoin.model", "Hit"),
     "Match": ("deepjoin.model", "Match"),
@@ -66,6 +68,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "index",
+    "join",
     "open",
     "publish",
     "train",

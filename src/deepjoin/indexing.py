@@ -8,7 +8,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepjoin import settings as settings_of
 from deepjoin._version import __version__
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.refresh import Refresh, Refreshed
@@ -122,8 +121,12 @@ def refresh(
     vectors: VectorsChange = None,
     titles: Titles | None = None,
     rebuild: bool = False,
+    needs_tables: bool = False,
 ) -> tuple[str | Path, Refreshed]:
-    """Do the work of `index`; return where the index is and what has changed."""
+    """Do the work of `index`; return where the index is and what has changed.
+
+    With ``needs_tables``, sources without any table are an error instead of an empty lake.
+    """
     if isinstance(source, str) and is_index(Path(source)):
         source = Path(source)
     if out is not None:
@@ -132,7 +135,7 @@ def refresh(
         location = source  # refreshed from its own sources
     else:
         location = default_folder(source)
-    with editing(location, fresh=rebuild) as folder:
+    with editing(location, resources.progress, fresh=rebuild) as folder:
         if folder.is_file():
             raise DeepJoinError(f"{folder} is a file; an index is a folder. Choose another `out`.")
         if folder.is_dir() and not may_write(folder):
@@ -149,7 +152,7 @@ def refresh(
         may_replace = rebuild and out is not None
         if manifest and not _is_continued(folder, manifest, before, sources, may_replace):
             manifest = before = None
-        job = Refresh(folder, resources, chosen, encoded, sources, titles or {})
+        job = Refresh(folder, resources, chosen, encoded, sources, titles or {}, needs_tables)
         if before is None or rebuild or (before.settings, before.reads) != (chosen, READS):
             return location, job.rebuild(before or manifest)
         return location, job.refresh(before)
@@ -256,7 +259,7 @@ def _chosen_vectors(
         if value is not None and name in _ENCODED
     }
     named = [name for name in ("encoder", "cells") if wanted.get(name, "none") != "none"]
-    earlier = settings_of.USUAL_VECTORS if before is None else before.vectors
+    earlier = Vectors() if before is None else before.vectors
     if settings.hash_only:
         if named:
             raise DeepJoinError(

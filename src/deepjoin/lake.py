@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from deepjoin.embed.devices import device_named
-from deepjoin.errors import (
-    DeepJoinError,
-    StoreUnreachable,
-    StoreUnusable,
-    UnknownName,
-    unknown_name,
-)
+from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable
 from deepjoin.model import Column, Hit, Results
+from deepjoin.optional import as_frame
 from deepjoin.progress import Progress, no_progress
-from deepjoin.read.frames import as_column
+from deepjoin.read.frames import as_column, as_columns
 from deepjoin.search.context import SearchContext
-from deepjoin.search.methods import method_named
-from deepjoin.search.searcher import Searcher, SearcherCache
+from deepjoin.search.methods import method_for
+from deepjoin.search.query import SearchOptions
+from deepjoin.search.searcher import Searcher, SearcherCache, search_columns
 from deepjoin.settings import (
     JoinSettings,
     SearchSettings,
@@ -47,8 +42,6 @@ if TYPE_CHECKING:
     from deepjoin.search.stores import OpenStore
 
 Outcome = TypeVar("Outcome")
-
-JOINS = ("any", "equi", "semantic")
 
 
 class Lake:
@@ -169,6 +162,22 @@ Make one with: deepjoin index SOURCE -o no such folder
         """Fetch a column of the lake, to search with it."""
         return self.index.column(table, column)
 
+    def read(self, table: str, kind: str | None = None) -> Any:
+        """Read a whole table of the lake from its source as a frame.
+
+        ``kind`` is "pandas", "polars" or "arrow"; by default pandas if it is installed, else
+        Arrow. Text that is integers, decimals or dates throughout gets that type.
+        """
+        from deepjoin.joining.store import read_typed
+
+        return as_frame(read_typed(self.index.origin(table).table()), kind)
+
+    def __getitem__(self, table: str) -> TableEntry:
+        return self.table(table)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
     def __contains__(self, table: str) -> bool:
         return table in self.index
 
@@ -181,6 +190,11 @@ Make one with: deepjoin index SOURCE -o no such folder
 
     def __repr__(self) -> str:
         return f"Lake('{self.location}', {len(self)} tables, {self.report.columns} columns)"
+
+    def _repr_html_(self) -> str:
+        from deepjoin.show.cards import lake_html
+
+        return lake_html(self.info(), islice(self, 1000))
 
     def search(
         self,
@@ -195,13 +209,14 @@ Make one with: deepjoin index SOURCE -o no such folder
         settings: SearchSettings | None = None,
         **deprecated: Any,
     ) -> Results:
-        """Find the columns of the lake that join with a column of yours.
+        """Find the columns of the lake that join with a column of yours, or with each of a table.
 
         Parameters
         ----------
         query
-            A pandas, polars or Arrow column, a list, or a `Column`; a frame together with ``on``.
-            A `Column` of this lake (see `column`) leaves its own table out.
+            A pandas, polars or Arrow column, a list, or a `Column`; a frame. Without ``on``, every
+            column of a frame is searched: the hits are those of the best key, and ``others`` has
+            the other columns. A `Column` of this lake (see `column`) leaves its own table out.
         k
             How many hits; 10, or all when ``min_joinability`` is given.
         on
@@ -216,43 +231,23 @@ Make one with: deepjoin index SOURCE -o no such folder
         min_joinability
             Only hits that cover at least this share of the query's distinct values.
         settings
-            How values are matched and hits listed: tau, grouping, how many matches.
+            How values are matched and hits listed: tau, grouping, how many matches; a time limit,
+            and a function that gets the answers before the last one.
         **deprecated
             Fields of `SearchSettings`; accepted for one more release.
         """
         chosen = with_deprecated("search", settings, SearchSettings, deprecated)
-        column = as_column(query, on)
-        if k is not None and (not isinstance(k, int | np.integer) or k < 0):
-            raise DeepJoinError(f"`k` is {k!r}; it must be a whole number of at least 0.")
-        least = min_joinability or 0.0
-        if not 0 <= least <= 1:
-            raise DeepJoinError(f"`min_joinability` is {least}; it must be between 0 and 1.")
+        columns = as_columns(query, on)
+        options = SearchOptions.of(k, min_joinability, exclude_table, chosen)
         searcher = self._searcher(method, join, chosen.tau)
-        exclude = exclude_table if exclude_table is not None else column.table
-        if k is None:
-            k = 10 if min_joinability is None else None
         with self.index.reporting_damage():
-            search = searcher.search if chosen.group is None else searcher.search_tables
-            return search(
-                column, k, exclude_table=exclude, min_joinability=least, show=chosen.matches
-            )
+            for results in search_columns(searcher, columns, options):
+                if chosen.on_partial is not None and results.partial is not None:
+                    chosen.on_partial(results)
+        return results
 
     def _searcher(self, method: str, join: str, tau: float | None) -> Searcher:
-        chosen = method_named(method)
-        if join not in JOINS:
-            raise unknown_name("join kind", join, "deepjoin", JOINS)
-        if join not in chosen.joins:
-            if join != "any":
-                raise DeepJoinError(
-                    f"Method '{method}' answers join {' or '.join(chosen.joins)}, not {join}. "
-                    f"Methods: deepjoin methods."
-                )
-            join = chosen.joins[0]
-        if tau is not None and (join == "equi" or "cell vectors" not in chosen.needs):
-            raise DeepJoinError(
-                f"`tau` is {tau}, and '{method}' compares no cells by meaning for join {join}. "
-                'Leave it out, or use `join="semantic"` with a method that does.'
-            )
+        chosen, join = method_for(method, join, tau)
         # What a method has opened serves the next search as well, until the index changes.
         return self._searchers.get(
             (method, join, tau), lambda: chosen.make(self.context(), join, tau)
@@ -309,7 +304,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         join: str | None = None,
         settings: JoinSettings | None = None,
         progress: Progress | None = None,
-        **deprecated: Any,
+        **options: Any,
     ) -> JoinPlan:
         """Prepare the join of a table of yours with a hit: its facts, SQL, preview and outputs.
 
@@ -326,48 +321,23 @@ Make one with: deepjoin index SOURCE -o no such folder
         many
             Several matching rows: "expand" to all, the "first", or "aggregate" them to one.
         join
-            "equi" for equal values, "semantic" for values that mean the same, too; default:
-            semantic for a hit that has more matches that way, else equi.
+            "equi" for equal values, "semantic" for values that mean the same, "any" for equal
+            values and, for the rest, similar ones. By default a hit joins as it was found, and a
+            (table, column) as "any".
         settings
-            How values are matched, tau and matching, and how much memory DuckDB may use.
+            Which columns to bring, how to aggregate, how values are matched.
         progress
             Called with (matched values, total, what is being done).
-        **deprecated
-            Fields of `JoinSettings`; accepted for one more release.
+        **options
+            ``columns`` and ``aggregate`` of `JoinSettings`, for short; its other fields are
+            accepted for one more release.
         """
-        from deepjoin.joining import plan_join, tables
+        from deepjoin.joining import entry
 
-        chosen = with_deprecated("plan_join", settings, JoinSettings, deprecated)
-        semantic = tables.semantic_or_equi(
-            *(hit, join, chosen.tau, chosen.matching, progress),
-            lambda: tables.encoder_of(self.vectors.cells, self.path),
-        )
-        table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
-        known = {one.name for one in self.table(table).columns}
-        if isinstance(left, str) and not Path(left).exists() and left in self:
-            left = self.index.origin(left).table()
-        mine = tables.left_side(left, on)
-        origin = self.index.origin(table)
-        if isinstance(hit, Hit):
-            column = origin.key(column, hit.column_id)
-        try:
-            right = tables.right_side(origin, column)
-            tables.check_key(right)
-        except UnknownName as error:
-            hint = " It has changed since it was indexed: run deepjoin index again."
-            raise UnknownName(f"{error}{hint if column in known else ''}") from None
-        plan = plan_join(
-            *(mine, right),
-            how=how,
-            many=many,
-            profile=self.settings.profile,
-            memory_limit=chosen.memory_limit,
-            semantic=semantic,
-        )
-        if origin.has_changed:
-            changed = f"{table} has changed since it was indexed: run deepjoin index again."
-            plan.warnings = (*plan.warnings, changed)
-        return plan
+        chosen = with_deprecated("plan_join", settings, JoinSettings, options, entry.KEYWORDS)
+        kind: dict[str, Any] = {"how": how, "many": many, "join": join}
+        sides = left, on, hit
+        return entry.plan_index_join(self.index, sides, **kind, settings=chosen, progress=progress)
 
     def join(
         self,
@@ -379,19 +349,18 @@ Make one with: deepjoin index SOURCE -o no such folder
         many: str = "expand",
         join: str | None = None,
         settings: JoinSettings | None = None,
-        **deprecated: Any,
+        **options: Any,
     ) -> Any:
         """Join a table of yours with a hit; a data frame comes back as the same kind of frame.
 
         Everything else comes back as an Arrow table. See `plan_join` for the options, the
         facts, the SQL and results too large for memory.
         """
-        from deepjoin.joining.tables import frame_like, warn
+        from deepjoin.joining import entry
 
-        chosen = with_deprecated("join", settings, JoinSettings, deprecated)
+        chosen = with_deprecated("join", settings, JoinSettings, options, entry.KEYWORDS)
         with self.plan_join(left, on, hit, how=how, many=many, join=join, settings=chosen) as plan:
-            warn(plan.warnings)
-            return frame_like(left, plan.to_arrow())
+            return entry.joined_frame(plan, left)
 
     def join_sql(
         self, plan: JoinPlan, table: str, left: str = "", matches: str | Path | None = None
@@ -500,28 +469,7 @@ Make one with: deepjoin index SOURCE -o no such folder
 
     def info(self) -> dict[str, Any]:
         """Describe the index: its size, its settings, what was left out and why."""
-        report = self.report
-        manifest = self.index.manifest
-        size = sum(record.bytes for record in manifest.segments)
-        return {
-            "index": str(self.location),
-            "format": manifest.format,
-            "version": manifest.version,
-            "tables": report.tables,
-            "columns": report.columns,
-            "values": report.values,
-            "rows": report.rows,
-            "cells": report.cells,
-            "bytes": size,
-            "vectors": vars(self.vectors),
-            "settings": {n: v for n, v in vars(self.settings).items() if n != "salt"},
-            "sources": list(manifest.sources),
-            "segments": len(manifest.segments),
-            "excluded": list(manifest.excluded),
-            "left_out": dict(report.left_out.most_common()),
-            "skipped": [vars(one) for one in report.skipped],
-            "notes": [{"table": table, "note": note} for table, note in report.notes],
-        }
+        return self.index.info()
 
 
 def open_lake(

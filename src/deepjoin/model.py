@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from itertools import pairwise
 from types import NoneType, UnionType
 from typing import (
@@ -29,6 +30,9 @@ from typing import (
     is_typeddict,
     overload,
 )
+
+from deepjoin.lazy import cached_property
+from deepjoin.optional import as_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +101,7 @@ class AsJson:
 JoinKind = Annotated[str, AsJson(type=Literal["any", "equi", "semantic"])]
 ColumnType = Annotated[str, AsJson(type=Literal["text", "integer", "decimal", "date"])]
 GenericKey = Literal["run", "year", "flag"]
+GenericMatch = Literal["run", "year", "flag", "range"]
 Row = dict[str, str | None]
 
 
@@ -160,8 +165,9 @@ class Hit(Answer):
     column: str
     column_id: str
     type: ColumnType
-    generic: Annotated[str, AsJson(type=GenericKey | None, empty="null")]
-    """Why the key says little: a run (1..n), a year or a flag; empty for an ordinary key."""
+    generic: Annotated[str, AsJson(type=GenericMatch | None, empty="null")]
+    """Why the match says little: a run (1..n), years or flags, or whole numbers of a range that the
+    column holds most of; empty for an ordinary match."""
     join: JoinKind
     score: float
     """What the method ranks by; for most methods the joinability."""
@@ -214,12 +220,27 @@ class QuerySummary(TypedDict):
 
 
 @dataclass(frozen=True)
+class Partial:
+    """How far a search had come when it gave an answer that is not complete."""
+
+    text: str
+    """What was looked up and what was not, in one line."""
+    done: int
+    total: int
+    """Values, or columns when all columns of a table are searched."""
+
+
+@dataclass(frozen=True)
 class Results(Answer, Sequence[Hit]):
     """The hits of one query, best first."""
 
     query: Annotated[dict[str, Any], AsJson(type=QuerySummary)]
     hits: tuple[Hit, ...]
     seconds: dict[str, float] = field(default_factory=dict)
+    partial: Annotated[Partial | None, AsJson(type=Partial, empty="left out")] = None
+    """What is missing in an answer that came before the search was complete."""
+    others: Annotated[tuple[Results, ...], AsJson(empty="left out")] = ()
+    """The other columns of a table of yours, best key first, when all were searched."""
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -227,9 +248,9 @@ class Results(Answer, Sequence[Hit]):
     @overload
     def __getitem__(self, i: int) -> Hit: ...
     @overload
-    def __getitem__(self, i: slice) -> tuple[Hit, ...]: ...
-    def __getitem__(self, i: int | slice) -> Hit | tuple[Hit, ...]:
-        return self.hits[i]
+    def __getitem__(self, i: slice) -> Results: ...
+    def __getitem__(self, i: int | slice) -> Hit | Results:
+        return replace(self, hits=self.hits[i]) if isinstance(i, slice) else self.hits[i]
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -244,12 +265,16 @@ class Results(Answer, Sequence[Hit]):
 
     def to_pandas(self) -> Any:
         """Return the hits as a pandas data frame."""
-        return self.to_arrow().to_pandas()
+        return as_frame(self.to_arrow(), "pandas")
+
+    def to_polars(self) -> Any:
+        """Return the hits as a polars data frame."""
+        return as_frame(self.to_arrow(), "polars")
 
     def __repr__(self) -> str:
-        from deepjoin.show.text import render_table
+        from deepjoin.show.text import Screen, render_table
 
-        return render_table(self)
+        return render_table(self, Screen.plain(sys.stdout))
 
     def _repr_html_(self) -> str:
         from deepjoin.show.cards import results_html
@@ -365,6 +390,23 @@ class UploadDescription(TableDescription):
 
 
 @dataclass(frozen=True)
+class SeveralMatches:
+    """A value of the left table with several matching rows, or several values it may mean."""
+
+    query: str
+    """The value, as the left table spells it."""
+    left_rows: int
+    """Rows of the left table that have it."""
+    targets: tuple[str, ...]
+    """The value of the right table that it matches, then those that are nearly as similar."""
+    target_rows: int
+    """Rows of the right table that it matches."""
+    similarity: float
+    ambiguous: bool
+    """Whether there is more than one target."""
+
+
+@dataclass(frozen=True)
 class JoinFacts(Answer):
     """Exact numbers of a join, known before it runs.
 
@@ -375,7 +417,9 @@ class JoinFacts(Answer):
     right_rows: int
     left_keys: int
     matched_keys: int
+    """Keys of the left table with a match that is not ambiguous."""
     matched_left_rows: int
+    """Rows of the left table with such a key."""
     result_rows: int
     cardinality: str
     """1:1, 1:n, n:1 or n:m, over the keys that match."""
@@ -385,13 +429,23 @@ class JoinFacts(Answer):
     """Columns of the right table that were renamed, with their new names."""
     equal_keys: int = 0
     """Keys of the left table that have an equal key on the right."""
-    join: Annotated[str, AsJson(type=Literal["equi", "semantic"])] = "equi"
+    join: JoinKind = "equi"
     tau: float | None = None
     """The cosine from which keys match; None for an equi-join."""
     matching: Annotated[str | None, AsJson(type=Literal["best", "one-to-one", "all"] | None)] = None
     """Which matches of a key count; None for an equi-join."""
     similarity: str | None = None
     """The column of the result that has the similarity of the two keys, if any."""
+    ambiguous_keys: int = 0
+    """Keys of the left table whose match has alternatives: keys that are nearly as similar."""
+    ambiguous_left_rows: int = 0
+    """Rows of the left table with such a key; the most similar match is joined."""
+    alternatives: str | None = None
+    """The column of the result that lists the alternatives, if any."""
+    several_left_rows: int = 0
+    """Rows of the left table that match several rows of the right one."""
+    several: tuple[SeveralMatches, ...] = ()
+    """Examples of ambiguous keys, and of keys that match several rows."""
 
 
 @dataclass(frozen=True)
@@ -404,7 +458,7 @@ class ColumnPlace:
 
 @dataclass(frozen=True)
 class JoinEdge(Answer):
-    """A proven equi-join between columns ``a`` and ``b`` of two tables."""
+    """A proven join between columns ``a`` and ``b`` of two tables."""
 
     a: ColumnPlace
     b: ColumnPlace
@@ -415,6 +469,8 @@ class JoinEdge(Answer):
     matched: int
     cardinality: str
     """How many rows of a and of b share a value: 1:1, 1:n, n:1 or n:m."""
+    join: Annotated[str, AsJson(type=Literal["semantic"], empty="left out")] = ""
+    """Semantic where more values match by meaning than are equal; left out of an equi-join."""
 
 
 @dataclass(frozen=True)
@@ -425,17 +481,26 @@ class GraphTable:
     rows: int
     columns: int
     distance: int
-    """How many joins lead to it from the table in the middle."""
+    """How many joins lead to it from the table in the middle; 0 in an overview."""
 
 
 @dataclass(frozen=True)
 class Neighbourhood(Answer):
-    """A table, the tables that join with it, and the joins between all of them."""
+    """A table and those that join with it, or an overview, and the joins between all of them."""
 
     nodes: tuple[GraphTable, ...]
     edges: tuple[JoinEdge, ...]
     truncated: bool
     """Whether tables or joins were left out."""
+
+
+@dataclass(frozen=True)
+class SimilarJoins(Answer):
+    """Joins by meaning between tables of a map."""
+
+    edges: Sequence[JoinEdge]
+    truncated: bool
+    """Whether columns were left out."""
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.normalise.canonical import PROFILES
 
+if TYPE_CHECKING:
+    from deepjoin.model import Results
+
 #: Title and context of a table; None keeps what the source says.
 TableWords = tuple[str | None, str | None]
+#: What can become of the cells of several matching rows.
+AGGREGATES = ("first", "count", "sum", "mean", "min", "max", "list")
 
 
 @dataclass(frozen=True)
@@ -70,12 +75,13 @@ class Settings:
 class Vectors:
     """What is encoded beside the values; changing it reads no table again.
 
-    >>> Vectors(encoder="none").cells
+    >>> Vectors(encoder="default").cells
     'default'
     """
 
-    #: Encoder of columns: "default", "none", a model folder or the name of a model.
-    encoder: str = "default"
+    #: Encoder of columns, for the methods that compare one vector a column: "default", "none", a
+    #: model folder or the name of a model. The default search does not read them.
+    encoder: str = "none"
     #: Encoder of values: "default", "none", a folder of a table, or fastText vectors.
     cells: str = "default"
     #: Dimension of each column's sketch; 0 for no sketches.
@@ -95,10 +101,8 @@ class Vectors:
             )
 
 
-#: What a new index encodes by default.
-USUAL_VECTORS = Vectors()
 #: What an index of hashes encodes, or one of an early version.
-NO_VECTORS = Vectors(encoder="none", cells="none")
+NO_VECTORS = Vectors(cells="none")
 
 
 @dataclass(frozen=True)
@@ -141,28 +145,64 @@ class SearchSettings:
     group: str | None = None
     #: How many matched and unmatched cells to list per hit; None for all.
     matches: int | None = 20
+    #: Seconds after which the answer so far is returned; ``results.partial`` says what is missing.
+    time_limit: float | None = None
+    #: Called with each answer that is not complete as soon as it is known: first with the hits
+    #: by equal values, then as values, or columns of a table, have been looked up by meaning.
+    on_partial: Callable[[Results], None] | None = None
 
     def __post_init__(self) -> None:
         check_tau(self.tau)
+        if self.time_limit is not None and not self.time_limit >= 0:
+            raise DeepJoinError(
+                f"`time_limit` is {self.time_limit}; it must be a number of seconds >= 0."
+            )
         if self.group not in (None, "tables"):
             raise unknown_name("grouping", str(self.group), "deepjoin", ["tables"])
 
 
 @dataclass(frozen=True)
 class JoinSettings:
-    """How values of a join are matched, and what DuckDB may use.
+    """What a join brings, how its values are matched, and what DuckDB may use.
 
-    >>> JoinSettings().matching
+    >>> JoinSettings(columns=["capital"]).matching
     'best'
     """
 
-    #: Least cosine of a semantic match; None for the hit's, or the encoder's own.
+    #: Least cosine of similar values that match; None for the hit's, or the encoder's own.
     tau: float | None = None
-    #: Of several semantic matches of a value: the "best", the best that no other value has a
-    #: better claim to ("one-to-one"), or "all".
+    #: Of several similar values: the "best", the best that no other value has a better claim to
+    #: ("one-to-one"), or "all".
     matching: str = "best"
     #: Memory that DuckDB may use before it writes to disk, e.g. "4GB"; None for its default.
     memory_limit: str | None = None
+    #: Columns of the right table to bring, in this order; None for all. Its key is then left out
+    #: if every match spells it as the left table does.
+    columns: Sequence[str] | None = None
+    #: Makes one row of several matching ones: "first", "count", "sum", "mean", "min", "max" or
+    #: "list" (the distinct values), for all columns or by name: {"price": "mean", "*": "list"}.
+    #: By default numbers have their mean and other columns a list.
+    aggregate: str | Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            raise DeepJoinError(
+                f"`columns` is '{self.columns}'; it must be a list of names: ['{self.columns}']."
+            )
+        if not isinstance(self.aggregate, str | Mapping | None):
+            raise DeepJoinError(
+                f"`aggregate` is {self.aggregate!r}; it must be the name of an aggregate, or a "
+                'mapping from columns to such names: {"price": "mean"}.'
+            )
+        for name in self.aggregates.values():
+            if name not in AGGREGATES:
+                raise unknown_name("aggregate", str(name), "a join", AGGREGATES)
+
+    @property
+    def aggregates(self) -> Mapping[str, str]:
+        """The aggregates by column name; "*" is for all other columns."""
+        given = self.aggregate
+        return {"*": given} if isinstance(given, str) else given or {}
 
 
 @dataclass(frozen=True)
@@ -194,15 +234,23 @@ Chosen = TypeVar("Chosen", SearchSettings, JoinSettings, PublishSettings)
 
 
 def with_deprecated(
-    function: str, settings: Chosen | None, kind: type[Chosen], given: Mapping[str, Any]
+    function: str,
+    settings: Chosen | None,
+    kind: type[Chosen],
+    given: Mapping[str, Any],
+    current: Collection[str] = (),
 ) -> Chosen:
     """Apply keywords that moved into the settings object of a public function.
+
+    ``current`` are fields that may be given as keywords from now on, too.
 
     >>> with_deprecated("search", None, SearchSettings, {}).matches
     20
     """
-    moved = deprecated_keywords(function, given, stacklevel=4, settings=kind)
-    return replace(settings or kind(), **moved["settings"])
+    kept = {name: value for name, value in given.items() if name in current}
+    old = {name: value for name, value in given.items() if name not in current}
+    moved = deprecated_keywords(function, old, stacklevel=4, settings=kind)
+    return replace(settings or kind(), **moved["settings"], **kept)
 
 
 def deprecated_keywords(

@@ -7,9 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.joining.tables import SideColumn, SideTable
 from deepjoin.read.formats import format_of
 from deepjoin.read.sql import identifier
+from deepjoin.settings import AGGREGATES, JoinSettings
 
 #: How several matching rows are treated, and the table of the query that has done it.
 MATCHES = {"expand": "theirs", "first": "first_match", "aggregate": "per_key"}
@@ -67,11 +69,15 @@ def table_suffix(table: str) -> str:
 
 @dataclass(frozen=True)
 class OutputColumn:
-    """A column of the result; ``typed`` is ``text`` cast to its type."""
+    """A column of the result; ``typed`` is ``text`` cast to its type.
+
+    ``source`` is the column of a table that it comes from, if any.
+    """
 
     name: str
     text: str
     typed: str
+    source: SideColumn | None = None
 
     def select(self, typed: bool) -> str:
         """Return SQL for one entry of the SELECT list."""
@@ -80,72 +86,46 @@ class OutputColumn:
         return cell if cell.partition(".")[2] == name else f"{cell} AS {name}"
 
 
-def left_columns(left: SideTable) -> list[OutputColumn]:
-    """List the left columns, all of them under their own names."""
-    return [_plain("yours", column) for column in left.columns]
-
-
-def right_columns(
-    left: SideTable, right: SideTable, many: str
-) -> tuple[list[OutputColumn], dict[str, str]]:
-    """List the right columns, and the new names of those that had to be renamed."""
-    if many == "aggregate":
-        bases = ["matched_rows", *(aggregate.name for aggregate in aggregates(right))]
-        cells = [f"{MATCHES[many]}.{identifier(name)}" for name in bases]
-        # Left rows without a match have 0 matching rows, not NULL.
-        cells[0] = f"coalesce({cells[0]}, 0)"
-        columns = [OutputColumn(name, cell, cell) for name, cell in zip(bases, cells, strict=True)]
-    else:
-        columns = [_plain(MATCHES[many], column) for column in right.columns]
-        bases = [column.name for column in columns]
-    names = joined_names([column.name for column in left.columns], bases, right.table)
-    named = [replace(column, name=name) for column, name in zip(columns, names, strict=True)]
-    pairs = zip(bases, names, strict=True)
-    return named, {base: name for base, name in pairs if base != name}
-
-
-def similarity_column(
-    left: SideTable, right: SideTable, outputs: Sequence[OutputColumn], many: str, stored: str
-) -> OutputColumn:
-    """Name the column of similarities unlike any column of the tables or of the result."""
-    taken = {column.name.lower() for column in (*left.columns, *right.columns)}
-    name = free_name("similarity", taken | {output.name.lower() for output in outputs})
-    cell = f"{MATCHES[many]}.{stored}"
-    return OutputColumn(name, cell, cell)
-
-
-def _plain(table: str, column: SideColumn) -> OutputColumn:
-    cell = f"{table}.{identifier(column.name)}"
-    return OutputColumn(column.name, cell, column.value(cell))
-
-
 @dataclass(frozen=True)
 class Aggregate:
-    """A right column over all matching rows: the mean of numbers, else the distinct values."""
+    """A right column over all matching rows, by one of `settings.AGGREGATES`."""
 
     column: SideColumn
-    is_mean: bool
+    function: str
 
     @property
     def name(self) -> str:
         """Name of the aggregated column."""
-        return f"{self.column.name}_{'mean' if self.is_mean else 'values'}"
+        return f"{self.column.name}_{self.function}"
 
-    def grouped(self, row: str) -> str:
-        """Return SQL for the aggregate itself; ``row`` orders the rows."""
+    def grouped(self, order: str) -> str:
+        """Return SQL for the aggregate itself; ``order`` is that of the rows."""
         cell = identifier(self.column.name)
-        if not self.is_mean:
-            text = cell if self.column.kind == "VARCHAR" else f"CAST({cell} AS VARCHAR)"
-            # list(DISTINCT ...) would need a hash table a column, too many in wide tables.
-            return f"list_sort(list_distinct(list(nullif(trim({text}), ''))))"
+        kind = self.column.cast or self.column.kind
+        text = cell if self.column.kind == "VARCHAR" else f"CAST({cell} AS VARCHAR)"
+        filled = f"nullif(trim({text}), '')"
+        match self.function:
+            case "first":
+                return f"first({cell} ORDER BY {order})"
+            case "list":
+                # list(DISTINCT ...) would need a hash table a column, too many in wide tables.
+                return f"list_sort(list_distinct(list({filled})))"
+            case "count":
+                return f"count({filled})"
+        value = filled if kind == "VARCHAR" else self.column.value(cell)
+        if self.function in ("min", "max"):
+            return f"{self.function}({value})"
         # The sum of floating point numbers depends on their order; threads must not change it.
-        is_float = (self.column.cast or self.column.kind) in ("DOUBLE", "FLOAT")
-        return f"avg({self.column.value(cell)}{f' ORDER BY {row}' if is_float else ''})"
+        ordered = f" ORDER BY {order}" if kind in ("DOUBLE", "FLOAT") else ""
+        if self.function == "mean":
+            return f"avg({value}{ordered})"
+        total = f"sum({value}{ordered})"
+        return f"CAST({total} AS BIGINT)" if "INT" in kind else total
 
     def result(self) -> str:
         """Return SQL for the cell of the result, given the aggregate under its name."""
         name = identifier(self.name)
-        if self.is_mean:
+        if self.function != "list":
             return name
         more = f"'; and ' || (len({name}) - {MAX_VALUES}) || ' more'"
         return (
@@ -155,8 +135,88 @@ class Aggregate:
         )
 
 
-def aggregates(right: SideTable) -> list[Aggregate]:
-    """List the aggregates of a right table; its key is never averaged."""
-    return [
-        Aggregate(column, column.is_numeric and column != right.key) for column in right.columns
-    ]
+@dataclass(frozen=True)
+class Brought:
+    """The columns that a join adds, their aggregates if rows are aggregated, and new names."""
+
+    columns: tuple[OutputColumn, ...]
+    aggregates: tuple[Aggregate, ...]
+    renamed: dict[str, str]
+
+
+def left_columns(left: SideTable) -> tuple[OutputColumn, ...]:
+    """List the left columns, all of them under their own names."""
+    return tuple(_plain("yours", column) for column in left.columns)
+
+
+def brought(
+    left: SideTable, right: SideTable, many: str, settings: JoinSettings, with_key: bool
+) -> Brought:
+    """Choose the right columns and name them; ``with_key`` includes the key by default."""
+    sources = _chosen(right, settings, with_key)
+    aggregates: tuple[Aggregate, ...] = ()
+    if many == "aggregate":
+        aggregates = tuple(_aggregate(column, right, settings) for column in sources)
+        # Left rows without a match have 0 matching rows, not NULL.
+        count = f"coalesce({MATCHES[many]}.matched_rows, 0)"
+        columns = [OutputColumn("matched_rows", count, count)]
+        for one in aggregates:
+            cell = f"{MATCHES[many]}.{identifier(one.name)}"
+            typed = one.column.value(cell) if one.function == "first" else cell
+            columns.append(OutputColumn(one.name, cell, typed, one.column))
+    else:
+        columns = [_plain(MATCHES[many], column) for column in sources]
+    bases = [column.name for column in columns]
+    names = joined_names([column.name for column in left.columns], bases, right.table)
+    named = [replace(column, name=name) for column, name in zip(columns, names, strict=True)]
+    pairs = zip(bases, names, strict=True)
+    return Brought(tuple(named), aggregates, {old: new for old, new in pairs if old != new})
+
+
+def _chosen(right: SideTable, settings: JoinSettings, with_key: bool) -> list[SideColumn]:
+    """List the columns that the settings name, or all, the key only if it is wanted."""
+    known = {column.original: column for column in reversed(right.columns)}
+    aggregated = [name for name in settings.aggregates if name != "*" or "*" in known]
+    for name in (*(settings.columns or ()), *aggregated):
+        if name not in known:
+            raise unknown_name("column", name, right.table, [one.original for one in right.columns])
+    if settings.columns is not None:
+        left_out = [name for name in aggregated if name not in (*settings.columns, "*")]
+        if left_out:
+            raise DeepJoinError(
+                f"`aggregate` names column '{left_out[0]}', which `columns` leaves out."
+            )
+        return [known[name] for name in dict.fromkeys(settings.columns)]
+    others = [column for column in right.columns if column != right.key]
+    is_wanted = with_key or not others or right.key.original in aggregated
+    return list(right.columns) if is_wanted else others
+
+
+def _aggregate(column: SideColumn, right: SideTable, settings: JoinSettings) -> Aggregate:
+    """Choose the aggregate of a column; the default one is used where it fits, else a list."""
+    given = settings.aggregates.get(column.original)
+    if given in ("sum", "mean") and not column.is_numeric:
+        others = ", ".join(one for one in AGGREGATES if one not in ("sum", "mean"))
+        raise DeepJoinError(
+            f"`aggregate` of column '{column.original}' is {given}, but its cells are not numbers. "
+            f"Use one of {others}."
+        )
+    has_sum = column.is_numeric and column != right.key
+    usual = settings.aggregates.get("*") or ("mean" if has_sum else "list")
+    if usual in ("sum", "mean") and not has_sum:
+        usual = "list"
+    return Aggregate(column, given or usual)
+
+
+def added_column(
+    word: str, left: SideTable, right: SideTable, outputs: Sequence[OutputColumn], cell: str
+) -> OutputColumn:
+    """Name a column of the match itself unlike any column of the tables or of the result."""
+    taken = {column.name.lower() for column in (*left.columns, *right.columns)}
+    name = free_name(word, taken | {output.name.lower() for output in outputs})
+    return OutputColumn(name, cell, cell)
+
+
+def _plain(table: str, column: SideColumn) -> OutputColumn:
+    cell = f"{table}.{identifier(column.name)}"
+    return OutputColumn(column.name, cell, column.value(cell), column)

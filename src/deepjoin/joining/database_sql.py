@@ -9,11 +9,11 @@ order for views and partitioned tables, whose rows come in any order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining.columns import MAX_VALUES, Aggregate, aggregates, free_name
+from deepjoin.joining.columns import MAX_VALUES, Aggregate, free_name
 from deepjoin.joining.keys import KeySql
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.sql import JoinSql, QuerySide, StoredValues, pair_values, stored_pairs
@@ -60,7 +60,7 @@ def database_sql(plan: JoinPlan, source: DatabaseSource, left: str = "") -> str:
     Its rows are those of the plan; cells have the types of the database, and means may differ
     in their last digit.
     """
-    dialect, join = source.database.dialect, plan._join
+    dialect, join = source.database.dialect, plan.query
     if dialect not in _NAMES:
         raise DeepJoinError(
             f"The join cannot be written for {dialect}, only for {', '.join(_NAMES.values())}. "
@@ -90,14 +90,14 @@ def _for_duckdb(plan: JoinPlan, ask: Ask, yours: Relation | None, theirs: Relati
             shows = f"({readable(described, relation)})"
         return replace(side, source=replace(side.source, shows=shows))
 
-    join = plan._join
+    join = plan.query
     join = replace(join, left=over(join.left, yours), right=over(join.right, theirs))
     _check_pairs(plan)
-    return join.joined(typed=True, writer=StoredValues(plan._session))
+    return join.joined(typed=True, writer=StoredValues(plan.session))
 
 
 def _check_pairs(plan: JoinPlan) -> None:
-    count = plan._session.count(plan._join.pairs) if plan._join.pairs else 0
+    count = plan.session.count(plan.query.pairs) if plan.query.pairs else 0
     if count > MOST_SPELLINGS:
         raise _refusal(
             f"it goes through {count:,} pairs of values, and at most {MOST_SPELLINGS:,} can be "
@@ -148,13 +148,18 @@ class Translation:
 
     def statement(self, yours: Relation | None, theirs: Relation) -> str:
         """Write the statement."""
-        join = self.plan._join
+        join = self.plan.query
         _check_pairs(self.plan)
-        if join.many == "aggregate" and self.dialect == "sqlite":
-            raise _refusal("SQLite cannot list distinct values in order", '`many="first"`')
-        if join.many == "aggregate" and join.right.source.key.kind in ("FLOAT", "DOUBLE"):
-            raise _refusal("PostgreSQL writes floating point keys differently", '`many="first"`')
-        if join.many == "first" and not self._is_ordered(theirs):
+        ordered = {one.function for one in join.aggregates} & {"first", "list"}
+        if ordered and self.dialect == "sqlite":
+            raise _refusal(
+                f"SQLite has no aggregate for {' or '.join(sorted(ordered))} in the order of rows",
+                '`many="first"`',
+            )
+        floats = ("FLOAT", "DOUBLE")
+        if any(one.function == "list" and one.column.kind in floats for one in join.aggregates):
+            raise _refusal("PostgreSQL writes floating point numbers differently", '`many="first"`')
+        if "first" in (join.many, *ordered) and not self._is_ordered(theirs):
             raise _refusal(
                 f"{theirs.name} has no order, so none of its rows is the first",
                 '`many="aggregate"`',
@@ -162,20 +167,16 @@ class Translation:
         left, right = self._side(join.left, yours), self._side(join.right, theirs)
         if join.left.key.as_text:
             left, right = self._spelled(left, right, yours is not None)
-        kind = PostgresJoin if self.dialect == "postgresql" else JoinSql
-        columns = (join.left_columns, join.right_columns)
-        written = kind(left, right, join.how, join.many, *columns, join.pairs, join.between)
-        if isinstance(written, PostgresJoin):
-            written = replace(written, of_plan=tuple(aggregates(join.right.source)))
-        return written.joined(typed=False, writer=self)
+        parts = vars(join) | {"left": left, "right": right}
+        return DatabaseJoin(**parts, dialect=self.dialect).joined(typed=False, writer=self)
 
     def spelling(self, stored: str) -> list[tuple[str, str]]:
         """Return the cells for which the expression of the database is wrong."""
         return self.spellings[stored]
 
-    def pairs(self, stored: str) -> str:
+    def pairs(self, stored: str, columns: Sequence[str]) -> str:
         """List the pairs of a semantic join; no table of a database can hold a NUL."""
-        pairs = stored_pairs(self.plan._session, stored)
+        pairs = stored_pairs(self.plan.session, stored, columns)
         return pair_values([pair for pair in pairs if "\0" not in pair[0]])
 
     def _is_ordered(self, relation: Relation) -> bool:
@@ -202,7 +203,7 @@ class Translation:
             else:
                 cells.append(cell if cell == name else f"{cell} AS {name}")
         if side.key.as_text:
-            both = (*self.plan._join.left.source.columns, *self.plan._join.right.source.columns)
+            both = (*self.plan.query.left.source.columns, *self.plan.query.right.source.columns)
             added = free_name("_text", {column.name.lower() for column in both})
             text = _key_text(self.dialect, key.kind if relation else "VARCHAR", key.original)
             cells.append(f"{text} AS {identifier(added)}")
@@ -239,15 +240,15 @@ class Translation:
         """Give both sides the SQL of their keys, and the cells for which it is wrong."""
         yours = self._keys(left.source if in_database else None, "left_keys", left)
         theirs = self._keys(right.source, "right_keys", right)
-        if self.plan._join.pairs:
+        if self.plan.query.pairs:
             # Keys of pairs are compared with the pairs, not with the keys of the other side.
-            pairs = stored_pairs(self.plan._session, self.plan._join.pairs)
-            mine, other = {mine for mine, *_ in pairs}, {other for _, other, *_ in pairs}
+            pairs = stored_pairs(self.plan.session, self.plan.query.pairs, ("yours", "theirs"))
+            mine, other = {mine for mine, _ in pairs}, {other for _, other in pairs}
         else:
             mine, other = set(theirs.truth.values()) - {""}, set(yours.truth.values()) - {""}
         yours.choose(mine)
         theirs.choose(other)
-        made = (set(), set()) if self.plan._join.pairs else (theirs.made(), yours.made())
+        made = (set(), set()) if self.plan.query.pairs else (theirs.made(), yours.made())
         return (
             self._with_key(left, yours, yours.exceptions(mine, mine | made[0])),
             self._with_key(right, theirs, theirs.exceptions(other, other | made[1])),
@@ -275,8 +276,8 @@ class Translation:
             distinct = f"SELECT DISTINCT {name} FROM {reads} WHERE {name} IS NOT NULL"
             sql = f"SELECT {name}, {', '.join(texts)} FROM ({distinct}) AS cells"
             spelled |= {cell: tuple(made) for cell, *made in self.ask(sql)}
-        truth = {cell: canonical(cell, self.plan._profile) for cell in spelled}
-        known = self.plan._session.run(f"SELECT DISTINCT key FROM {stored} WHERE key IS NOT NULL")
+        truth = {cell: canonical(cell, self.plan.profile) for cell in spelled}
+        known = self.plan.session.run(f"SELECT DISTINCT key FROM {stored} WHERE key IS NOT NULL")
         # The database may spell a type differently than DuckDB read it; such a join would differ.
         different = {key for (key,) in known} ^ (set(truth.values()) - {""})
         if source is not None and different:
@@ -291,7 +292,7 @@ class Translation:
         if source is not None:
             yield source.shows, identifier(source.key.name)
             return
-        rows = self.plan._session.run(f"SELECT DISTINCT cell FROM {stored} ORDER BY cell")
+        rows = self.plan.session.run(f"SELECT DISTINCT cell FROM {stored} ORDER BY cell")
         cells = [cell for (cell,) in rows if "\0" not in cell]
         for start in range(0, len(cells), _CELLS_A_QUERY):
             some = cells[start : start + _CELLS_A_QUERY]
@@ -323,33 +324,58 @@ def _key_text(dialect: str, kind: str, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class PostgresJoin(JoinSql):
-    """A join whose aggregates are PostgreSQL's; ``of_plan`` has the types of the plan."""
+class DatabaseJoin(JoinSql):
+    """A join whose aggregates are written for PostgreSQL or SQLite, over cells with their types."""
 
-    of_plan: tuple[Aggregate, ...] = ()
+    dialect: str = "postgresql"
 
     def aggregated(self) -> list[tuple[str, str, str]]:
         """List the aggregates: name, SQL of the aggregate, SQL of the cell of the result."""
         found = []
-        for one in self.of_plan:
-            name, cell = identifier(one.name), identifier(one.column.name)
-            if one.is_mean:
-                found.append((name, f"CAST(avg({cell}) AS double precision)", name))
-                continue
-            kind = one.column.cast or one.column.kind
-            text = _key_text("postgresql", kind, one.column.name)
-            if kind == "TIMESTAMP WITH TIME ZONE":
-                text = f"replace(to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || '+00'"
-            sorted_text = f'trim({text}) COLLATE "C"'
-            grouped = (
-                f"array_agg(DISTINCT {sorted_text} ORDER BY {sorted_text}) "
-                f"FILTER (WHERE trim({text}) <> '')"
-            )
-            more = f"'; and ' || (cardinality({name}) - {MAX_VALUES}) || ' more'"
-            result = (
-                f"CASE WHEN cardinality({name}) > {MAX_VALUES} "
-                f"THEN array_to_string({name}[1:{MAX_VALUES}], '; ') || {more}\n"
-                f"    ELSE array_to_string({name}, '; ') END"
-            )
-            found.append((name, grouped, result))
+        for one in self.aggregates:
+            name = identifier(one.name)
+            if one.function == "list":
+                found.append((name, *_listed_values(one)))
+            else:
+                found.append((name, self._grouped(one), name))
         return found
+
+    def _grouped(self, one: Aggregate) -> str:
+        cell, kind = identifier(one.column.name), one.column.cast or one.column.kind
+        postgres = self.dialect == "postgresql"
+        if one.function == "first":
+            return f"(array_agg({cell} ORDER BY {self.row_order}))[1]"
+        if kind == "VARCHAR":
+            cell = f"nullif(trim({cell}), '')"
+        if one.function == "count":
+            return f"count({cell})"
+        if one.function == "mean":
+            return f"CAST(avg({cell}) AS {'double precision' if postgres else 'REAL'})"
+        if one.function == "sum":
+            return f"CAST(sum({cell}) AS BIGINT)" if "INT" in kind else f"sum({cell})"
+        if postgres and kind == "BOOLEAN":
+            return f"{'bool_and' if one.function == 'min' else 'bool_or'}({cell})"
+        # DuckDB compares text by its bytes, PostgreSQL by the rules of a language.
+        by_bytes = ' COLLATE "C"' if postgres and kind == "VARCHAR" else ""
+        return f"{one.function}({cell}{by_bytes})"
+
+
+def _listed_values(one: Aggregate) -> tuple[str, str]:
+    """Write PostgreSQL for the distinct values of a column, and for the cell that lists them."""
+    name, cell = identifier(one.name), identifier(one.column.name)
+    kind = one.column.cast or one.column.kind
+    text = _key_text("postgresql", kind, one.column.name)
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        text = f"replace(to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || '+00'"
+    sorted_text = f'trim({text}) COLLATE "C"'
+    grouped = (
+        f"array_agg(DISTINCT {sorted_text} ORDER BY {sorted_text}) "
+        f"FILTER (WHERE trim({text}) <> '')"
+    )
+    more = f"'; and ' || (cardinality({name}) - {MAX_VALUES}) || ' more'"
+    result = (
+        f"CASE WHEN cardinality({name}) > {MAX_VALUES} "
+        f"THEN array_to_string({name}[1:{MAX_VALUES}], '; ') || {more}\n"
+        f"    ELSE array_to_string({name}, '; ') END"
+    )
+    return grouped, result

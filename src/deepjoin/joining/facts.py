@@ -13,10 +13,15 @@ from deepjoin.joining.session import Session
 from deepjoin.joining.tables import SideTable
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.matching.values import SemanticMatching, match_values, nearest_values
-from deepjoin.model import JoinFacts
+from deepjoin.model import JoinFacts, SeveralMatches
 
-#: The table of pairs: a canonical value of yours, one of theirs, their similarity.
+#: The table of pairs: a canonical value of yours, one of theirs, their similarity, and cells of
+#: theirs that are nearly as similar.
 PAIRS = "value_pairs"
+#: Examples of keys with several matches.
+_EXAMPLES = 5
+#: Pairs of values that a join compares without being asked to: about two minutes on two cores.
+_COMPARED = 5_000_000_000
 #: How many values are encoded at a time.
 _ENCODED = 1 << 16
 
@@ -33,6 +38,9 @@ class KeyCounts:
     max_left: int
     max_right: int
     equal_keys: int
+    several_left_rows: int
+    ambiguous_keys: int
+    ambiguous_left_rows: int
 
 
 class NearMiss(NamedTuple):
@@ -43,8 +51,29 @@ class NearMiss(NamedTuple):
     similarity: float
 
 
-def count_keys(session: Session, left_keys: str, right_keys: str) -> KeyCounts:
-    """Count matching keys over the tables that `collect_keys` made."""
+def count_keys(session: Session, pairs: str | None) -> KeyCounts:
+    """Count matching keys and rows: equal keys, or those of a table of pairs."""
+    _store_met(session, pairs)
+    # Counted in DuckDB, which spills keys that do not fit in memory.
+    (*numbers, widest), *_ = session.run(
+        "WITH theirs AS (SELECT sum(mine) AS number FROM met GROUP BY target), "
+        "yours AS (SELECT any_value(cell) AS cell, any_value(mine) AS mine, "
+        "sum(number) AS number, bool_or(key = target) AS same, "
+        "bool_or(others IS NOT NULL) AS doubtful FROM met GROUP BY key) "
+        "SELECT (SELECT count(DISTINCT key) FROM left_keys), count(*), sum(mine), "
+        "sum(mine * number), (SELECT max(number) FROM theirs), max(number), "
+        "count(*) FILTER (same), sum(mine) FILTER (number > 1), count(*) FILTER (doubtful), "
+        "sum(mine) FILTER (doubtful), arg_max(cell, (number, cell)) FROM yours"
+    )
+    return KeyCounts(widest or "", *(int(number or 0) for number in numbers))
+
+
+def _store_met(session: Session, pairs: str | None) -> None:
+    """Store the keys of both sides that match, their rows and their alternatives."""
+    linked = pairs or (
+        "(SELECT key AS yours, key AS theirs, CAST(1 AS DOUBLE) AS similarity, "
+        "CAST(NULL AS VARCHAR[]) AS others FROM mine)"
+    )
 
     def by_key(keys: str) -> str:
         return (
@@ -52,14 +81,43 @@ def count_keys(session: Session, left_keys: str, right_keys: str) -> KeyCounts:
             "WHERE key IS NOT NULL GROUP BY key"
         )
 
-    # Counted in DuckDB, which spills keys that do not fit in memory.
-    (*numbers, widest), *_ = session.run(
-        f"WITH yours AS ({by_key(left_keys)}), theirs AS ({by_key(right_keys)}) "
-        "SELECT (SELECT count(*) FROM yours), count(*), sum(yours.number), "
-        "sum(yours.number * theirs.number), max(yours.number), max(theirs.number), count(*), "
-        "arg_max(theirs.cell, (theirs.number, theirs.cell)) FROM yours JOIN theirs USING (key)"
+    session.run(
+        f"CREATE TABLE met AS WITH mine AS ({by_key('left_keys')}), "
+        f"other AS ({by_key('right_keys')}) "
+        "SELECT mine.key, mine.cell, mine.number AS mine, other.key AS target, "
+        "other.cell AS target_cell, other.number, pair.similarity, pair.others "
+        f"FROM {linked} AS pair JOIN mine ON mine.key = pair.yours "
+        "JOIN other ON other.key = pair.theirs"
     )
-    return KeyCounts(widest or "", *(int(number or 0) for number in numbers))
+
+
+def several_matches(session: Session) -> tuple[SeveralMatches, ...]:
+    """List keys with alternatives, or with several matching rows; those of most rows first."""
+    rows = session.run(
+        "WITH yours AS (SELECT key, any_value(cell) AS cell, any_value(mine) AS mine, "
+        "list(target_cell ORDER BY similarity DESC, target) AS targets, sum(number) AS number, "
+        "max(similarity) AS similarity, any_value(others) AS others FROM met GROUP BY key) "
+        "SELECT cell, mine, targets, number, similarity, others FROM yours "
+        "WHERE number > 1 OR others IS NOT NULL "
+        f"ORDER BY others IS NULL, mine DESC, number DESC, key LIMIT {_EXAMPLES}"
+    )
+    return tuple(
+        SeveralMatches(
+            query=cell,
+            left_rows=int(mine),
+            targets=(*targets, *(others or ()))[:_EXAMPLES],
+            target_rows=int(number),
+            similarity=similarity,
+            ambiguous=others is not None,
+        )
+        for cell, mine, targets, number, similarity, others in rows
+    )
+
+
+def is_spelled_alike(session: Session) -> bool:
+    """Return whether every match is between cells of the same text."""
+    differs = "met JOIN left_keys USING (key) JOIN right_keys ON right_keys.key = met.target "
+    return not session.count(f"{differs} WHERE left_keys.cell <> right_keys.cell")
 
 
 def list_values(session: Session, keys: str, values: str) -> pa.ChunkedArray:
@@ -73,42 +131,50 @@ def list_values(session: Session, keys: str, values: str) -> pa.ChunkedArray:
     return session.table(f"SELECT key FROM {values} ORDER BY place")["key"]
 
 
+def too_many_values(session: Session) -> str:
+    """Return a warning if comparing all values that have no equal would take long, else ""."""
+    theirs = "(SELECT DISTINCT key FROM right_keys WHERE key IS NOT NULL)"
+    unequal = session.count(
+        "(SELECT DISTINCT key FROM left_keys WHERE key IS NOT NULL "
+        f"AND key NOT IN (SELECT key FROM {theirs}))"
+    )
+    others = session.count(theirs)
+    if unequal * others <= _COMPARED:
+        return ""
+    return (
+        f"Only equal values were compared: {unequal:,} values without an equal one and {others:,} "
+        'values to compare them with would take long. Use `join="semantic"` to compare them.'
+    )
+
+
 def link_values(session: Session, semantic: SemanticMatching) -> None:
     """Match the values of both sides and store the pairs."""
     mine = list_values(session, "left_keys", "left_values")
     theirs = list_values(session, "right_keys", "right_values")
     # Places first, values afterwards: batches of numbers are cheap to insert.
-    session.run("CREATE TABLE pair_places (yours BIGINT, theirs BIGINT, similarity BIGINT)")
-    for pairs in match_values(mine, theirs, semantic):
-        if len(pairs):
-            columns = [pairs.mine, pairs.theirs, pairs.similarities]
-            batch = pa.table(columns, names=["yours", "theirs", "similarity"])
-            session.run("INSERT INTO pair_places SELECT * FROM batch", batch)
+    names = ("yours", "theirs", "similarity")
+    for table in ("pair_places", "close_places"):
+        session.run(f"CREATE TABLE {table} ({' BIGINT, '.join(names)} BIGINT)")
+    for matched in match_values(mine, theirs, semantic):
+        for table, pairs in zip(("pair_places", "close_places"), matched, strict=True):
+            if len(pairs):
+                columns = [pairs.mine, pairs.theirs, pairs.similarities]
+                batch = pa.table(columns, names=names)
+                session.run(f"INSERT INTO {table} SELECT * FROM batch", batch)
     session.run(
-        f"CREATE TABLE {PAIRS} AS SELECT mine.key AS yours, other.key AS theirs, "
-        "pair.similarity / 1e6 AS similarity FROM pair_places AS pair "
+        f"CREATE TABLE {PAIRS} AS WITH close AS (SELECT close.yours, "
+        "list(other.cell ORDER BY close.similarity DESC, close.theirs) AS cells "
+        "FROM close_places AS close JOIN right_values AS other ON other.place = close.theirs "
+        "GROUP BY close.yours) "
+        "SELECT mine.key AS yours, other.key AS theirs, pair.similarity / 1e6 AS similarity, "
+        "array_to_string(close.cells, '; ') AS alternatives, close.cells AS others "
+        "FROM pair_places AS pair "
         "JOIN left_values AS mine ON mine.place = pair.yours "
         "JOIN right_values AS other ON other.place = pair.theirs "
+        "LEFT JOIN close ON close.yours = pair.yours "
         "ORDER BY pair.yours, pair.similarity DESC, pair.theirs"
     )
-    session.run("DROP TABLE pair_places")
-
-
-def count_links(session: Session) -> KeyCounts:
-    """Count the rows that match through the table of pairs."""
-    (*numbers, widest), *_ = session.run(
-        "WITH met AS (SELECT mine.cell, mine.key, mine.number AS mine, other.key AS target, "
-        f"other.number AS number FROM {PAIRS} AS pair "
-        "JOIN left_values AS mine ON mine.key = pair.yours "
-        "JOIN right_values AS other ON other.key = pair.theirs), "
-        "yours AS (SELECT any_value(cell) AS cell, any_value(mine) AS mine, "
-        "sum(number) AS number, bool_or(key = target) AS same FROM met GROUP BY key), "
-        "theirs AS (SELECT sum(mine) AS number FROM met GROUP BY target) "
-        "SELECT (SELECT count(*) FROM left_values), count(*), sum(mine), sum(mine * number), "
-        "(SELECT max(number) FROM theirs), max(number), count(*) FILTER (same), "
-        "arg_max(cell, (number, cell)) FROM yours"
-    )
-    return KeyCounts(widest or "", *(int(number or 0) for number in numbers))
+    session.run("DROP TABLE pair_places; DROP TABLE close_places")
 
 
 def _unmatched(session: Session, pairs: str) -> pa.Table:
@@ -149,13 +215,16 @@ def join_facts(
         left_rows=left_rows,
         right_rows=right_rows,
         left_keys=counts.left_keys,
-        matched_keys=counts.matched_keys,
-        matched_left_rows=counts.matched_left_rows,
+        matched_keys=counts.matched_keys - counts.ambiguous_keys,
+        matched_left_rows=counts.matched_left_rows - counts.ambiguous_left_rows,
         result_rows=matched + unmatched,
         cardinality=cardinality_of(counts.max_left, counts.max_right),
         max_fan_out=counts.max_right,
         renamed=renamed,
         equal_keys=counts.equal_keys,
+        ambiguous_keys=counts.ambiguous_keys,
+        ambiguous_left_rows=counts.ambiguous_left_rows,
+        several_left_rows=counts.several_left_rows,
     )
 
 
@@ -170,16 +239,26 @@ def warnings_of(
         if column.original != column.name
     ]
     # Rows that multiply are the mistake that is noticed last.
-    before = facts.left_rows if how == "left" else facts.matched_left_rows
-    if not facts.matched_keys:
-        hint = "another column, or a lower `tau`" if facts.join == "semantic" else "another column"
+    joined = facts.matched_left_rows + facts.ambiguous_left_rows
+    before = facts.left_rows if how == "left" else joined
+    if not joined:
+        hint = "another column" if facts.tau is None else "another column, or a lower `tau`"
         warnings.append(f"No row of {left.table} has a match in {right.table}. Try {hint}.")
     elif facts.result_rows > before:
-        has = "has" if facts.join == "equi" else "matches"
+        has = "matches" if facts.similarity else "has"
         warnings.append(
             f"{before:,} rows become {facts.result_rows:,}: '{_shortened(widest)}' {has} "
             f'{facts.max_fan_out:,} rows in {right.table}. Use `many="first"` or '
             '`many="aggregate"` to keep one row per row of yours.'
+        )
+    if facts.ambiguous_left_rows:
+        one, count = facts.several[0], facts.ambiguous_left_rows
+        first, second = (f"'{_shortened(target)}'" for target in one.targets[:2])
+        warnings.append(
+            f"{count:,} of {facts.left_rows:,} rows {'is' if count == 1 else 'are'} ambiguous: "
+            f"'{_shortened(one.query)}' is joined with {first} but is nearly as similar to "
+            f"{second}. See the column '{facts.alternatives}', or keep every candidate with "
+            '`matching="all"`.'
         )
     return warnings
 
@@ -192,6 +271,8 @@ def semantic_warnings(session: Session, semantic: SemanticMatching, left: SideTa
             f"`tau` is {semantic.bound:g}: below {semantic.encoder.floor:g}, similar values of "
             "this cell encoder are mostly coincidences. Check the similarity column."
         )
+    if semantic.join == "any":
+        return warnings
     # A zero vector means that the encoder knows no word of the value.
     rows = _unmatched(session, PAIRS)
     unknown: list[str] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from deepjoin.files import written_aside
 from deepjoin.joining.columns import OutputColumn
 from deepjoin.joining.session import Session, explained
 from deepjoin.joining.sql import JoinSql, StoredValues, ValueWriter
+from deepjoin.lazy import cached_property
 from deepjoin.normalise.cells import as_strings
 from deepjoin.read.sql import literal
 
@@ -28,7 +28,8 @@ ENDINGS = {
     ".tsv.gz": "FORMAT csv, HEADER, DELIMITER '\t', COMPRESSION gzip",
 }
 #: The start of a formula; a plain number may start in the same way, and is left alone.
-_FORMULA = r"^[=+\-@\t\r\n]"
+#: Spreadsheets also run the wide and small forms of these signs, as East Asian keyboards type them.
+_FORMULA = r"^[=+\-@\t\r\n＝＋－＠﹦﹢﹣﹫]"
 _NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+\-]?[0-9]+)?"
 
 
@@ -42,29 +43,29 @@ class RowQuery(Protocol):
 class JoinedRows:
     """The rows of a query, always in the same order; can be read and written repeatedly."""
 
-    def __init__(self, session: Session, query: RowQuery) -> None:
-        self._session = session
-        self._query = query
+    def __init__(self, session: Session, write: RowQuery) -> None:
+        self.session = session
+        self._write = write
 
     @cached_property
     def sql(self) -> str:
         """The SELECT over the original tables; DuckDB runs it where both sides have a scan."""
-        return self._query(True, StoredValues(self._session))
+        return self._write(True, StoredValues(self.session))
 
     def preview(self, rows: int = 10) -> pa.Table:
         """Return the first rows."""
         with explained():
-            return self._session.table(f"{self._query(True)}\nLIMIT {int(rows)}")
+            return self.session.table(f"{self._write(True)}\nLIMIT {int(rows)}")
 
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
         with explained():
-            return self._session.table(self._query(True))
+            return self.session.table(self._write(True))
 
     def batches(self) -> pa.RecordBatchReader:
         """Return all rows, a batch at a time."""
         with explained():
-            return self._session.reader(self._query(True))
+            return self.session.reader(self._write(True))
 
     def write(self, path: str | os.PathLike[str]) -> int:
         """Write all rows to a .parquet, .csv or .tsv file (also .gz) and return their number.
@@ -77,10 +78,10 @@ class JoinedRows:
         target = Path(os.path.realpath(path))
         options = writing_options(target)
         # CSV keeps the text of cells: types would rewrite numbers and dates.
-        query = self._query(typed="parquet" in options)
+        query = self._write(typed="parquet" in options)
         try:
             with explained(besides=duckdb.IOException), written_aside(target) as aside:
-                copied = self._session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
+                copied = self.session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
         except (OSError, duckdb.IOException) as error:
             reason = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
             raise DeepJoinError(
@@ -137,6 +138,8 @@ def plain_text(text: str) -> str:
 
     >>> plain_text("=1+1"), plain_text("-5"), plain_text("a=b")
     ("'=1+1", '-5', 'a=b')
+    >>> plain_text("\uff1d1+1")[0]
+    "'"
     """
     runs = re.match(_FORMULA, text) and not re.fullmatch(_NUMBER, text)
     return f"'{text}" if runs else text

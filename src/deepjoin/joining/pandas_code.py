@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepjoin.joining.columns import MAX_VALUES, aggregates, free_name
+from deepjoin.joining.columns import MAX_VALUES, Aggregate, free_name
 from deepjoin.joining.session import Session
 from deepjoin.joining.sql import JoinSql, stored_pairs
 
@@ -18,11 +18,15 @@ def key(cell):
 
 """
 _AGGREGATES = f"""\
-def mean(cells):
-    return pd.to_numeric(cells, errors="coerce").mean()
+def numbers(cells):
+    return pd.to_numeric(cells, errors="coerce")
 
-def values(cells):
-    distinct = sorted({{str(cell).strip(" ") for cell in cells.dropna()}} - {{""}})
+def filled(cells):
+    texts = cells.dropna().astype(str).str.strip(" ")
+    return texts[texts != ""]
+
+def listed(cells):
+    distinct = sorted(set(filled(cells)))
     more = f"; and {{len(distinct) - {MAX_VALUES}}} more" if len(distinct) > {MAX_VALUES} else ""
     return "; ".join(distinct[:{MAX_VALUES}]) + more or None
 
@@ -37,7 +41,7 @@ joined = joined.drop(columns="{name}"){counted}
 
 _PAIRS = """\
 pairs = {pairs}
-pairs.columns = ["{name}", "{target}", {similarity}]
+pairs.columns = ["{name}", "{target}", {between}]
 keys = theirs[{right_key}].map(key)
 matches = theirs{columns}.assign({target}=keys, {place}=range(len(theirs)))
 matches = pairs.merge(matches, on="{target}")
@@ -71,29 +75,51 @@ def pandas_code(join: JoinSql, profile: str, session: Session, file: Path | None
         # Rows without a match have 0 matching rows.
         words["counted"] = f".fillna({{{counted}: 0}}).astype({{{counted}: int}})"
     else:
+        names = {one.source.original: one.name for one in join.right_columns if one.source}
+        if len(names) < len(right.columns):
+            words["columns"] = f"[{list(names)!r}]"
         # Columns that clash are renamed before merge would rename them in its own way.
-        pairs = zip(right.columns, join.right_columns, strict=True)
-        names = {column.original: output.name for column, output in pairs}
         changed = {old: new for old, new in names.items() if old != new}
-        words["columns"] = f".rename(columns={changed!r})" if changed else ""
+        words["columns"] += f".rename(columns={changed!r})" if changed else ""
         words["once"] = f'.drop_duplicates("{name}")' if join.many == "first" else ""
     if join.pairs is None:
         return code + _MERGE.format(**words)
     if file:
         listed = f"pd.read_parquet({str(file)!r})"
     else:
-        rows = "".join(f"    {pair!r},\n" for pair in stored_pairs(session, join.pairs))
-        listed = f"pd.DataFrame([\n{rows}], columns=range(3))" if rows else _NO_PAIRS
-    return code + _PAIRS.format(**words, similarity=repr(join.between[0].name), pairs=listed)
+        pairs = stored_pairs(session, join.pairs, join.pair_columns)
+        rows = "".join(f"    {pair!r},\n" for pair in pairs)
+        columns = len(join.pair_columns)
+        listed = f"pd.DataFrame([\n{rows}], columns=range({columns}))" if rows else _NO_PAIRS
+    between = [repr(one.name) for one in join.between]
+    return code + _PAIRS.format(
+        **words, similarity=between[0], between=", ".join(between), pairs=listed
+    )
 
 
 def _aggregated(join: JoinSql) -> str:
     """List the aggregated columns, as arguments of pandas' named aggregation."""
-    right = join.right.source
-    columns = {each.name: (repr(each.name), "'max'") for each in join.between}
-    columns[join.right_columns[0].name] = (repr(right.key.original), "'size'")
-    for each, output in zip(aggregates(right), join.right_columns[1:], strict=True):
-        columns[output.name] = (repr(each.column.original), "mean" if each.is_mean else "values")
+    # All rows of a key have the same alternatives, or none.
+    columns = {
+        each.name: (repr(each.name), how)
+        for each, how in zip(join.between, ("'max'", "'first'"), strict=False)
+    }
+    columns[join.right_columns[0].name] = (repr(join.right.source.key.original), "'size'")
+    for each, output in zip(join.aggregates, join.right_columns[1:], strict=True):
+        columns[output.name] = (repr(each.column.original), _function(each))
     return ",\n    ".join(
         f"{output!r}: ({column}, {how})" for output, (column, how) in columns.items()
     )
+
+
+def _function(aggregate: Aggregate) -> str:
+    """Write an aggregate as a function of the cells of a column, which are text."""
+    match aggregate.function:
+        case "list":
+            return "listed"
+        case "count":
+            return "lambda cells: len(filled(cells))"
+        case "first":
+            return "lambda cells: cells.iloc[0]"
+    cells = "numbers(cells)" if aggregate.column.is_numeric else "filled(cells)"
+    return f"lambda cells: {cells}.{aggregate.function}()"

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining.columns import MATCHES, left_columns, right_columns, similarity_column
+from deepjoin.joining.columns import MATCHES, OutputColumn, added_column, brought, left_columns
 from deepjoin.joining.facts import (
     PAIRS,
     NearMiss,
     count_keys,
-    count_links,
+    is_spelled_alike,
     join_facts,
     link_values,
     near_misses,
     semantic_warnings,
+    several_matches,
+    too_many_values,
     warnings_of,
 )
 from deepjoin.joining.keys import collect_keys, linked_keys, match_keys
@@ -28,9 +29,11 @@ from deepjoin.joining.session import Session, explained
 from deepjoin.joining.sql import HOWS, JoinSql, QuerySide, StoredValues, ValueWriter
 from deepjoin.joining.store import make_readable
 from deepjoin.joining.tables import JoinSide
+from deepjoin.lazy import cached_property
 from deepjoin.matching.values import SemanticMatching
 from deepjoin.model import JoinFacts
 from deepjoin.normalise.canonical import PROFILES
+from deepjoin.settings import JoinSettings
 
 # Only matches() and near_misses() of an equi-join need pairs; the join itself compares keys.
 #: Equal keys as pairs, for joins that have no table of them.
@@ -44,21 +47,22 @@ class JoinPlan(JoinedRows):
     """A join that can be inspected, run and written; close it to free its database.
 
     ``sql`` and ``pandas_code`` are the join as text, ``facts`` its exact numbers, and
-    ``warnings`` what to know before running it.
+    ``warnings`` what to know before running it. ``query``, ``profile`` and ``session`` are for
+    code that writes the same join for others to run.
     """
 
     def __init__(
         self,
         session: Session,
-        join: JoinSql,
+        query: JoinSql,
         facts: JoinFacts,
         warnings: Sequence[str],
         profile: str,
         semantic: SemanticMatching | None = None,
     ) -> None:
-        super().__init__(session, join.joined)
-        self._join = join
-        self._profile = profile
+        super().__init__(session, query.joined)
+        self.query = query
+        self.profile = profile
         self._semantic = semantic
         self.facts = facts
         self.warnings = tuple(warnings)
@@ -66,26 +70,30 @@ class JoinPlan(JoinedRows):
     @cached_property
     def pandas_code(self) -> str:
         """The join over data frames called `yours` and `theirs`."""
-        return pandas_code(self._join, self._profile, self._session)
+        return pandas_code(self.query, self.profile, self.session)
 
     @property
     def brought(self) -> frozenset[str]:
         """The columns of the result that the left table does not have."""
-        return frozenset(one.name for one in (*self._join.between, *self._join.right_columns))
+        return frozenset(one.name for one in (*self.query.between, *self.query.right_columns))
 
     def neutralised(self) -> JoinedRows:
         """Return the rows as text, none of which a spreadsheet runs as a formula."""
-        return JoinedRows(self._session, without_formulas(self._join).joined)
+        return JoinedRows(self.session, without_formulas(self.query).joined)
 
     def matches(self) -> JoinedRows:
-        """Return the pairs of canonical values that match: yours, theirs, their similarity."""
-        pairs = self._join.pairs or _EQUAL
+        """Return the pairs of canonical values that match: yours, theirs, their similarity.
 
-        def query(typed: bool, writer: ValueWriter | None = None) -> str:
-            order = "" if self._join.pairs else " ORDER BY yours"
-            return f"SELECT yours, theirs, similarity FROM {pairs}{order}"
+        Where matches are ambiguous, a fourth column has the values that are nearly as similar.
+        """
+        pairs, columns = self.query.pairs, self.query.pair_columns
 
-        return JoinedRows(self._session, query)
+        def write(typed: bool, writer: ValueWriter | None = None) -> str:
+            if pairs is None:
+                return f"SELECT * FROM {_EQUAL} ORDER BY yours"
+            return f"SELECT {', '.join(columns)} FROM {pairs}"
+
+        return JoinedRows(self.session, write)
 
     def reading(self, file: str | Path) -> tuple[str, str]:
         """Write the pairs to a .parquet file; return SQL and pandas code that read it."""
@@ -96,8 +104,8 @@ class JoinPlan(JoinedRows):
             )
         self.matches().write(file)
         return (
-            self._query(True, StoredValues(self._session, file)),
-            pandas_code(self._join, self._profile, self._session, file),
+            self.query.joined(True, StoredValues(self.session, file)),
+            pandas_code(self.query, self.profile, self.session, file),
         )
 
     def near_misses(self, count: int = 10) -> list[NearMiss]:
@@ -108,15 +116,15 @@ class JoinPlan(JoinedRows):
         """
         semantic = self._semantic or SemanticMatching(load_cell_encoder())
         with explained():
-            return near_misses(self._session, self._join.pairs or _EQUAL, semantic, count)
+            return near_misses(self.session, self.query.pairs or _EQUAL, semantic, count)
 
     def unmatched(self) -> JoinedRows:
         """Return the left rows that have no match."""
-        return JoinedRows(self._session, self._join.unmatched)
+        return JoinedRows(self.session, self.query.unmatched)
 
     def close(self) -> None:
         """Close the database of the join; this also happens when the plan is deleted."""
-        self._session.close()
+        self.session.close()
 
     def __enter__(self) -> JoinPlan:
         return self
@@ -132,17 +140,16 @@ def plan_join(
     how: str = "left",
     many: str = "expand",
     profile: str = "default",
-    memory_limit: str | None = None,
     semantic: SemanticMatching | None = None,
+    settings: JoinSettings | None = None,
 ) -> JoinPlan:
     """Plan the join of two tables on cells that are equal as canonical strings.
 
-    With ``semantic``, cells with similar vectors match too; the result then has
-    a column ``similarity`` between yours and theirs.
+    With ``semantic``, cells with similar vectors match too; the result then has a column
+    ``similarity`` between yours and theirs, and ``alternatives`` where matches are ambiguous.
 
     ``how`` is left or inner. Where several rows match, ``many`` takes all of them (expand), the
-    first (first), or makes one row of them (aggregate): their number, the means of numbers and
-    the distinct values of the rest. ``memory_limit``, such as ``4GB``, is DuckDB's.
+    first (first), or makes one row of them (aggregate), as ``settings.aggregate`` says.
 
     >>> import pyarrow as pa
     >>> from deepjoin.model import Reading, Table
@@ -156,10 +163,14 @@ def plan_join(
     _check("how", how, HOWS)
     _check("many", many, MATCHES)
     _check("profile", profile, PROFILES)
-    session = Session(memory_limit)
+    settings = settings or JoinSettings()
+    if settings.aggregates and many == "first":
+        raise DeepJoinError('`aggregate` came with `many="first"`; leave one of them out.')
+    session = Session(settings.memory_limit)
     try:
         with explained():
-            return _plan(session, left, right, how, many, profile, semantic)
+            many = "aggregate" if settings.aggregates else many
+            return _plan(session, (left, right), (how, many), profile, semantic, settings)
     except BaseException:
         session.close()
         raise
@@ -172,41 +183,58 @@ def _check(option: str, got: str, allowed: Collection[str]) -> None:
 
 def _plan(
     session: Session,
-    left: JoinSide,
-    right: JoinSide,
-    how: str,
-    many: str,
+    sides: tuple[JoinSide, JoinSide],
+    kind: tuple[str, str],
     profile: str,
     semantic: SemanticMatching | None,
+    settings: JoinSettings,
 ) -> JoinPlan:
-    yours = make_readable(session, left, "left_rows")
-    theirs = make_readable(session, right, "right_rows")
+    how, many = kind
+    yours = make_readable(session, sides[0], "left_rows")
+    theirs = make_readable(session, sides[1], "right_rows")
     keys = "left_keys", "right_keys"
     for source, stored in zip((yours, theirs), keys, strict=True):
         collect_keys(session, source, stored, profile, ordered=semantic is not None)
-    outputs, renamed = right_columns(yours, theirs, many)
-    columns = tuple(left_columns(yours)), tuple(outputs)
-    rows = session.count(yours.reads), session.count(theirs.reads)
-    if semantic is None:
-        mine, other = match_keys(session, yours, theirs, *keys)
-        sides = QuerySide("yours", yours, mine), QuerySide("theirs", theirs, other)
-        join, counts = JoinSql(*sides, how, many, *columns), count_keys(session, *keys)
-        facts = join_facts(counts, rows, how, many, renamed)
-        warnings = warnings_of(facts, counts.widest, how, yours, theirs)
-        return JoinPlan(session, join, facts, warnings, profile)
-    link_values(session, semantic)
-    mine, other = linked_keys(session, PAIRS, *keys)
-    sides = QuerySide("yours", yours, mine), QuerySide("their_rows", theirs, other)
-    join, counts = JoinSql(*sides, how, many, *columns, pairs=PAIRS), count_links(session)
-    similar = similarity_column(yours, theirs, outputs, many, join.added.similarity)
-    join = replace(join, between=(similar,))
-    facts = replace(
-        join_facts(counts, rows, how, many, renamed),
-        join="semantic",
-        tau=semantic.bound,
-        matching=semantic.matching,
-        similarity=similar.name,
+    pairs, skipped = None, ""
+    if semantic is not None and semantic.join == "any":
+        skipped = too_many_values(session)
+        semantic = None if skipped else semantic
+    if semantic is not None:
+        link_values(session, semantic)
+        # Where "any" has found equal values only, the join is the simpler one of equal keys.
+        if semantic.join != "any" or session.count(f"{PAIRS} WHERE yours <> theirs"):
+            pairs = PAIRS
+    counts = count_keys(session, pairs)
+    right = brought(yours, theirs, many, settings, with_key=not is_spelled_alike(session))
+    if pairs is None:
+        names, (mine, other) = ("yours", "theirs"), match_keys(session, yours, theirs, *keys)
+    else:
+        names, (mine, other) = ("yours", "their_rows"), linked_keys(session, pairs, *keys)
+    query = JoinSql(
+        QuerySide(names[0], yours, mine),
+        QuerySide(names[1], theirs, other),
+        *(how, many, left_columns(yours), right.columns, right.aggregates, pairs),
     )
-    warnings = warnings_of(facts, counts.widest, how, yours, theirs)
-    warnings += semantic_warnings(session, semantic, yours)
-    return JoinPlan(session, join, facts, warnings, profile, semantic)
+    if pairs is not None:
+        between: list[OutputColumn] = []
+        for word in ("similarity", "alternatives")[: 2 if counts.ambiguous_keys else 1]:
+            cell = f"{MATCHES[many]}.{getattr(query.added, word)}"
+            outputs = (*right.columns, *between)
+            between.append(added_column(word, yours, theirs, outputs, cell))
+        query = replace(query, between=tuple(between))
+    shown = [column.name for column in query.between] + [None, None]
+    rows = session.count(yours.reads), session.count(theirs.reads)
+    facts = replace(
+        join_facts(counts, rows, how, many, right.renamed),
+        join=semantic.join if semantic else "equi",
+        tau=semantic.bound if semantic else None,
+        matching=semantic.matching if semantic else None,
+        similarity=shown[0],
+        alternatives=shown[1],
+        several=several_matches(session),
+    )
+    warnings = [skipped] if skipped else []
+    warnings += warnings_of(facts, counts.widest, how, yours, theirs)
+    if semantic is not None and pairs is not None:
+        warnings += semantic_warnings(session, semantic, yours)
+    return JoinPlan(session, query, facts, warnings, profile, semantic)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
+from deepjoin.files import TemporaryFolder
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,9 +24,12 @@ class Session:
     def __init__(self, memory_limit: str | None = None) -> None:
         import duckdb
 
-        folder = tempfile.mkdtemp(prefix="deepjoin-join-")
+        folder = TemporaryFolder("deepjoin-join-")
         # SQL must see no Python variables, and times must not depend on the machine.
-        config: dict[str, Any] = {"temp_directory": folder, "python_enable_replacements": False}
+        config: dict[str, Any] = {
+            "temp_directory": str(folder.path),
+            "python_enable_replacements": False,
+        }
         self._connection = duckdb.connect(":memory:", config=config)
         # A finalizer also runs at exit, where __del__ may not, so the folder never stays behind.
         self.close = weakref.finalize(self, _discard, self._connection, folder)
@@ -106,6 +108,6 @@ def _interruptible() -> Iterator[None]:
         raise
 
 
-def _discard(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
+def _discard(connection: duckdb.DuckDBPyConnection, folder: TemporaryFolder) -> None:
     connection.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    folder.remove()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining.columns import MATCHES, OutputColumn, aggregates, free_name
+from deepjoin.joining.columns import MATCHES, Aggregate, OutputColumn, free_name
 from deepjoin.joining.keys import KeySql, cell_text
 from deepjoin.joining.session import Session
 from deepjoin.joining.tables import SideTable
@@ -23,8 +23,9 @@ HOWS = {"left": "LEFT JOIN", "inner": "JOIN"}
 #: A statement that lists more pairs than this is too long to read or to send.
 MOST_PAIRS = 10_000
 
-#: A value of yours, one of theirs, their similarity.
-ValuePair = tuple[str, str, float]
+#: The columns of a table of pairs: a value of yours, one of theirs, their similarity, and the
+#: alternatives where there are some.
+PAIR_COLUMNS = ("yours", "theirs", "similarity", "alternatives")
 
 
 class ValueWriter(Protocol):
@@ -33,7 +34,7 @@ class ValueWriter(Protocol):
     def spelling(self, stored: str) -> Sequence[tuple[str, str]]:
         """Read the pairs of cell and key of a spelling table."""
 
-    def pairs(self, stored: str) -> str:
+    def pairs(self, stored: str, columns: Sequence[str]) -> str:
         """Write SQL for the rows of the table of pairs."""
 
 
@@ -48,14 +49,14 @@ class StoredValues:
         """Read the pairs of cell and key of a spelling table."""
         return self.session.run(f"SELECT cell, key FROM {stored} ORDER BY cell")
 
-    def pairs(self, stored: str) -> str:
+    def pairs(self, stored: str, columns: Sequence[str]) -> str:
         """Write SQL for the rows of the table of pairs."""
         if self.file is not None:
-            return f"SELECT yours, theirs, similarity FROM read_parquet({literal(str(self.file))})"
-        return pair_values(stored_pairs(self.session, stored))
+            return f"SELECT {', '.join(columns)} FROM read_parquet({literal(str(self.file))})"
+        return pair_values(stored_pairs(self.session, stored, columns))
 
 
-def stored_pairs(session: Session, stored: str) -> list[ValuePair]:
+def stored_pairs(session: Session, stored: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     """Read the table of pairs, unless it is too long for a statement."""
     count = session.count(stored)
     if count > MOST_PAIRS:
@@ -64,10 +65,10 @@ def stored_pairs(session: Session, stored: str) -> list[ValuePair]:
             f"{MOST_PAIRS:,}. Use "
             '`plan.reading("pairs.parquet")` to read them from a file.'
         )
-    return session.run(f"SELECT yours, theirs, similarity FROM {stored}")
+    return session.run(f"SELECT {', '.join(columns)} FROM {stored}")
 
 
-def pair_values(pairs: list[ValuePair]) -> str:
+def pair_values(pairs: Sequence[tuple[Any, ...]]) -> str:
     """List pairs as SQL.
 
     >>> print(pair_values([("uk", "united kingdom", 0.8)]))
@@ -76,7 +77,13 @@ def pair_values(pairs: list[ValuePair]) -> str:
     """
     if not pairs:
         return "SELECT '' AS yours, '' AS theirs, 0.0 AS similarity WHERE 1 = 0"
-    rows = (f"({literal(mine)}, {literal(theirs)}, {score!r})" for mine, theirs, score in pairs)
+
+    def value(part: str | float | None) -> str:
+        if isinstance(part, str):
+            return literal(part)
+        return "NULL" if part is None else repr(part)
+
+    rows = (f"({', '.join(map(value, pair))})" for pair in pairs)
     return "VALUES\n    " + ",\n    ".join(rows)
 
 
@@ -116,6 +123,7 @@ class AddedColumns(NamedTuple):
     row: str
     key: str
     similarity: str
+    alternatives: str
     target: str
     place: str
 
@@ -124,7 +132,8 @@ class AddedColumns(NamedTuple):
 class JoinSql:
     """A join that can be written as SQL: with types or as text, to run it or to print it.
 
-    ``pairs`` names the table of pairs of a semantic join, whose similarity is in ``between``.
+    ``pairs`` names the table of pairs of a join by meaning; ``between`` has their similarity and,
+    where there are some, their alternatives.
     """
 
     left: QuerySide
@@ -133,12 +142,13 @@ class JoinSql:
     many: str
     left_columns: tuple[OutputColumn, ...]
     right_columns: tuple[OutputColumn, ...]
+    aggregates: tuple[Aggregate, ...] = ()
     pairs: str | None = None
     between: tuple[OutputColumn, ...] = ()
 
     def joined(self, typed: bool, writer: ValueWriter | None = None) -> str:
         """Write the join; with a writer of stored values, over the original tables."""
-        row, key, similarity, *_ = self.added
+        row, key, similarity = self.added[:3]
         match = MATCHES[self.many]
         columns = (*self.left_columns, *self.between, *self.right_columns)
         # Rows in the order of the tables; of several values that match, the best first.
@@ -169,53 +179,67 @@ class JoinSql:
         names = (free_name(f"_{name}", taken) for name in AddedColumns._fields)
         return AddedColumns(*map(identifier, names))
 
+    @property
+    def pair_columns(self) -> tuple[str, ...]:
+        """The columns of the table of pairs that the join uses."""
+        return PAIR_COLUMNS[: 2 + len(self.between)]
+
     def aggregated(self) -> list[tuple[str, str, str]]:
         """List the aggregates: name, SQL of the aggregate, SQL of the cell of the result."""
-        row = self.added.row
         return [
-            (identifier(one.name), one.grouped(row), one.result())
-            for one in aggregates(self.right.source)
+            (identifier(one.name), one.grouped(self.row_order), one.result())
+            for one in self.aggregates
         ]
 
+    @property
+    def row_order(self) -> str:
+        """The order of the rows that match a key: the most similar first."""
+        row, _, similarity = self.added[:3]
+        return f"{similarity} DESC, {row}" if self.pairs else row
+
     def _sides(self, writer: ValueWriter | None) -> list[tuple[str, str]]:
-        row, key, similarity, target, _ = self.added
+        row, key, similarity, alternatives, target, _ = self.added
         tables = self.left.rows(row, key, writer)
         if self.pairs is None:
             return [*tables, *self.right.rows(row, key, writer)]
         # The right rows get the keys of the left values that they match. All databases that a
         # statement is written for know the type FLOAT8 by this name.
-        side = self.right.table
+        side, columns = self.right.table, self.pair_columns
+        others = f", pairs.alternatives AS {alternatives}" if len(self.between) > 1 else ""
         linked = (
             f"SELECT {side}.*, pairs.yours AS {key}, "
-            f"CAST(pairs.similarity AS FLOAT8) AS {similarity}\n"
+            f"CAST(pairs.similarity AS FLOAT8) AS {similarity}{others}\n"
             f"  FROM {side} JOIN pairs ON pairs.theirs = {side}.{target}"
         )
-        stored = f"SELECT yours, theirs, similarity FROM {self.pairs}"
+        stored = f"SELECT {', '.join(columns)} FROM {self.pairs}"
         return [
             *tables,
             *self.right.rows(row, target, writer),
-            ("pairs(yours, theirs, similarity)", writer.pairs(self.pairs) if writer else stored),
+            (
+                f"pairs({', '.join(columns)})",
+                writer.pairs(self.pairs, columns) if writer else stored,
+            ),
             ("theirs", linked),
         ]
 
     def _matches(self) -> list[tuple[str, str]]:
         """Reduce the right table to one row a key, unless all rows are wanted."""
-        row, key, similarity, _, place = self.added
+        row, key, similarity, alternatives, _, place = self.added
         if self.many == "expand":
             return []
         if self.many == "first" and self.pairs is None:
             first = f"SELECT min({row}) FROM theirs GROUP BY {key}"
             return [("first_match", f"SELECT * FROM theirs\n  WHERE {row} IN ({first})")]
         if self.many == "first":
-            best = f"row_number() OVER (PARTITION BY {key} ORDER BY {similarity} DESC, {row})"
+            best = f"row_number() OVER (PARTITION BY {key} ORDER BY {self.row_order})"
             placed = f"SELECT *, {best} AS {place} FROM theirs"
             return [("first_match", f"SELECT * FROM ({placed}) AS placed\n  WHERE {place} = 1")]
         columns = self.aggregated()
-        best_of, same = (f"max({similarity}) AS {similarity}", similarity)
-        grouped = [key, "count(*) AS matched_rows", *([best_of] if self.pairs else [])]
+        between = (similarity, alternatives)[: len(self.between)]
+        grouped = [key, "count(*) AS matched_rows", *(f"max({one}) AS {one}" for one in between)]
         grouped += [f"{aggregate} AS {name}" for name, aggregate, _ in columns]
-        result = [key, "matched_rows", *([same] if self.pairs else [])]
-        result += [f"{cell} AS {name}" for name, _, cell in columns]
+        result = [key, "matched_rows", *between]
+        result += [f"{cell} AS {name}" if cell != name else name for name, _, cell in columns]
         # Keys that the left table does not have need not be aggregated.
         by_key = f"FROM theirs WHERE {key} IN (SELECT {key} FROM yours) GROUP BY {key}"
         return [

@@ -69,6 +69,22 @@ def make_readable(session: Session, side: JoinSide, store: str) -> SideTable:
     return SideTable(side.table.name, reads, shows, tuple(columns), key)
 
 
+def read_typed(table: Table) -> pa.Table:
+    """Read a whole table into memory; text columns get the types that they have in a join."""
+    session = Session()
+    try:
+        columns = _store_stream(session, table, "stored")
+        if all(column.kind == "VARCHAR" for column in columns):
+            learned = learn_casts(session, "stored", columns)
+            columns = [learned.get(column.name, column) for column in columns]
+        names = [identifier(column.name) for column in columns]
+        typed = [column.value(name) for column, name in zip(columns, names, strict=True)]
+        cells = ", ".join(f"{one} AS {name}" for one, name in zip(typed, names, strict=True))
+        return session.table(f"SELECT {cells} FROM stored")
+    finally:
+        session.close()
+
+
 def _read(session: Session, side: JoinSide, sql: str) -> list[tuple[Any, ...]]:
     """Run a statement over a scan; errors are reported as those of the table."""
     import duckdb
