@@ -27,7 +27,7 @@ def device_named(name: str) -> torch.device:
         ) from None
     if name != "cpu" and int(found[1] or 0) >= torch.cuda.device_count():
         raise DeepJoinError(
-            f"The device '{name}' was asked for, and torch sees {torch.cuda.device_count()} GPUs. "
+            f"There is no device '{name}': torch sees {torch.cuda.device_count()} GPUs. "
             "Use another, or the CPU, or install torch for this GPU."
         )
     return torch.device(name)

@@ -7,14 +7,12 @@ weighs more, the third likewise: a cell near to the value by another part of it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.arrays import ArrayWriter
+from deepjoin.arrays import Array, ArrayWriter, Float, Int, Int32
 from deepjoin.embed.scan import ZERO_POINT, QuantisedRows
 from deepjoin.embed.value_vectors import (
     FILES,
@@ -25,10 +23,7 @@ from deepjoin.embed.value_vectors import (
     write_rows,
 )
 from deepjoin.embed.vector_build import faiss_threads
-
-Float = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
+from deepjoin.progress import Progress, no_progress, worker_threads
 
 #: From this many values on, scanning a few lists is faster than scanning all.
 LISTS_FROM = 200_000
@@ -45,17 +40,23 @@ _LISTS_OF_ONE, _BRANCHES, _LEFT = 3, 4, 0.5
 _BLOCK = 1 << 16
 
 
-def write_value_lists(folder: Path, vectors: ValueVectors, threads: int = 2) -> int:
+def write_value_lists(
+    folder: Path, vectors: ValueVectors, threads: int = 2, progress: Progress = no_progress
+) -> int:
     """Write lists of the values, and the vectors again in order of the lists; return how many.
 
     The vectors may be those of the same folder. The same vectors give the same files.
     """
     stored = vectors.stored
     there = np.flatnonzero(stored.scales > 0)
+    progress(0, len(there), "lists")
     tree = ListTree.trained(stored, there)
     blocks = [there[start : start + _BLOCK] for start in range(0, len(there), _BLOCK)]
-    with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(lambda block: tree.lists_of(floats(stored, block)), blocks))
+    found = []
+    with worker_threads(threads) as pool:
+        for some in pool.map(lambda block: tree.lists_of(floats(stored, block)), blocks):
+            found.append(some)
+            progress(min(len(found) * _BLOCK, len(there)), len(there), "lists")
     lists = [np.concatenate(of) for of in zip(*found, strict=True)] or [np.zeros(0, np.int32)]
     # Rows without a vector are in no list, and come last.
     without = np.flatnonzero(stored.scales == 0)
@@ -182,7 +183,7 @@ def _write_order(folder: Path, vectors: ValueVectors, order: Int) -> None:
     _write_arrays(folder, ORDER_FILES, [values, rows])
 
 
-def _write_arrays(folder: Path, names: Sequence[str], arrays: Sequence[npt.NDArray[Any]]) -> None:
+def _write_arrays(folder: Path, names: Sequence[str], arrays: Sequence[Array]) -> None:
     for name, array in zip(names, arrays, strict=True):
         with ArrayWriter(folder / name, array.dtype) as to:
             to.append(array)

@@ -10,10 +10,10 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-Array = npt.NDArray[Any]
+from deepjoin.arrays import Array
+
 Function = Callable[[torch.Tensor], torch.Tensor]
 
 #: Typed as Any because parts of torch.cuda have no types.
@@ -73,7 +73,7 @@ class _Recording:
                 function(self._input)
             stream.synchronize()
             self._graph = torch.cuda.CUDAGraph()
-            # "thread_local" lets other threads go on using the device while this one records.
+            # "thread_local" lets other threads use the device while this one records.
             with (
                 _RECORDING,
                 torch.cuda.graph(

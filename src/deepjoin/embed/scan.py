@@ -15,16 +15,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Array, Float, Int, Int32, Integers, prefetch
+
 Codes = npt.NDArray[np.uint8]
 Signed = npt.NDArray[np.int8]
-Sums = npt.NDArray[np.int32]
-Float = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
 
 #: A code stands for the number that is this much smaller.
 ZERO_POINT = 128
@@ -64,11 +63,15 @@ class CandidatePairs:
     def __len__(self) -> int:
         return len(self.cells)
 
-    def where(self, chosen: npt.NDArray[Any]) -> CandidatePairs:
+    def where(self, chosen: Array) -> CandidatePairs:
         """Keep some of the pairs."""
         return CandidatePairs(
             self.cells[chosen], self.values[chosen], self.similarities[chosen], self.errors[chosen]
         )
+
+    def renumbered(self, cells: Int) -> CandidatePairs:
+        """Give the cells, numbered 0, 1, 2, their numbers in the query."""
+        return CandidatePairs(cells[self.cells], self.values, self.similarities, self.errors)
 
     def with_equal(self, numbers: Int) -> CandidatePairs:
         """Pair each cell with the value it equals, whatever its vector; -1 means there is none."""
@@ -86,7 +89,12 @@ class QuantisedRows(NamedTuple):
     scales: Float
     errors: Float
 
-    def take(self, rows: npt.NDArray[np.integer]) -> QuantisedRows:
+    def prefetch(self, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> None:
+        """Start reading rows that will be needed soon."""
+        for array in self:
+            prefetch(array, starts, lengths)
+
+    def take(self, rows: Integers) -> QuantisedRows:
         """Copy some rows."""
         return QuantisedRows(
             np.take(self.codes, rows, axis=0),
@@ -100,8 +108,8 @@ class Scan:
 
     def __init__(self, turned: Float, floor: float, threads: int) -> None:
         self._turned, self._floor, self._threads = turned, floor - SLACK, threads
-        # One thread each, since blocks run in threads of ours: comparing sums with their
-        # thresholds takes as long as the products, and has to be shared as well.
+        # One thread for each product, since `run` gives each block its thread: comparing sums with
+        # their thresholds takes as long as the products, and must run in parallel as well.
         self._multiply = multiplier(1)
         self._step = float(np.abs(turned).max()) / LARGEST_SIGNED
         rounded = np.rint(turned / self._step)
@@ -114,8 +122,12 @@ class Scan:
         count = len(rows.scales) if chosen is None else len(chosen)
         blocks = [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
+        if chosen is not None:
+            rows.prefetch(chosen)
+
         def scan(block: slice) -> CandidatePairs:
             if chosen is None:
+                rows.prefetch(block.start, size * (1 + self._threads))  # the next blocks as well
                 return self._block(rows, block)
             here = chosen[block]
             found = self._block(rows.take(here), slice(0, len(here)))
@@ -128,7 +140,7 @@ class Scan:
                 found = list(pool.map(scan, blocks))
         return CandidatePairs.concatenate([CandidatePairs.none(), *found])
 
-    def products(self, codes: Codes) -> Sums:
+    def products(self, codes: Codes) -> Int32:
         """Multiply rows of one scale with every query, roughly: good enough to compare."""
         return self._multiply(codes, self._signed)
 
@@ -155,7 +167,7 @@ class Scan:
 
 
 @cache
-def multiplier(threads: int = 2) -> Callable[[Codes, Signed], Sums]:
+def multiplier(threads: int = 2) -> Callable[[Codes, Signed], Int32]:
     """Return a function that multiplies codes, row by row, with the columns of a signed matrix."""
     import onnxruntime
 
@@ -168,8 +180,8 @@ def multiplier(threads: int = 2) -> Callable[[Codes, Signed], Sums]:
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     zero_point = np.array(ZERO_POINT, np.uint8)
 
-    def multiply(codes: Codes, signed: Signed) -> Sums:
-        sums: Sums = session.run(None, {"codes": codes, "signed": signed, "zero": zero_point})[0]
+    def multiply(codes: Codes, signed: Signed) -> Int32:
+        sums: Int32 = session.run(None, {"codes": codes, "signed": signed, "zero": zero_point})[0]
         return sums
 
     return multiply

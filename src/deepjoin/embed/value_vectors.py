@@ -10,19 +10,16 @@ misses a pair whose value is in none of them; what it finds is as exact as in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import ArrayWriter, load_array
-from deepjoin.embed.scan import ZERO_POINT, CandidatePairs, Codes, QuantisedRows, Scan, Sums
+from deepjoin.arrays import ArrayWriter, Float, Int, Int32, load_array, prefetch
+from deepjoin.embed.scan import ZERO_POINT, CandidatePairs, Codes, QuantisedRows, Scan
 from deepjoin.errors import DeepJoinError
-
-Float = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
+from deepjoin.lazy import cached_property
 
 #: The files of a segment's vectors, in its folder.
 FILES = ("vector_codes.npy", "vector_scales.npy", "vector_errors.npy", "vector_rotation.npy")
@@ -187,11 +184,17 @@ class ValueVectors:
 
     def values_of(self, rows: Int) -> Int:
         """Return the values that rows stand for."""
-        return rows if self._values is None else self._values[rows].astype(np.int64)
+        if self._values is None:
+            return rows
+        prefetch(self._values, rows)
+        return self._values[rows].astype(np.int64)
 
     def rows_of(self, values: Int) -> Int:
         """Return the rows in which values are stored."""
-        return values if self._rows is None else self._rows[values].astype(np.int64)
+        if self._rows is None:
+            return values
+        prefetch(self._rows, values)
+        return self._rows[values].astype(np.int64)
 
     def errors_of(self, values: Int) -> Float:
         """Return how far the stored vectors of some values are from the exact ones."""
@@ -239,6 +242,7 @@ class ValueLists:
     def _members(self, lists: Int) -> Int:
         """Return the rows in some lists, ascending, each once."""
         starts, stops = self._offsets[lists].tolist(), self._offsets[lists + 1].tolist()
+        prefetch(self._rows, starts, np.subtract(stops, starts))
         parts = [self._rows[start:stop] for start, stop in zip(starts, stops, strict=True)]
         # Stable, because it makes use of the ascending runs.
         rows = np.sort(np.concatenate(parts), kind="stable")
@@ -247,7 +251,7 @@ class ValueLists:
         return rows[new].astype(np.int64)
 
 
-def _nearest(likeness: Sums, probes: int) -> Int:
+def _nearest(likeness: Int32, probes: int) -> Int:
     """Return the lists nearest to the queries, the columns: at least ``probes`` of each."""
     best = likeness
     if probes * _GROUP < len(likeness):

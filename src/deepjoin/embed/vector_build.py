@@ -12,12 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Float, Half, Hashes, Int, Rows, create_array
 from deepjoin.errors import DeepJoinError, unknown_name
-
-Half = npt.NDArray[np.float16]
-Float = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.float16] | npt.NDArray[np.float32]
 
 #: Files of a vector index, which has its own folder.
 ABOUT, INDEX, ROWS = "index.json", "index.faiss", "rows.npy"
@@ -128,30 +124,9 @@ def faiss_threads(threads: int) -> Iterator[Any]:
         faiss.omp_set_num_threads(before)
 
 
-def build_vectors(
-    vectors: npt.ArrayLike, folder: Path, kind: str = "auto", metric: str = "cosine"
-) -> str:
-    """Store vectors in half precision and index them; ids are row numbers."""
-    check_metric(metric)
-    save_rows(checked(vectors), folder)
-    return index_rows(folder, kind, metric)
-
-
-def save_rows(rows: Rows, folder: Path) -> None:
-    """Store rows; numbers beyond half precision are refused."""
-    stored = new_rows(folder, *rows.shape)
-    for start in range(0, len(rows), _BLOCK):
-        some = slice(start, start + _BLOCK)
-        stored[some] = narrowed(rows[some])
-
-
 def new_rows(folder: Path, count: int, dimension: int) -> Half:
     """Map a new file of rows that is filled in blocks, so it need not fit in memory."""
-    path, shape = folder / ROWS, (count, dimension)
-    if 0 in shape:  # nothing to map
-        np.save(path, np.zeros(shape, np.float16))
-        return np.zeros(shape, np.float16)
-    return np.lib.format.open_memmap(path, "w+", np.dtype(np.float16), shape)
+    return create_array(folder / ROWS, np.float16, count, dimension)
 
 
 def narrowed(rows: Rows) -> Half:
@@ -251,7 +226,15 @@ def prepared(rows: Rows, metric: str) -> Float:
 
 def collapsed(rows: Half) -> tuple[Int, Int, Int]:
     """Group equal rows: the first of each group, in order, and offsets into the sorted members."""
-    keys = _keys(rows)
+    from xxhash import xxh3_128_digest
+
+    # Two numbers stand for a row: comparing them is faster than comparing rows.
+    keys: Hashes = np.empty((len(rows), 2), np.uint64)
+    for start in range(0, len(rows), _BLOCK):
+        # Adding zero makes -0.0 the same bytes as 0.0.
+        some = rows[start : start + _BLOCK] + np.float16(0)
+        digests = b"".join(map(xxh3_128_digest, some))
+        keys[start : start + len(some)] = np.frombuffer(digests, np.uint64).reshape(-1, 2)
     order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: the first of each set comes first
     starts = np.ones(len(rows), bool)
     starts[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)
@@ -260,19 +243,6 @@ def collapsed(rows: Half) -> tuple[Int, Int, Int]:
     members = np.argsort(firsts, kind="stable")
     first, sizes = np.unique(firsts, return_counts=True)
     return first, np.append(0, np.cumsum(sizes)), members
-
-
-def _keys(rows: Half) -> npt.NDArray[np.uint64]:
-    """Give each row two numbers that stand for it."""
-    from xxhash import xxh3_128_digest
-
-    keys = np.empty((len(rows), 2), np.uint64)
-    for start in range(0, len(rows), _BLOCK):
-        # Adding zero makes -0.0 the same bytes as 0.0.
-        some = rows[start : start + _BLOCK] + np.float16(0)
-        digests = b"".join(map(xxh3_128_digest, some))
-        keys[start : start + len(some)] = np.frombuffer(digests, np.uint64).reshape(-1, 2)
-    return keys
 
 
 def _write(rows: Half, first: Int, folder: Path, kind: IndexKind, metric: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Double, Float, Half, Int, Integers, Marks
 from deepjoin.embed.vector_build import (
     ABOUT,
     FORMAT,
@@ -24,12 +24,7 @@ from deepjoin.embed.vector_build import (
     widened,
 )
 from deepjoin.errors import DeepJoinError, IndexUnusable
-
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Double = npt.NDArray[np.float64]
-Marks = npt.NDArray[np.bool_]
-Order = npt.NDArray[np.integer[Any]]
+from deepjoin.lazy import cached_property
 
 #: Digits of a distance; closer ones count as equal, since rows have half precision.
 _DIGITS = 6
@@ -48,7 +43,7 @@ class Nearest(NamedTuple):
     distances: Double
 
 
-def nearest_first(ids: Int, distances: Double, k: int | None, order: Order | None) -> Nearest:
+def nearest_first(ids: Int, distances: Double, k: int | None, order: Integers | None) -> Nearest:
     """Return the nearest k; ``order`` ranks equal distances, without it the lower id is first."""
     best = np.lexsort((ids if order is None else order[ids], distances))[:k]
     return Nearest(ids[best], distances[best])
@@ -88,7 +83,7 @@ class VectorIndex:
             return faiss.read_index(str(self._folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
 
     @cached_property
-    def rows(self) -> npt.NDArray[np.float16]:
+    def rows(self) -> Half:
         """The stored rows, mapped."""
         return load_rows(self._folder)
 
@@ -111,7 +106,7 @@ class VectorIndex:
         query: npt.ArrayLike,
         k: int,
         excluded: Marks | None = None,
-        order: Order | None = None,
+        order: Integers | None = None,
     ) -> Nearest:
         """Return the nearest k ids, or all there are, without those marked as excluded.
 
@@ -184,27 +179,25 @@ class VectorIndex:
 
     def _ask(self, row: Float, k: int, live: Marks | None, effort: int) -> tuple[Int, Double]:
         """Search once; Faiss pads with -1 what it does not find."""
+        effort_of = self._how.effort_of
         with faiss_threads(1) as faiss:
-            how = self._parameters(faiss, live, effort)
+            how = None
+            if self._how.marks or effort_of:
+                packed = None if live is None else np.packbits(live, bitorder="little")
+                kind = {
+                    "efSearch": faiss.SearchParametersHNSW,
+                    "nprobe": faiss.SearchParametersIVF,
+                    "": faiss.SearchParameters,
+                }[effort_of]
+                how = kind(
+                    sel=None if packed is None else faiss.IDSelectorBitmap(packed),
+                    **({effort_of: effort} if effort_of else {}),
+                )
             values, groups = self._faiss.search(row, k, params=how)
         found = groups[0] >= 0
         exact = values[0][found].astype(np.float64)
         distances = 1 - exact if self.metric == "cosine" else np.sqrt(np.maximum(exact, 0))
         return groups[0][found], np.round(distances, _DIGITS)
-
-    def _parameters(self, faiss: Any, live: Marks | None, effort: int) -> Any:
-        """Set the search effort and the excluded ids; None for a kind without parameters."""
-        effort_of = self._how.effort_of
-        if not (self._how.marks or effort_of):
-            return None
-        selector = (
-            None if live is None else faiss.IDSelectorBitmap(np.packbits(live, bitorder="little"))
-        )
-        return {
-            "efSearch": faiss.SearchParametersHNSW,
-            "nprobe": faiss.SearchParametersIVF,
-            "": faiss.SearchParameters,
-        }[effort_of](sel=selector, **({effort_of: effort} if effort_of else {}))
 
     def nearest_of(self, query: npt.ArrayLike, ids: Int, k: int) -> tuple[Int, Double]:
         """Return where the nearest k of some ids are, with all as near, and their distances."""
@@ -215,12 +208,12 @@ class VectorIndex:
     def measured(self, query: npt.ArrayLike, ids: Int) -> Double:
         """Return exact distances; each is independent of the other ids."""
         row = checked(np.asarray(query, np.float32).reshape(1, -1), self.dimension)
-        rows, asked = self.rows[ids].astype(np.float64), row[0].astype(np.float64)
+        rows, wanted = self.rows[ids].astype(np.float64), row[0].astype(np.float64)
         if self.metric == "euclidean":
-            rows -= asked
+            rows -= wanted
             return np.asarray(np.round(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _DIGITS))
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows) * (asked @ asked))
-        products = np.einsum("ij,j->i", rows, asked)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows) * (wanted @ wanted))
+        products = np.einsum("ij,j->i", rows, wanted)
         return np.asarray(np.round(1 - products / np.where(lengths > 0, lengths, 1), _DIGITS))
 
     def _scanned(self, row: Float, k: int, excluded: Marks | None) -> tuple[Int, Double]:

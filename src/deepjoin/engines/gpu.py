@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from deepjoin.arrays import Array, Float, Int, Integers, Marks, Rows
 from deepjoin.embed.devices import device_named
-from deepjoin.embed.recorder import Array, Recorder
-from deepjoin.embed.vector_build import Rows, check_metric, checked
+from deepjoin.embed.recorder import Recorder
+from deepjoin.embed.vector_build import check_metric, checked
 from deepjoin.embed.vector_index import Nearest, VectorIndex, nearest_first
 from deepjoin.errors import DeepJoinError
 
 if TYPE_CHECKING:
     from deepjoin.store.column_vectors.columns import ColumnVectors
     from deepjoin.store.segment import Segment
-
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Marks = npt.NDArray[np.bool_]
 
 #: Rows sent to the device at a time.
 _BLOCK = 1 << 16
@@ -90,7 +87,7 @@ class DeviceIndex:
         query: npt.ArrayLike,
         k: int,
         excluded: Marks | None = None,
-        order: npt.NDArray[np.integer[Any]] | None = None,
+        order: Integers | None = None,
     ) -> Nearest:
         """Return the nearest k ids, as `VectorIndex.search` does."""
         if k < 1:
@@ -114,34 +111,23 @@ class DeviceSearch:
                 "numbers. Free some of its memory, or search without a device."
             ) from None
         self._longest = float(self._squares.max()) if len(rows) else 0.0
-        # A row of zeros is like nothing: its cosine is 0.
+        # A row of zeros has no direction; its cosine counts as 0.
         self._scales = torch.where(self._squares > 0, self._squares.rsqrt(), 0)
         self._recorder = Recorder(self.device)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def search(self, vector: npt.ArrayLike, k: int) -> tuple[Float, Int]:
-        """Return scores and numbers of the nearest k rows, the lower number first where equal.
-
-        A score is the cosine, or the distance below 0.
-        """
-        if k < 1:
-            raise DeepJoinError(f"k is {k}; it is 1 or more.")
-        scores, rows = _unpacked(self._packed(self._checked(vector), min(k, len(self))))
-        order = np.lexsort((rows, -scores))
-        if self.metric == "euclidean":
-            scores = -np.sqrt(np.maximum(-scores, 0))
-        return scores[order], rows[order]
-
     def near(self, vector: npt.ArrayLike, k: int, excluded: Marks | None = None) -> Int:
         """Return the nearest k rows that are not excluded, and all that may be as near."""
         query = self._checked(vector)
+        # Rows whose scores differ by less than rounding may be in either order.
         slack = _SLACK * (1 + self._longest + float(query @ query))
         wanted = k + (0 if excluded is None else int(excluded.sum()))
         count = _rounded_up(wanted + 1, len(self))
         while True:
             scores, rows = _unpacked(self._packed(query, count))
+            # The recording has a fixed size and cannot skip rows, so they are dropped here.
             live = np.ones(count, bool) if excluded is None else ~excluded[rows]
             kept = scores[live]
             least = kept[k - 1] - slack if len(kept) >= k else -np.inf
@@ -150,9 +136,9 @@ class DeviceSearch:
             count = _rounded_up(4 * count, len(self))
 
     def nearest(self, vector: torch.Tensor, count: int) -> torch.Tensor:
-        """Return scores and numbers of rows behind each other, as whole numbers of 32 bits.
+        """Return scores and row numbers in one array of 32-bit integers, so one copy brings both.
 
-        The scores are bits of single precision: the cosine, or the squared distance below 0.
+        The scores are bits of single precision: the cosine, or the negative squared distance.
         """
         length = vector.norm()
         unit = vector / length.clamp_min(_TINY)
@@ -165,7 +151,11 @@ class DeviceSearch:
         return torch.cat([best.contiguous().view(torch.int32), rows.to(torch.int32)])
 
     def _products(self, unit: torch.Tensor) -> torch.Tensor:
-        """Multiply with every row; a query in two halves loses nothing of single precision."""
+        """Multiply with every row.
+
+        A half holds 11 bits of a number. The query is split into its nearest half and a scaled
+        half of what that left over, so nothing of its single precision is lost.
+        """
         if self._rows.dtype == torch.float32:
             return self._rows @ unit
         first = unit.half()
@@ -177,6 +167,7 @@ class DeviceSearch:
     def _packed(self, query: Float, count: int) -> Array:
         if count == 0:
             return np.zeros(0, np.int32)
+        # Each recording keeps memory on the device, and long answers are rare.
         key = count if count <= _RECORDED_HITS else None
         return self._recorder.run(key, partial(self.nearest, count=count), query)
 
@@ -186,7 +177,7 @@ class DeviceSearch:
 
 
 def _format(device: torch.device) -> torch.dtype:
-    """Choose how rows are held: `_wide_product` is there for GPUs alone."""
+    """Choose how rows are held: only GPUs have `_wide_product`."""
     return torch.float16 if device.type == "cuda" else torch.float32
 
 
@@ -196,13 +187,13 @@ def _wide_product(halves: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 
 def _unpacked(packed: Array) -> tuple[Float, Int]:
-    """Part what `DeviceSearch.nearest` gives into scores and numbers of rows."""
+    """Split the result of `DeviceSearch.nearest` into scores and numbers of rows."""
     scores, rows = packed.reshape(2, -1)
     return scores.view(np.float32), rows.astype(np.int64)
 
 
 def _rounded_up(count: int, most: int) -> int:
-    """Return the next power of 2, so that few different numbers are asked for.
+    """Return the next power of 2, so that few different sizes are recorded.
 
     >>> _rounded_up(70, 1000), _rounded_up(5, 1000), _rounded_up(5, 30)
     (128, 64, 30)

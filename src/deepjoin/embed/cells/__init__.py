@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from deepjoin.arrays import Float
 from deepjoin.embed.cells.folder import SHIPPED as DEFAULT_TABLE
 from deepjoin.embed.cells.table import StaticTable
 
-__all__ = ["DEFAULT_TABLE", "CellEncoder", "StaticTable", "load_cell_encoder"]
+__all__ = ["DEFAULT_TABLE", "CellEncoder", "StaticTable", "load_cell_encoder", "match_chance"]
+
+#: The logistic curve is this many units below its middle at the floor: a chance of .05.
+_STEEPNESS = 3.0
 
 
 class CellEncoder(Protocol):
@@ -30,7 +33,7 @@ class CellEncoder(Protocol):
     floor: float
     tau: float
 
-    def encode(self, values: Sequence[str | None] | pa.Array) -> npt.NDArray[np.float32]:
+    def encode(self, values: Sequence[str | None] | pa.Array) -> Float:
         """Encode canonical values, one row each."""
 
 
@@ -48,3 +51,13 @@ def load_cell_encoder(source: str | Path = "default") -> CellEncoder:
 
         return load_vectors(path)
     return StaticTable.load(path)
+
+
+def match_chance(cosines: Float, floor: float, tau: float) -> Float:
+    """Turn cosines into chances that two cells mean the same: one half at tau, 0 below floor.
+
+    >>> match_chance(np.array([0.5, 0.65, 0.9], np.float32), 0.55, 0.65).round(2).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    curve = 1 / (1 + np.exp(-_STEEPNESS * (cosines - tau) / (tau - floor)))
+    return np.where(cosines >= floor, curve, 0).astype(np.float32)

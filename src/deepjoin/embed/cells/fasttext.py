@@ -7,18 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import xxhash
 
+from deepjoin.arrays import Float
 from deepjoin.embed.cells.tokens import normalise, plain_word, split_words, text_array
 from deepjoin.errors import DeepJoinError, MissingExtra
 
-Floats = npt.NDArray[np.float32]
 #: Returns new vectors of words, zeros for words it does not know.
-Lookup = Callable[[Sequence[str]], Floats]
+Lookup = Callable[[Sequence[str]], Float]
 
 #: Not calibrated: means of word vectors lie close together, so the threshold is high.
 _FLOOR, _TAU = 0.8, 0.9
@@ -44,7 +43,7 @@ class WordVectors:
         self.floor, self.tau = floor, tau
         self._lookup = lookup
 
-    def encode(self, values: Sequence[str | None] | pa.Array) -> Floats:
+    def encode(self, values: Sequence[str | None] | pa.Array) -> Float:
         """Encode values, one unit row each; a value without any known word gets zeros."""
         array = pc.utf8_lower(text_array(values))
         out = np.zeros((len(array), self.dimension), np.float32)
@@ -98,7 +97,7 @@ def _load_text(path: Path) -> WordVectors:
     digest.update(matrix.tobytes())
     known = pa.array([word.lower() for word in words], pa.string())
 
-    def lookup(wanted: Sequence[str]) -> Floats:
+    def lookup(wanted: Sequence[str]) -> Float:
         places = pc.index_in(pa.array(wanted, pa.string()), known)
         found = np.asarray(pc.fill_null(places, -1)).astype(np.int64)
         return np.where(found[:, None] >= 0, matrix[found], np.float32(0))
@@ -150,7 +149,7 @@ def _load_binary(path: Path) -> WordVectors:
             digest.update(block)
     dimension = model.get_dimension()
 
-    def lookup(wanted: Sequence[str]) -> Floats:
+    def lookup(wanted: Sequence[str]) -> Float:
         rows = [model.get_word_vector(word) if word else np.zeros(dimension) for word in wanted]
         return np.array(rows, np.float32).reshape(len(rows), dimension)
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Array, Float
 from deepjoin.embed.cells.words import Recipe
 from deepjoin.errors import DeepJoinError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-Floats = npt.NDArray[np.float32]
 
 FORMAT = 2
 #: The table that comes with the package.
@@ -53,7 +52,7 @@ class TableParts(NamedTuple):
     facts: TableFacts
     tokenizer: str
     rows: npt.NDArray[np.int8]
-    scales: Floats
+    scales: Float
     phrases: Sequence[str]
     words: Sequence[str]
 
@@ -166,7 +165,7 @@ def _text(path: Path) -> str:
         raise _Damaged(f"{path.name} is not text in UTF-8") from None
 
 
-def _array(path: Path, shape: tuple[int, ...], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+def _array(path: Path, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
     """Read an array of a known shape; a garbled header then cannot make numpy allocate memory."""
     with path.open("rb") as file:
         try:

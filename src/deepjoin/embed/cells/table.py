@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.arrays import Float, Int, Marks
 from deepjoin.embed.cells.folder import (
     TableFacts,
     TableParts,
@@ -44,12 +44,10 @@ from deepjoin.embed.cells.words import (
     slip_ratios,
     weights,
 )
+from deepjoin.lazy import cached_property
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-Floats = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
 
 #: Part of the digest: raised whenever the same table would give different vectors.
 _WAY = 3
@@ -69,7 +67,7 @@ class StaticTable:
     """Rows of word pieces, letter n-grams and whole phrases, summed and normalised."""
 
     def __init__(
-        self, facts: TableFacts, tokenizer: str, rows: npt.NDArray[np.int8], scales: Floats,
+        self, facts: TableFacts, tokenizer: str, rows: npt.NDArray[np.int8], scales: Float,
         phrases: Sequence[str], words: Sequence[str],
     ) -> None:  # fmt: skip
         self.facts = facts
@@ -92,7 +90,7 @@ class StaticTable:
 
     @classmethod
     def pack(
-        cls, facts: TableFacts, tokenizer: str, table: Floats, phrases: Sequence[str] = (),
+        cls, facts: TableFacts, tokenizer: str, table: Float, phrases: Sequence[str] = (),
         words: Sequence[str] = (),
     ) -> StaticTable:  # fmt: skip
         """Round a table of floats to eight bits a number, with one scale for each row."""
@@ -113,10 +111,10 @@ class StaticTable:
         return read_tokenizer(self._tokenizer_text)
 
     @cached_property
-    def _table(self) -> Floats:
+    def _table(self) -> Float:
         return self._rows.astype(np.float32) * self._scales[:, None]
 
-    def encode(self, values: Sequence[str | None] | pa.Array) -> Floats:
+    def encode(self, values: Sequence[str | None] | pa.Array) -> Float:
         """Encode values, one unit row each; a value without letters or digits gets zeros.
 
         A value's vector does not depend on the values encoded with it.
@@ -130,7 +128,7 @@ class StaticTable:
             self._encode_part(part, out[start : start + len(part)])
         return out
 
-    def _encode_part(self, values: pa.Array, out: Floats) -> None:
+    def _encode_part(self, values: pa.Array, out: Float) -> None:
         starts, numbers, words = split_words(values)
         shading = shades(starts, numbers, words, self.facts.recipe)
         sum_bags(self._word_vectors(words), Bags(starts, numbers), out, shading)
@@ -157,7 +155,7 @@ class StaticTable:
             normalise(turned)
             out[rows] = turned
 
-    def _word_vectors(self, words: Sequence[str]) -> Floats:
+    def _word_vectors(self, words: Sequence[str]) -> Float:
         """Sum the parts of each word: punctuation inside a word separates parts."""
         plain = pa.array([plain_word(word) for word in words], pa.string())
         starts, numbers, parts = split_words(plain)
@@ -169,7 +167,7 @@ class StaticTable:
         sum_bags(made, Bags(starts, numbers), vectors)
         return vectors
 
-    def _part_vectors(self, parts: list[str]) -> Floats:
+    def _part_vectors(self, parts: list[str]) -> Float:
         """Blend pieces and letters, correct misspellings, and separate numbers and codes."""
         recipe = self.facts.recipe
         pieces, letters = self.bags(parts)
@@ -195,15 +193,15 @@ class StaticTable:
             vectors[codes] += lengths * directions([parts[at] for at in codes], self.dimension)
         return vectors
 
-    def _blend(self, pieces: Bags, letters: Bags, split: npt.NDArray[np.bool_]) -> Floats:
+    def _blend(self, pieces: Bags, letters: Bags, split: Marks) -> Float:
         sums = [np.zeros((len(split), self.dimension), np.float32) for _ in range(2)]
         sum_bags(self._table, pieces, sums[0])
         sum_bags(self._table, letters, sums[1])
         along, across = weights(sums[0], sums[1], split, self.facts.recipe)
-        blended: Floats = along[:, None] * sums[0] + across[:, None] * sums[1]
+        blended: Float = along[:, None] * sums[0] + across[:, None] * sums[1]
         return blended
 
-    def slips(self, words: Sequence[str], split: npt.NDArray[np.bool_]) -> tuple[Int, list[str]]:
+    def slips(self, words: Sequence[str], split: Marks) -> tuple[Int, list[str]]:
         """Find the words that look mistyped: their places, and the correct word of each."""
         unknown = [
             at for at in np.flatnonzero(split).tolist()

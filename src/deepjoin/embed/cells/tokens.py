@@ -10,16 +10,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
+from deepjoin.arrays import Float, Int
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-Int = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
 #: 'u.s.' and 'r.e.m' are one word each, because people also write 'us' and 'rem'.
 _DOTTED = re.compile(r"(?:\w\.)+\w?\.?")
@@ -146,7 +144,7 @@ def number_bags(values: Sequence[str], alone: Sequence[bool]) -> tuple[Bags, lis
     return Bags(np.array(starts, np.int64), np.array(ids, np.int64)), list(known)
 
 
-def directions(numbers: Sequence[str], dimension: int) -> Floats:
+def directions(numbers: Sequence[str], dimension: int) -> Float:
     """Hash each number to a unit vector of signs; two such vectors are nearly orthogonal."""
     blocks = [
         b"".join(xxh3_128_digest(number.encode(), seed) for number in numbers)
@@ -157,7 +155,7 @@ def directions(numbers: Sequence[str], dimension: int) -> Floats:
     return np.asarray(signs / np.float32(dimension**0.5), np.float32)
 
 
-def sum_bags(table: Floats, bags: Bags, out: Floats, weights: Floats | None = None) -> None:
+def sum_bags(table: Float, bags: Bags, out: Float, weights: Float | None = None) -> None:
     """Add to each row of ``out`` the weighted sum of its bag's rows, in the order of the bag."""
     buffer = np.empty((_ROWS_AT_ONCE, table.shape[1]), np.float32)
     for start in range(0, len(out), _ROWS_AT_ONCE):
@@ -178,7 +176,7 @@ def sum_bags(table: Floats, bags: Bags, out: Floats, weights: Floats | None = No
         out[start + order] += sums
 
 
-def normalise(rows: Floats) -> None:
+def normalise(rows: Float) -> None:
     """Scale rows to length 1, in place; zero rows stay zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     np.divide(rows, lengths, out=rows, where=lengths > 0)

@@ -10,16 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.arrays import Float, Hashes, Int, Marks
 from deepjoin.embed.cells.tokens import Bags
-
-Floats = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Hashes = npt.NDArray[np.uint64]
 
 #: Words shorter than this are not corrected: too many of their neighbours are words themselves.
 SHORTEST = 6
@@ -59,32 +54,30 @@ class Recipe:
     code: float = 1.0
 
 
-def weights(
-    pieces: Floats, letters: Floats, is_split: Bools, recipe: Recipe
-) -> tuple[Floats, Floats]:
+def weights(pieces: Float, letters: Float, is_split: Marks, recipe: Recipe) -> tuple[Float, Float]:
     """Return the weights of each word's sum of piece rows and of its sum of letter rows."""
     piece_lengths = _lengths(pieces)
-    along: Floats = np.where(is_split, np.float32(recipe.fragments) / piece_lengths, np.float32(1))
-    across: Floats = np.where(is_split, np.float32(1), np.float32(recipe.known) * piece_lengths)
+    along: Float = np.where(is_split, np.float32(recipe.fragments) / piece_lengths, np.float32(1))
+    across: Float = np.where(is_split, np.float32(1), np.float32(recipe.known) * piece_lengths)
     across = across / _lengths(letters)
     mixed = _lengths(along[:, None] * pieces + across[:, None] * letters)
     whole = np.where(is_split, np.float32(recipe.split) / mixed, np.float32(1))
     return along * whole, across * whole
 
 
-def slip_ratios(own: Floats, correct: Floats, share: float) -> Floats:
+def slip_ratios(own: Float, correct: Float, share: float) -> Float:
     """Return the factors that make mistyped words as long as the correct ones."""
-    ratios: Floats = _lengths(correct) / _lengths(own) * np.float32(1 - share)
+    ratios: Float = _lengths(correct) / _lengths(own) * np.float32(1 - share)
     return ratios
 
 
-def levelled(vectors: Floats, even: float) -> Floats:
+def levelled(vectors: Float, even: float) -> Float:
     """Return the factors that bring the lengths of word vectors closer together."""
-    factors: Floats = _lengths(vectors) ** np.float32(-even)
+    factors: Float = _lengths(vectors) ** np.float32(-even)
     return factors
 
 
-def shades(starts: Int, numbers: Int, words: Sequence[str], recipe: Recipe) -> Floats:
+def shades(starts: Int, numbers: Int, words: Sequence[str], recipe: Recipe) -> Float:
     """Weigh the words of each value: less after a comma, and still less in parentheses.
 
     Such words tell namesakes apart, but say less about what the value is.
@@ -112,17 +105,17 @@ def _before(counts: Int, starts: Int) -> Int:
     return before
 
 
-def is_split(words: Sequence[str], bags: Bags) -> Bools:
+def is_split(words: Sequence[str], bags: Bags) -> Marks:
     """Mark words of several pieces or none, except numbers, whose pieces are arbitrary."""
     counts = np.diff(bags.starts)
     named = np.fromiter((not word.isdigit() for word in words), np.bool_, len(words))
-    split: Bools = (counts != 1) & named
+    split: Marks = (counts != 1) & named
     return split
 
 
-def _lengths(rows: Floats) -> Floats:
+def _lengths(rows: Float) -> Float:
     """Return the length of each row, 1 for a row of zeros, so that it can be a divisor."""
-    lengths: Floats = np.linalg.norm(rows, axis=1)
+    lengths: Float = np.linalg.norm(rows, axis=1)
     return np.where(lengths > 0, lengths, np.float32(1))
 
 

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder
+from deepjoin.arrays import Float, Marks
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.errors import DeepJoinError
-
-Known = npt.NDArray[np.bool_]
 
 #: Distinguishes our files from other databases, and this format from later ones.
 _APPLICATION = 0x646A7631
@@ -85,7 +83,7 @@ class VectorCache:
     def __len__(self) -> int:
         return self._number("SELECT count(*) FROM vectors")
 
-    def get(self, keys: Sequence[bytes], dimension: int) -> tuple[Known, FloatMatrix]:
+    def get(self, keys: Sequence[bytes], dimension: int) -> tuple[Marks, Float]:
         """Return which keys are known, and their vectors; rows of unknown keys are 0."""
         known = np.zeros(len(keys), bool)
         vectors = np.zeros((len(keys), dimension), np.float32)
@@ -97,7 +95,7 @@ class VectorCache:
                     vectors[row] = np.frombuffer(found[0], "<f4")
         return known, vectors
 
-    def put(self, keys: Sequence[bytes], vectors: FloatMatrix) -> None:
+    def put(self, keys: Sequence[bytes], vectors: Float) -> None:
         """Store vectors: all of them or, if interrupted, none."""
         with self._explained(), self._transaction():
             rows = (vector.astype("<f4").tobytes() for vector in vectors)
@@ -143,7 +141,7 @@ class CachedEncoder(TextEncoder):
         """Count the tokens of each text, special tokens left out."""
         return self._encoder.count(texts)
 
-    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+    def encode_texts(self, texts: Sequence[str]) -> Float:
         """Return one vector per text; compute only those that are not in the cache."""
         keys = [text_key(self.digest, text) for text in texts]
         known, vectors = self._cache.get(keys, self.dimension)

@@ -11,14 +11,12 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Float
 from deepjoin.embed.columns.text import Frequency, TextSettings, column_texts
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 
-FloatMatrix = npt.NDArray[np.float32]
-FloatVector = npt.NDArray[np.float32]
 #: Samplings that depend on how often a cell is repeated.
 _COUNTED = ("tf-idf", "bm25")
 
@@ -41,12 +39,12 @@ class ColumnEncoder(ABC):
     kind: str = ""
 
     @abstractmethod
-    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> Float:
         """Return the vector of each column of a lake; zeros for a column it knows nothing of."""
 
-    def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
+    def encode_query(self, column: Column, frequency: Frequency) -> Float:
         """Return the vector to search with."""
-        vector: FloatVector = self.encode([column], frequency)[0]
+        vector: Float = self.encode([column], frequency)[0]
         return vector
 
 
@@ -69,27 +67,27 @@ class TextEncoder(ColumnEncoder):
         """Count the tokens of each text, special tokens left out."""
 
     @abstractmethod
-    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+    def encode_texts(self, texts: Sequence[str]) -> Float:
         """Return one vector a text, not normalised."""
 
     def texts(self, columns: Sequence[Column], frequency: Frequency) -> list[str]:
         """Write columns as the texts the model reads."""
         return column_texts(columns, self.settings, frequency, self.count)
 
-    def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
+    def encode_query(self, column: Column, frequency: Frequency) -> Float:
         """Return the vector to search with, not normalised."""
         (text,) = self.texts([column], frequency)
-        vector: FloatVector = self.encode_texts([self.settings.prompt + text])[0]
+        vector: Float = self.encode_texts([self.settings.prompt + text])[0]
         return vector
 
-    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> Float:
         """Return the vector of each column of a lake, not normalised."""
         if len(columns) <= self.block:
             return self.encode_texts(self.texts(columns, frequency))
         starts = range(0, len(columns), self.block)
         with ThreadPoolExecutor(1) as model:
             # The model runs in the other thread: a frequency may be bound to this one.
-            encoded: list[Future[FloatMatrix]] = []
+            encoded: list[Future[Float]] = []
             for start in starts:
                 texts = self.texts(columns[start : start + self.block], frequency)
                 if encoded:
@@ -117,7 +115,7 @@ def text_settings(
     return replace(settings, profile=profile) if profile else settings
 
 
-def checked(vectors: FloatMatrix, name: str) -> FloatMatrix:
+def checked(vectors: Float, name: str) -> Float:
     """Refuse vectors that are not finite: they cannot be compared."""
     if not np.isfinite(vectors).all():
         raise DeepJoinError(

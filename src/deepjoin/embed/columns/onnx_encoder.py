@@ -10,26 +10,20 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_128
 
-from deepjoin.embed.columns.encoder import (
-    FloatMatrix,
-    FloatVector,
-    TextEncoder,
-    batches,
-    checked,
-    text_settings,
-)
+from deepjoin.arrays import Array, Float, Int
+from deepjoin.embed.columns.encoder import TextEncoder, batches, checked, text_settings
 from deepjoin.embed.columns.text import Frequency, TextSettings
 from deepjoin.embed.columns.tokens import Tokens
-from deepjoin.embed.columns.weights import Array, read_weights
+from deepjoin.embed.columns.weights import read_weights
 from deepjoin.errors import DeepJoinError, reason
+from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 
 if TYPE_CHECKING:
@@ -76,22 +70,22 @@ class OnnxEncoder(TextEncoder):
         """Count the tokens of each text, special tokens left out."""
         return self._tokens.count(texts)
 
-    def encode_query(self, column: Column, frequency: Frequency) -> FloatVector:
+    def encode_query(self, column: Column, frequency: Frequency) -> Float:
         """Return the query's vector, not normalised; a query is always encoded alone."""
         (text,) = self.texts([column], frequency)
         (numbers,) = self._tokens.numbers([self.settings.prompt + text])
         if not numbers:
             return np.zeros(self.dimension, np.float32)
-        vector: FloatVector = _run(self._session, np.array([numbers], np.int64))[0]
+        vector: Float = _run(self._session, np.array([numbers], np.int64))[0]
         return checked(vector, self.name)
 
-    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+    def encode_texts(self, texts: Sequence[str]) -> Float:
         """Return one vector per text, not normalised; zeros for a text without tokens."""
         numbers = self._tokens.numbers(texts)
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         groups = [some for some in batches(list(map(len, numbers)), _TOKENS) if numbers[some[0]]]
         tokens = [np.array([numbers[place] for place in some], np.int64) for some in groups]
-        found: Iterable[FloatMatrix]
+        found: Iterable[Float]
         if self._threads == 1 or len(tokens) < 2 * self._threads:
             found = map(partial(_run_batch, self._session), tokens)
         else:
@@ -108,12 +102,12 @@ class OnnxEncoder(TextEncoder):
         return self._new_session()
 
 
-def _run(model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]) -> FloatMatrix:
-    vectors: FloatMatrix = model.run(["vector"], {"tokens": tokens})[0]
+def _run(model: onnxruntime.InferenceSession, tokens: Int) -> Float:
+    vectors: Float = model.run(["vector"], {"tokens": tokens})[0]
     return vectors
 
 
-def _run_batch(model: onnxruntime.InferenceSession, tokens: npt.NDArray[np.int64]) -> FloatMatrix:
+def _run_batch(model: onnxruntime.InferenceSession, tokens: Int) -> Float:
     """Run a batch; a single text is doubled, because alone it would be rounded differently."""
     return _run(model, tokens) if len(tokens) > 1 else _run(model, np.repeat(tokens, 2, 0))[:1]
 

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
+from deepjoin.arrays import Double, Int
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import PROFILES
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 
-Int = npt.NDArray[np.int64]
 #: Maps canonical values to the number of columns of the lake that hold each.
 Frequency = Callable[[Sequence[str]], Int]
 #: Maps texts to the number of tokens of each, without special tokens.
@@ -99,7 +98,7 @@ def _by_bm25(cells: DistinctCells, frequency: Frequency) -> Int:
     return np.argsort(-weight * _rarity(cells, frequency), kind="stable")
 
 
-def _rarity(cells: DistinctCells, frequency: Frequency) -> npt.NDArray[np.float64]:
+def _rarity(cells: DistinctCells, frequency: Frequency) -> Double:
     columns = getattr(frequency, "columns", None)
     if columns is None:
         raise DeepJoinError(

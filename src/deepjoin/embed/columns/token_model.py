@@ -14,17 +14,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from deepjoin.embed.columns.encoder import FloatMatrix, checked
+from deepjoin.arrays import Float, Int, Integers
+from deepjoin.embed.columns.encoder import checked
 from deepjoin.embed.recorder import Recorder
 from deepjoin.errors import DeepJoinError
-
-Int = npt.NDArray[np.int64]
-#: Rows of token numbers, of any integer type.
-TokenRows = npt.NDArray[np.integer[Any]]
 
 #: Parts of torch have no type annotations.
 _cuda: Any = torch.cuda
@@ -65,7 +61,7 @@ class TokenModel:
         vectors: torch.Tensor = features["sentence_embedding"]
         return vectors
 
-    def encode_one(self, numbers: Sequence[int] | TokenRows) -> npt.NDArray[np.float32]:
+    def encode_one(self, numbers: Sequence[int] | Integers) -> Float:
         """Return the vector of one text with the least delay."""
         given = np.array(numbers, np.int64)[None]
         if not given.size:
@@ -74,7 +70,7 @@ class TokenModel:
         key = given.size if given.size <= RECORDED else None
         return checked(self.recorder.run(key, self._first, given), self.name)
 
-    def encode(self, tokens: TokenRows, lengths: Int, at_a_time: int = TOKENS) -> FloatMatrix:
+    def encode(self, tokens: Integers, lengths: Int, at_a_time: int = TOKENS) -> Float:
         """Return one vector per row of padded token numbers; zeros for a row without tokens."""
         vectors = np.zeros((len(tokens), self.dimension), np.float32)
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -95,7 +91,7 @@ class TokenModel:
     def _first(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.vectors(tokens)[0]
 
-    def _start(self, tokens: TokenRows, lengths: Int, places: Int, at_a_time: int) -> _Sent:
+    def _start(self, tokens: Integers, lengths: Int, places: Int, at_a_time: int) -> _Sent:
         """Start encoding some texts, longest first, without waiting for the device."""
         sizes = lengths[places]
         rows = tokens[places, : sizes[0]].astype(np.int32)
@@ -109,7 +105,7 @@ class TokenModel:
         ]
         return _Sent.back(places, torch.cat(found))
 
-    def check(self, rows: TokenRows, sizes: Int) -> None:
+    def check(self, rows: Integers, sizes: Int) -> None:
         """Refuse numbers outside the tables: on a GPU they break CUDA for the whole process."""
         if sizes.max() > self.limit:
             raise DeepJoinError(
@@ -144,7 +140,7 @@ class _Sent:
         arrived.record()
         return cls(places, here, arrived)
 
-    def fetch(self, target: FloatMatrix, name: str) -> None:
+    def fetch(self, target: Float, name: str) -> None:
         """Wait for the vectors and store them in their rows of ``target``."""
         if self.arrived is not None:
             self.arrived.synchronize()
@@ -166,8 +162,8 @@ def runs(sizes: Int, tokens: int) -> Iterator[tuple[int, int, int]]:
 
 
 def padded(
-    tokens: Sequence[Sequence[int]] | Sequence[TokenRows] | TokenRows, lengths: Int | None = None
-) -> tuple[TokenRows, Int]:
+    tokens: Sequence[Sequence[int]] | Sequence[Integers] | Integers, lengths: Int | None = None
+) -> tuple[Integers, Int]:
     """Put token numbers into one array, with their lengths; an array is returned as it is.
 
     >>> padded([[7, 8], [], [9]])[0].tolist()

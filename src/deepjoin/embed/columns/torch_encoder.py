@@ -10,21 +10,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_128
 
-from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder, checked, text_settings
+from deepjoin.arrays import Float, Int, Integers
+from deepjoin.embed.columns.encoder import TextEncoder, checked, text_settings
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.errors import DeepJoinError, MissingExtra, reason
+from deepjoin.lazy import cached_property
 
 if TYPE_CHECKING:
-    from deepjoin.embed.columns.token_model import TokenModel, TokenRows
+    from deepjoin.embed.columns.token_model import TokenModel
 
 #: Where `deepjoin train` stores the text settings.
 SETTINGS_FILE = "deepjoin.json"
@@ -82,7 +82,7 @@ class TorchEncoder(TextEncoder):
         """Return the token numbers of each text, cut to the limit, special tokens included."""
         return self._tokens.numbers(texts)
 
-    def encode_texts(self, texts: Sequence[str]) -> FloatMatrix:
+    def encode_texts(self, texts: Sequence[str]) -> Float:
         """Return one vector per text, not normalised; zeros for a text without tokens."""
         if self._on_gpu and self.token_model is not None:
             return self.encode_tokens(self.numbers(texts))
@@ -90,9 +90,9 @@ class TorchEncoder(TextEncoder):
 
     def encode_tokens(
         self,
-        tokens: Sequence[Sequence[int]] | Sequence[TokenRows] | TokenRows,
-        lengths: npt.NDArray[np.int64] | None = None,
-    ) -> FloatMatrix:
+        tokens: Sequence[Sequence[int]] | Sequence[Integers] | Integers,
+        lengths: Int | None = None,
+    ) -> Float:
         """Return one vector for each row of token numbers, as returned by `numbers`.
 
         Rows are a list, or one array with any padding together with the lengths of its rows.
@@ -128,7 +128,7 @@ class TorchEncoder(TextEncoder):
     def _on_gpu(self) -> bool:
         return bool(self._model.device.type == "cuda")
 
-    def _encode_in_full(self, texts: Sequence[str]) -> FloatMatrix:
+    def _encode_in_full(self, texts: Sequence[str]) -> Float:
         """Encode in full precision, with sentence-transformers."""
         clean = self._tokens.readable(texts)
         rows = [row for row, one in enumerate(self._tokens.numbers(clean)) if one]

@@ -11,15 +11,13 @@ import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Array, Float, Half
 from deepjoin.errors import DeepJoinError
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float32]
 #: Numbers that share a scale; smaller blocks cost more space than the precision is worth.
 BLOCK = 32
 _LARGEST = 127
@@ -27,7 +25,7 @@ _LARGEST = 127
 _HEADER = 512
 
 
-def block_codes(matrix: Floats) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]:
+def block_codes(matrix: Float) -> tuple[npt.NDArray[np.int8], Half]:
     """Round a matrix to 8-bit codes, with one scale for each block.
 
     >>> codes, scales = block_codes(np.eye(2, 64, dtype=np.float32))

@@ -12,16 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import shake_256
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Array, Float, Half, Int
 from deepjoin.embed.vector_build import collapsed, widened
-
-Half = npt.NDArray[np.float16]
-Float = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
 
 #: The least number of bits of a code.
 _BITS = 2_048
@@ -97,7 +93,7 @@ class EqualRows:
 
 def copied(rows: Half, groups: EqualRows, chosen: Int, kind: str) -> Iterator[tuple[int, bytes]]:
     """Encode groups as rows (first, members, v) of a COPY; yield blocks with their row counts."""
-    stored: npt.NDArray[Any]
+    stored: Array
     width, bits = rows.shape[1], bits_of(rows.shape[1])
     for start in range(0, len(chosen), _SENT):
         numbers = chosen[start : start + _SENT]
@@ -129,7 +125,7 @@ def _row_start(columns: Int) -> bytes:
 class VectorParameter:
     """One vector as a query parameter of type vector."""
 
-    def __init__(self, numbers: npt.NDArray[np.float32]) -> None:
+    def __init__(self, numbers: Float) -> None:
         self.bytes = struct.pack(">hh", len(numbers), 0) + numbers.astype(">f4").tobytes()
 
 

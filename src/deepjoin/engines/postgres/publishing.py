@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepjoin.engines.postgres import schema
 from deepjoin.engines.postgres.binary import HEAD, TAIL, EqualRows, copied
@@ -141,12 +141,11 @@ def publish_vectors(
         ]
         # A server keeps the share it has, so that little is sent when servers are added.
         shares = schema.completed(schema.assigned([job.shares(len(jobs)) for job in jobs]))
-        loads = [
-            partial(job.load, (share, len(jobs))) for job, share in zip(jobs, shares, strict=True)
-        ]
-        sent = _together(loads, shared, servers)
-        _together([job.make_visible for job in jobs], shared, servers)
-        rest = _together([job.finish for job in jobs], shared, servers)
+        share_of = dict(zip(jobs, shares, strict=True))
+        sent = _together(jobs, lambda job: job.load((share_of[job], len(jobs))))
+        # Searches may use new tables only when every server has all of its own.
+        _together(jobs, lambda job: schema.make_visible(job.connection, job.used))
+        rest = _together(jobs, lambda job: schema.finish(job.connection, lake[0], job.used))
     removed, sizes = (sum(numbers) for numbers in zip(*rest, strict=True))
     new, distinct = (sum(numbers) for numbers in zip(*sent, strict=True))
     return Published(lake[0], len(jobs) * len(vectors), new, removed, distinct, sizes)
@@ -208,22 +207,25 @@ class _SharedProgress:
             self._progress(self._done, self._total, what)
 
 
-def _together(
-    jobs: Sequence[Callable[[], Done]], progress: _SharedProgress, servers: Sequence[Server]
-) -> list[Done]:
+def _together(jobs: Sequence[_ServerJob], work: Callable[[_ServerJob], Done]) -> list[Done]:
     """Work on all servers at once; the first that fails, or Ctrl-C, stops the others."""
+
+    def reported(job: _ServerJob) -> Done:
+        with job.server.reporting():
+            return work(job)
+
     with ThreadPoolExecutor(len(jobs)) as pool:
         try:
-            futures = [pool.submit(job) for job in jobs]
+            futures = [pool.submit(reported, job) for job in jobs]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for failed in (one.exception() for one in done):
                 if failed is not None:
                     raise failed
             return [one.result() for one in futures]
         except BaseException:
-            progress.stopped = True
-            for server in servers:
-                server.interrupt()
+            for job in jobs:
+                job.run.progress.stopped = True
+                job.server.interrupt()
             raise
 
 
@@ -257,9 +259,10 @@ class _ServerJob:
 
     def __init__(self, server: Server, connection: Connection[Any], run: _PublishRun) -> None:
         """Check that no other lake is published under this name."""
-        self._server, self._connection, self._run = server, connection, run
+        self.server, self.connection, self.run = server, connection, run
         segments = list({one.segment for one in run.vectors})
-        self._used: list[int] = []
+        #: The ids of the tables that the lake uses now.
+        self.used: list[int] = []
         with server.reporting():
             self._extension = schema.prepare(connection, server.place)
             if not run.replaces:
@@ -273,32 +276,21 @@ class _ServerJob:
     def load(self, shard: tuple[int, int]) -> tuple[int, int]:
         """Send what is missing of a share; returns how many tables and distinct vectors."""
         sent = vectors = 0
-        with self._server.reporting():
-            schema.register(self._connection, self._run.lake)
-            for one in self._run.vectors:
-                table, new = self._put(one, shard)
-                self._used.append(table.id)
-                sent, vectors = sent + new, vectors + new * table.vectors
+        schema.register(self.connection, self.run.lake)
+        for one in self.run.vectors:
+            table, new = self._put(one, shard)
+            self.used.append(table.id)
+            sent, vectors = sent + new, vectors + new * table.vectors
         return sent, vectors
-
-    def make_visible(self) -> None:
-        """Let searches use the tables."""
-        with self._server.reporting():
-            schema.make_visible(self._connection, self._used)
-
-    def finish(self) -> tuple[int, int]:
-        """Drop what the lake no longer uses; returns how many tables, and the bytes it takes."""
-        with self._server.reporting():
-            return schema.finish(self._connection, self._run.lake[0], self._used)
 
     def _put(self, one: SegmentVectors, shard: tuple[int, int]) -> tuple[VectorTable, bool]:
         """Load a table, or reuse one that is there; returns it and whether it was sent."""
-        connection, index = self._connection, self._run.settings.index
+        connection, index = self.connection, self.run.settings.index
         key = (one.segment, one.space, *shard)
         with connection.transaction():
             # Until the transaction ends, no other run creates or drops the same table.
             schema.lock_table(connection, key, wait=True)
-            tables = schema.tables_of(connection, self._server.place, [one.segment])
+            tables = schema.tables_of(connection, self.server.place, [one.segment])
             fitting = [
                 table
                 for table in tables
@@ -308,24 +300,24 @@ class _ServerJob:
             ]
             if fitting:
                 table = self._reindex(fitting[-1])
-                self._run.progress.add(len(one.vectors.rows), "vectors")
+                self.run.progress.add(len(one.vectors.rows), "vectors")
             else:
                 table = self._load(one, shard)
             connection.execute(
                 "INSERT INTO deepjoin.uses VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                [self._run.lake[0], table.id],
+                [self.run.lake[0], table.id],
             )
         return table, not fitting
 
     def _reindex(self, table: VectorTable) -> VectorTable:
         """Give an existing table the index that is wanted now."""
-        wanted = search_existing(table, self._run.settings)
+        wanted = search_existing(table, self.run.settings)
         _check_searchable(wanted, self._extension)
         if wanted.indexed and not table.indexed:
             self._build_graph(wanted)
         elif table.indexed and not wanted.indexed:
-            execute(self._connection, f"DROP INDEX {table.table}_near")
-        self._connection.execute(
+            execute(self.connection, f"DROP INDEX {table.table}_near")
+        self.connection.execute(
             "UPDATE deepjoin.parts SET indexed = %s, effort = %s WHERE id = %s",
             [wanted.indexed, wanted.effort, table.id],
         )
@@ -334,42 +326,42 @@ class _ServerJob:
     def _load(self, one: SegmentVectors, shard: tuple[int, int]) -> VectorTable:
         """Register a table, create it, fill it and index it."""
         rows, about, metric = one.vectors.rows, one.vectors.about, one.vectors.index.metric
-        groups = self._run.grouping.of(one)
+        groups = self.run.grouping.of(one)
         share = groups.share(*shard)
         table = VectorTable(
             *(0, one.segment, one.space, *shard, about.name, about.digest, metric),
             *(about.dimension, len(rows), len(share), self._extension.kind, False, 0),
             token_hex(4),
         )
-        table = search_new(table, self._run.settings, self._extension)
+        table = search_new(table, self.run.settings, self._extension)
         _check_searchable(table, self._extension)
-        table = schema.add_table(self._connection, table)
-        schema.create_table(self._connection, self._extension, table)
+        table = schema.add_table(self.connection, table)
+        schema.create_table(self.connection, self._extension, table)
         # FREEZE needs a table made in this transaction, and saves a later rewrite by VACUUM.
         statement = f"COPY {table.table} FROM STDIN (FORMAT binary, FREEZE)"
-        with self._connection.cursor().copy(statement.encode()) as copy:
+        with self.connection.cursor().copy(statement.encode()) as copy:
             copy.write(HEAD)
             for count, block in copied(rows, groups, share, table.kind):
                 copy.write(block)
-                self._run.progress.add(count, "vectors")
+                self.run.progress.add(count, "vectors")
             copy.write(TAIL)
-        self._run.progress.add(len(rows) - len(share), "vectors")  # those that equal others
+        self.run.progress.add(len(rows) - len(share), "vectors")  # those that equal others
         if table.indexed:
             self._build_graph(table)
         return table
 
     def _build_graph(self, table: VectorTable) -> None:
         """Build the HNSW index, in memory if it fits into what may be used."""
-        self._run.progress.add(0, "indexing")
+        self.run.progress.add(0, "indexing")
         size = table.dimension * (2 if table.kind == "halfvec" else 4) + 64 * _LINKS + 256
-        wanted = min(self._run.settings.memory, table.vectors * size * 5 // 4) // 1024
+        wanted = min(self.run.settings.memory, table.vectors * size * 5 // 4) // 1024
         sql = (
             "SELECT set_config('maintenance_work_mem', greatest(setting::bigint, %s)::text, true) "
             "FROM pg_settings WHERE name = 'maintenance_work_mem'"
         )
-        self._connection.execute(sql, [wanted])
+        self.connection.execute(sql, [wanted])
         execute(
-            self._connection,
+            self.connection,
             f"CREATE INDEX {table.name}_near ON {table.table} USING hnsw "
             f"(v {self._extension.operator_class(table.kind, table.metric)}) "
             f"WITH (m = {_LINKS}, ef_construction = {_CANDIDATES})",
@@ -422,25 +414,15 @@ def _check_searchable(table: VectorTable, extension: Extension) -> None:
         )
 
 
-class Difference(NamedTuple):
-    """In what a table differs from the index."""
-
-    what: str
-    there: object
-    here: object
-
-
-def difference(table: VectorTable, vectors: ColumnVectors) -> Difference | None:
-    """Return in what a table differs from the index; None if it is the same."""
+def difference(table: VectorTable, vectors: ColumnVectors) -> tuple[str, object, object] | None:
+    """Return what differs, its value in the table and in the index; None if all is the same."""
     about, index = vectors.about, vectors.index
     if table.digest != about.digest:
         there, here = f"{table.encoder} ({table.digest})", f"{about.name} ({about.digest})"
-        return Difference("encoder", there, here)
-    for one in (
-        Difference("metric", table.metric, index.metric),
-        Difference("dimension", table.dimension, index.dimension),
-        Difference("columns", table.columns, len(index)),
-    ):
-        if one.there != one.here:
-            return one
-    return None
+        return "encoder", there, here
+    compared = (
+        ("metric", table.metric, index.metric),
+        ("dimension", table.dimension, index.dimension),
+        ("columns", table.columns, len(index)),
+    )
+    return next((one for one in compared if one[1] != one[2]), None)

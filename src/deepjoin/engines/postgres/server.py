@@ -20,9 +20,10 @@ from deepjoin.errors import (
     StoreChanged,
     StoreUnreachable,
     StoreUnusable,
+    first_line,
 )
 from deepjoin.optional import require
-from deepjoin.read.database.url import Address, dialect_of, one_line
+from deepjoin.read.database.url import Address, dialect_of
 from deepjoin.read.sql import identifier
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Server:
 
     def failure(self, error: Error) -> DeepJoinError:
         """Describe an error in one line, without secrets."""
-        said, state = one_line(error, self._secrets), error.sqlstate or ""
+        said, state = first_line(error, self._secrets), error.sqlstate or ""
         if state == _FORBIDDEN:
             return StoreUnusable(
                 f"{self.place} does not allow it: {said}. Searching needs USAGE on the schema "
@@ -184,7 +185,7 @@ class Server:
                 self._url, autocommit=True, prepare_threshold=None, **options
             )
         except psycopg.Error as error:
-            said = one_line(error, self._secrets)
+            said = first_line(error, self._secrets)
             hint = ""
             if "password" in said or "authentication" in said:
                 hint = " Give the password by PGPASSWORD or ~/.pgpass."
@@ -207,14 +208,6 @@ def _bytes_dumper() -> type[Dumper]:
             return bytes(obj.bytes)
 
     return BytesDumper
-
-
-@contextmanager
-def limited(connection: Connection[Any]) -> Iterator[None]:
-    """Run queries within one transaction whose statements time out."""
-    with connection.transaction():
-        connection.execute(f"SET LOCAL statement_timeout = {int(1000 * ANSWERING)}".encode())
-        yield
 
 
 def _close(connections: list[Connection[Any]]) -> None:

@@ -13,18 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from deepjoin.arrays import Float, Marks
 from deepjoin.engines.postgres.binary import BitCode, VectorParameter, bits_of
 from deepjoin.engines.postgres.schema import VectorTable
 from deepjoin.engines.postgres.server import ANSWERING, Extension, Server
 
 if TYPE_CHECKING:
     from psycopg import Connection
-
-Float = npt.NDArray[np.float32]
-Marks = npt.NDArray[np.bool_]
 
 #: Rows requested beyond k: by exact distance they may be as near as the k-th, or nearer.
 _MORE = 32
@@ -138,9 +133,18 @@ class Shard:
     ) -> dict[int, list[NearVector]]:
         sql = " UNION ALL ".join(query.sql(n, self._extension) for n, query in queries.items())
         settings = self._settings(queries.values())
-        rows = self._server.ask(lambda connection: self._rows(connection, settings, sql, vector))
+        coded = any(table.coded for table in self._tables)
+        sent = {"vector": VectorParameter(vector)} | ({"code": BitCode(vector)} if coded else {})
+
+        def run(connection: Connection[Any]) -> list[tuple[Any, ...]]:
+            # Settings and query are sent at once: a pooler keeps none between transactions.
+            with connection.pipeline(), connection.transaction():
+                connection.execute(settings.encode())
+                cursor = connection.execute(sql.encode(), sent, binary=True)
+            return cursor.fetchall()
+
         found: dict[int, list[NearVector]] = {number: [] for number in queries}
-        for number, first, members, distance in rows:
+        for number, first, members, distance in self._server.ask(run):
             found[number].append(NearVector(members or (first,), distance))
         for some in found.values():
             some.sort(key=lambda one: one.distance)
@@ -165,14 +169,3 @@ class Shard:
         return "SELECT " + ", ".join(
             f"set_config('{name}', '{value}', true)" for name, value in chosen.items()
         )
-
-    def _rows(
-        self, connection: Connection[Any], settings: str, sql: str, vector: Float
-    ) -> list[tuple[Any, ...]]:
-        """Run one transaction, sent at once: a pooler keeps no settings between transactions."""
-        coded = any(table.coded for table in self._tables)
-        sent = {"vector": VectorParameter(vector)} | ({"code": BitCode(vector)} if coded else {})
-        with connection.pipeline(), connection.transaction():
-            connection.execute(settings.encode())
-            cursor = connection.execute(sql.encode(), sent, binary=True)
-        return cursor.fetchall()

@@ -5,36 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Double, Float, Int, Marks
 from deepjoin.embed.vector_build import checked
 from deepjoin.embed.vector_index import Nearest, nearest_first
 from deepjoin.engines.postgres.publishing import difference
 from deepjoin.engines.postgres.schema import VectorTable, assigned, tables_of
 from deepjoin.engines.postgres.server import (
+    ANSWERING,
     NO_EXTENSION,
     Extension,
     Server,
     addresses,
     extension_of,
-    limited,
 )
 from deepjoin.engines.postgres.shards import NearVector, Shard
 from deepjoin.errors import StoreChanged, StoreUnreachable, StoreUnusable
+from deepjoin.lazy import cached_property
 from deepjoin.store.column_vectors.columns import SPACES, ColumnVectors
 from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:
     from psycopg import Connection
-
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Double = npt.NDArray[np.float64]
-Marks = npt.NDArray[np.bool_]
 
 #: Rows measured at a time.
 _BLOCK = 1 << 12
@@ -79,9 +75,11 @@ class PostgresServers:
         held = self._held(names)
         there = {table.space for one in held for table in one.tables if table.shards == len(held)}
         problems = []
+        # One usable space is enough: a lake may be published without the others.
         for space in sorted(there, key=SPACES.index):
             vectors = [ColumnVectors.open(one.folder, space) for one in named]
             known = [one for one in vectors if one is not None and one.complete]
+            # Searches refuse a space in which a segment has no vectors.
             if len(known) < len(vectors):
                 continue
             try:
@@ -100,6 +98,7 @@ class PostgresServers:
         """Open the vectors of a space after checking that they are those of the index."""
         names = [segment.folder.name for segment in segments]
 
+        # Called again if tables are replaced while the lake is open.
         def look_up() -> list[Shard]:
             return self._shards(names, vectors, space, self._held(names))
 
@@ -107,7 +106,9 @@ class PostgresServers:
 
     def _held(self, segments: list[str]) -> list[ServerTables]:
         def ask(server: Server, connection: Connection[Any]) -> ServerTables:
-            with limited(connection):
+            with connection.transaction():
+                timeout = f"SET LOCAL statement_timeout = {int(1000 * ANSWERING)}"
+                connection.execute(timeout.encode())
                 tables = tables_of(connection, server.place, segments)
                 ready = [table for table in tables if table.ready]
                 extension = extension_of(connection, server.place) if ready else NO_EXTENSION
@@ -166,11 +167,13 @@ class PostgresServers:
         fitting = [table for table, differs in found if differs is None]
         if fitting:
             return fitting
+        # The newest table comes first: it is the one to compare the index with.
         table, differs = found[0]
         assert differs is not None
+        what, there, here = differs
         raise self._unpublished(
             f"{server.place} has vectors '{table.space}' of segment {table.segment} with "
-            f"{differs.what} {differs.there}, {self._location} has {differs.here}"
+            f"{what} {there}, {self._location} has {here}"
         )
 
     def _split_for(
@@ -222,6 +225,7 @@ class PostgresStore:
         if not self._segments:
             return []
         query = checked(np.asarray(vector, np.float32).reshape(1, -1), self._indexes[0].dimension)
+        # Every vector is wanted, and the index has them all: no need to fetch them.
         if k is None or k >= max(map(len, self._indexes)):
             return [self._all(n, query[0], k, marks) for n, marks in enumerate(excluded)]
         if k <= 0:
@@ -262,6 +266,7 @@ class PostgresStore:
         self, number: int, query: Float, k: int, found: Sequence[NearVector], excluded: Marks | None
     ) -> Nearest:
         """Rank by exact distance, measured once for all columns of equal vectors."""
+        # Equal vectors are one row of the store, which stands for all their columns.
         ids = np.array([column for one in found for column in one.columns], int)
         groups = np.repeat(np.arange(len(found)), [len(one.columns) for one in found])
         if excluded is not None:

@@ -13,7 +13,6 @@ import re
 import socket
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +22,7 @@ from deepjoin._version import __version__
 from deepjoin.build.engine import Step
 from deepjoin.engines.ray.worker import ERROR, Attempts, RayStep, StepActor, errors, lacks, run
 from deepjoin.errors import DeepJoinError
+from deepjoin.lazy import cached_property
 from deepjoin.optional import require
 from deepjoin.progress import Notify
 
@@ -166,27 +166,23 @@ def _here(ray: Any) -> dict[str, str]:
     return {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
 
 
-class _OnlyWarnings(logging.Filter):
-    """Lets warnings through; errors are raised anyway, and our own bar shows progress."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to show a record."""
-        return record.levelno == logging.WARNING and "Progress bars" not in record.getMessage()
+def _is_warning(record: logging.LogRecord) -> bool:
+    """Select warnings; errors are raised anyway, and our own bar shows progress."""
+    return record.levelno == logging.WARNING and "Progress bars" not in record.getMessage()
 
 
 @contextmanager
 def _subdued() -> Iterator[None]:
     """Keep Ray Data's messages off the terminal; its log files have them."""
     handlers = logging.getLogger("ray.data").handlers
-    only_warnings = _OnlyWarnings()
     consoles = [one for one in handlers if isinstance(one, logging.StreamHandler)]
     for console in consoles:
-        console.addFilter(only_warnings)
+        console.addFilter(_is_warning)
     try:
         yield
     finally:
         for console in consoles:
-            console.removeFilter(only_warnings)
+            console.removeFilter(_is_warning)
 
 
 @contextmanager

@@ -59,6 +59,7 @@ class RayStep:
                 f"most often the memory of a node is too small. {self.step.advice}"
             )
         yield from self.step.work(given)
+        # Not waited for: a lost call only means that one attempt too many is counted.
         self.attempts.ended.remote(name)
 
 
@@ -67,6 +68,7 @@ def run(table: pa.Table, job: RayStep) -> Iterator[pa.Table]:
 
     Ray would add its own words to an error that is raised.
     """
+    # An error of an earlier step passes through the later ones to the driver.
     if ERROR in table.column_names:
         yield pa.table({ERROR: errors(table)})
         return

@@ -6,7 +6,6 @@ Tuning moves rows so that spellings of one thing meet and its neighbours part.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from scipy.sparse import csr_matrix, diags
+from scipy.special import softmax
 
+from deepjoin.arrays import Double, Float, Int, Marks
 from deepjoin.embed.cells.folder import TableFacts
 from deepjoin.embed.cells.table import StaticTable
 from deepjoin.embed.cells.tokens import Bags, plain_word, split_words
@@ -23,9 +24,6 @@ from deepjoin.lab.cell_table.variants import SpellingPair
 from deepjoin.optional import require
 
 Floats = npt.NDArray[np.floating[Any]]
-Float32s = npt.NDArray[np.float32]
-Float64s = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
 #: Returns the current rows of some numbers.
 RowsOf = Callable[[Int], Floats]
 Features = Callable[[list[str], RowsOf], csr_matrix]
@@ -39,6 +37,8 @@ _HALF_PIECE, _HALF_GRAM = 1e-4, 1e-3
 #: Initial lengths: tuning moves rows by shares of their lengths, so none may be too small.
 _GRAM_LENGTH = 0.15
 _NUMBER_LENGTH, _NUMBER_WEIGHT = 0.7, 0.3
+#: Learning rate, regularisation towards the initial rows, and scale of the softmax.
+_RATE, _HOLD, _SCALE = 2e-3, 1.0, 20.0
 #: Adam's decay rates, and its epsilon.
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8
 #: Replaces minus infinity for strings of a batch that must not repel each other.
@@ -66,7 +66,7 @@ class FeatureReader:
         shaded = shades(starts, numbers, words, self._recipe)
         return (_counts(Bags(starts, numbers), len(words), shaded) @ by_word).tocsr()
 
-    def frequencies(self, values: Iterable[str]) -> Float64s:
+    def frequencies(self, values: Iterable[str]) -> Double:
         """Count the values that use each row."""
         distinct = list(values)
         ones, total = np.ones((self._width, 1), np.float32), np.zeros(self._width)
@@ -82,7 +82,7 @@ class FeatureReader:
             own = self._mixed(own, places, self._own(corrected, rows)[0], rows)
         return diags(levelled(_sum(own, rows), self._recipe.even)) @ own
 
-    def _own(self, parts: list[str], rows: RowsOf) -> tuple[csr_matrix, npt.NDArray[np.bool_]]:
+    def _own(self, parts: list[str], rows: RowsOf) -> tuple[csr_matrix, Marks]:
         """Return the weights of words as spelled, and which words are not a single piece."""
         bags = self._bare.bags(parts)
         split = is_split(parts, bags[0])
@@ -104,7 +104,7 @@ class FeatureReader:
 
 
 def _counts(
-    bags: Bags, width: int, weighed: npt.NDArray[np.float32] | None = None
+    bags: Bags, width: int, weighed: Float | None = None
 ) -> csr_matrix:  # fmt: skip
     weighed = np.ones(len(bags.ids), np.float32) if weighed is None else weighed
     counts = csr_matrix((weighed, bags.ids, bags.starts), shape=(len(bags.starts) - 1, width))
@@ -112,15 +112,15 @@ def _counts(
     return counts
 
 
-def _sum(counts: csr_matrix, rows: RowsOf) -> npt.NDArray[np.float32]:
+def _sum(counts: csr_matrix, rows: RowsOf) -> Float:
     """Sum rows by their counts, looking up only those that occur."""
     used, places = np.unique(counts.indices, return_inverse=True)
     narrow = csr_matrix((counts.data, places, counts.indptr), shape=(counts.shape[0], len(used)))
-    sums: npt.NDArray[np.float32] = (narrow @ rows(used)).astype(np.float32)
+    sums: Float = (narrow @ rows(used)).astype(np.float32)
     return sums
 
 
-def piece_outputs(model: str | Path, start: int, end: int) -> Float32s:
+def piece_outputs(model: str | Path, start: int, end: int) -> Float:
     """Run ``[CLS] piece [SEP]`` for every word piece and return the output at the piece."""
     torch: Any = require("torch", "train", f"Distilling {model}")
     AutoModel: Any = require("transformers", "train", f"Distilling {model}").AutoModel
@@ -137,20 +137,18 @@ def piece_outputs(model: str | Path, start: int, end: int) -> Float32s:
     return outputs
 
 
-def principal(outputs: Float32s, dimension: int) -> Float32s:
+def principal(outputs: Float, dimension: int) -> Float:
     """Centre, keep the principal directions, and scale rows to a mean length of 1."""
     centred = outputs - outputs[_RESERVED:].mean(axis=0)
     _, directions = np.linalg.eigh(centred[_RESERVED:].T @ centred[_RESERVED:])
     kept = centred @ directions[:, ::-1][:, :dimension]
     # The sign of an eigenvector is arbitrary: fix it, so that tables are reproducible.
     kept = kept * np.where(kept[np.abs(kept).argmax(axis=0), np.arange(dimension)] < 0, -1, 1)
-    scaled: Float32s = (kept / np.linalg.norm(kept, axis=1).mean()).astype(np.float32)
+    scaled: Float = (kept / np.linalg.norm(kept, axis=1).mean()).astype(np.float32)
     return scaled
 
 
-def first_table(
-    pieces: Float32s, is_number: npt.NDArray[np.bool_], frequency: Float64s, seed: int
-) -> Float32s:
+def first_table(pieces: Float, is_number: Marks, frequency: Double, seed: int) -> Float:
     """Weight pieces by rarity, give numbers random directions, append rows of letter groups.
 
     A transformer puts 12 beside 13; as keys they have nothing in common, so each piece of a
@@ -162,33 +160,28 @@ def first_table(
     lengths = _NUMBER_LENGTH * np.maximum(weights[is_number], _NUMBER_WEIGHT)
     table[is_number] = _directions(chance, lengths, pieces.shape[1])
     grams = _GRAM_LENGTH * _rarity(frequency[count:], _HALF_GRAM)
-    whole: Float32s = np.concatenate([table, _directions(chance, grams, pieces.shape[1])])
+    whole: Float = np.concatenate([table, _directions(chance, grams, pieces.shape[1])])
     return whole.astype(np.float32)
 
 
-def _rarity(frequency: Float64s, half: float) -> Float64s:
+def _rarity(frequency: Double, half: float) -> Double:
     """Weight features by a / (a + p), the smooth inverse frequency."""
-    weights: Float64s = half / (half + frequency / max(frequency.sum(), 1))
+    weights: Double = half / (half + frequency / max(frequency.sum(), 1))
     return weights
 
 
-def _directions(chance: np.random.Generator, lengths: Float64s, dimension: int) -> Float64s:
+def _directions(chance: np.random.Generator, lengths: Double, dimension: int) -> Double:
     drawn = chance.standard_normal((len(lengths), dimension))
-    placed: Float64s = drawn * (lengths / np.linalg.norm(drawn, axis=1))[:, None]
+    placed: Double = drawn * (lengths / np.linalg.norm(drawn, axis=1))[:, None]
     return placed
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """Learning rate, regularisation towards the initial rows, and scale of the softmax."""
-
-    rate: float = 2e-3
-    hold: float = 1.0
-    scale: float = 20.0
-
-
 class _Adam:
-    """The movement of each row, in multiples of its length, with Adam's two running means."""
+    """The movement of each row, in multiples of its length, with Adam's two running means.
+
+    Rows count their own steps: most occur in few batches, and Adam corrects its means by the number
+    of steps. The sparse optimisers of torch count one for all rows.
+    """
 
     def __init__(self, table: Floats) -> None:
         self.table = table
@@ -196,12 +189,12 @@ class _Adam:
         self.moved, self.mean, self.square = (np.zeros_like(table) for _ in range(3))
         self.steps = np.zeros((len(table), 1), np.float32)
 
-    def rows(self, numbers: npt.NDArray[np.int64]) -> Floats:
+    def rows(self, numbers: Int) -> Floats:
         moved: Floats = self.table[numbers] + self.lengths[numbers] * self.moved[numbers]
         return moved
 
-    def step(self, numbers: npt.NDArray[np.int64], slope: Floats, tuning: Tuning) -> None:
-        held = 2 * tuning.hold / len(numbers) * self.moved[numbers]
+    def step(self, numbers: Int, slope: Floats, rate: float) -> None:
+        held = 2 * _HOLD / len(numbers) * self.moved[numbers]
         slope = slope * self.lengths[numbers] + held
         mean = _FIRST * self.mean[numbers] + (1 - _FIRST) * slope
         square = _SECOND * self.square[numbers] + (1 - _SECOND) * slope**2
@@ -209,36 +202,32 @@ class _Adam:
         self.steps[numbers] += 1
         count = self.steps[numbers]
         ahead = (mean / (1 - _FIRST**count)) / (np.sqrt(square / (1 - _SECOND**count)) + _TINY)
-        self.moved[numbers] -= tuning.rate * ahead
+        self.moved[numbers] -= rate * ahead
 
 
 def tune(
-    table: Floats, batches: Iterable[list[SpellingPair]], steps: int, features: Features,
-    tuning: Tuning | None = None,
-) -> Floats:  # fmt: skip
+    table: Floats, batches: Iterable[list[SpellingPair]], steps: int, features: Features
+) -> Floats:
     """Return the table after one pass over the batches; rows that do not occur stay the same."""
-    tuning, moves = tuning or Tuning(), _Adam(table)
+    moves = _Adam(table)
     for done, batch in enumerate(batches):
         left, right = (
             features([getattr(p, side) for p in batch], moves.rows) for side in ("left", "right")
         )
         numbers = np.unique(np.concatenate([left.indices, right.indices]))
-        slope = _slope(left[:, numbers], right[:, numbers], moves.rows(numbers), batch, tuning)
-        slower = Tuning(tuning.rate * (1 - done / steps), tuning.hold, tuning.scale)
-        moves.step(numbers, slope, slower)
+        slope = _slope(left[:, numbers], right[:, numbers], moves.rows(numbers), batch)
+        moves.step(numbers, slope, _RATE * (1 - done / steps))
     return moves.rows(np.arange(len(table)))
 
 
-def _slope(
-    left: csr_matrix, right: csr_matrix, rows: Floats, batch: list[SpellingPair], tuning: Tuning
-) -> Floats:
+def _slope(left: csr_matrix, right: csr_matrix, rows: Floats, batch: list[SpellingPair]) -> Floats:
     """Return the gradient of the symmetric in-batch softmax loss by the rows that occur."""
     (mine, my_lengths), (theirs, their_lengths) = _unit(left @ rows), _unit(right @ rows)
-    scores = tuning.scale * (mine @ theirs.T)
+    scores = _SCALE * (mine @ theirs.T)
     scores[_same(batch)] = _MASKED
-    by_scores = _softmax(scores, 1) + _softmax(scores, 0)
+    by_scores = softmax(scores, axis=1) + softmax(scores, axis=0)
     by_scores[np.diag_indices(len(batch))] -= 2
-    by_scores *= tuning.scale / len(batch)
+    by_scores *= _SCALE / len(batch)
     by_mine = _through_unit(by_scores @ theirs, mine, my_lengths)
     by_theirs = _through_unit(by_scores.T @ mine, theirs, their_lengths)
     slope: Floats = (left.T @ by_mine + right.T @ by_theirs).astype(np.float32)
@@ -256,17 +245,11 @@ def _through_unit(slope: Floats, unit: Floats, lengths: Floats) -> Floats:
     return across
 
 
-def _softmax(scores: Floats, axis: int) -> Floats:
-    powers: Floats = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    shares: Floats = powers / powers.sum(axis=axis, keepdims=True)
-    return shares
-
-
 def _same(batch: list[SpellingPair]) -> npt.NDArray[np.bool_]:
     """Mark pairs of different rows of the batch that mean the same."""
     keys = np.array([pair.key for pair in batch])
     lefts = np.array([pair.left for pair in batch])
     rights = np.array([pair.right for pair in batch])
-    same: npt.NDArray[np.bool_] = (keys[:, None] == keys) | (lefts[:, None] == rights)
+    same: Marks = (keys[:, None] == keys) | (lefts[:, None] == rights)
     np.fill_diagonal(same, False)
     return same

@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from deepjoin.arrays import Float
 from deepjoin.embed.cells.tokens import plain_word
 from deepjoin.embed.cells.words import SHORTEST
 from deepjoin.errors import DeepJoinError
 from deepjoin.normalise.canonical import canonical
-
-Floats = npt.NDArray[np.float32]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _PARENTHESIS = re.compile(r"\s*\([^)]*\)")
@@ -170,8 +169,8 @@ def mistype(word: str, chance: random.Random) -> str:
 
 
 def phrase_rows(
-    aliases: Sequence[Alias], encode: Callable[[list[str]], Floats]
-) -> tuple[list[str], Floats]:
+    aliases: Sequence[Alias], encode: Callable[[list[str]], Float]
+) -> tuple[list[str], Float]:
     """Return vectors of short aliases: between their own and those of the entities they name."""
     # What each short alias names, with counts; numbers name nothing by themselves.
     named: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -194,7 +193,7 @@ def phrase_rows(
     return kept, mixed[far]
 
 
-def _unit(vectors: npt.NDArray[np.floating]) -> Floats:
+def _unit(vectors: npt.NDArray[np.floating]) -> Float:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Floats = (vectors / np.maximum(lengths, 1e-9)).astype(np.float32)
+    unit: Float = (vectors / np.maximum(lengths, 1e-9)).astype(np.float32)
     return unit

@@ -5,33 +5,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
+import pkgutil
 
 from deepjoin.embed.columns.encoder import ColumnEncoder
-from deepjoin.embed.columns.loading import EncoderKind
+from deepjoin.embed.columns.loading import EncoderKind, LoadEncoder
 
 
-@dataclass(frozen=True)
-class _Lazily:
-    """A function of a module here, imported when first called: some need torch."""
+def _on_use(reference: str, *more: str) -> LoadEncoder:
+    """Refer to a function here as ``module:name``; modules load when used, as some need torch."""
 
-    module: str
-    name: str
-
-    def __call__(self, where: str, *, profile: str, device: str | None) -> ColumnEncoder:
-        load = getattr(import_module(f"{__package__}.{self.module}"), self.name)
-        encoder: ColumnEncoder = load(where, profile=profile, device=device)
+    def load(where: str, *, profile: str, device: str | None) -> ColumnEncoder:
+        make = pkgutil.resolve_name(f"{__package__}.{reference}")
+        encoder: ColumnEncoder = make(where, *more, profile=profile, device=device)
         return encoder
+
+    return load
 
 
 #: The kinds by name, which is also the name of the search method that reads their vectors.
 KINDS: dict[str, EncoderKind] = {
-    "fasttext": EncoderKind("FILE.bin", _Lazily("averages", "load_fasttext")),
-    "bert": EncoderKind("FOLDER", _Lazily("averages", "load_bert")),
-    "mpnet": EncoderKind("FOLDER", _Lazily("averages", "load_mpnet")),
-    "tabert": EncoderKind("FOLDER", _Lazily("tabert", "load_tabert")),
-    "turl": EncoderKind("FOLDER", _Lazily("turl", "load_turl")),
-    "mlp": EncoderKind("FOLDER", _Lazily("mlp", "load_mlp")),
-    "sherlock": EncoderKind("", _Lazily("sherlock", "load_sherlock")),
+    "fasttext": EncoderKind("FILE.bin", _on_use("averages:load_fasttext")),
+    "bert": EncoderKind("FOLDER", _on_use("averages:load_averages", "bert")),
+    "mpnet": EncoderKind("FOLDER", _on_use("averages:load_averages", "mpnet")),
+    "tabert": EncoderKind("FOLDER", _on_use("tabert:load_tabert")),
+    "turl": EncoderKind("FOLDER", _on_use("turl:load_turl")),
+    "mlp": EncoderKind("FOLDER", _on_use("mlp:load_mlp")),
+    "sherlock": EncoderKind("", _on_use("sherlock:load_sherlock")),
 }

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix, checked
+from deepjoin.arrays import Double, Float
+from deepjoin.embed.columns.encoder import ColumnEncoder, checked
 from deepjoin.embed.columns.loading import check_place
 from deepjoin.embed.columns.text import Frequency, TextSettings
 from deepjoin.embed.columns.torch_encoder import TorchEncoder, load_model
 from deepjoin.errors import DeepJoinError
+from deepjoin.lab.encoders.checkpoints import encodable
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import distinct_cells
 
-Int = npt.NDArray[np.int64]
 #: Gives each value a vector; zeros for an unknown value.
-ToVectors = Callable[[Sequence[str]], FloatMatrix]
+ToVectors = Callable[[Sequence[str]], Float]
 #: Values whose vectors are held at a time.
 _VALUES = 1 << 14
 #: Tokens read of a cell, special ones not counted.
@@ -42,30 +42,32 @@ class Averages(ColumnEncoder):
         self.digest = blake2b(repr((kind, digest, profile)).encode(), digest_size=16).hexdigest()
         self._vectors, self._profile = vectors, profile
 
-    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> Float:
         """Return the mean of each column; a value in several columns is encoded once."""
-        numbers: dict[str, int] = {}
-        held = [
-            [
-                numbers.setdefault(value, len(numbers))
-                for value in distinct_cells(column.cells, self._profile).values
-            ]
-            for column in columns
-        ]
-        values = list(numbers)
-        sums = np.zeros((len(held), self.dimension))
-        counts = np.zeros(len(held), np.int64)
-        sorted_held = [np.sort(np.array(of, np.int64)) for of in held]
-        for start in range(0, len(values), _VALUES):
-            rows = self._vectors(values[start : start + _VALUES])
-            known = np.abs(rows).max(axis=1) > 0
-            for column, of in enumerate(sorted_held):
-                first, last = np.searchsorted(of, (start, start + len(rows)))
-                some = of[first:last] - start
-                sums[column] += rows[some].sum(axis=0, dtype=np.float64)
-                counts[column] += np.count_nonzero(known[some])
-        means: FloatMatrix = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
-        return checked(means, self.name)
+        values = [distinct_cells(column.cells, self._profile).values for column in columns]
+        means = mean_vectors(values, self._vectors, self.dimension)
+        return checked(means.astype(np.float32), self.name)
+
+
+def mean_vectors(columns: Sequence[Sequence[str]], vectors: ToVectors, dimension: int) -> Double:
+    """Average the vectors of the known values of each column; zeros for a column without any."""
+    # A value in several columns is encoded once: encoding costs far more than adding up.
+    numbers: dict[str, int] = {}
+    held = [
+        np.sort(np.array([numbers.setdefault(encodable(one), len(numbers)) for one in of], int))
+        for of in columns
+    ]
+    distinct = list(numbers)
+    sums, counts = np.zeros((len(held), dimension)), np.zeros(len(held))
+    for start in range(0, len(distinct), _VALUES):
+        rows = vectors(distinct[start : start + _VALUES])
+        known = np.asarray(rows.any(axis=1))
+        for column, of in enumerate(held):
+            first, last = np.searchsorted(of, (start, start + len(rows)))
+            some = of[first:last] - start
+            sums[column] += rows[some].sum(axis=0, dtype=np.float64)
+            counts[column] += np.count_nonzero(known[some])
+    return sums / np.maximum(counts, 1)[:, None]
 
 
 def load_fasttext(where: str, *, profile: str, device: str | None) -> Averages:
@@ -82,17 +84,8 @@ def load_fasttext(where: str, *, profile: str, device: str | None) -> Averages:
     return Averages("fasttext", path.name, words.digest, words.dimension, words.encode, profile)
 
 
-def load_bert(where: str, *, profile: str, device: str | None) -> Averages:
-    """Average the word pieces of BERT, or of another transformers model."""
-    return _of_model("bert", where, profile, device)
-
-
-def load_mpnet(where: str, *, profile: str, device: str | None) -> Averages:
-    """Average the word pieces of MPNet, or of another transformers model."""
-    return _of_model("mpnet", where, profile, device)
-
-
-def _of_model(kind: str, where: str, profile: str, device: str | None) -> Averages:
+def load_averages(where: str, kind: str, *, profile: str, device: str | None) -> Averages:
+    """Average the word pieces of BERT, MPNet or another transformers model."""
     check_place(where, others="")
     cells = CellModel(where, device)
     return Averages(kind, cells.name, cells.digest, cells.dimension, cells.encode_texts, profile)

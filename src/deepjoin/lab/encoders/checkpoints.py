@@ -99,6 +99,11 @@ class Checkpoint:
         except (RuntimeError, IndexError) as error:
             raise self.refused(f"its tensors do not fit together: {reason(error)}") from None
 
+    def check_words(self, rows: int) -> None:
+        """Refuse a vocabulary with more words than the word embedding has rows."""
+        if self.words.size > rows:
+            raise self.refused(f"its vocabulary has {self.words.size} words, its weights {rows}")
+
     def below(self, prefix: str) -> dict[str, Any]:
         """Return the tensors with a prefix in single precision, named without it."""
         return {
@@ -118,6 +123,7 @@ def _tensors(folder: Path, layout: CheckpointFiles) -> Mapping[str, Any]:
             from safetensors.torch import load_file
 
             return dict(load_file(path))
+        # Without weights_only, a pickle could run any code.
         loaded: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     # Damaged files raise different errors in different libraries.
     except Exception as error:
@@ -143,6 +149,7 @@ class Words:
         try:
             from tokenizers import BertWordPieceTokenizer, Tokenizer
 
+            # tokenizer.json is complete; vocab.txt lacks the rules, which are BERT's.
             if (folder / "tokenizer.json").is_file():
                 return cls(Tokenizer.from_file(str(folder / "tokenizer.json")))
             if (folder / "vocab.txt").is_file():
@@ -227,8 +234,8 @@ class TransformerLayer:
         ]
         self._heads, self._eps = heads, eps
 
-    def __call__(self, states: Any, visible: Any = None) -> Any:
-        """Return the next states; ``visible`` marks the states (last axis) that each attends to."""
+    def __call__(self, states: Any) -> Any:
+        """Return the next states; each attends to all of its row."""
         from torch.nn import functional
 
         query, key, value, output, first, wide, narrow, last = self._parts
@@ -238,7 +245,7 @@ class TransformerLayer:
             functional.linear(states, *part).reshape(split).transpose(1, 2)
             for part in (query, key, value)
         )
-        found = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=visible)
+        found = functional.scaled_dot_product_attention(queries, keys, values)
         found = functional.linear(found.transpose(1, 2).reshape(states.shape), *output)
         middle = functional.layer_norm(found + states, (width,), *first, self._eps)
         found = functional.linear(functional.gelu(functional.linear(middle, *wide)), *narrow)
@@ -250,6 +257,7 @@ def tensors_digest(tensors: Mapping[str, Any], *more: object) -> str:
     import torch
 
     content = xxh3_128(repr(more).encode("utf-8", "surrogatepass"))
+    # Sorted, because the same checkpoint may list its tensors in another order.
     for name, tensor in sorted(tensors.items()):
         content.update(f"{name}{tuple(tensor.shape)}".encode())
         content.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

@@ -13,18 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Array, Float
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
-from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix
+from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.embed.columns.weights import read_weights, write_weights
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.encoders.checkpoints import encodable
+from deepjoin.lab.encoders.averages import mean_vectors
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import distinct_cells
-
-Doubles = npt.NDArray[np.float64]
 
 SAID, WEIGHTS = "mlp.json", "weights.npz"
 #: Version of the folder; others are refused.
@@ -38,8 +36,6 @@ _SHAPES = {
     "second": (1, 2),
     "second_bias": (2,),
 }
-#: Cells encoded at a time.
-_CELLS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Tower:
     (3, 2)
     """
 
-    weights: Mapping[str, npt.NDArray[Any]]
+    weights: Mapping[str, Array]
 
     def __post_init__(self) -> None:
         widths: dict[int, int] = {}
@@ -73,30 +69,15 @@ class Tower:
         """The dimension of column vectors."""
         return len(self.weights["second_bias"])
 
-    def __call__(self, features: npt.NDArray[Any]) -> FloatMatrix:
+    def __call__(self, features: Array) -> Float:
         """Encode features in double precision, so that a vector does not depend on its batch."""
         arrays = {name: np.asarray(self.weights[name], np.float64) for name in _SHAPES}
         states = (features.astype(np.float64) - arrays["mean"]) * arrays["scale"]
         states = np.maximum(states @ arrays["first"] + arrays["first_bias"], 0)
-        vectors: FloatMatrix = np.tanh(states @ arrays["second"] + arrays["second_bias"]).astype(
+        vectors: Float = np.tanh(states @ arrays["second"] + arrays["second_bias"]).astype(
             np.float32
         )
         return vectors
-
-
-def cell_means(values: Sequence[Sequence[str]], cells: CellEncoder) -> Doubles:
-    """Average the vectors of the known values of each column."""
-    flat = [encodable(value) for some in values for value in some]
-    owners = np.repeat(np.arange(len(values)), [len(some) for some in values])
-    sums = np.zeros((len(values), cells.dimension))
-    known = np.zeros(len(values))
-    for start in range(0, len(flat), _CELLS):
-        vectors = cells.encode(flat[start : start + _CELLS])
-        here = owners[start : start + _CELLS]
-        np.add.at(sums, here, vectors)
-        np.add.at(known, here, vectors.any(axis=1))
-    means: Doubles = sums / np.maximum(known, 1)[:, None]
-    return means
 
 
 class MlpEncoder(ColumnEncoder):
@@ -112,11 +93,12 @@ class MlpEncoder(ColumnEncoder):
             content.update(np.ascontiguousarray(tower.weights[part], np.float64).tobytes())
         self.digest = content.hexdigest()
 
-    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> Float:
         """Return the vector of each column; zeros where no cell is known."""
         values = [distinct_cells(column.cells, self._profile).values for column in columns]
-        means = cell_means(values, self._cells)
+        means = mean_vectors(values, self._cells.encode, self._cells.dimension)
         vectors = self._tower(means)
+        # The tower would turn a mean of zeros into its biases, similar to other such columns.
         vectors[~means.any(axis=1)] = 0
         return vectors
 
@@ -134,6 +116,7 @@ def load_mlp(where: str, *, profile: str, device: str | None) -> ColumnEncoder:
     folder = Path(where)
     facts = _facts(folder)
     name = str(facts["cells"])
+    # A folder copied to another machine can bring its cell vectors along.
     beside = folder / Path(name).name
     found = beside if name != "default" and beside.exists() else Path(name)
     if name != "default" and not found.exists():

@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix
+from deepjoin.arrays import Double, Float
+from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.encoders.checkpoints import encodable
+from deepjoin.lab.encoders.checkpoints import are_numbers
 from deepjoin.model import Column
-from deepjoin.normalise.canonical import CellType, canonical_array, cell_types
+from deepjoin.normalise.canonical import canonical_array
 from deepjoin.normalise.distinct import distinct_cells
-
-Floats = npt.NDArray[np.float64]
 
 #: Changes with the statistics or their scales, because vectors are then not comparable.
 _VERSION = 1
@@ -48,22 +46,18 @@ class SherlockEncoder(ColumnEncoder):
         self.digest = f"sherlock-{_VERSION}-{profile}"
         self.dimension = 2 * len(angles(["1"], [1]))
 
-    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> Float:
         """Return the vector of each column; zeros unless all its cells are numbers."""
         vectors = np.zeros((len(columns), self.dimension), np.float32)
         for place, column in enumerate(columns):
             cells = distinct_cells(column.cells, self._profile)
-            clean = [encodable(value) for value in cells.values]
-            values = canonical_array(pa.array(clean, pa.string()))
-            kinds = np.asarray(cell_types(values))
-            if len(kinds) and np.isin(kinds, (CellType.INTEGER, CellType.DECIMAL)).all():
-                numbers: list[str] = values.to_pylist()
-                turned = angles(numbers, cells.counts)
+            if are_numbers(cells.values):
+                turned = angles(canonical_array(pa.array(cells.values)).to_pylist(), cells.counts)
                 vectors[place] = np.concatenate([np.cos(turned), np.sin(turned)])
         return vectors
 
 
-def angles(numbers: Sequence[str], counts: Sequence[int]) -> Floats:
+def angles(numbers: Sequence[str], counts: Sequence[int]) -> Double:
     """Compute the angles of a column from its distinct numbers as written, and their counts.
 
     Statistics of the numbers themselves turn with their logarithm at several speeds; all others
@@ -89,7 +83,7 @@ def angles(numbers: Sequence[str], counts: Sequence[int]) -> Floats:
     return np.concatenate([turned, np.pi / 2 * bounded])
 
 
-def _rising(sizes: Floats, half: float) -> Floats:
+def _rising(sizes: Double, half: float) -> Double:
     """Map sizes >= 0 to the range from 0 to 1.
 
     >>> _rising(np.array([0.0, 8.0, 24.0]), 8.0).tolist()
@@ -98,7 +92,7 @@ def _rising(sizes: Floats, half: float) -> Floats:
     return sizes / (sizes + half)
 
 
-def _repetition(counts: Floats) -> Floats:
+def _repetition(counts: Double) -> Double:
     """Measure the numbers of cells and of distinct cells, their ratio and the entropy."""
     chances = counts / counts.sum()
     entropy = -(chances * np.log2(chances)).sum()
@@ -108,7 +102,7 @@ def _repetition(counts: Floats) -> Floats:
     return np.concatenate([_rising(many, half), [share], _rising(np.array([entropy]), _BITS)])
 
 
-def _moments(numbers: Floats) -> tuple[float, float, float, float]:
+def _moments(numbers: Double) -> tuple[float, float, float, float]:
     """Return mean, standard deviation, skewness and excess kurtosis.
 
     >>> _moments(np.array([1.0, 3.0]))

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix, batches, checked
+from deepjoin.arrays import Float
+from deepjoin.embed.columns.encoder import ColumnEncoder, batches, checked
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.errors import DeepJoinError, reason
 from deepjoin.lab.encoders.checkpoints import (
@@ -46,20 +47,12 @@ _LONGEST = 512
 _TOKENS = 1 << 14
 
 
-class TabertCell(NamedTuple):
-    """A cell of a row as token numbers: column name, type and value."""
-
-    name: list[int]
-    kind: int
-    value: list[int]
-
-
 class TabertRow(NamedTuple):
-    """A row as BERT reads it: tokens, length of the first segment, span of each column."""
+    """A row as BERT reads it: tokens, length of the first segment, and the column's tokens."""
 
     tokens: list[int]
     first: int
-    spans: list[tuple[int, int]]
+    span: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -67,6 +60,7 @@ class RowLayout:
     """How rows are written, by the configuration of a checkpoint."""
 
     template: tuple[str, ...] = ("column", "|", "type", "|", "value")
+    #: Would separate columns; it is part of the digest, so it stays although there is one column.
     delimiter: str = "[SEP]"
     title_first: bool = True
     pooling: str = "mean_pool"
@@ -92,38 +86,29 @@ class RowLayout:
             longest=longest,
         )
 
-    def row(self, title: Sequence[int], cells: Sequence[TabertCell], words: Words) -> TabertRow:
-        """Write a row; the last column that fits is cut, further ones are left out."""
+    def row(
+        self, title: Sequence[int], name: list[int], kind: int, value: list[int], words: Words
+    ) -> TabertRow:
+        """Write a row from the token numbers of title, column name, type and cell."""
         title = title[: self.title_tokens]
-        start = len(title) + 2 if self.title_first else 1
-        end = start + self.longest - len(title) - 3
+        parts = {"column": name, "type": [kind], "value": value[: self.cell_tokens]}
         tokens: list[int] = []
-        spans: list[tuple[int, int]] = []
-        for cell in cells:
-            at = start + len(tokens) + (1 if tokens else 0)
-            if at >= end:
-                break
-            piece, span = self._piece(cell, words)
-            tokens += [words.number(self.delimiter)] * bool(tokens) + piece
-            spans.append((min(at + span[0], end), min(at + span[1], end)))
-        table = tokens[: end - start]
-        first, last = words.number("[CLS]"), words.number("[SEP]")
-        parts = (list(title), table) if self.title_first else (table, list(title))
-        return TabertRow([first, *parts[0], last, *parts[1], last], len(parts[0]) + 2, spans)
-
-    def _piece(self, cell: TabertCell, words: Words) -> tuple[list[int], tuple[int, int]]:
-        """Fill in the template, and return the span of tokens that represent the column."""
-        parts = {"column": cell.name, "type": [cell.kind], "value": cell.value[: self.cell_tokens]}
-        tokens: list[int] = []
-        name = (0, 0)
+        first, last = 0, 0
         for part in self.template:
             found = parts.get(part) or ([] if part in parts else [words.number(part)])
             if part == "column":
-                name = (len(tokens), len(tokens) + len(found))
+                first, last = len(tokens), len(tokens) + len(found)
             tokens += found
-        if "column_name" in self.pooling:
-            return tokens, name
-        return tokens, (0, 1 if "first_token" in self.pooling else len(tokens))
+        # The tokens that stand for the column: its name, the first one, or all.
+        if "column_name" not in self.pooling:
+            first, last = 0, 1 if "first_token" in self.pooling else len(tokens)
+        # [CLS], title and the two [SEP] are never cut; the column gets the rest.
+        tokens = tokens[: max(0, self.longest - len(title) - 3)]
+        start = len(title) + 2 if self.title_first else 1
+        span = (start + min(first, len(tokens)), start + min(last, len(tokens)))
+        one, other = (list(title), tokens) if self.title_first else (tokens, list(title))
+        begin, end = words.number("[CLS]"), words.number("[SEP]")
+        return TabertRow([begin, *one, end, *other, end], len(one) + 2, span)
 
 
 def _template(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -169,7 +154,7 @@ class TabertEncoder(ColumnEncoder):
             checkpoint.config.get("num_vertical_attention_heads"),
         )
 
-    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> Float:
         """Return the vector of each column; zeros for one without cells."""
         snapshots = [self.snapshot(column) for column in columns]
         ends = np.cumsum([0, *(len(rows) for rows in snapshots)])
@@ -178,6 +163,7 @@ class TabertEncoder(ColumnEncoder):
             return vectors
         states = self._states([row for rows in snapshots for row in rows])
         sizes = np.diff(ends)
+        # Columns with equally many rows share a batch of the layers across rows.
         for size in np.unique(sizes[sizes > 0]).tolist():
             places = np.flatnonzero(sizes == size)
             rows = ends[places][:, None] + np.arange(size)
@@ -189,11 +175,9 @@ class TabertEncoder(ColumnEncoder):
         cells = shown_cells(column, self._profile, self._rows)
         kind = self._words.number("real" if are_numbers(cells) else "text")
         title, name, *values = self._words.numbers([column.title, column.name, *cells])
-        return [
-            self.layout.row(title, [TabertCell(name, kind, value)], self._words) for value in values
-        ]
+        return [self.layout.row(title, name, kind, value, self._words) for value in values]
 
-    def _states(self, rows: list[TabertRow]) -> FloatMatrix:
+    def _states(self, rows: list[TabertRow]) -> Float:
         """Return the state of the column in each row; rows of equal length form a batch."""
         import torch
 
@@ -213,7 +197,7 @@ class TabertEncoder(ColumnEncoder):
                 states[places] = means.cpu().numpy()
         return states
 
-    def _joined(self, states: FloatMatrix) -> FloatMatrix:
+    def _joined(self, states: Float) -> Float:
         """Apply the layers across the rows of each column, and average the rows."""
         import torch
 
@@ -221,13 +205,13 @@ class TabertEncoder(ColumnEncoder):
             found = torch.from_numpy(states).to(self._device)
             for layer in self._across:
                 found = layer(found)
-            joined: FloatMatrix = found.mean(1).cpu().numpy()
+            joined: Float = found.mean(1).cpu().numpy()
         return joined
 
 
 def _arrays(row: TabertRow) -> Iterator[Any]:
     places = np.arange(len(row.tokens))
-    ((start, stop),) = row.spans
+    start, stop = row.span
     yield np.array(row.tokens, np.int64)
     yield (places >= row.first).astype(np.int64)
     yield ((places >= start) & (places < stop)).astype(np.float32)
@@ -241,6 +225,7 @@ def _bert(checkpoint: Checkpoint) -> Any:
     found = next((found for prefix in _BERT if (found := checkpoint.below(prefix))), {})
     found = {name: one for name, one in found.items() if not name.startswith(_SPARE)}
     try:
+        # The configuration of TaBERT names its BERT only; the tensors have the sizes.
         words, width = found["embeddings.word_embeddings.weight"].shape
         config = library.BertConfig(
             vocab_size=words,
@@ -258,10 +243,7 @@ def _bert(checkpoint: Checkpoint) -> Any:
         raise checkpoint.refused(f"it has no tensor {error}") from None
     except (RuntimeError, ValueError, TypeError) as error:
         raise checkpoint.refused(f"its tensors are not those of a BERT: {reason(error)}") from None
-    if checkpoint.words.size > words:
-        raise checkpoint.refused(
-            f"its vocabulary has {checkpoint.words.size} words, its weights {words}"
-        )
+    checkpoint.check_words(words)
     return model
 
 

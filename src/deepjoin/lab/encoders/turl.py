@@ -1,22 +1,21 @@
-"""TURL as a column encoder: title, header and cells under the visibility matrix of a table.
+"""TURL as a column encoder: title, header and cells of a table.
 
 Words of title and header are tokens. A cell is one element, the mean of the embeddings of its
 words, without an entity embedding, since cells of a lake are not linked to entities. Columns are
-encoded one at a time, so the table has a single column, whose elements all see each other. The
-vector is the mean state of the header followed by the mean state of the cells, as published for
-column types.
+encoded one at a time, so the table has a single column. In TURL's visibility matrix all elements of
+such a table see each other, so no mask is needed. The vector is the mean state of the header
+followed by the mean state of the cells, as published for column types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.embed.columns.encoder import ColumnEncoder, FloatMatrix, checked
+from deepjoin.arrays import Float
+from deepjoin.embed.columns.encoder import ColumnEncoder, checked
 from deepjoin.embed.columns.text import Frequency
 from deepjoin.lab.encoders.checkpoints import (
     BERT,
@@ -29,75 +28,29 @@ from deepjoin.lab.encoders.checkpoints import (
 )
 from deepjoin.model import Column
 
-Int = npt.NDArray[np.int64]
-
 LAYOUT = CheckpointFiles("TURL", "config.json", ("model.safetensors", "pytorch_model.bin"))
 #: Most tokens of a title, a header and a cell, and most cells of a table, as in pre-training.
 TITLE, HEADER, CELL, CELLS = 50, 10, 10, 100
 #: Types of elements; 2 is the entity of the page and 3 that of a subject, both unknown here.
 _TITLE, _HEADER, _CELL = 0, 1, 4
-#: Row or column number of elements that belong to all.
-_ALL = -1
+#: Pads cells to equal length; no token has this number.
+_PAD = -1
 #: Elements in a batch; attention is quadratic in the elements of a table.
 _ELEMENTS = 1 << 13
 _TABLES = ("word", "position", "type")
 
 
 class TableInput(NamedTuple):
-    """A table as TURL reads it: tokens, then cells, with type, row and column of each."""
+    """A table of one column as TURL reads it: the token numbers of title, header and each cell."""
 
-    tokens: list[int]
-    positions: list[int]
+    title: list[int]
+    header: list[int]
     mentions: list[list[int]]
-    kinds: list[int]
-    rows: Int
-    columns: Int
 
-    @classmethod
-    def of(
-        cls,
-        title: Sequence[int],
-        headers: Sequence[Sequence[int]],
-        cells: Sequence[Sequence[Sequence[int]]],
-    ) -> TableInput:
-        """Build the input from token numbers of the title, the headers, and the cells by column."""
-        spans = [title[:TITLE], *(header[:HEADER] for header in headers)]
-        tokens = list(chain.from_iterable(spans))
-        kinds = [_TITLE] * len(spans[0]) + [_HEADER] * (len(tokens) - len(spans[0]))
-        owners = [at for at, span in enumerate(spans, _ALL) for _ in span]
-        places = [(row, at) for at, column in enumerate(cells) for row in range(len(column))]
-        return cls(
-            tokens,
-            [position for span in spans for position in range(len(span))],
-            [list(cell[:CELL]) for column in cells for cell in column],
-            kinds + [_CELL] * len(places),
-            np.array([_ALL] * len(tokens) + [row for row, _ in places], np.int64),
-            np.array(owners + [at for _, at in places], np.int64),
-        )
-
-    def visible(self) -> npt.NDArray[np.bool_]:
-        """Return the visibility matrix.
-
-        Words see all words; the title sees and is seen by everything; cells see their header,
-        column and row.
-
-        >>> table = TableInput.of([7], [[8], [9]], [[[1], [2]], [[3], [4]]])
-        >>> table.visible()[3].astype(int).tolist()
-        [1, 1, 0, 1, 1, 1, 0]
-        """
-        words = np.arange(len(self.kinds)) < len(self.tokens)
-        whole = self.columns == _ALL
-        found: npt.NDArray[np.bool_] = self.columns[:, None] == self.columns
-        found |= whole[:, None] | whole
-        found |= words[:, None] & words
-        found |= (self.rows[:, None] == self.rows) & ~(words[:, None] | words)
-        return found
-
-    def of_column(self, column: int) -> tuple[Int, Int]:
-        """Return the elements of the header and of the cells of a column."""
-        here = self.columns == column
-        words = np.arange(len(here)) < len(self.tokens)
-        return np.flatnonzero(here & words), np.flatnonzero(here & ~words)
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The numbers of tokens of title and header, and of cells."""
+        return len(self.title), len(self.header), len(self.mentions)
 
 
 class TurlEncoder(ColumnEncoder):
@@ -115,10 +68,7 @@ class TurlEncoder(ColumnEncoder):
         if self._embedding("word").ndim != 2:
             raise checkpoint.refused("its word embedding is not a matrix")
         words, width = self._embedding("word").shape
-        if checkpoint.words.size > words:
-            raise checkpoint.refused(
-                f"its vocabulary has {checkpoint.words.size} words, its weights {words}"
-            )
+        checkpoint.check_words(words)
         self.name, self.dimension = checkpoint.folder.name, 2 * width
         self.digest = tensors_digest(
             *(self._tensors, heads, self._eps, profile, self._words.digest()),
@@ -130,7 +80,7 @@ class TurlEncoder(ColumnEncoder):
             for number in range(layers)
         ]
 
-    def encode(self, columns: Sequence[Column], frequency: Frequency) -> FloatMatrix:
+    def encode(self, columns: Sequence[Column], frequency: Frequency) -> Float:
         """Return the vector of each column; zeros for one without cells."""
         import torch
 
@@ -140,12 +90,10 @@ class TurlEncoder(ColumnEncoder):
         for place, table in enumerate(tables):
             if table.mentions:
                 # Tables of one shape need no padding, so a vector does not depend on its batch.
-                of_all = int((table.columns == _ALL).sum())
-                key = (len(table.tokens), len(table.mentions), of_all)
-                shapes.setdefault(key, []).append(place)
+                shapes.setdefault(table.shape, []).append(place)
         with torch.inference_mode():
             for shape, places in shapes.items():
-                step = max(1, _ELEMENTS // (shape[0] + shape[1]))
+                step = max(1, _ELEMENTS // sum(shape))
                 for start in range(0, len(places), step):
                     some = places[start : start + step]
                     vectors[some] = self._read([tables[place] for place in some])
@@ -155,29 +103,28 @@ class TurlEncoder(ColumnEncoder):
         """Build the input of a table with this column only."""
         cells = shown_cells(column, self._profile, CELLS)
         title, header, *mentions = self._words.numbers([column.title, column.name, *cells])
-        return TableInput.of(title, [header], [mentions])
+        return TableInput(title[:TITLE], header[:HEADER], [one[:CELL] for one in mentions])
 
-    def _read(self, tables: Sequence[TableInput]) -> FloatMatrix:
-        """Encode tables of one shape, which share a visibility matrix."""
+    def _read(self, tables: Sequence[TableInput]) -> Float:
+        """Encode tables of one shape."""
         import torch
 
         states = torch.cat([self._read_words(tables), self._read_cells(tables)], dim=1)
-        visible = torch.from_numpy(tables[0].visible()).to(self._device)
         for layer in self._layers:
-            states = layer(states, visible)
-        means = [
-            states[:, torch.from_numpy(places)].sum(1) / max(1, len(places))
-            for places in tables[0].of_column(0)
-        ]
-        vectors: FloatMatrix = torch.cat(means, dim=1).cpu().numpy()
+            states = layer(states)
+        title, name, _ = tables[0].shape
+        header, cells = states[:, title : title + name], states[:, title + name :]
+        # A column may have no name; its header part is then 0, not undefined.
+        means = [part.sum(1) / max(1, part.shape[1]) for part in (header, cells)]
+        vectors: Float = torch.cat(means, dim=1).cpu().numpy()
         return vectors
 
     def _read_words(self, tables: Sequence[TableInput]) -> Any:
-        size = len(tables[0].tokens)
-        tokens, positions, kinds = (
-            self._numbers([getattr(table, name)[:size] for table in tables])
-            for name in ("tokens", "positions", "kinds")
-        )
+        """Embed title and header; positions are counted within each."""
+        title, header, _ = tables[0].shape
+        tokens = self._numbers([table.title + table.header for table in tables])
+        positions = self._numbers([*range(title), *range(header)])
+        kinds = self._numbers([_TITLE] * title + [_HEADER] * header)
         found = self._embedding("word")[tokens] + self._embedding("position")[positions]
         return self._normed(found + self._embedding("type")[kinds])
 
@@ -187,9 +134,9 @@ class TurlEncoder(ColumnEncoder):
         from torch.nn import functional
 
         wide = max(1, *(len(cell) for table in tables for cell in table.mentions))
-        padded = [[cell + [_ALL] * (wide - len(cell)) for cell in one.mentions] for one in tables]
+        padded = [[cell + [_PAD] * (wide - len(cell)) for cell in one.mentions] for one in tables]
         tokens = self._numbers(padded)
-        known = (tokens != _ALL)[..., None]
+        known = (tokens != _PAD)[..., None]
         words = self._embedding("word")[tokens.clamp(min=0)] * known
         words = words.sum(2) / known.sum(2).clamp(min=1)
         both = torch.cat([torch.zeros_like(words), words], dim=2)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import xxhash
 
@@ -22,6 +24,7 @@ from deepjoin.indexing import index
 from deepjoin.lab.evaluation.task import Answers, EvaluationTask
 from deepjoin.lab.evaluation.truth import Truth, brute_force, semantic_truth, with_found
 from deepjoin.lake import Lake
+from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.settings import BuildSettings, Settings, Vectors
 from deepjoin.store.manifest import FORMAT, READS
@@ -67,13 +70,8 @@ class EvaluationCache:
     ) -> list[Truth]:
         """Read the exact answers to queries, or compute them; ``by`` is what defines them."""
         path = self._folder / f"truth-{self._key(by, _content(queries))}.json"
-        try:
-            return [Truth(one) for one in json.loads(path.read_text("utf-8"))]
-        except (OSError, ValueError):
-            pass  # missing or incomplete
-        truth = make()
-        self._write(path, json.dumps([one.joinability for one in truth]))
-        return truth
+        found = self._kept(path, lambda: [one.joinability for one in make()])
+        return [Truth(one) for one in found]
 
     def answers(self, built: BuiltIndex, by: object, make: Callable[[], Answers]) -> Answers:
         """Read the answers of a method, or ask it; ``by`` is how it is asked.
@@ -81,14 +79,15 @@ class EvaluationCache:
         The key includes the code of the package, so that changes to a method are seen.
         """
         key = self._key(by, built.name, _content(self._task.queries), _code())
-        path = self._folder / f"answers-{key}.json"
-        try:
-            return Answers(**json.loads(path.read_text("utf-8")))
-        except (OSError, ValueError, TypeError):
-            pass  # missing or incomplete
-        answers = make()
-        self._write(path, json.dumps(vars(answers)))
-        return answers
+        return Answers(**self._kept(self._folder / f"answers-{key}.json", lambda: vars(make())))
+
+    def _kept(self, path: Path, make: Callable[[], Any]) -> Any:
+        """Read what an earlier run wrote as JSON, or make and write it."""
+        with suppress(OSError, ValueError):  # missing or incomplete
+            return json.loads(path.read_text("utf-8"))
+        content = make()
+        self._write(path, json.dumps(content))
+        return content
 
     def index(self, vectors: Vectors) -> BuiltIndex:
         """Open the index with these vectors, or build it."""

@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.truth import Truth
+from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.read.formats import unreadable

@@ -31,10 +31,9 @@ from deepjoin.lab.evaluation.task import (
     EvaluationTask,
     ask,
 )
-from deepjoin.lake import JOINS
 from deepjoin.progress import Notify, Progress, no_notice, no_progress
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.search.methods import method_named
+from deepjoin.search.methods import JOINS, method_named
 from deepjoin.settings import SearchSettings, Vectors, deprecated_keywords
 
 
@@ -78,6 +77,7 @@ def evaluate(
         warnings.warn(text, DeprecationWarning, stacklevel=2)
     moved = deprecated_keywords("evaluate", deprecated, settings=EvaluationSettings)
     settings = replace(settings or EvaluationSettings(), **moved["settings"])
+    # A generator starts with its first row; deprecated keywords must warn at the call.
     return _evaluated(corpus, methods, join, k, settings, cache, notify, progress)
 
 
@@ -173,6 +173,7 @@ def _rows(
     """Yield the rows of a method: what was measured at each k, and what the answers took."""
     built, answers = one.built, one.answers
     truth = exact.including(task, answers.found)
+    # The tau that decided the answers: that of the truth, or else that of the index.
     tau = None
     if task.join == "semantic":
         tau = exact.tau

@@ -59,11 +59,10 @@ class _MatchingColumn:
     shared: tuple[str, ...]
 
 
-def brute_force(
-    columns: Iterable[Column], queries: Sequence[Column], profile: str, min_distinct: int = 1
-) -> list[Truth]:
+def brute_force(columns: Iterable[Column], queries: Sequence[Column], profile: str) -> list[Truth]:
     """Compare all columns with all queries, in one pass over the columns."""
     query_values = [frozenset(distinct_cells(query.cells, profile).values) for query in queries]
+    # From values to the queries that hold them: one pass over the corpus serves all queries.
     holders: dict[str, list[int]] = defaultdict(list)
     for number, values in enumerate(query_values):
         for value in values:
@@ -73,8 +72,8 @@ def brute_force(
     kept = 0
     for column in columns:
         values = frozenset(distinct_cells(column.cells, profile).values)
-        if len(values) < min_distinct:
-            continue
+        if not values:
+            continue  # an index has no empty columns either, so they do not count below
         shared_with: dict[int, list[str]] = defaultdict(list)
         for value in values:
             if value in holders:
@@ -101,6 +100,7 @@ def _ranked(
 ) -> Truth:
     def key(one: _MatchingColumn) -> tuple[int, int, int, float, tuple[str, int]]:
         bits = (math.log2((columns + 1) / frequency[value]) for value in one.shared)
+        # In whole numbers, because a sum of fractions depends on its order.
         rarity = sum(round(1000 * one) for one in bits)
         similarity = name_similarity(name, one.name)
         return (-len(one.shared), one.size, -rarity, -similarity, one.place)
@@ -120,6 +120,7 @@ def semantic_truth(
                 query, k, join="semantic", method="exact-semantic", settings=settings
             )
 
+        # A few more than needed: most ties with the last one are then there at once.
         k = depth + depth // 2
         results = best(k)
         while len(results) == k and results[-1].joinability == results[depth - 1].joinability:
@@ -144,6 +145,7 @@ def with_found(
         for column in set(ids) - right.joinability.keys():
             unknown[column].append(number)
     below: list[dict[str, float]] = [{} for _ in truth]
+    # One pass over the corpus for all queries; it need not fit into memory.
     for target in source.columns() if unknown else ():
         for number in unknown.get(target.column_id or "", ()):
             below[number][target.column_id or ""] = semantic_joinability(

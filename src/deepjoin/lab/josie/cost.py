@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Double, Int, Int32, Integers
 from deepjoin.lab.josie.index import CandidateCounter, SetIndex, TokenQuery
 
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float64]
 _POINTS, _REPEATS = 8, 3
 _LISTS, _SETS, _TOKENS = 20, 10, 100
 
@@ -27,11 +25,11 @@ class CostModel:
     per_set: float
     per_token: float
 
-    def lists(self, lengths: Int) -> Float:
+    def lists(self, lengths: Int) -> Double:
         """Estimate the seconds to read lists."""
         return self.per_list + self.per_posting * lengths.astype(np.float64)
 
-    def sets(self, lengths: npt.NDArray[np.integer[Any]]) -> Float:
+    def sets(self, lengths: Integers) -> Double:
         """Estimate the seconds to read the rest of sets; an empty rest is not read."""
         return np.where(lengths > 0, self.per_set + self.per_token * lengths, 0.0)
 
@@ -45,12 +43,13 @@ def fit(index: SetIndex) -> CostModel:
     return CostModel(*_line(lists), *_line(sets))
 
 
-def _spread(lengths: npt.NDArray[np.integer[Any]], count: int) -> list[Int]:
+def _spread(lengths: Integers, count: int) -> list[Int]:
     """Choose groups of similar length, from the shortest to the longest, in equal ratios."""
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
     if len(order) == 0:
         return []
+    # Lengths of lists are skewed: equal steps would time long lists only.
     wanted = np.geomspace(1, lengths[order[-1]], _POINTS)
     starts = np.searchsorted(lengths[order], wanted)
     starts = np.unique(np.minimum(starts, max(0, len(order) - count)))
@@ -74,9 +73,7 @@ def _timed_lists(index: SetIndex, groups: Int) -> tuple[int, int, float]:
     return len(groups), int(lengths.sum()), _fastest(read)
 
 
-def _timed_sets(
-    index: SetIndex, numbers: Int, tokens: npt.NDArray[np.int32]
-) -> tuple[int, int, float]:
+def _timed_sets(index: SetIndex, numbers: Int, tokens: Int32) -> tuple[int, int, float]:
     """Time reading some sets."""
 
     def read() -> None:
@@ -115,9 +112,9 @@ class Estimates(NamedTuple):
     bound: Int
     next_bound: Int
     overlap: Int
-    cost: Float
+    cost: Double
     #: What the next lists save of that cost if it stays a candidate.
-    saved: Float
+    saved: Double
 
 
 def estimate(
@@ -148,7 +145,7 @@ class ListCosts:
     """Cumulative cost of the lists of a query, and the lists needed for each k-th overlap."""
 
     def __init__(self, query: TokenQuery, costs: CostModel) -> None:
-        self.until: Float = np.append(0.0, np.cumsum(costs.lists(query.lengths)))
+        self.until: Double = np.append(0.0, np.cumsum(costs.lists(query.lengths)))
         overlaps = np.arange(len(query.tokens) + 2)
         # A set with this overlap is in a list that has as many tokens left.
         self.needed: Int = len(query) - np.searchsorted(query.left[-2::-1], overlaps)
@@ -165,14 +162,14 @@ class Benefits:
         self._found = found
         count = len(lists.needed)
         at_stake = np.bincount(found.bound + 1, found.cost, count)
-        self._out_of_reach: Float = np.cumsum(at_stake)
+        self._out_of_reach: Double = np.cumsum(at_stake)
         steps = np.bincount(found.next_bound + 1, found.cost - found.saved, count) - at_stake
         steps[0] += found.saved.sum()
-        self._by_lists: Float = np.cumsum(steps)
+        self._by_lists: Double = np.cumsum(steps)
         start, stop = span
         #: The cost of the next batch of lists.
         self.lists_cost = float(lists.until[stop] - lists.until[start])
-        self._prefix: Float = lists.until[np.maximum(lists.needed, start)]
+        self._prefix: Double = lists.until[np.maximum(lists.needed, start)]
 
     def lists(self, kth: int) -> float:
         """Estimate what the next lists save: candidates are dropped or have less left to read."""

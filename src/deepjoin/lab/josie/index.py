@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Int = npt.NDArray[np.int64]
-Small = npt.NDArray[np.int32]
+from deepjoin.arrays import Hashes, Int, Int32, Integers, Marks
+
 #: Values of `slots`: not seen yet, and excluded.
 UNSEEN, IGNORED = 0, -1
 
 
-def _signatures(sets: Int, values: npt.NDArray[np.uint32], count: int) -> npt.NDArray[np.uint64]:
+def _signatures(sets: Int, values: npt.NDArray[np.uint32], count: int) -> Hashes:
     """Hash the posting list of each value: the sum, modulo 2**64, of its sets' hashes.
 
     Equal hashes only make lists neighbours; whether they are equal is checked entry by entry.
@@ -31,8 +31,8 @@ def _signatures(sets: Int, values: npt.NDArray[np.uint32], count: int) -> npt.ND
 class PostingLists(NamedTuple):
     """Concatenated posting lists: the sets, and the position of the token in each set."""
 
-    sets: Small
-    positions: Small
+    sets: Int32
+    positions: Int32
     lengths: Int
 
 
@@ -40,10 +40,10 @@ class PostingLists(NamedTuple):
 class TokenQuery:
     """A query as tokens, rarest first, and the distinct posting lists of its tokens."""
 
-    tokens: Small
+    tokens: Int32
     #: The duplicate group of each list, and the last token of the query in that group.
     groups: Int
-    last: Small
+    last: Int32
     #: How many tokens of the query share each list, and the position of the first of them.
     weights: Int
     starts: Int
@@ -64,19 +64,19 @@ class SetIndex:
     of the first implies the others.
     """
 
-    token_of: Small
+    token_of: Int32
     #: The first token of each duplicate group, and one past the last token.
-    firsts: Small
+    firsts: Int32
     list_offsets: Int
-    list_sets: Small
-    list_positions: Small
+    list_sets: Int32
+    list_positions: Int32
     set_offsets: Int
-    set_tokens: Small
-    sizes: Small
+    set_tokens: Int32
+    sizes: Int32
 
     @classmethod
     def of(
-        cls, offsets: Int, values: npt.NDArray[np.uint32], dead: npt.NDArray[np.bool_] | None = None
+        cls, offsets: Int, values: npt.NDArray[np.uint32], dead: Marks | None = None
     ) -> SetIndex:
         """Index sets given as ranges of distinct value numbers; dead ones count as empty."""
         sizes = np.diff(offsets)
@@ -147,7 +147,7 @@ class SetIndex:
             np.concatenate([self.list_sets[one] for one in slices]), positions, lengths
         )
 
-    def shared(self, number: int, position: int, tokens: Small) -> int:
+    def shared(self, number: int, position: int, tokens: Int32) -> int:
         """Count the tokens found in a set from a position on; both are sorted."""
         suffix = self.set_tokens[self.set_offsets[number] + position : self.set_offsets[number + 1]]
         few, many = (suffix, tokens) if len(suffix) < len(tokens) else (tokens, suffix)
@@ -157,7 +157,7 @@ class SetIndex:
         return int(np.count_nonzero(many[at] == few))
 
 
-def _begins_group(frequency: Int, tokens: Small, sets: Small) -> npt.NDArray[np.bool_]:
+def _begins_group(frequency: Int, tokens: Int32, sets: Int32) -> Marks:
     """Mark the tokens whose list differs from that of the token before, entry by entry."""
     first = np.ones(len(frequency), bool)
     first[1:] = frequency[1:] != frequency[:-1]
@@ -168,7 +168,7 @@ def _begins_group(frequency: Int, tokens: Small, sets: Small) -> npt.NDArray[np.
     return first
 
 
-def score_of(overlap: Int, size: npt.NDArray[np.integer]) -> Int:
+def score_of(overlap: Int, size: Integers) -> Int:
     """Score sets as hits are ranked: by overlap, then the smaller set first."""
     return np.asarray((overlap << 32) - size)
 
@@ -184,7 +184,7 @@ class CandidateCounter:
     ``slots`` has a number for every set of the lake: 0, or one more than its row here.
     """
 
-    def __init__(self, slots: Small, sizes: Small, capacity: int, ignored: Int) -> None:
+    def __init__(self, slots: Int32, sizes: Int32, capacity: int, ignored: Int) -> None:
         self._slots, self._sizes, self._ignored = slots, sizes, ignored
         self._count = 0
         self._alive = np.zeros(capacity, bool)
@@ -226,7 +226,7 @@ class CandidateCounter:
         self.first_in_query[rows] = starts[np.searchsorted(ends, places, side="right")]
         self.rows = np.concatenate([self.rows, rows])
 
-    def sizes(self, rows: Int) -> Small:
+    def sizes(self, rows: Int) -> Int32:
         """Return the sizes of the candidates' sets."""
         return np.asarray(self._sizes[self.sets[rows]])
 

@@ -11,7 +11,7 @@ import numpy as np
 from deepjoin.lab.josie.cost import CostModel, fit
 from deepjoin.lab.josie.index import SetIndex
 from deepjoin.lab.josie.search import BATCH, Josie, ReadCounts, score_from
-from deepjoin.search.candidates import Marks, Overlap, OverlapCounts
+from deepjoin.search.candidates import Flags, Overlap, OverlapCounts
 from deepjoin.search.context import SearchContext
 from deepjoin.search.hybrid import EquiSearch
 from deepjoin.search.query import SearchOptions, SearchQuery
@@ -45,6 +45,7 @@ class JosieSearch(EquiSearch):
     def _overlaps(self, query: SearchQuery) -> Iterator[Overlap]:
         running = _Running()
         self.reading = running.reading
+        # The k-th score of earlier segments bounds later ones, so they read less.
         for segment, lake in zip(self._segments, self.lakes, strict=True):
             if len(query.values_in(segment).known):
                 yield _JosieOverlap(segment, query, lake, running)
@@ -74,7 +75,7 @@ class _JosieOverlap(Overlap):
         super().__init__(segment, query)
         self._size, self._lake, self._running = len(query), lake, running
 
-    def candidates(self, options: SearchOptions, demoted: Marks | None) -> OverlapCounts:
+    def candidates(self, options: SearchOptions, demoted: Flags | None) -> OverlapCounts:
         """Ask JOSIE for the best columns, or for all that reach the threshold."""
         catalog = self.segment.catalog
         own = None if options.exclude is None else catalog.find_table(options.exclude)
@@ -83,11 +84,11 @@ class _JosieOverlap(Overlap):
         least = score_from(max(1, ceil(options.threshold * self._size * (1 - 1e-9))))
         found = self._lake.search(
             self.values.numbers[self.values.known],
-            options.k,
+            options.columns,
             max(least, self._running.least),
             np.asarray(ignored, np.int64),
         )
         self._running.reading.add(found.reading)
-        if options.k is not None:
+        if options.columns is not None:
             self._running.least = found.least
         return OverlapCounts(found.sets, found.overlaps)

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Int, Int32
 from deepjoin.lab.josie.cost import Benefits, CostModel, ListCosts, estimate
 from deepjoin.lab.josie.index import CandidateCounter, SetIndex, TokenQuery, overlap_of, score_of
-
-Int = npt.NDArray[np.int64]
 
 #: Lists read between two estimates, as in the paper's experiments.
 BATCH = 20
@@ -39,7 +37,7 @@ class ReadCounts:
 class BestSets(NamedTuple):
     """All sets no worse than the k-th by overlap and size, with exact overlaps."""
 
-    sets: npt.NDArray[np.int32]
+    sets: Int32
     overlaps: Int
     #: The score below which no set is among the best.
     least: int
@@ -57,7 +55,7 @@ class Josie:
     def __init__(self, index: SetIndex, costs: CostModel, batch: int = BATCH) -> None:
         self.index, self.costs, self.batch = index, costs, batch
         # Concurrent searches use one array each; list.pop is atomic.
-        self._free: list[npt.NDArray[np.int32]] = []
+        self._free: list[Int32] = []
 
     def search(
         self, values: Int, k: int | None, least: int = score_from(1), ignored: Int = _NONE

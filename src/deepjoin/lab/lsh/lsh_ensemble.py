@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Double, Int, Marks
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.lsh.minhash import (
     PLACES,
     THRESHOLDS,
-    Float,
     Hashes,
-    Int,
     LshIndex,
     Permutations,
     containment,
@@ -74,7 +72,7 @@ class LshEnsemble(Searcher):
         held = cells.cells.values if cells.cells.hidden is None else cells.cells.hidden
         signature = self._permutations.signature(held) if held else np.zeros(0, np.uint32)
         watch.lap("encode")
-        found = self._found(signature, len(held), options) if held and options.k != 0 else []
+        found = self._found(signature, len(held), options) if held and options.columns != 0 else []
         watch.lap("candidates")
         return near_ranking(cells, self._segments, found, METHOD, self._join, self._encoder)
 
@@ -82,17 +80,18 @@ class LshEnsemble(Searcher):
         """Lower the threshold until the estimates of k columns reach it, or to the last one."""
         out = self._columns.excluded(options.exclude)
         rows = np.zeros(0, np.int64)
-        estimates: Float = np.zeros(0)
+        estimates: Double = np.zeros(0)
         for threshold in THRESHOLDS if self._index is not None else ():
             assert self._index is not None
             more = self._index.find(signature, size, threshold)
+            # Columns found at a higher threshold have their estimates already.
             more = np.setdiff1d(more if out is None else more[~out[more]], rows)
             sizes = self._columns.sizes[more]
             likely = containment(signature, size, self._signatures[more], sizes)
             rows, estimates = np.append(rows, more), np.append(estimates, likely)
-            if options.k is not None and (estimates >= threshold).sum() >= options.k:
+            if options.columns is not None and (estimates >= threshold).sum() >= options.columns:
                 break
-        return self._columns.best(rows, estimates, options.k)
+        return self._columns.best(rows, estimates, options.columns)
 
 
 class _ColumnsBySize:
@@ -106,6 +105,7 @@ class _ColumnsBySize:
                 sizes[segment.dead] = 0
         self._counts = [len(sizes) for sizes in every]
         sizes = np.concatenate([np.zeros(0, np.int64), *every])
+        # LSH Ensemble partitions columns by size, so that a partition is a range of rows.
         order = np.argsort(sizes, kind="stable")
         #: The number of each row among all columns of all segments.
         self._places = order[np.searchsorted(sizes[order], 1) :]
@@ -122,7 +122,7 @@ class _ColumnsBySize:
             sign_columns(segment, permutations, rows[end - count : end], signatures)
         return signatures
 
-    def excluded(self, table: str | None) -> npt.NDArray[np.bool_] | None:
+    def excluded(self, table: str | None) -> Marks | None:
         """Mark the rows of a table."""
         if all(table is None or one.find_table(table) is None for one in self._segments):
             return None
@@ -133,7 +133,7 @@ class _ColumnsBySize:
         ]
         return np.asarray(np.concatenate(filled)[self._places])
 
-    def best(self, rows: Int, estimates: Float, k: int | None) -> list[NearColumn]:
+    def best(self, rows: Int, estimates: Double, k: int | None) -> list[NearColumn]:
         """Sort rows by their estimates, and keep the first k."""
         if k is not None and k < len(rows):
             least = np.partition(estimates, len(rows) - k)[len(rows) - k]

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Double, Int
 from deepjoin.normalise.hashing import hash_values
 from deepjoin.optional import require
 from deepjoin.store.segment import Segment
 
 Hashes = npt.NDArray[np.uint32]
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float64]
 #: Length of a signature, the default of datasketch, and the seed of its permutations.
 PLACES, SEED = 128, 1
 #: The name that datasketch has for 32-bit permutations by odd factors.
@@ -97,7 +96,7 @@ def sign_columns(
         first = last
 
 
-def containment(signature: Hashes, size: int, signatures: Hashes, sizes: Int) -> Float:
+def containment(signature: Hashes, size: int, signatures: Hashes, sizes: Int) -> Double:
     """Estimate the share of a set of this size that each of some other sets holds."""
     jaccard = (signatures == signature).sum(axis=1) / len(signature)
     shared = jaccard * (size + sizes) / (1 + jaccard)

@@ -11,8 +11,7 @@ inputs correlate (GPTQ). Where the inputs are unknown, each number is rounded to
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Array, Double, Float
 from deepjoin.embed.columns.encoder import text_settings
 from deepjoin.embed.columns.onnx_encoder import FORMAT, session
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
-from deepjoin.embed.columns.weights import BLOCK, Array, Floats, block_codes, write_weights
+from deepjoin.embed.columns.weights import BLOCK, block_codes, write_weights
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.onnx.graph import FINE_MATRICES, GraphWriter, Shape, probe
 
 Codes = npt.NDArray[np.int8]
-Doubles = npt.NDArray[np.float64]
 
 #: Names of a layer's weights in the two architectures.
 NAMES = {
@@ -57,9 +56,8 @@ NAMES = {
         "narrow_norm": "output_layer_norm",
     },
 }
-#: Texts to round for, made or given: more make no measurable difference.
+#: Most texts to round for: more make no measurable difference.
 TEXTS = 320
-_CELLS = 24
 _LARGEST = 127
 #: Share of the mean moment added to each, so that the inverse exists.
 _DAMPING = 0.01
@@ -67,18 +65,11 @@ _DAMPING = 0.01
 _INPUTS = 64
 
 
-def export_encoder(
-    source: str | Path,
-    target: str | Path,
-    name: str,
-    settings: TextSettings | None = None,
-    texts: Sequence[str] | None = None,
-) -> Path:
+def export_encoder(source: str | Path, target: str | Path, name: str, texts: Sequence[str]) -> Path:
     """Write the model folder for a folder saved by sentence-transformers, and return it.
 
-    ``settings`` says how columns become texts for this model; by default, as it was trained.
     ``texts`` are examples of what it will read: weights are rounded so that their vectors change
-    least; by default, texts are made from the tokenizer's words.
+    least.
     """
     source, target = Path(source), Path(target)
     shape = _checked_shape(source)
@@ -93,9 +84,7 @@ def export_encoder(
         raise _refused(source, f"has matrices of width {odd[0]}, not a multiple of {BLOCK}")
     parsed = read_json(source / "tokenizer.json")
     tokenizer = json.dumps(parsed, ensure_ascii=False, separators=(",", ":"))
-    settings = text_settings(source / SETTINGS_FILE, settings)
-    if texts is None:
-        texts = made_texts(parsed["model"]["vocab"])
+    settings = text_settings(source / SETTINGS_FILE)
     tokens = Tokens.from_text(tokenizer, settings.tokens, settings.prompt)
     sample = [numbers for numbers in tokens.numbers(texts[:TEXTS]) if numbers]
     arrays = compressed(weights, shape, sample)
@@ -133,7 +122,7 @@ def read_json(path: Path) -> Any:
         ) from None
 
 
-def read_tensors(source: Path) -> dict[str, Floats]:
+def read_tensors(source: Path) -> dict[str, Float]:
     """Read the weights of a folder under their original names."""
     try:
         import onnx  # noqa: F401  needed later; report it before the long part of the work
@@ -189,7 +178,7 @@ def _refused(source: Path, why: str) -> DeepJoinError:
     )
 
 
-def _renamed(tensors: dict[str, Floats], shape: Shape) -> dict[str, Floats]:
+def _renamed(tensors: dict[str, Float], shape: Shape) -> dict[str, Float]:
     """Name the weights as the graph does; queries, keys and values become one matrix."""
     positions = tensors["embeddings.position_embeddings.weight"]
     kinds = tensors.get("embeddings.token_type_embeddings.weight")
@@ -210,27 +199,8 @@ def _renamed(tensors: dict[str, Floats], shape: Shape) -> dict[str, Floats]:
     return weights
 
 
-def made_texts(vocabulary: Iterable[str]) -> list[str]:
-    """Make columns of random words, always the same ones.
-
-    >>> made_texts(["apple", "[CLS]", "##s"])[0][:20]
-    'apple: apple apple a'
-    """
-    words = sorted(word for word in vocabulary if word[0] != "[" and word[:2] != "##")
-    chance = random.Random(0)
-    texts: list[str] = []
-    for _ in range(TEXTS):
-        name = chance.choice(words)
-        cells = [
-            " ".join(chance.choice(words) for _ in range(chance.choice((1, 1, 2, 3))))
-            for _ in range(_CELLS)
-        ]
-        texts.append(f"{name}: {', '.join(cells)}.")
-    return texts
-
-
 def compressed(
-    weights: dict[str, Floats], shape: Shape, texts: Sequence[Sequence[int]]
+    weights: dict[str, Float], shape: Shape, texts: Sequence[Sequence[int]]
 ) -> dict[str, Array]:
     """Replace the matrices by codes, rounded for texts given as token numbers."""
     exact: dict[str, Array] = {name: array for name, array in weights.items() if name != "words"}
@@ -254,7 +224,7 @@ def compressed(
 
 def _moments(
     exact: dict[str, Array], shape: Shape, products: list[str], texts: Sequence[Sequence[int]]
-) -> dict[str, Doubles]:
+) -> dict[str, Double]:
     """Sum the second moments of each product's inputs over all texts."""
     model = session(GraphWriter(shape, exact).model().SerializeToString(), exact, None)
     sizes = {name: exact[f"{name}.weight"].shape[1] for name in products}
@@ -265,13 +235,13 @@ def _moments(
     return moments
 
 
-def nearest(matrix: Floats) -> tuple[Codes, Floats]:
+def nearest(matrix: Float) -> tuple[Codes, Float]:
     """Round each number to the nearest step."""
     steps = steps_of(matrix)
     return _codes(matrix / steps[:, None]), steps
 
 
-def rounded(matrix: Floats, moments: Doubles) -> tuple[Codes, Floats]:
+def rounded(matrix: Float, moments: Double) -> tuple[Codes, Float]:
     """Round a matrix whose inputs have these second moments, the most active inputs first."""
     steps = steps_of(matrix)
     order = np.argsort(-np.diag(moments), kind="stable")
@@ -295,7 +265,7 @@ def rounded(matrix: Floats, moments: Doubles) -> tuple[Codes, Floats]:
     return codes, steps
 
 
-def steps_of(matrix: Floats) -> Floats:
+def steps_of(matrix: Float) -> Float:
     """Return the step of each row, 1 for a row of zeros.
 
     >>> steps_of(np.array([[1, -127], [0, 0]], np.float32)).tolist()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deepjoin.arrays import Array
 from deepjoin.embed.columns.onnx_encoder import FINE_STATES, PROBE, twin_name
-from deepjoin.embed.columns.weights import Array
 
 if TYPE_CHECKING:
     import onnx
@@ -187,6 +187,7 @@ class GraphWriter:
         return self._inside(f"number {value:.6g}", np.array(value, np.float32))
 
     def _middle(self) -> str:
+        # Unsigned bytes have no zero in the middle, so 128 is the zero point.
         return self._inside("middle", np.array(128, np.uint8))
 
     def _inside(self, name: str, array: Array) -> str:

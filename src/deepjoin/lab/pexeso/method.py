@@ -38,6 +38,7 @@ class PexesoSearch(Searcher):
         self._grids = [self._grid(segment) for segment in self._segments]
 
     def _grid(self, segment: Segment) -> Pexeso:
+        # Encoded again: the lemmas hold for exact vectors, and an index stores rounded ones.
         vectors = self._encoder.encode(load_strings(segment.folder, "values"))
         index = segment.values
         columns = ColumnValues(
@@ -51,10 +52,10 @@ class PexesoSearch(Searcher):
         scored = [
             self._scored(segment, grid, cells, options)
             for segment, grid in zip(self._segments, self._grids, strict=True)
-            if len(cells) and options.k != 0
+            if len(cells) and options.columns != 0
         ]
         watch.lap("candidates")
-        limits = options.k, options.threshold, self._score.tau
+        limits = options.columns, options.threshold, self._score.tau
         return rank_by_meaning(cells, scored, *limits, found_by=FOUND_BY)
 
     def _scored(
@@ -63,12 +64,13 @@ class PexesoSearch(Searcher):
         """Ask the grid for the best k, or for all that reach the threshold, and measure them."""
         cells = SimilarCells(segment, query, self._score, self._encoder)
         out, tau = excluded_columns(segment, options.exclude), self._score.tau
-        if options.k is not None:
-            found = grid.search(query.vectors, tau, options.k, out, cells.equal)[0]
+        if options.columns is not None:
+            found = grid.search(query.vectors, tau, options.columns, out, cells.equal)[0]
         else:
+            # A little less, because the division that decides may round up.
             least = int(np.ceil(options.threshold * len(query) * (1 - 1e-9)))
             found = grid.joinable(query.vectors, tau, max(1, least), cells.equal)
             found = found if out is None else found[~out[found]]
         columns = np.sort(found)
-        matches = cells.matches_in(columns, in_full=True)
+        matches, _ = cells.matches_in(columns, np.arange(len(query)))
         return ColumnScores.of(segment, columns, matches, self._score, np.zeros(len(columns)))

@@ -13,17 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Double, Float, Int, Marks
 from deepjoin.embed.value_vectors import checked
 from deepjoin.errors import DeepJoinError
 from deepjoin.matching.joinability import least, similarities
 
-Float = npt.NDArray[np.float32]
-Distances = npt.NDArray[np.float64]
-Int = npt.NDArray[np.int64]
 #: Outliers considered for each pivot, and the size of the sample they come from.
 _OUTLIERS, _SAMPLE = 10, 2_000
 _SEED = 20221
-Marks = npt.NDArray[np.bool_]
 #: The largest distance of two unit vectors.
 _RANGE = 2.0
 #: The paper's usual number of pivots and of levels.
@@ -57,7 +54,7 @@ def farthest_first(vectors: Float, count: int) -> Int:
     return np.array(taken, np.int64)
 
 
-def _one_each(loadings: Distances, count: int) -> Int:
+def _one_each(loadings: Double, count: int) -> Int:
     """Take for each component the free candidate with the largest absolute loading."""
     chosen: list[int] = []
     for component in np.abs(loadings[:count]):
@@ -66,7 +63,7 @@ def _one_each(loadings: Distances, count: int) -> Int:
     return np.array(chosen, np.int64)
 
 
-def distances(vectors: Float, pivots: Float) -> Distances:
+def distances(vectors: Float, pivots: Float) -> Double:
     """Return the Euclidean distance of every vector to every pivot."""
     columns = [
         np.linalg.norm(vectors.astype(np.float64) - pivot.astype(np.float64), axis=1)
@@ -94,8 +91,8 @@ class Radii:
 class GridLevel:
     """The occupied cells of one level: their corners and the ranges of their leaves."""
 
-    low: Distances
-    high: Distances
+    low: Double
+    high: Double
     starts: Int
     stops: Int
 
@@ -108,7 +105,7 @@ class Grid:
     are consecutive: every cell is a range of the sorted leaves.
     """
 
-    def __init__(self, places: Distances, depth: int) -> None:
+    def __init__(self, places: Double, depth: int) -> None:
         self.places, self.depth = places, depth
         parts = np.clip((places / _RANGE * (1 << depth)).astype(np.int64), 0, (1 << depth) - 1)
         # Interleave the bits of the axes, highest bits first.

@@ -27,10 +27,10 @@ from deepjoin.embed.columns.torch_encoder import (
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.onnx.restore import whole_folder
 from deepjoin.lab.training.columns import gather
-from deepjoin.lab.training.delivery import SHIPPED, TEXTS, Agreement, ship
+from deepjoin.lab.training.delivery import TEXTS, ship_if_possible
 from deepjoin.lake import open_lake
 from deepjoin.show.wording import in_options
-from deepjoin.store.column_vectors import FrequencySnapshot, write_frequency
+from deepjoin.store.column_vectors.sketch import FrequencySnapshot, write_frequency
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -76,6 +76,7 @@ def _check(folders: Sequence[Path], weights: Sequence[float]) -> None:
         )
     if not all(0 <= weight < math.inf for weight in weights) or sum(weights) == 0:
         raise DeepJoinError("Weights must be >= 0, and one of them > 0. Give MODEL=WEIGHT.")
+    # Weights trained on different texts have no meaningful average.
     texts = [text_settings(folder / SETTINGS_FILE) for folder in folders]
     for folder, text in zip(folders, texts, strict=True):
         other = [name for name, one in vars(text).items() if one != getattr(texts[0], name)]
@@ -86,17 +87,10 @@ def _check(folders: Sequence[Path], weights: Sequence[float]) -> None:
             )
 
 
-def shipped(folder: Path, texts: Sequence[str]) -> Agreement | str:
-    """Write the small form of a model, or return why it has none."""
-    try:
-        return ship(folder, folder / SHIPPED, folder.name, texts)
-    except DeepJoinError as error:
-        return str(error)
-
-
 def texts_of(lake: Lake, model: Path) -> list[str]:
     """Write columns of a lake as texts, with the text settings of a model."""
     columns = gather(lake, TEXTS, 0)
+    # All models read the same texts, so any of them can write these.
     encoder = TorchEncoder(str(model), profile=lake.settings.profile, device="cpu")
     every = [columns.column(number) for number in range(len(columns))]
     with TemporaryDirectory() as work:
@@ -126,10 +120,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lake = open_lake(options.index)
         texts = texts_of(lake, next(iter(models)))
         folder = average(models, Path(options.out))
+        found = ship_if_possible(folder, folder.name, texts)
     except DeepJoinError as error:
         sys.stderr.write(f"deepjoin: {in_options(str(error))}\n")
         return 1
-    found = shipped(folder, texts)
     sys.stderr.write(f"The small form: {found}{'' if isinstance(found, str) else '.'}\n")
     sys.stdout.write(f"{folder}\n")
     return 0

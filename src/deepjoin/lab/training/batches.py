@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.lab.training.columns import Int, Spellings, TrainingColumns
+from deepjoin.arrays import Float, Int
+from deepjoin.lab.training.columns import Spellings, TrainingColumns
 from deepjoin.lab.training.self_join import ColumnPairs
 from deepjoin.lab.training.settings import TrainSettings
-
-Floats = npt.NDArray[np.float32]
 
 MINED, SHUFFLED, CROPPED = 0, 1, 2
 #: The smallest share of a column and the fewest cells that a crop keeps.
@@ -38,7 +36,7 @@ class Joinability:
     def __init__(self, values: int, near: Any = None) -> None:
         self._values, self._near = values, near
 
-    def __call__(self, x: Sequence[Int], y: Sequence[Int]) -> Floats:
+    def __call__(self, x: Sequence[Int], y: Sequence[Int]) -> Float:
         """Return a row for each x: the share of its values that match a value of each y."""
         mine, held = self._incidence(x), self._incidence(y).T.tocsr()
         if self._near is not None:
@@ -46,7 +44,7 @@ class Joinability:
             mine = mine[:, : len(used)]
             held = self._near[used] @ held
             np.minimum(held.data, 1, out=held.data)
-        found: Floats = (mine @ held).toarray().astype(np.float32)
+        found: Float = (mine @ held).toarray().astype(np.float32)
         sizes = np.array([max(1, len(one)) for one in x], np.float32)
         return found / sizes[:, None]
 

@@ -4,31 +4,55 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deepjoin.arrays import Int
 from deepjoin.errors import DeepJoinError, reason
+from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import canonical
-from deepjoin.store.column_vectors import segment_columns
+from deepjoin.store.column_vectors.encode import segment_columns
 from deepjoin.store.segment import Segment
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
 
-Int = npt.NDArray[np.int64]
 _WORDS = ("name", "title", "context")
 #: Two tables to join with each other and one to validate with.
 _TABLES = 3
+
+
+@contextmanager
+def readable(path: Path, what: str) -> Iterator[None]:
+    """Explain in one line that a file of a training run is missing or damaged."""
+    try:
+        yield
+    # pyarrow, NumPy and zipfile each raise their own errors for a damaged file.
+    except (
+        *(pa.ArrowException, BadZipFile, OSError, EOFError),
+        *(ValueError, TypeError, LookupError, AttributeError, RuntimeError),
+    ) as error:
+        raise DeepJoinError(
+            f"The {what} to train on, {path}, cannot be read: {reason(error)} "
+            "Remove the folder and train again."
+        ) from None
+
+
+@contextmanager
+def read_arrays(path: Path) -> Iterator[Any]:
+    """Open an .npz file."""
+    # Opened here, because np.load leaves a file open that it cannot read.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        yield arrays
 
 
 @dataclass(frozen=True)
@@ -128,7 +152,7 @@ class TrainingColumns:
     @classmethod
     def read(cls, path: Path) -> TrainingColumns:
         """Read what `write` wrote."""
-        try:
+        with readable(path, "columns"):
             with pa.OSFile(str(path)) as file:
                 table: Any = pa.ipc.open_file(file).read_all().combine_chunks()
             table.validate()
@@ -140,11 +164,6 @@ class TrainingColumns:
                 cells.values,
                 values.values.to_numpy().astype(np.int64),
             )
-        except (pa.ArrowException, OSError, LookupError, AttributeError) as error:
-            raise DeepJoinError(
-                f"The columns to train on, {path}, cannot be read: {reason(error)} "
-                "Remove the folder and train again."
-            ) from None
 
 
 def gather(lake: Lake, most: int, seed: int) -> TrainingColumns:
@@ -156,6 +175,7 @@ def gather(lake: Lake, most: int, seed: int) -> TrainingColumns:
         )
     chosen = [_text_columns(segment) for segment in lake.index.segments]
     ends = np.cumsum([0, *map(len, chosen)])
+    # Chosen by number, so that only the cells of the sample are read.
     if ends[-1] > most:
         kept = np.sort(np.random.default_rng(seed).choice(ends[-1], most, replace=False))
         chosen = [
@@ -164,6 +184,7 @@ def gather(lake: Lake, most: int, seed: int) -> TrainingColumns:
         ]
     columns: list[Column] = []
     tables: list[int] = []
+    # Each segment numbers its tables from 0.
     first = 0
     for segment, numbers in zip(lake.index.segments, chosen, strict=True):
         columns += segment_columns(segment, numbers)
@@ -225,15 +246,9 @@ class Spellings:
     @classmethod
     def read(cls, path: Path) -> Spellings:
         """Read what `write` wrote."""
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                strings = json.loads(arrays["strings"].tobytes())
-                return cls(strings, arrays["numbers"], arrays["offsets"])
-        except (OSError, EOFError, ValueError, KeyError, RuntimeError, BadZipFile) as error:
-            raise DeepJoinError(
-                f"The spellings to train with, {path}, cannot be read: {reason(error)} "
-                "Remove the folder and train again."
-            ) from None
+        with readable(path, "spellings"), read_arrays(path) as arrays:
+            strings = json.loads(arrays["strings"].tobytes())
+            return cls(strings, arrays["numbers"], arrays["offsets"])
 
     def draw(self, values: Int, share: float, random: np.random.Generator) -> Int:
         """Draw another spelling for a share of the values; -1 where a value keeps its spelling."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from deepjoin._version import __version__
+from deepjoin.arrays import Float
 from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
@@ -22,12 +22,11 @@ from deepjoin.lab.onnx.export import TEXTS as CALIBRATED
 from deepjoin.lab.onnx.export import export_encoder, read_json
 from deepjoin.lab.onnx.restore import whole_folder
 from deepjoin.lab.training.prepare import Prepared
-from deepjoin.lab.training.report import REPORT_FILE, CardFacts, Figure, write_card, write_report
+from deepjoin.lab.training.report import CardFacts, Figure, write_card, write_report
 
 if TYPE_CHECKING:
     from deepjoin.lab.training.fit import FittedEncoder
 
-Floats = npt.NDArray[np.float32]
 AGREEMENT_FILE = "agreement.json"
 K = 10
 #: Share of the ten nearest texts that must be the same.
@@ -80,7 +79,7 @@ def ship(
     calibration, held_out = halves(texts)
     model = TorchEncoder(model_folder)
     with whole_folder(Path(target)) as aside:
-        export_encoder(model_folder, aside, name, texts=calibration)
+        export_encoder(model_folder, aside, name, calibration)
         found = agreement(model.encode_texts(held_out), OnnxEncoder(aside).encode_texts(held_out))
         if found.top_10 < _LEAST:
             raise DeepJoinError(
@@ -90,6 +89,19 @@ def ship(
             )
         (aside / AGREEMENT_FILE).write_text(json.dumps(asdict(found), indent=2) + "\n", "utf-8")
     return found
+
+
+def ship_if_possible(model: Path, name: str, texts: Sequence[str]) -> Agreement | str:
+    """Write the small form into the folder of a model, or return why it has none."""
+    try:
+        return ship(model, model / SHIPPED, name, texts)
+    except MissingExtra:
+        raise
+    except DeepJoinError as error:
+        # Not every model has a small form; a full disk says nothing about the model.
+        if "No space left" in str(error):
+            raise
+        return str(error)
 
 
 def halves(texts: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -105,7 +117,7 @@ def halves(texts: Sequence[str]) -> tuple[list[str], list[str]]:
     return different[:taken], different[taken : taken + _COMPARED]
 
 
-def agreement(model: Floats, shipped: Floats) -> Agreement:
+def agreement(model: Float, shipped: Float) -> Agreement:
     """Compare the vectors that two encoders give the same texts."""
     (model, near), (shipped, also_near) = _cosines(model), _cosines(shipped)
     cosines = (model * shipped).sum(axis=1)
@@ -116,11 +128,11 @@ def agreement(model: Floats, shipped: Floats) -> Agreement:
     return Agreement(len(model), float(cosines.mean()), float(cosines.min()), same)
 
 
-def _cosines(vectors: Floats) -> tuple[Floats, Floats]:
+def _cosines(vectors: Float) -> tuple[Float, Float]:
     """Return unit vectors, and the cosines of all pairs of different ones."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: Floats = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
-    near: Floats = units @ units.T
+    units: Float = (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+    near: Float = units @ units.T
     np.fill_diagonal(near, -np.inf)
     return units, near
 
@@ -138,32 +150,20 @@ class TrainedEncoder:
     agreement: Agreement | None
     why: str = ""
 
-    @classmethod
-    def read(cls, model: Path, folder: Path) -> TrainedEncoder:
-        """Read the report of a model that will be moved to ``folder``."""
-        report = json.loads((model / REPORT_FILE).read_bytes())
-        form = report["small_form"]
-        agreement = Agreement(**form) if isinstance(form, dict) else None
-        why = "" if agreement else str(form)
-        measured = (report["precision"], report["before"], report["queries"])
-        return cls(folder, *measured, agreement, why)
 
+def deliver(
+    fitted: FittedEncoder, prepared: Prepared, folder: Path, command: str
+) -> TrainedEncoder:
+    """Write the model in both forms, its report and its card into the folder of the run.
 
-def deliver(fitted: FittedEncoder, prepared: Prepared, name: str, command: str) -> None:
-    """Write the model in both forms, its report and its card into the folder of the run."""
+    ``folder`` is where the caller moves them when they are complete.
+    """
     from deepjoin.lab.training.fit import save
 
-    model = prepared.model
+    model, name = prepared.model, folder.name
     shutil.rmtree(model, ignore_errors=True)
     save(fitted, model)
-    try:
-        form: Agreement | str = ship(model, model / SHIPPED, name, fitted.sample(TEXTS))
-    except MissingExtra:
-        raise
-    except DeepJoinError as error:
-        if "No space left" in str(error):
-            raise
-        form = str(error)  # not every model has a small form
+    form = ship_if_possible(model, name, fitted.sample(TEXTS))
     request, facts = prepared.request() or {}, prepared.facts()
     header = {
         "version": __version__,
@@ -179,6 +179,10 @@ def deliver(fitted: FittedEncoder, prepared: Prepared, name: str, command: str) 
     }
     write_report(model, header, fitted.events)
     write_card(model, _card_facts(header, fitted, form, name, command))
+    measured = (folder, fitted.precision, fitted.before, fitted.queries)
+    if isinstance(form, str):
+        return TrainedEncoder(*measured, None, form)
+    return TrainedEncoder(*measured, form)
 
 
 def _card_facts(
@@ -196,17 +200,14 @@ def _card_facts(
     ]
     return CardFacts(
         name=name,
-        license="other",
         base_model=read_json(DEFAULT / "encoder.json")["name"] if base == "default" else base,
         data=f"{header['columns']:,} columns of {header['source']}, "
         f"{header['pairs']:,} joinable pairs",
-        data_license="that of the tables",
         settings={**text, **settings},
         figures=[*(measured if fitted.queries else ()), Figure("the small form", str(form))],
         command=command or "deepjoin.train",
         example=fitted.sample(1)[0],
         tokens=text["tokens"],
         metric=settings["metric"],
-        model=name,
         encoder=name if isinstance(form, str) else f"{name}/{SHIPPED}",
     )

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -32,9 +32,10 @@ from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings
 from deepjoin.embed.columns.tokens import Tokens as TextTokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE, quiet
 from deepjoin.errors import DeepJoinError
+from deepjoin.lab.onnx.export import text_options
 from deepjoin.lab.training.batches import Batches, Examples, Joinability, View
 from deepjoin.lab.training.model import JoinModel, Tokens
-from deepjoin.lab.training.prepare import Prepared
+from deepjoin.lab.training.prepare import Prepared, write_json
 from deepjoin.lab.training.processes import Processes
 from deepjoin.lab.training.settings import TrainSettings
 from deepjoin.lab.training.tokenising import Tokeniser, tokeniser_for
@@ -208,7 +209,7 @@ def arguments(
     translated = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
-        per_device_train_batch_size=1,
+        per_device_train_batch_size=1,  # items are whole batches
         learning_rate=settings.learning_rate,
         warmup_steps=steps // 10 if settings.warmup is None else settings.warmup,
         weight_decay=settings.weight_decay,
@@ -218,7 +219,7 @@ def arguments(
         eval_steps=validate,
         save_strategy="steps",
         save_steps=validate,
-        save_total_limit=2,
+        save_total_limit=2,  # the last, to resume from, and the best
         load_best_model_at_end=validates,
         metric_for_best_model=_PRECISION if validates else None,
         greater_is_better=True,
@@ -367,5 +368,4 @@ def save(fitted: FittedEncoder, folder: Path) -> None:
     with quiet():
         fitted.model.encoder.prompts["query"] = fitted.tokeniser.settings.prompt
         fitted.model.encoder.to("cpu").float().save(str(folder), create_model_card=False)
-    text = {key: one for key, one in asdict(fitted.tokeniser.settings).items() if key != "profile"}
-    (folder / SETTINGS_FILE).write_text(json.dumps({"text": text}, indent=2) + "\n", "utf-8")
+    write_json(folder / SETTINGS_FILE, {"text": text_options(fitted.tokeniser.settings)})

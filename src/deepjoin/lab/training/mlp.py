@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Array, Float, Int
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.encoders.mlp import SAID, Tower, write_mlp
 from deepjoin.lab.training.batches import Joinability
-from deepjoin.lab.training.columns import Int, TrainingColumns, gather
+from deepjoin.lab.training.columns import TrainingColumns, gather
 from deepjoin.lab.training.near import near_values, value_vectors
 from deepjoin.lab.training.self_join import (
     ColumnPairs,
@@ -38,22 +38,8 @@ from deepjoin.show.wording import in_options
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
 
-Floats = npt.NDArray[np.float32]
 #: From two lists of column numbers to the joinability of each of the first with each of the second.
-Joined = Callable[[Int, Int], Floats]
-
-_MANY = 10**9
-_RANGES: tuple[tuple[str, float, float], ...] = (
-    ("threshold", 0.01, 1),
-    ("columns", 4, _MANY),
-    ("pairs", 1, _MANY),
-    ("hidden", 1, 1 << 16),
-    ("dimension", 1, 1 << 16),
-    ("batch", 2, 1 << 14),
-    ("steps", 1, _MANY),
-    ("learning_rate", 1e-9, 1),
-    ("seed", 0, _MANY),
-)
+Joined = Callable[[Int, Int], Float]
 
 
 @dataclass(frozen=True)
@@ -77,21 +63,23 @@ class MlpSettings:
     def __post_init__(self) -> None:
         if self.join not in JOINS:
             raise DeepJoinError(f"join is '{self.join}'; it must be one of {', '.join(JOINS)}.")
-        check_ranges(self, _RANGES)
+        wide = (1, 1 << 16)
+        # Each batch has a square matrix of joinabilities, so it is smaller than in `train`.
+        check_ranges(self, hidden=wide, dimension=wide, batch=(2, 1 << 14))
 
 
 @dataclass(frozen=True)
 class MlpTask:
     """Features of all columns, joinable pairs of them, and the validation."""
 
-    features: Floats
+    features: Float
     pairs: ColumnPairs
     joined: Joined
     validation: Validation
     #: The columns that the validation searches.
     searched: Int
 
-    def precision(self, vectors: Floats) -> float:
+    def precision(self, vectors: Float) -> float:
         """P@10 of a search by the cosine of these vectors."""
         some = vectors[self.searched]
         some = some / np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-30)
@@ -108,9 +96,7 @@ _NOISE = 0.1
 _STEEP = 8.0
 
 
-def fit(
-    task: MlpTask, settings: MlpSettings, progress: Progress
-) -> tuple[dict[str, npt.NDArray[Any]], float]:
+def fit(task: MlpTask, settings: MlpSettings, progress: Progress) -> tuple[dict[str, Array], float]:
     """Train the tower and its head; return the weights with the best P@10, and that P@10."""
     import torch
 
@@ -160,15 +146,15 @@ class _Network:
         self._optimiser.step()
         return float(loss.detach())
 
-    def vectors(self) -> Floats:
+    def vectors(self) -> Float:
         """Return the vectors of all columns."""
         import torch
 
         with torch.inference_mode():
-            vectors: Floats = self._tower(self._inputs).numpy()
+            vectors: Float = self._tower(self._inputs).numpy()
         return vectors
 
-    def weights(self) -> dict[str, npt.NDArray[Any]]:
+    def weights(self) -> dict[str, Array]:
         """Copy the weights that the encoder needs."""
         first, second = self._tower[0], self._tower[2]
         arrays = {
@@ -268,7 +254,7 @@ def make_task(
     pairs = ColumnPairs(training[pairs.x], training[pairs.y], pairs.joinability)
     joinability = Joinability(len(vectors), near)
 
-    def joined(x: Int, y: Int) -> Floats:
+    def joined(x: Int, y: Int) -> Float:
         sets = ([columns.values[columns.places(one)] for one in some] for some in (x, y))
         return joinability(*sets)
 
@@ -277,11 +263,11 @@ def make_task(
     return MlpTask(column_means(columns, vectors), pairs, joined, validation, places)
 
 
-def column_means(columns: TrainingColumns, vectors: Floats) -> Floats:
+def column_means(columns: TrainingColumns, vectors: Float) -> Float:
     """Average the vectors of the values of each column, as the encoder does."""
     cells = incidence(columns)
     known = cells @ vectors.any(axis=1).astype(np.int64)
-    means: Floats = ((cells @ vectors) / np.maximum(known, 1)[:, None]).astype(np.float32)
+    means: Float = ((cells @ vectors) / np.maximum(known, 1)[:, None]).astype(np.float32)
     return means
 
 

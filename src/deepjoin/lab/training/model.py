@@ -101,6 +101,7 @@ class JoinModel(torch.nn.Module):
     @torch.no_grad()
     def encoded(self, tokens: Tokens) -> torch.Tensor:
         """Encode any number of columns, without gradients."""
+        # Dropout would make validation random.
         was_training = self.training
         self.eval()
         device = next(self.parameters()).device

@@ -10,19 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.cells.score import match_chance
+from deepjoin.arrays import Float, Int
+from deepjoin.embed.cells import CellEncoder, match_chance
 from deepjoin.errors import DeepJoinError
-from deepjoin.lab.training.columns import Int, TrainingColumns
+from deepjoin.lab.training.columns import TrainingColumns
 from deepjoin.matching.joinability import ONE, least
 from deepjoin.matching.similar import SimilarValues
 from deepjoin.normalise.canonical import canonical_array
 from deepjoin.progress import Progress, no_progress
 
-Float = npt.NDArray[np.float32]
 #: Places of values in a list, the values near each, and their cosines.
 Neighbours = tuple[Int, Int, Float]
 

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from deepjoin.build.engine import Engine
@@ -18,8 +17,7 @@ from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import replace_file
-from deepjoin.lab.onnx.export import read_json
-from deepjoin.lab.onnx.restore import kept_layers, restore, shallower
+from deepjoin.lab.onnx.restore import drop_layers, restore, whole_folder
 from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
 from deepjoin.lab.training.near import near_values, value_vectors
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs, semantic_pairs
@@ -76,6 +74,7 @@ class Prepared:
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
+            # This process holds the lock file, which must stay.
             elif path.name != LOCK:
                 path.unlink()
         write_json(self.folder / _REQUEST, request)
@@ -176,17 +175,13 @@ def write_base(spec: str, folder: Path, layers: int | None, device: str | None) 
     from deepjoin.embed.columns.torch_encoder import TorchEncoder, load_model, quiet
 
     TorchEncoder(spec, device=device)  # raises with the name of any missing or damaged file
-    with quiet(), TemporaryDirectory(dir=folder.parent) as place:
-        whole = Path(place) / "base"
-        load_model(spec, "cpu").save(str(whole), create_model_card=False)
-        settings = source / SETTINGS_FILE
-        if settings.is_file():
-            shutil.copyfile(settings, whole / SETTINGS_FILE)
-        if layers is None:
-            whole.rename(folder)
-        else:
-            kept_layers(read_json(whole / "config.json").get("num_hidden_layers", 0), layers, spec)
-            shallower(whole, folder, layers)
+    with quiet(), whole_folder(folder) as aside:
+        model = load_model(spec, "cpu")
+        if layers is not None:
+            drop_layers(model, layers, spec)
+        model.save(str(aside), create_model_card=False)
+        if (source / SETTINGS_FILE).is_file():
+            shutil.copyfile(source / SETTINGS_FILE, aside / SETTINGS_FILE)
 
 
 def base_text(
@@ -202,6 +197,7 @@ def base_text(
         tokens=tokens or stored.tokens,
         prompt=prompt,
     )
+    # Checked before pairs are mined, which may take hours.
     model = load_model(str(folder), "cpu")
     backend = model.tokenizer.backend_tokenizer
     Tokens.from_text(backend.to_str(), text.tokens, text.prompt).check(positions(model), spec)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Double
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import replace_file
 from deepjoin.optional import require
 
-Doubles = npt.NDArray[np.float64]
 #: A loss or a precision, and its step.
 Event = Mapping[str, Any]
 REPORT_FILE = "report.json"
@@ -56,8 +55,12 @@ def write_report(folder: Path, header: Mapping[str, Any], events: Sequence[Event
             f"{odd[:1] or 'none'}. Train for one step at least."
         )
     trained = [event for event in events if event["step"]]
-    content = {"format": FORMAT, **header, "best": best(trained), "events": list(events)}
-    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+    # JSON has no NaN: a loss that diverged becomes null.
+    plain = [
+        {key: one if math.isfinite(one) else None for key, one in event.items()} for event in events
+    ]
+    content = {"format": FORMAT, **header, "best": best(trained), "events": plain}
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
     whole_file(folder / REPORT_FILE, f"{text}\n".encode())
     whole_file(folder / CURVES_FILE, curves(events))
 
@@ -87,18 +90,8 @@ def _with(key: str, events: Sequence[Event]) -> list[Event]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert settings and measurements to JSON types; NaN and infinity become null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
+    """Convert NumPy's numbers, and paths, for JSON."""
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def curves(events: Sequence[Event]) -> bytes:
@@ -188,19 +181,16 @@ def _label_right(axes: Any, height: float, text: str, color: str, weight: str = 
     axes.annotate(text, (1, height), (10, 0), at, "offset points", va="center", **look)
 
 
-def _points(events: Sequence[Event], key: str) -> tuple[Doubles, Doubles]:
+def _points(events: Sequence[Event], key: str) -> tuple[Double, Double]:
     steps = np.array([event["step"] for event in events], np.float64)
     return steps, np.array([event[key] for event in events], np.float64)
 
 
-def _smoothed(numbers: Doubles) -> Doubles:
+def _smoothed(numbers: Double) -> Double:
     """Average each number with its neighbours, fewer of them at the ends."""
-    reach = len(numbers) // _MANY
-    sums = np.concatenate([[0.0], np.cumsum(numbers)])
-    places = np.arange(len(numbers))
-    first, end = np.maximum(places - reach, 0), np.minimum(places + reach + 1, len(numbers))
-    means: Doubles = (sums[end] - sums[first]) / (end - first)
-    return means
+    around = np.ones(2 * (len(numbers) // _MANY) + 1)
+    sums, counts = (np.convolve(one, around, "same") for one in (numbers, np.ones(len(numbers))))
+    return np.asarray(sums / counts)
 
 
 @dataclass(frozen=True)
@@ -216,13 +206,11 @@ class Figure:
 class CardFacts:
     """The content of a model card."""
 
+    #: The name of the model, which is also that of its sentence-transformers folder.
     name: str
-    #: An SPDX name in lower case, such as ``apache-2.0``.
-    license: str
     base_model: str
-    #: What it was trained on, and the licence of that data.
+    #: What it was trained on.
     data: str
-    data_license: str
     settings: Mapping[str, object]
     figures: Sequence[Figure]
     #: The command that trains it again.
@@ -230,11 +218,9 @@ class CardFacts:
     #: One of its texts as an example, and how many tokens of a text are read.
     example: str
     tokens: int
-    metric: str = "cosine"
-    limits: Sequence[str] = ()
-    #: The sentence-transformers folder, and the one that needs no torch.
-    model: str = "model"
-    encoder: str = "encoder"
+    metric: str
+    #: The folder to index with: the small form, which needs no torch, or else the model.
+    encoder: str
 
 
 def write_card(folder: Path, facts: CardFacts) -> Path:
@@ -247,7 +233,8 @@ def write_card(folder: Path, facts: CardFacts) -> Path:
 def card(facts: CardFacts) -> str:
     """Write the card as Markdown with a YAML header."""
     header = {
-        "license": facts.license,
+        # The tables decide the licence of what was learnt from them; deepjoin does not know it.
+        "license": "other",
         "base_model": facts.base_model,
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
@@ -258,7 +245,7 @@ def card(facts: CardFacts) -> str:
     index = f"deepjoin index tables/ --encoder {facts.encoder} --metric {facts.metric}"
     python = (
         "from sentence_transformers import SentenceTransformer\n\n"
-        f"model = SentenceTransformer({json.dumps(facts.model)})\n"
+        f"model = SentenceTransformer({json.dumps(facts.name)})\n"
         f"vectors = model.encode([{json.dumps(facts.example, ensure_ascii=False)}])"
     )
     figures = [(one.what, _number(one.value), one.conditions) for one in facts.figures]
@@ -268,20 +255,18 @@ def card(facts: CardFacts) -> str:
         "Gives each column of a table a vector; columns that can be joined have vectors close to "
         f"each other. Trained by deepjoin from {facts.base_model}.",
         "## Use",
-        "With deepjoin:" if facts.encoder == facts.model else "With deepjoin, without torch:",
+        "With deepjoin:" if facts.encoder == facts.name else "With deepjoin, without torch:",
         f"```sh\n{index}\n```",
         "With sentence-transformers, with columns written as in training, "
         f"at most {facts.tokens} tokens each:",
         f"```python\n{python}\n```",
         f"Vectors are compared by {_METRICS[facts.metric]}.",
         "## Data",
-        f"{facts.data}\n\nLicence of the data: {facts.data_license}.",
+        f"{facts.data}\n\nLicence of the data: that of the tables.",
         "## Settings",
         _table(("setting", "value"), facts.settings.items()),
         "## Figures",
         _table(("measured", "value", "conditions"), figures) if figures else "None measured.",
-        "## Limits",
-        "\n".join(f"- {line}" for line in facts.limits) or "None known.",
         "## Made with",
         f"```sh\n{facts.command}\n```",
     )

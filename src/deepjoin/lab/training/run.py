@@ -120,8 +120,7 @@ def train(
         engine = (resources.engine, resources.ray_address)
         with engine_named(*engine, lambda text: progress(0, 0, text)) as elsewhere:
             run.prepare(prepared, folder, elsewhere)
-        deliver(run.fit(prepared, workers, processes), prepared, folder.name, command)
-        trained = TrainedEncoder.read(prepared.model, folder)
+        trained = deliver(run.fit(prepared, workers, processes), prepared, folder, command)
         # The file that makes the folder a model comes last.
         names = [path.name for path in prepared.model.iterdir()]
         for name in sorted(names, key=lambda name: name == LAST):

@@ -10,24 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deepjoin.arrays import blocks, ranges
+from deepjoin.arrays import Array, Float, Hashes, Int, Marks, blocks, ranges
 from deepjoin.build.engine import Engine, Step
-from deepjoin.errors import DeepJoinError, reason
-from deepjoin.lab.training.columns import Int, TrainingColumns
+from deepjoin.errors import DeepJoinError
+from deepjoin.lab.training.columns import TrainingColumns, read_arrays, readable
+from deepjoin.lazy import cached_property
 from deepjoin.progress import Progress, no_progress
 from deepjoin.relating.prefix_filter import PrefixCandidates, counted, least_shared
 
-Float = npt.NDArray[np.float32]
 #: A range of columns: the first, and one past the last.
 Block = tuple[int, int]
 Compare = Callable[[Block], Iterator["ColumnPairs"]]
@@ -52,7 +50,7 @@ class ColumnPairs:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: npt.NDArray[Any]) -> ColumnPairs:
+    def take(self, rows: Array) -> ColumnPairs:
         """Keep some pairs, in this order."""
         return ColumnPairs(self.x[rows], self.y[rows], self.joinability[rows])
 
@@ -64,18 +62,12 @@ class ColumnPairs:
     @classmethod
     def read(cls, path: Path) -> ColumnPairs:
         """Read what `write` wrote."""
-        try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                x, y, joinability = (arrays[name] for name in ("x", "y", "joinability"))
+        with readable(path, "pairs"), read_arrays(path) as arrays:
+            x, y, joinability = (arrays[name] for name in ("x", "y", "joinability"))
             found = [(str(array.dtype), array.shape) for array in (x, y, joinability)]
             if found != [(kind, (x.size,)) for kind in ("int64", "int64", "float32")]:
                 raise ValueError("its arrays are not those of pairs")
             return cls(x, y, joinability)
-        except (OSError, EOFError, ValueError, KeyError, RuntimeError, BadZipFile) as error:
-            raise DeepJoinError(
-                f"The pairs to train on, {path}, cannot be read: {reason(error)} "
-                "Remove the file and train again."
-            ) from None
 
 
 @dataclass(frozen=True)
@@ -158,7 +150,7 @@ class PairRule:
             )
 
 
-def _worse(pairs: ColumnPairs, seed: int) -> npt.NDArray[np.uint64]:
+def _worse(pairs: ColumnPairs, seed: int) -> Hashes:
     """Return numbers that are larger the less joinable a pair is, random among equals."""
     mixed = np.full(len(pairs), seed % 2**64, np.uint64)
     # Both columns count: by one alone, all columns x would choose the same few of equal y.
@@ -281,11 +273,11 @@ class _ValuePostings:
         """Compute the keys before copies are sent, so that no receiver has to."""
         _ = self._keys
 
-    def have(self, values: Int, columns: Int) -> npt.NDArray[np.bool_]:
+    def have(self, values: Int, columns: Int) -> Marks:
         """Return for each value and column whether they match."""
         keys = values * self.matrix.shape[1] + columns
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        same: npt.NDArray[np.bool_] = self._keys[at] == keys
+        same: Marks = self._keys[at] == keys
         return same
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,13 +87,13 @@ class TrainSettings:
                 "negatives is 'removed', which takes out equal cells, and join is semantic. Give "
                 "negatives batch or hard."
             )
-        check_ranges(self, _RANGES)
+        check_ranges(self)
 
 
-def check_ranges(settings: object, ranges: Sequence[tuple[str, float, float]]) -> None:
-    """Refuse settings with a number outside its range."""
-    for name, least, most in ranges:
-        given = getattr(settings, name)
+def check_ranges(settings: object, **others: tuple[float, float]) -> None:
+    """Refuse settings with a number outside its range; ``others`` adds or replaces ranges."""
+    for name, (least, most) in (_RANGES | others).items():
+        given = getattr(settings, name, None)
         if given is not None and not least <= given <= most:
             raise DeepJoinError(f"{name} is {given:g}; it must be from {least:g} to {most:g}.")
 
@@ -125,29 +125,30 @@ class TrainResources:
 
 
 _MANY = 10**9
-_RANGES: tuple[tuple[str, float, float], ...] = (
-    ("threshold", 0.01, 1),
-    ("tau", 0, 1),
-    ("columns", 4, _MANY),
-    ("pairs", 1, _MANY),
-    ("shuffle", 0, 1),
-    ("crops", 0, 100),
-    ("nameless", 0, 1),
-    ("respelled", 0, 1),
-    ("power", 0.01, 100),
-    ("scale", 0.01, 1000),
-    ("batch", 2, 1 << 16),
-    ("learning_rate", 1e-9, 1),
-    ("warmup", 0, _MANY),
-    ("weight_decay", 0, 1),
-    ("dropout", 0, 0.9),
-    ("epochs", 1, 10_000),
-    ("steps", 1, _MANY),
-    ("validate", 1, _MANY),
-    ("patience", 1, _MANY),
-    ("layers", 1, 1000),
-    ("seed", 0, _MANY),
-)
+#: Least and most value of each setting; the recipe of the MLP has some of them too.
+_RANGES: dict[str, tuple[float, float]] = {
+    "threshold": (0.01, 1),
+    "tau": (0, 1),
+    "columns": (4, _MANY),
+    "pairs": (1, _MANY),
+    "shuffle": (0, 1),
+    "crops": (0, 100),
+    "nameless": (0, 1),
+    "respelled": (0, 1),
+    "power": (0.01, 100),
+    "scale": (0.01, 1000),
+    "batch": (2, 1 << 16),
+    "learning_rate": (1e-9, 1),
+    "warmup": (0, _MANY),
+    "weight_decay": (0, 1),
+    "dropout": (0, 0.9),
+    "epochs": (1, 10_000),
+    "steps": (1, _MANY),
+    "validate": (1, _MANY),
+    "patience": (1, _MANY),
+    "layers": (1, 1000),
+    "seed": (0, _MANY),
+}
 
 #: The paper's recipe; `docs/decisions` says how we read what it leaves open.
 PAPER = TrainSettings(

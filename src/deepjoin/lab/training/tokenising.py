@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Int, Int32
 from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings, column_texts
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.lab.training.batches import View
-from deepjoin.lab.training.columns import Int, TrainingColumns, known_values
+from deepjoin.lab.training.columns import TrainingColumns, known_values
 from deepjoin.model import Column
 from deepjoin.normalise.canonical import canonical
 
@@ -82,7 +82,7 @@ def padded(numbers: Sequence[Sequence[int]], padding: int) -> dict[str, Any]:
 class Ragged:
     """Rows of token numbers, concatenated."""
 
-    flat: npt.NDArray[np.int32]
+    flat: Int32
     offsets: Int
 
     @classmethod
@@ -94,13 +94,6 @@ class Ragged:
     def __getitem__(self, row: int) -> list[int]:
         tokens: list[int] = self.flat[self.offsets[row] : self.offsets[row + 1]].tolist()
         return tokens
-
-
-class _Frames(NamedTuple):
-    """Tokens before and after the cells of each column, alternating, and the letters of both."""
-
-    tokens: Ragged
-    letters: Int
 
 
 class PieceTokeniser:
@@ -133,8 +126,8 @@ class PieceTokeniser:
 
     def numbers(self, view: View) -> list[int]:
         """Return the token numbers of a view, special ones included."""
-        frames, at = (self._named, view.column) if view.named else (self._nameless, 0)
-        before, after = frames.tokens[2 * at], frames.tokens[2 * at + 1]
+        (frames, letters), at = (self._named, view.column) if view.named else (self._nameless, 0)
+        before, after = frames[2 * at], frames[2 * at + 1]
         cells, frequency = self._cells_of(view)
         chosen = self._chosen(cells, frequency, self._limit - len(before) - len(after))
         if len(chosen) == 0:
@@ -144,7 +137,7 @@ class PieceTokeniser:
             if key not in self._cut:
                 self._cut[key] = self._slowly(view)
             return self._cut[key]
-        if frames.letters[at] + self._letters[chosen].sum() > _LETTERS * self._limit:
+        if letters[at] + self._letters[chosen].sum() > _LETTERS * self._limit:
             return self._slowly(view)
         prompt = self._prompt if view.is_query else ()
         tokens = [*self._first, *prompt, *before, *self._cells[chosen[0]]]
@@ -194,8 +187,8 @@ class PieceTokeniser:
         numbers = np.array([known[value] for value in spelled], np.int64)
         return np.append(frequency, np.zeros(len(new), np.int64)), numbers
 
-    def _frames(self, columns: Sequence[Column]) -> _Frames:
-        """Tokenise the text before and after the cells of each column."""
+    def _frames(self, columns: Sequence[Column]) -> tuple[Ragged, Int]:
+        """Tokenise the text before and after the cells of each column; count its letters."""
         marked = [
             Column([_MARK], one.name, title=one.title, context=one.context) for one in columns
         ]
@@ -203,7 +196,7 @@ class PieceTokeniser:
         texts = column_texts(marked, slow.settings, slow.frequency, slow.tokens.count)
         parts = [text.rpartition(_MARK) for text in texts]
         tokens = self._tokenised([part for before, _, after in parts for part in (before, after)])
-        return _Frames(tokens, np.array([len(text) for text in texts], np.int64))
+        return tokens, np.array([len(text) for text in texts], np.int64)
 
     def _tokenised(self, strings: Sequence[str]) -> Ragged:
         starts = range(0, len(strings), _BLOCK)
@@ -217,6 +210,7 @@ def tokeniser_for(slow: Tokeniser, seed: int = 0) -> PieceTokeniser | Tokeniser:
         return slow
     fast = PieceTokeniser(slow)
     random = np.random.default_rng(seed)
+    # Whole columns, queries, and views with other spellings all take different paths.
     sample: list[View] = []
     for number in random.permutation(len(slow.columns))[:_TRIED].tolist():
         view = View.whole(slow.columns, number)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from deepjoin.lab.training.columns import Int, TrainingColumns
+from deepjoin.arrays import Float, Int
+from deepjoin.lab.training.columns import TrainingColumns
 
-Floats = npt.NDArray[np.float32]
 #: From two lists of columns, as values, to the joinability of each x with each y.
-Joined = Callable[[Sequence[Int], Sequence[Int]], Floats]
+Joined = Callable[[Sequence[Int], Sequence[Int]], Float]
 
 K = 10
 #: Share of the columns held back; most columns searched; most queries.
@@ -44,7 +43,7 @@ class Validation:
 
     columns: TrainingColumns
     queries: Int
-    joinability: Floats
+    joinability: Float
 
     @classmethod
     def of(cls, columns: TrainingColumns, held: int, joined: Joined, seed: int) -> Validation:
@@ -60,7 +59,7 @@ class Validation:
         answered = np.flatnonzero(found.max(axis=1, initial=0) > 0)[:_QUERIES]
         return cls(columns, queries[answered], found[answered])
 
-    def precision(self, scores: Floats) -> float:
+    def precision(self, scores: Float) -> float:
         """Share of the ten best by score that are as joinable as the tenth best.
 
         For a query with fewer than ten joinable columns, that number replaces ten.
