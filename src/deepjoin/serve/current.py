@@ -6,13 +6,13 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
 
 from deepjoin.errors import DeepJoinError, IndexUnusable, StoreUnusable, UnknownName
 from deepjoin.lake import Lake
+from deepjoin.lazy import cached_property
 from deepjoin.model import SearchMethod
 from deepjoin.search.methods import served_methods
 from deepjoin.store.directory import Directory
@@ -130,9 +130,12 @@ class CurrentLake:
 
 
 def warm(lake: Lake) -> None:
-    """Load what the first search would otherwise wait for, with searches for zero hits."""
+    """Load what the first search would otherwise wait for, by searching for a value of the lake."""
+    values = lake.index.segments[0].values.values
+    # Found by itself, so that nothing else is compared with all values of the lake.
+    some = [values[0]] if len(values) else ["deepjoin"]
     for join in ("equi", "any"):
-        lake.search(["deepjoin"], 0, join=join)
+        lake.search(some, 1, join=join)
 
 
 def _stamp(lake: Lake) -> tuple[int, ...]:

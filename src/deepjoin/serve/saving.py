@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan
+from deepjoin.joining.columns import table_suffix
 
 _TRIES = 1000
 
@@ -15,13 +16,22 @@ class TooManyRows(DeepJoinError):
     """A joined table with more rows than may be written."""
 
 
+def joined_name(left: str, right: str) -> str:
+    """Name the file of a join after its tables, in letters and digits that any system takes.
+
+    >>> joined_name("my orders.csv", "geo/countries.csv.gz")
+    'my_orders-joined-with-countries'
+    """
+    return _stem(f"{table_suffix(left)} joined with {table_suffix(right)}", 120)
+
+
 def check_rows(plan: JoinPlan, most: int) -> None:
     """Refuse a join with too many rows before it runs."""
     rows = plan.facts.result_rows
     if rows > most:
         raise TooManyRows(
             f"The joined table has {rows:,} rows; the limit is {most:,}. Where several rows match, "
-            "keep the first (many=first) or one summary row (many=aggregate)."
+            'keep the first (`many="first"`) or one summary row (`many="aggregate"`).'
         )
 
 
@@ -40,8 +50,7 @@ def save_join(
 
 def _new_file(folder: Path, name: str, form: str) -> Path:
     """Create an empty file under a free name, so that nobody else can take the name meanwhile."""
-    # Of what a client sends only letters and digits are kept: no path, no hidden file.
-    stem = re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-_")[:60] or "joined"
+    stem = _stem(name)
     for number in range(_TRIES):
         path = folder / f"{stem}{f'-{number}' if number else ''}.{form}"
         try:
@@ -54,3 +63,8 @@ def _new_file(folder: Path, name: str, form: str) -> Path:
     raise DeepJoinError(
         f"The output folder has {_TRIES:,} files named '{stem}'; choose another name."
     )
+
+
+def _stem(name: str, most: int = 60) -> str:
+    """Keep letters and digits of what a client sends: no path, no hidden file."""
+    return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-_")[:most] or "joined"

@@ -7,13 +7,17 @@ spends most of its time elsewhere, and should not spend it on validating what we
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, StreamingResponse
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
@@ -30,7 +34,7 @@ from deepjoin.model import (
 )
 from deepjoin.serve.http.problems import Refused, TooLarge
 from deepjoin.serve.saving import TooManyRows
-from deepjoin.show.wording import in_fields
+from deepjoin.show.wording import in_fields, on_page
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,10 @@ class SavedJoin:
     bytes: int
 
 
+#: The media type of answers that come as lines of JSON.
+LINES = "application/x-ndjson"
+
+
 def encoded(content: Any) -> bytes:
     """Write a declared object, or plain JSON values, as JSON."""
     text = json.dumps(to_json(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -154,6 +162,42 @@ def encoded(content: Any) -> bytes:
 def answer(content: Any) -> Response:
     """Answer with JSON."""
     return Response(encoded(content), media_type="application/json")
+
+
+class Lines:
+    """Answers that go out one a line while a thread works on the next; made in the event loop."""
+
+    def __init__(self, words: Callable[[str], str]) -> None:
+        self._words, self._loop = words, asyncio.get_running_loop()
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._has_left = False
+
+    def send(self, content: Any) -> None:
+        """Send an answer, from the thread that works; stop the work if the client has left."""
+        if self._has_left:
+            raise Refused("The client has left.")
+        line = encoded(content) + b"\n"
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
+
+    async def response(self, work: Coroutine[Any, Any, None]) -> Response:
+        """Run the work; if it fails before the first line, that is an ordinary error."""
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._queue.put_nowait(None))
+        first = await self._queue.get()
+        if first is None:
+            task.result()
+        return StreamingResponse(self._lines(first, task), media_type=LINES)
+
+    async def _lines(self, line: bytes | None, task: asyncio.Future[None]) -> AsyncIterator[bytes]:
+        try:
+            while line is not None:
+                yield line
+                line = await self._queue.get()
+            task.result()
+        except DeepJoinError as error:
+            yield encoded(Problem(self._words(str(error)))) + b"\n"
+        finally:
+            self._has_left = True
 
 
 #: Schemas of all documented answers by name, for the OpenAPI document.
@@ -183,36 +227,84 @@ PROBLEMS: Documented = {
 }
 
 
+def documented_lines(kind: type) -> Documented:
+    """Describe an answer that comes as lines of JSON, each complete in itself."""
+    content = {LINES: {"schema": json_schema(kind, SCHEMAS)}}
+    return {200: {"description": "One answer a line; the last is the best", "content": content}}
+
+
 def problem(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
     """Answer with the one line that says what is wrong."""
     body = encoded(Problem(" ".join(text.split())))
     return Response(body, status, headers, media_type="application/json")
 
 
-def handle_problems(app: FastAPI) -> None:
-    """Answer every error of an app in the same shape."""
+#: A page without scripts; its styles are those of the page that is built.
+_FOR_PEOPLE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title} · deepjoin</title>
+<link rel="stylesheet" href="{root}{style}">
+<main><section class="notice"><div class="notice-body">
+<h1>{title}</h1>
+<p>{text}</p>
+<p><a class="button primary" href="{root}">Go to the start page</a></p>
+</div></section></main>
+</html>
+"""
+
+
+def wants_page(path: str, headers: Headers) -> bool:
+    """Tell whether a person asks, with a browser, for what is no part of the API."""
+    return "text/html" in headers.get("accept", "") and not path.startswith("/api")
+
+
+def problem_page(title: str, text: str, status: int, path: str, style: str = "") -> Response:
+    """Answer a person with a page that says what is wrong."""
+    # Relative, so that it also works behind a proxy that adds a prefix.
+    root = "../" * (path.count("/") - 1) or "./"
+    words = {"title": escape(title), "text": escape(text), "root": root, "style": escape(style)}
+    return HTMLResponse(_FOR_PEOPLE.format(**words), status)
+
+
+def wording(request: Request) -> Callable[[str], str]:
+    """Return what puts messages in the words of a client: the page names its controls."""
+    return on_page if request.headers.get("deepjoin-words") == "page" else in_fields
+
+
+def handle_problems(app: FastAPI, place: str, style: str) -> None:
+    """Answer every error of an app in the same shape; the page is not shown the lake's place."""
 
     @app.exception_handler(DeepJoinError)
     async def _known(request: Request, error: DeepJoinError) -> Response:
+        words, text, status = wording(request), str(error), 400
         if isinstance(error, Refused):
-            return problem(str(error), error.status)
-        if isinstance(error, TooManyRows):
-            return problem(str(error), TooLarge.status)
-        text = in_fields(str(error))
-        return problem(text, 503 if isinstance(error, IndexUnusable) else 400)
+            status = error.status
+        elif isinstance(error, TooManyRows):
+            status = TooLarge.status
+        elif isinstance(error, IndexUnusable):
+            status = 503
+        return problem(words(text.replace(place, "the lake") if words is on_page else text), status)
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, error: RequestValidationError) -> Response:
         first, *others = error.errors()
+        if wording(request) is on_page:
+            return problem(on_page(f"`{first['loc'][-1]}`: {first['msg']}."), 422)
         where = ".".join(str(part) for part in first["loc"])
         more = f" And {len(others)} more." if others else ""
         return problem(f"{where}: {first['msg']}.{more}", 422)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
-        text = str(error.detail)
+        text, path = str(error.detail), request.url.path
+        if error.status_code == 404 and wants_page(path, request.headers):
+            text = f"Nothing is at {path}. The address may have been cut when it was copied."
+            return problem_page("Page not found", text, 404, path, style)
         if error.status_code == 404:
-            text = f"Nothing is at {request.url.path}. All addresses: /api/openapi.json"
+            text = f"Nothing is at {path}. All addresses: /api/openapi.json"
         if error.status_code == 405:
-            text = f"{request.method} is not answered at {request.url.path}."
+            text = f"{request.method} is not answered at {path}."
         return problem(text, error.status_code, dict(error.headers or {}))

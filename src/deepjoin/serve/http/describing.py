@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,11 +16,10 @@ from deepjoin.serve.http.problems import TooLarge
 from deepjoin.serve.http.trial import UNPACKED, unpacks_to_too_much
 from deepjoin.store.directory import SAMPLES, best_keys, column_facts, key_quality
 from deepjoin.store.origin import root_of
-from deepjoin.store.values.profile import Generic, Traits
+from deepjoin.store.values.profile import classified
 
 #: Characters of a cell that fit on a card, and rows of a sample.
 _LONGEST, _ROWS = 80, 8
-_TYPES = ("text", "integer", "decimal", "date")
 #: With fewer new cells than this, removing duplicates is not worth its time.
 _SOME = 1 << 16
 #: Distinct cells that are compared in canonical form; more would take seconds.
@@ -131,7 +129,8 @@ class ColumnReader:
         values = canonical_array(first)
         present = pc.not_equal(values, "")
         spelled, values = first.filter(present), pc.unique(values.filter(present))
-        kind, generic = _type_of(values)
+        cell_type, generic_key = classified(values)
+        kind, generic = cell_type.name.lower(), generic_key.name.lower() if generic_key else ""
         reason = self._refused or ("" if len(values) else "no values")
         count = len(values) + len(distinct) - len(first)
         filled = min(1.0, self._cells / max(1, rows))
@@ -147,12 +146,3 @@ class ColumnReader:
             samples=spelled.slice(0, SAMPLES).to_pylist(),
             key=0.0 if reason else key,
         )
-
-
-def _type_of(values: pa.Array) -> tuple[str, str]:
-    """Return the type of distinct canonical values, and why they make a generic key, if so."""
-    traits, places = Traits(1), np.arange(len(values))
-    traits.add(values, places, np.zeros_like(places))
-    types = traits.types()
-    generic = Generic(int(traits.generic(types, np.array([len(values)]))[0]))
-    return _TYPES[int(types[0])], generic.name.lower() if generic else ""

@@ -13,11 +13,12 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deepjoin.serve.http.answers import problem
+from deepjoin.serve.http.answers import problem, problem_page, wants_page
 from deepjoin.serve.http.problems import traced
 from deepjoin.serve.http.service import Metrics
 from deepjoin.serve.http.settings import ServerSettings, is_loopback
 from deepjoin.serve.http.uploads import too_large
+from deepjoin.show.wording import on_page
 
 _LOG = logging.getLogger("deepjoin.serve.http")
 _POLICY = (
@@ -35,6 +36,10 @@ _HEADERS = [
         "cross-origin-resource-policy": "same-origin",
     }.items()
 ]
+_ELSEWHERE = (
+    "This service answers only at the address it was started on, such as 127.0.0.1. To serve other "
+    "machines, start it with: deepjoin serve --host ADDRESS"
+)
 _UNEXPECTED = "The service failed unexpectedly; its log has the details."
 _NOT_STORED = (b"cache-control", b"no-store")
 #: Bytes of a JSON body; uploads have another limit.
@@ -96,12 +101,9 @@ class Guard:
         if self._settings.is_local:
             name = hostname(host)
             if not is_loopback(name) and name != self._settings.host.lower():
-                return problem(
-                    "This service answers only at the address it was started on, such as "
-                    "127.0.0.1. To serve other machines, start it with: deepjoin serve --host "
-                    "ADDRESS",
-                    400,
-                )
+                if wants_page(scope["path"], headers):
+                    return problem_page("Wrong address", on_page(_ELSEWHERE), 400, scope["path"])
+                return problem(_ELSEWHERE, 400)
         origin = headers.get("origin")
         if origin and scope["method"] not in _READING and netloc(origin) != host:
             return problem("Requests from pages of other sites are refused.", 403)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import shlex
 import tempfile
@@ -13,23 +15,30 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import pyarrow as pa
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan
+from deepjoin.joining.entry import origin_side
 from deepjoin.joining.output import row_texts
-from deepjoin.joining.tables import right_side
 from deepjoin.lake import Lake
+from deepjoin.model import UploadDescription
 from deepjoin.serve.current import Opened
-from deepjoin.serve.http.answers import JoinedColumn, JoinPreview, SavedJoin, answer, documented
+from deepjoin.serve.http.answers import (
+    JoinedColumn,
+    JoinPreview,
+    SavedJoin,
+    answer,
+    documented,
+    wording,
+)
 from deepjoin.serve.http.problems import Forbidden, Refused
 from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
-from deepjoin.serve.saving import check_rows, save_join
+from deepjoin.serve.saving import check_rows, joined_name, save_join
 from deepjoin.settings import JoinSettings
-from deepjoin.show.wording import in_fields
 
 if TYPE_CHECKING:
     from deepjoin.serve.http.service import Service
@@ -59,9 +68,10 @@ def join_routes(service: Service) -> APIRouter:
     joins = service.joins
 
     @router.post("/preview", responses=documented(JoinPreview))
-    async def preview(request: PreviewRequest) -> Response:
+    async def preview(request: PreviewRequest, asked: Request) -> Response:
         """Return the first rows of a join, its facts, and code that does the same."""
-        return answer(await service.heavily(lambda opened: joins.preview(opened, request)))
+        work = partial(joins.preview, request=request, words=wording(asked))
+        return answer(await service.heavily(work))
 
     @router.post("/download", responses=_FILES, response_class=StreamingResponse)
     async def download(
@@ -69,9 +79,10 @@ def join_routes(service: Service) -> APIRouter:
     ) -> Response:
         """Return the joined table as a file."""
         check(form, neutralise)
-        file = await service.heavily(lambda opened: joins.file(opened, request, form, neutralise))
+        work = partial(joins.file, request=request, form=form, neutralise=neutralise)
+        name, file = await service.heavily(work)
         headers = {
-            "content-disposition": f'attachment; filename="joined.{form}"',
+            "content-disposition": f'attachment; filename="{name}.{form}"',
             "content-length": str(os.fstat(file.fileno()).st_size),
         }
 
@@ -87,12 +98,17 @@ def join_routes(service: Service) -> APIRouter:
         request: JoinRequest,
         form: Form = "csv",
         neutralise: Neutralise = False,
-        name: Annotated[str, Query(max_length=1000)] = "joined",
+        name: Annotated[str, Query(max_length=1000)] = "",
     ) -> Response:
         """Write the joined table into the output folder, if the service has one."""
         check(form, neutralise)
         work = partial(joins.save, request=request, form=form, neutralise=neutralise, name=name)
         return answer(await service.heavily(work))
+
+    @router.post("/keep", responses=documented(UploadDescription))
+    async def keep(request: JoinRequest) -> Response:
+        """Keep the joined table as an upload, to search and join on with it."""
+        return answer(await service.heavily(lambda opened: joins.keep(opened, request)))
 
     def check(form: str, neutralise: bool) -> None:
         if neutralise and form != "csv":
@@ -129,8 +145,10 @@ class Joins:
         self._answers = settings.folder / "answers"
         self._answers.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def preview(self, opened: Opened, request: PreviewRequest) -> JoinPreview:
-        """Plan a join and run its first rows."""
+    def preview(
+        self, opened: Opened, request: PreviewRequest, words: Callable[[str], str]
+    ) -> JoinPreview:
+        """Plan a join and run its first rows; warnings come in the client's words."""
         most = self._settings.max_preview
         if request.rows > most:
             raise Refused(f"rows is {request.rows}; a preview has at most {most}.")
@@ -138,7 +156,7 @@ class Joins:
             plan = planned.plan
             rows = plan.preview(request.rows)
             texts = row_texts(rows)
-            warnings = [planned.named(in_fields(text)) for text in plan.warnings]
+            warnings = [planned.named(words(text)) for text in plan.warnings]
             if any(cell and len(cell) > _LONGEST for row in texts for cell in row):
                 warnings.append(
                     f"Cells are cut to {_LONGEST:,} characters here; the download has all of them."
@@ -156,15 +174,17 @@ class Joins:
                 facts=plan.facts,
                 warnings=warnings,
                 sql=planned.named(
-                    _code(lambda: planned.lake.join_sql(plan, hit.table, left), "-- ")
+                    _code(lambda: planned.lake.join_sql(plan, hit.table, left), "-- ", words)
                 ),
                 python=python_lines(planned),
-                pandas=planned.named(_code(lambda: plan.pandas_code, "# ")),
+                pandas=planned.named(_code(lambda: plan.pandas_code, "# ", words)),
                 shell=shell_line(planned),
             )
 
-    def file(self, opened: Opened, request: JoinRequest, form: str, neutralise: bool) -> IO[bytes]:
-        """Run a join into a file without a name, which disappears when it is closed."""
+    def file(
+        self, opened: Opened, request: JoinRequest, form: str, neutralise: bool
+    ) -> tuple[str, IO[bytes]]:
+        """Run a join; return what to call it, and a file that disappears when it is closed."""
         with (
             self._planned(opened, request) as planned,
             tempfile.TemporaryDirectory(dir=self._answers) as folder,
@@ -172,7 +192,14 @@ class Joins:
             check_rows(planned.plan, self._settings.max_rows)
             path = Path(folder, f"joined.{form}")
             (planned.plan.neutralised() if neutralise else planned.plan).write(path)
-            return path.open("rb")
+            return joined_name(planned.left, request.hit.table), path.open("rb")
+
+    def keep(self, opened: Opened, request: JoinRequest) -> UploadDescription:
+        """Run a join into a new upload."""
+        with self._planned(opened, request) as planned:
+            check_rows(planned.plan, self._settings.max_rows)
+            name = f"{joined_name(planned.left, request.hit.table)}.parquet"
+            return self._uploads.describe(self._uploads.of_join(planned.plan, name))
 
     def save(
         self, opened: Opened, request: JoinRequest, form: str, neutralise: bool, name: str
@@ -186,6 +213,7 @@ class Joins:
             )
         with self._planned(opened, request) as planned:
             most = self._settings.max_rows
+            name = name or joined_name(planned.left, request.hit.table)
             path, rows = save_join(planned.plan, out, name, form, neutralise, most)
         return SavedJoin(path.name, rows, path.stat().st_size)
 
@@ -204,7 +232,7 @@ class Joins:
         else:
             opened.check_table(request.left.table)
             # Never by a path: a client names tables of the lake, and nothing else is opened.
-            left = right_side(lake.index.origin(request.left.table), request.on)
+            left = origin_side(lake.index.origin(request.left.table), request.on)
         with (
             nullcontext() if upload is None else upload.called(),
             lake.plan_join(
@@ -217,6 +245,8 @@ class Joins:
                 settings=JoinSettings(
                     tau=request.tau,
                     matching=request.matching,
+                    columns=request.columns,
+                    aggregate=request.aggregate,
                     memory_limit=self._settings.join_memory,
                 ),
             ) as plan,
@@ -224,12 +254,12 @@ class Joins:
             yield PlannedJoin(lake, plan, request, upload)
 
 
-def _code(write: Callable[[], str], comment: str) -> str:
+def _code(write: Callable[[], str], comment: str, words: Callable[[str], str]) -> str:
     """Write the join as code; where that is impossible, say why in a comment."""
     try:
         return write()
     except DeepJoinError as error:
-        return comment + " ".join(in_fields(str(error)).split())
+        return comment + " ".join(words(str(error)).split())
 
 
 def _cut(cell: str) -> str:
@@ -264,7 +294,7 @@ def shell_line(planned: PlannedJoin) -> str:
     request, left = planned.request, planned.left
     words = ["deepjoin", "join", _location(planned), f"./{left}" if left.startswith("-") else left]
     words += [f"--column={request.on}", f"--with={request.hit.table}:{request.hit.column}"]
-    words += [f"--{name}={value}" for name, value in _options(planned).items()]
+    words += [f"--{name}={_option(value)}" for name, value in _options(planned).items()]
     return " ".join(map(shell_quoted, [*words, "--out=joined.parquet"]))
 
 
@@ -290,9 +320,22 @@ def _location(planned: PlannedJoin) -> str:
     return str(location.resolve()) if isinstance(location, Path) else location
 
 
+def _option(value: object) -> object:
+    """Write the value of an option: aggregates as COLUMN=HOW, lists with commas."""
+    if isinstance(value, dict):
+        value = [how if name == "*" else f"{name}={how}" for name, how in value.items()]
+    if not isinstance(value, list):
+        return value
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(value)
+    return text.getvalue()
+
+
 def _options(planned: PlannedJoin) -> dict[str, object]:
     """Return the options that differ from their defaults."""
-    request = planned.request
-    usual = {"how": "left", "many": "expand", "join": "equi", "tau": None, "matching": "best"}
-    given = {name: getattr(request, name) for name in usual} | {"join": planned.plan.facts.join}
-    return {name: value for name, value in given.items() if value != usual[name]}
+    usual: dict[str, object] = {"how": "left", "many": "expand", "matching": "best"}
+    names = ("how", "many", "join", "columns", "aggregate", "tau", "matching")
+    given = {name: getattr(planned.request, name) for name in names}
+    if given["join"] == "any":
+        del given["join"]
+    return {name: value for name, value in given.items() if value not in (None, usual.get(name))}

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from deepjoin.joining.columns import MATCHES
+from deepjoin.settings import AGGREGATES
 
 #: Names are looked up, never opened, and no table has a longer one.
 Name = Annotated[str, Field(max_length=20_000)]
@@ -16,6 +17,8 @@ Cells = Annotated[list[str | None], Field(max_length=1_000_000)]
 Join = Literal["any", "equi", "semantic"]
 Many = Literal["expand", "first", "aggregate"]
 assert set(Many.__args__) == set(MATCHES)  # type: ignore[attr-defined]
+How = Literal["first", "count", "sum", "mean", "min", "max", "list"]
+assert set(How.__args__) == set(AGGREGATES)  # type: ignore[attr-defined]
 
 
 class RequestPart(BaseModel):
@@ -28,7 +31,7 @@ class PastedValues(RequestPart):
     """Values to store as a table of one column."""
 
     values: Cells = Field(min_length=1)
-    name: Name = "values"
+    name: Name = ""
 
 
 class LakeColumn(RequestPart):
@@ -52,20 +55,6 @@ class ValueList(RequestPart):
     name: Name = ""
 
 
-class SearchRequest(RequestPart):
-    """A query column and how to search with it; None means the default."""
-
-    query: LakeColumn | UploadColumn | ValueList
-    k: int = Field(10, ge=0, le=10_000)
-    join: Join = "any"
-    method: Name = "hybrid"
-    tau: Cosine | None = None
-    min_joinability: Share | None = None
-    group: Literal["tables"] | None = None
-    exclude_table: Name | None = None
-    matches: int = Field(12, ge=0, le=1000)
-
-
 class LakeTable(RequestPart):
     """A table of the lake."""
 
@@ -76,6 +65,21 @@ class UploadTable(RequestPart):
     """An upload."""
 
     upload: Name
+
+
+class SearchRequest(RequestPart):
+    """A query column, or a table to search with every column of; None means the default."""
+
+    query: LakeColumn | UploadColumn | ValueList | LakeTable | UploadTable
+    k: int = Field(10, ge=0, le=10_000)
+    join: Join = "any"
+    method: Name = "hybrid"
+    tau: Cosine | None = None
+    min_joinability: Share | None = None
+    group: Literal["tables"] | None = None
+    exclude_table: Name | None = None
+    matches: int = Field(12, ge=0, le=1000)
+    time_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class Target(RequestPart):
@@ -94,7 +98,13 @@ class JoinRequest(RequestPart):
     hit: Target
     how: Literal["left", "inner"] = "left"
     many: Many = "expand"
-    join: Literal["equi", "semantic"] | None = None
+    aggregate: How | dict[Name, How] | None = Field(
+        None, description="How several matching rows become one: for all columns, or by name"
+    )
+    columns: list[Name] | None = Field(
+        None, max_length=10_000, description="Columns of the hit's table to bring; all by default"
+    )
+    join: Join | None = Field(None, description="any by default")
     tau: Cosine | None = None
     matching: Literal["best", "one-to-one", "all"] = "best"
 

@@ -2,40 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from deepjoin._version import __version__
-from deepjoin.model import Column, JoinPaths, Neighbourhood, Results, TableDescription
-from deepjoin.relating.neighbourhood import neighbourhood, paths
+from deepjoin.errors import DeepJoinError
+from deepjoin.model import (
+    Column,
+    ColumnPlace,
+    JoinPaths,
+    Neighbourhood,
+    Results,
+    SimilarJoins,
+    TableDescription,
+)
+from deepjoin.relating.neighbourhood import neighbourhood, overview, paths, similar_joins
 from deepjoin.search.methods import check_method, joins_of
 from deepjoin.serve.current import Opened
 from deepjoin.serve.http.answers import (
     LakeSummary,
     Limits,
+    Lines,
     LookedUp,
     TableList,
     ValueHolders,
     answer,
     documented,
+    documented_lines,
     encoded,
+    wording,
 )
 from deepjoin.serve.http.describing import describe_table
 from deepjoin.serve.http.problems import Refused
-from deepjoin.serve.http.requests import LakeColumn, SearchRequest, UploadColumn
+from deepjoin.serve.http.requests import (
+    LakeColumn,
+    LakeTable,
+    SearchRequest,
+    UploadColumn,
+    UploadTable,
+)
 from deepjoin.serve.http.service import Service
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.settings import SearchSettings
+from deepjoin.store.directory import best_keys, column_facts
 from deepjoin.store.manifest import DEFAULT
 
 Text = Annotated[str, Query(max_length=1000)]
 TableName = Annotated[str, Query(max_length=20_000)]
 Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
 
+#: Share of a request's time after which a search sends what it has.
+_ANSWERED = 0.8
 #: A query with more values takes so long that it must not hold up quick requests.
 _MANY = 5_000
+#: Columns of a map whose joins by meaning are searched for, and hits of each.
+_SIMILAR, _SIMILAR_HITS = 40, 10
 
 
 def lake_routes(service: Service) -> APIRouter:
@@ -122,42 +146,70 @@ def _summary(opened: Opened, settings: ServerSettings) -> LakeSummary:
 
 
 def search_routes(service: Service) -> APIRouter:
-    """Make the search route."""
+    """Make the search routes."""
     router = APIRouter(tags=["search"])
 
     @router.post("/search", responses=documented(Results))
     async def search(request: SearchRequest) -> Response:
-        """Find the columns of the lake that join with a column."""
-        most = service.settings.max_hits
-        if request.k > most:
-            raise Refused(f"k is {request.k}; this service returns at most {most} hits.")
-
-        def work(opened: Opened) -> bytes:
-            check_method(request.method, opened.methods)
-            results = opened.lake.search(
-                _query(service, opened, request),
-                request.k,
-                join=request.join,
-                method=request.method,
-                min_joinability=request.min_joinability,
-                exclude_table=request.exclude_table,
-                settings=SearchSettings(
-                    tau=request.tau, group=request.group, matches=request.matches
-                ),
-            )
-            # Encoded here, in the thread: hits read what they bring from disk on the way.
-            return encoded(results)
-
+        """Find the columns of the lake that join with a column, or with each of a table."""
         run = service.heavily if await _is_slow(service, request) else service.quickly
-        return Response(await run(work), media_type="application/json")
+        # Encoded in the thread: hits read what they bring from disk on the way.
+        found = await run(lambda opened: encoded(_search(service, opened, request)))
+        return Response(found, media_type="application/json")
+
+    @router.post("/search/stream", response_class=Response, responses=documented_lines(Results))
+    async def stream(request: SearchRequest, asked: Request) -> Response:
+        """Search, and send every answer as it comes, one a line: equal values first.
+
+        A line with `partial` may be followed by a better one. A search that fails after the first
+        line ends with a line `{"error": "…"}`.
+        """
+        run = service.heavily if await _is_slow(service, request) else service.quickly
+        lines = Lines(wording(asked))
+
+        def work(opened: Opened) -> None:
+            results = _search(service, opened, request, lines.send)
+            if results.partial is None:  # others have been sent
+                lines.send(results)
+
+        return await lines.response(run(work))
 
     return router
+
+
+def _search(
+    service: Service,
+    opened: Opened,
+    request: SearchRequest,
+    on_partial: Callable[[Results], None] | None = None,
+) -> Results:
+    most = service.settings.max_hits
+    if request.k > most:
+        raise Refused(f"`k` is {request.k}; this service returns at most {most} hits.")
+    check_method(request.method, opened.methods)
+    # What is found by then is sent: better than an error when the request's time is up.
+    limit = _ANSWERED * service.settings.seconds
+    return opened.lake.search(
+        _query(service, opened, request),
+        request.k,
+        join=request.join,
+        method=request.method,
+        min_joinability=request.min_joinability,
+        exclude_table=request.exclude_table,
+        settings=SearchSettings(
+            tau=request.tau,
+            group=request.group,
+            matches=request.matches,
+            time_limit=min(limit, request.time_limit or limit),
+            on_partial=on_partial,
+        ),
+    )
 
 
 async def _is_slow(service: Service, request: SearchRequest) -> bool:
     """Tell whether a search would hold up others: with many values, or a file to read."""
     query = request.query
-    if isinstance(query, UploadColumn):
+    if isinstance(query, UploadColumn | UploadTable | LakeTable):
         return True
     if not isinstance(query, LakeColumn):
         return len(query.values) > _MANY
@@ -171,12 +223,21 @@ async def _is_slow(service: Service, request: SearchRequest) -> bool:
     return await service.quickly(slow)
 
 
-def _query(service: Service, opened: Opened, request: SearchRequest) -> Column:
-    query = request.query
-    if isinstance(query, LakeColumn):
-        return opened.lake.column(query.table, query.column)
-    if isinstance(query, UploadColumn):
-        return service.uploads.get(query.upload).column(query.column)
+def _query(service: Service, opened: Opened, request: SearchRequest) -> Column | list[Column]:
+    query, lake = request.query, opened.lake
+    match query:
+        case LakeColumn():
+            return lake.column(query.table, query.column)
+        case LakeTable():
+            opened.check_table(query.table)
+            names = lake.index.indexed_columns(query.table)
+            if not names:
+                raise DeepJoinError(f"No column of {query.table} is indexed.")
+            return [lake.column(query.table, name) for name in names]
+        case UploadColumn():
+            return service.uploads.get(query.upload).columns(query.column)[0]
+        case UploadTable():
+            return service.uploads.get(query.upload).columns()
     return Column(query.values, query.name)
 
 
@@ -186,16 +247,54 @@ def graph_routes(service: Service) -> APIRouter:
 
     @router.get("", responses=documented(Neighbourhood))
     async def around(
-        table: TableName,
+        table: TableName = "",
         depth: Annotated[int, Query(ge=0, le=3)] = 1,
         min_joinability: Share = 0.5,
         limit: Annotated[int, Query(ge=1, le=300)] = 60,
     ) -> Response:
-        """Return a table's neighbourhood: tables as nodes, proven equi-joins as edges."""
+        """Return a table's neighbourhood, or an overview: tables as nodes, equi-joins as edges."""
 
         def work(opened: Opened) -> Neighbourhood:
+            if not table:
+                return overview(opened.lake.index, min_joinability, limit)
             opened.check_table(table)
             return neighbourhood(opened.lake.index, table, depth, min_joinability, limit)
+
+        return answer(await service.heavily(work))
+
+    @router.get("/similar", responses=documented(SimilarJoins))
+    async def similar(
+        table: TableName = "",
+        min_joinability: Share = 0.5,
+        limit: Annotated[int, Query(ge=1, le=300)] = 60,
+    ) -> Response:
+        """Find joins by meaning of a table, or of the tables of the overview."""
+
+        def work(opened: Opened) -> SimilarJoins:
+            lake = opened.lake
+            if not table:
+                tables = [one.table for one in overview(lake.index, min_joinability, limit).nodes]
+            else:
+                opened.check_table(table)
+                tables = [table]
+            columns = [
+                ColumnPlace(name, one.name)
+                for name in tables
+                for one in best_keys(list(column_facts(lake.index, name)))
+                if one.type == "text"
+            ]
+
+            def search(place: ColumnPlace) -> Results:
+                return lake.search(
+                    lake.column(place.table, place.column),
+                    _SIMILAR_HITS,
+                    join="semantic",
+                    min_joinability=min_joinability,
+                    settings=SearchSettings(matches=0),
+                )
+
+            edges = similar_joins(search, columns[:_SIMILAR])
+            return SimilarJoins(edges, len(columns) > _SIMILAR)
 
         return answer(await service.heavily(work))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
@@ -22,7 +20,9 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from deepjoin.errors import DeepJoinError
+from deepjoin.files import TemporaryFolder
 from deepjoin.serve.http.app import create_app
+from deepjoin.serve.http.connections import BoundedConnection
 from deepjoin.serve.http.service import share_counters
 from deepjoin.serve.http.settings import ServerSettings
 
@@ -35,12 +35,13 @@ _SILENT = 60
 
 def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[str], None]) -> None:
     """Serve until a signal stops it; ``ready`` gets the address before the first request."""
-    with _listening(settings.host, port) as listener, private_folder() as folder:
+    with _listening(settings.host, port) as listener, TemporaryFolder("deepjoin-serve-") as folder:
         bound = listener.getsockname()[0]
         own = replace(settings, folder=folder, bound=bound, parent=os.getpid(), workers=workers)
         config = uvicorn.Config(
             partial(_app, own),
             factory=True,
+            http=BoundedConnection,
             workers=workers,
             # Access logs would record what clients search for.
             access_log=False,
@@ -72,16 +73,6 @@ def _app(settings: ServerSettings) -> FastAPI:
     except DeepJoinError as error:
         logging.getLogger("deepjoin.serve.http").error("%s", error)
         sys.exit(STARTUP_FAILURE)
-
-
-@contextmanager
-def private_folder() -> Iterator[Path]:
-    """Make a folder that only this user can read; delete it with its contents afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="deepjoin-serve-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ Done = TypeVar("Done")
 _LOG = logging.getLogger("deepjoin.serve.http")
 #: Seconds between checks of the manifest; ticks between checks for expired uploads.
 _TICK, _SWEEP = 1.0, 60
-#: Seconds that abandoned work may go on when the service stops.
+#: Seconds that abandoned work may continue when the service stops.
 _PATIENCE = 2.0
 
 #: Where prometheus_client shares counters between processes; it reads this when it is imported.
@@ -50,6 +50,7 @@ class Service:
         self.settings = settings
         if lake is None:
             lake = open_lake(settings.index, vector_store=settings.vector_store)
+        # Before the first request, so that no user waits for models to load.
         warm(lake)
         self.current = CurrentLake(lake, finder="GET /api/tables?text=")
         self.uploads = Uploads(settings)

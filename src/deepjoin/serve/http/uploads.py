@@ -23,7 +23,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 
 from deepjoin.errors import DeepJoinError
-from deepjoin.joining import JoinSide
+from deepjoin.joining import JoinPlan, JoinSide
 from deepjoin.model import Column, Table, UploadDescription, to_json
 from deepjoin.read import title_of
 from deepjoin.read.formats import format_of, read_file, suffixes
@@ -36,7 +36,6 @@ from deepjoin.serve.http.requests import PastedValues
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.trial import try_to_read
 from deepjoin.serve.saving import TooManyRows
-from deepjoin.show.wording import in_fields
 
 if TYPE_CHECKING:
     from deepjoin.serve.http.service import Service
@@ -57,8 +56,8 @@ class Upload:
     token: str
     name: str
     path: Path
-    #: Whether a client made the file; ours need no trial.
-    foreign: bool = True
+    #: Of pasted values, what their owner calls them, "" for nothing; None for a file.
+    label: str | None = None
 
     @property
     def table(self) -> Table:
@@ -66,11 +65,14 @@ class Upload:
         kind = format_of(self.path.name) or "delimited"
         return Table(self.name, partial(read_file, self.path, kind), title_of(self.name))
 
-    def column(self, name: str) -> Column:
-        """Read one column, to search with it."""
+    def columns(self, only: str | None = None) -> list[Column]:
+        """Read all columns, or the one that is named, to search with them."""
         with self.called():
-            (column,) = read_columns(self.table, name)
-        return Column(column.cells, column.name, title=column.title)
+            found = read_columns(self.table, only)
+        if self.label is not None:
+            # Names take part in the ranking, and the file has one even where its owner gave none.
+            return [Column(one.cells, self.label) for one in found]
+        return [Column(one.cells, one.name, title=one.title) for one in found]
 
     def side(self, key: str) -> JoinSide:
         """Return the file as one side of a join."""
@@ -93,7 +95,7 @@ class Upload:
         except DeepJoinError as error:
             if not self.path.exists():
                 raise NotFound(_GONE) from None
-            raise Refused(self.named(in_fields(str(error)))) from None
+            raise Refused(self.named(str(error))) from None
 
 
 class Uploads:
@@ -126,11 +128,22 @@ class Uploads:
             raise
         return upload
 
-    def of_values(self, values: Sequence[str | None], name: str) -> Upload:
+    def of_values(self, values: Sequence[str | None], label: str) -> Upload:
         """Store pasted values as a table of one column."""
-        upload = replace(self._new(name, ".parquet"), foreign=False)
+        name = label or "values"
+        upload = replace(self._new(name, ".parquet"), label=label)
         with open(upload.path, "xb", opener=_private) as file:
             pq.write_table(pa.table({name: pa.array(values, pa.string())}), file)
+        return upload
+
+    def of_join(self, plan: JoinPlan, name: str) -> Upload:
+        """Store a joined table."""
+        upload = self._new(name, ".parquet")
+        try:
+            plan.write(upload.path)
+        except BaseException:
+            self.discard(upload.token)
+            raise
         return upload
 
     def describe(self, upload: Upload) -> UploadDescription:
@@ -138,13 +151,19 @@ class Uploads:
         settings = self._settings
         try:
             with upload.called():
-                if upload.foreign:
+                if upload.label is None:  # our own files need no trial
                     try_to_read(upload.path, settings.max_upload, settings.seconds)
                 table = describe_file(upload.table, settings.max_rows, settings.max_upload)
         except BaseException:
             self.discard(upload.token)
             raise
-        about = {"name": upload.name, "file": upload.path.name, "detail": to_json(table)}
+        about = {
+            "name": upload.name,
+            "file": upload.path.name,
+            "label": upload.label,
+            "detail": to_json(table),
+        }
+        # Renamed when complete: another worker may look for the description meanwhile.
         aside = self._folder / f"{upload.token}.new"
         with open(aside, "x", encoding="utf-8", opener=_private) as file:
             json.dump(about, file)
@@ -163,7 +182,7 @@ class Uploads:
     def get(self, token: str) -> Upload:
         """Find an upload by its token."""
         about, _ = self._read(token)
-        return Upload(token, about["name"], self._folder / about["file"])
+        return Upload(token, about["name"], self._folder / about["file"], about["label"])
 
     def remove(self, token: str) -> None:
         """Delete an upload that must exist."""
@@ -209,6 +228,7 @@ class Uploads:
     def _read(self, token: str) -> tuple[dict[str, Any], float]:
         """Read what is stored about an upload, and in how many seconds it expires."""
         try:
+            # A token becomes part of a path, so nothing else may pass.
             if not _TOKEN.fullmatch(token):
                 raise FileNotFoundError
             about = self._about(token)
@@ -267,10 +287,9 @@ def upload_routes(service: Service) -> APIRouter:
     @router.post("/values", responses=documented(UploadDescription))
     async def values(pasted: PastedValues) -> Response:
         """Upload values as a table of one column."""
-        name = pasted.name.strip() or "values"
 
         def work(_: object) -> UploadDescription:
-            return uploads.describe(uploads.of_values(pasted.values, name))
+            return uploads.describe(uploads.of_values(pasted.values, pasted.name.strip()))
 
         return answer(await service.heavily(work))
 

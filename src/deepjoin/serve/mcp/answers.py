@@ -6,69 +6,50 @@ clients that pass on text alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from deepjoin.model import Answer, ColumnSummary, Match, Row, ValueHolder
+from deepjoin.model import (
+    Answer,
+    ColumnSummary,
+    JoinEdge,
+    Match,
+    Row,
+    SeveralMatches,
+    TableSummary,
+    ValueHolder,
+)
+from deepjoin.show.text import one_line
 
 Item = TypeVar("Item")
 
-#: Characters of a cell, and of a name, which is cut later because follow-up calls need all of it.
-CELL, NAME = 200, 500
-#: Characters of an error or a note.
-LINE = 1000
+#: Characters of a cell, of a name, which follow-up calls need whole, and of an error or a note.
+CELL, NAME, LINE = 200, 500, 1000
+#: The most characters of the fields that are no cells.
+_MOST = {
+    **dict.fromkeys(("table", "name", "column", "columns", "names", "new_columns"), NAME),
+    **dict.fromkeys(("examples", "hit"), NAME),
+    **dict.fromkeys(("query", "note", "cut", "advice", "warnings", "path", "file"), LINE),
+}
 #: Characters of a cell in a row of text, of other cells and names there, and of a whole text.
-_ROW_CELL, _TEXT_CELL, _TEXT_NAME, _TEXT = 60, 240, 500, 40_000
-
-
-def one_line(text: str, width: int = LINE) -> str:
-    r"""Make a single line of a text, without control characters and not too long.
-
-    >>> one_line("No table\n'x'.", 20)
-    "No table 'x'."
-    """
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return plain if len(plain) <= width else plain[: width - 1] + "…"
-
-
-def count(number: int, what: str) -> str:
-    """Count in words.
-
-    >>> count(1, "row"), count(2000, "row")
-    ('1 row', '2,000 rows')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+_ROW_CELL, _TEXT_CELL, _TEXT = 60, 500, 40_000
 
 
 class Cutter:
-    """Shortens what goes into one answer, and notes what was shortened."""
+    """Notes what is left out of one answer."""
 
     def __init__(self) -> None:
         self._notes: dict[str, None] = {}
 
     @property
     def cut(self) -> list[str]:
-        """What was shortened, in words."""
+        """What was left out, in words."""
         return list(self._notes)
 
     def note(self, what: str) -> None:
         """Note something that was left out elsewhere."""
         self._notes[what] = None
-
-    def cell(self, text: str) -> str:
-        """Shorten a cell."""
-        if len(text) <= CELL:
-            return text
-        self.note(f"cells longer than {CELL} characters end in …")
-        return text[: CELL - 1] + "…"
-
-    def name(self, text: str) -> str:
-        """Shorten a name; a shortened one cannot be used in another call."""
-        if len(text) <= NAME:
-            return text
-        self.note(f"names longer than {NAME} characters end in …")
-        return text[: NAME - 1] + "…"
 
     def some(self, items: Iterable[Item], most: int, what: str) -> list[Item]:
         """Keep the first items."""
@@ -86,26 +67,6 @@ class ToolAnswer(Answer):
     """What to know or to do next."""
     cut: Sequence[str] = ()
     """What was left out or shortened."""
-
-    def lines(self) -> Iterator[str]:
-        """Write the answer for reading."""
-        raise NotImplementedError
-
-    def text(self) -> str:
-        """Write the answer, what was cut, and what to do next."""
-        kept: list[str] = []
-        room = _TEXT
-        for line in self.lines():
-            room -= len(line) + 1
-            if room < 0:
-                kept.append("… The rest is left out here; ask for less at a time.")
-                break
-            kept.append(line)
-        if self.cut:
-            kept.append(f"Left out: {'; '.join(self.cut)}.")
-        if self.note and self.note not in kept:
-            kept.append(self.note)
-        return "\n".join(kept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,57 +92,16 @@ class LakeAnswer(ToolAnswer):
     examples: Sequence[str]
     """Some names of tables."""
 
-    def lines(self) -> Iterator[str]:
-        """Write the answer for reading."""
-        yield (
-            f"A lake of {self.tables:,} tables: {self.columns:,} searchable columns, "
-            f"{self.rows:,} rows, {self.distinct_values:,} distinct values."
-        )
-        yield f"Joins: {', '.join(self.joins)}. Writing: {'join' if self.can_write else 'off'}."
-        if self.values_are_hashed:
-            yield "The index holds hashes of values: no cells of hits can be shown."
-        if self.not_searchable:
-            reasons = (f"{number:,} {why}" for why, number in self.not_searchable.items())
-            yield f"Columns that cannot be searched: {', '.join(reasons)}."
-        if self.not_read:
-            yield f"Files that could not be read: {self.not_read:,}."
-        yield f"Tables: {_listed(self.examples)}"
-
-
-@dataclass(frozen=True)
-class TableFound:
-    """A table with the text in its name or in a column's name."""
-
-    table: str
-    title: str
-    rows: int
-    columns: int
-    first_columns: Sequence[str]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FindAnswer(ToolAnswer):
     """Where a text is found: in names of tables, in names of columns, as a cell."""
 
-    tables: Sequence[TableFound]
+    tables: Sequence[TableSummary]
     tables_in_all: int
     columns: Sequence[ColumnSummary]
     holders: Sequence[ValueHolder]
     holders_in_all: int
-
-    def lines(self) -> Iterator[str]:
-        """Write the answer for reading."""
-        yield f"{count(self.tables_in_all, 'table')} with it in a name:"
-        for table in self.tables:
-            columns = f"{count(table.columns, 'column')}: {_listed(table.first_columns)}"
-            yield f"- {_short(table.table)} ({count(table.rows, 'row')}; {columns})"
-        if self.columns:
-            yield "Columns with it in their name:"
-        for one in self.columns:
-            yield f"- {_place(one.table, one.column)} ({one.type}, {one.distinct:,} distinct)"
-        yield f"{count(self.holders_in_all, 'column')} with a cell that equals it:"
-        for holder in self.holders:
-            yield f"- {_place(holder.table, holder.column)} ({count(holder.rows, 'row')})"
 
 
 @dataclass(frozen=True)
@@ -211,20 +131,6 @@ class TableAnswer(ToolAnswer):
     sample: Sequence[Row]
     mended: Sequence[str]
     """What was repaired when the file was read."""
-
-    def lines(self) -> Iterator[str]:
-        """Write the answer for reading."""
-        yield f"{_short(self.table)}: {_short(self.title)}, {count(self.rows, 'row')}"
-        for one in self.columns:
-            state = "" if one.searchable else f"; not searchable: {one.why_not}"
-            warning = f"; {one.warning}" if one.warning else ""
-            cells = f"; such as {_listed(one.samples)}" if one.samples else ""
-            facts = f"{one.type}, {one.distinct:,} distinct{state}{warning}{cells}"
-            yield f"- {_short(one.column)} ({facts})"
-        for note in self.mended:
-            yield f"Repaired: {_short(note)}"
-        for row in self.sample:
-            yield "Row: " + ", ".join(f"{_short(name)}={_cell(row[name])}" for name in row)
 
 
 @dataclass(frozen=True)
@@ -270,31 +176,16 @@ class HitAnswer:
     also: Sequence[str]
     """Other columns of the table that match as well."""
     suggested_join: str
-    """What to pass as join to preview_join."""
+    """What to pass as join to preview_join, to join as it was found."""
 
-    def lines(self) -> Iterator[str]:
-        """Write the hit for reading."""
-        place = _place(self.table, self.column)
-        yield f"{self.rank}. {place}: joinability {self.joinability:.3f} ({self.type})"
-        for title, one in (("equal", self.equal), ("equal or similar", self.equal_or_similar)):
-            if one is not None:
-                yield (
-                    f"   {title}: {one.matched:,} of {self.query_size:,} query values "
-                    f"({one.of_query:.1%}), {one.of_target:.1%} of {self.target_size:,} target "
-                    "values"
-                )
-        if self.cardinality:
-            yield f"   {self.cardinality} {self.rows_meet}; join={self.suggested_join}"
-        if self.warning:
-            yield f"   Warning: {self.warning}"
-        for title, items in (
-            ("matched", [_pair(one) for one in self.matches]),
-            ("not matched", [_short(cell) for cell in self.unmatched]),
-            ("brings", [_short(name) for name in self.brings]),
-            ("also joins", [_short(name) for name in self.also]),
-        ):
-            if items:
-                yield f"   {title}: {', '.join(items)}"
+
+@dataclass(frozen=True)
+class OtherColumn:
+    """Another column of the query's table, and its best hit if it has one."""
+
+    column: str
+    hit: str
+    joinability: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,25 +203,8 @@ class SearchAnswer(ToolAnswer):
     """Where nothing reaches min_joinability: the first hit without it."""
     advice: Sequence[str] = ()
     """Where nothing joins: what to try."""
-
-    def lines(self) -> Iterator[str]:
-        """Write the answer for reading."""
-        if self.hits:
-            yield (
-                f"{count(len(self.hits), 'hit')} for {self.query} "
-                f"({count(self.query_size, 'distinct value')}), among "
-                f"{count(self.compared_columns, 'column')} of "
-                f"{count(self.compared_tables, 'table')}, join {self.join}."
-            )
-        else:
-            yield self.note
-        for hit in self.hits:
-            yield from hit.lines()
-        if self.best_below is not None:
-            yield "Below the threshold:"
-            yield from self.best_below.lines()
-        if self.advice:
-            yield "Try: " + "; ".join(self.advice) + "."
+    other_columns: Sequence[OtherColumn] = ()
+    """Where all columns of a table were searched: those that make worse keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,10 +216,27 @@ class ExplainAnswer(ToolAnswer):
     """Whether any value matches."""
     evidence: HitAnswer
 
-    def lines(self) -> Iterator[str]:
-        """Write the answer for reading."""
-        yield f"{self.query} and {_place(self.evidence.table, self.evidence.column)}:"
-        yield from self.evidence.lines()
+
+@dataclass(frozen=True, kw_only=True)
+class PathsAnswer(ToolAnswer):
+    """Chains of joins from one table to another, the shortest first."""
+
+    paths: Sequence[Sequence[JoinEdge]]
+    """The joins of each path, in order; a is nearer to the start."""
+    searched_columns: int
+    complete: bool
+    """Whether no better path can have been missed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageAnswer(ToolAnswer):
+    """A page of the rows of a table, or of the distinct values of a column."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | None]]
+    total: int
+    next_offset: int | None
+    """Where the next page begins; None after the last."""
 
 
 @dataclass(frozen=True)
@@ -360,48 +251,26 @@ class JoinCounts:
     result_rows: int
     cardinality: str
     most_rows_for_one_key: int
+    ambiguous_left_rows: int
+    """Rows whose value is nearly as similar to another value of the target; not in the matched."""
+    several_left_rows: int
+    """Rows that match several rows of the target."""
+    several: Sequence[SeveralMatches]
+    """Examples of both."""
     renamed: dict[str, str]
     """Columns of the target that were renamed."""
-
-    def lines(self, warnings: Iterable[str]) -> Iterator[str]:
-        """Write the counts and the warnings for reading."""
-        kind = f" ({self.cardinality})" if self.matched_left_rows else ""
-        yield (
-            f"{self.matched_left_rows:,} of {self.left_rows:,} rows match{kind}, "
-            f"{self.matched_keys:,} of {self.left_keys:,} distinct values; "
-            f"{self.result_rows:,} rows result (join {self.join})."
-        )
-        for old, new in self.renamed.items():
-            yield f"Renamed: {_short(old)} is {_short(new)}."
-        for warning in warnings:
-            yield f"Warning: {warning}"
-
-
-@dataclass(frozen=True)
-class PreviewColumn:
-    """A column of the joined table."""
-
-    column: str
-    is_new: bool
-    """Whether the join adds it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreviewAnswer(ToolAnswer):
     """The first rows of a join, and its facts; nothing is written."""
 
-    columns: Sequence[PreviewColumn]
+    columns: Sequence[str]
+    new_columns: Sequence[str]
+    """Those that the join adds."""
     rows: Sequence[Sequence[str | None]]
     facts: JoinCounts
     warnings: Sequence[str]
-
-    def lines(self) -> Iterator[str]:
-        """Write the answer for reading."""
-        yield from self.facts.lines(self.warnings)
-        yield f"New columns: {_listed(one.column for one in self.columns if one.is_new)}"
-        yield " | ".join(_short(one.column) for one in self.columns)
-        for row in self.rows:
-            yield " | ".join(map(_cell, row))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,30 +285,76 @@ class FileAnswer(ToolAnswer):
     facts: JoinCounts
     warnings: Sequence[str]
 
-    def lines(self) -> Iterator[str]:
-        """Write the answer for reading."""
-        yield f"{self.rows:,} rows ({self.bytes:,} bytes) in {self.path}"
-        yield from self.facts.lines(self.warnings)
+
+def shortened(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Cut every long text of an answer, and say so in its `cut`."""
+    notes: dict[str, None] = {}
+
+    def short(value: Any, most: int) -> Any:
+        if isinstance(value, str) and len(value) > most:
+            kind = {CELL: "cells", NAME: "names"}.get(most, "notes")
+            notes[f"{kind} longer than {most:,} characters end in …"] = None
+            return value[: most - 1] + "…"
+        if isinstance(value, list):
+            return [short(one, most) for one in value]
+        if isinstance(value, dict):
+            return {
+                short(name, NAME): short(one, _MOST.get(name, CELL)) for name, one in value.items()
+            }
+        return value
+
+    whole: dict[str, Any] = short(content, CELL)
+    return whole | {"cut": [*whole["cut"], *notes]}
 
 
-def _short(text: str) -> str:
-    return one_line(text, _TEXT_CELL)
+def as_text(content: Mapping[str, Any]) -> str:
+    """Write an answer as lines of name and value, without what is empty."""
+    lines, room = [], _TEXT
+    for line in _lines(content):
+        room -= len(line) + 1
+        if room < 0:
+            lines.append("… The rest is left out here; ask for less at a time.")
+            break
+        lines.append(line)
+    return "\n".join(lines)
 
 
-def _cell(cell: str | None) -> str:
-    return "" if cell is None else one_line(cell, _ROW_CELL)
+def _lines(content: Mapping[str, Any]) -> Iterator[str]:
+    # What to do next and what was left out is read first, and is never cut off.
+    for name in ("note", "cut", *(one for one in content if one not in ("note", "cut"))):
+        value = content[name]
+        if isinstance(value, list) and value and isinstance(value[0], list):
+            yield f"{name}:"
+            for row in value:
+                parts = (one_line(c, _ROW_CELL) if isinstance(c, str) else _inline(c) for c in row)
+                yield " | ".join(parts)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"{name}:"
+            yield from (f"- {_inline(one)}" for one in value)
+        elif value not in (None, "", [], {}):
+            yield f"{name}: {_inline(value)}"
 
 
-def _place(table: str, column: str) -> str:
-    return f"{one_line(table, _TEXT_NAME)}:{one_line(column, _TEXT_NAME)}"
-
-
-def _listed(items: Iterable[str]) -> str:
-    return ", ".join(map(_short, items)) or "none"
-
-
-def _pair(one: Match) -> str:
-    if one.similarity < 1:
-        return f"{_short(one.query)} ≈ {_short(one.target)} ({one.similarity:.2f})"
-    same = one.query == one.target
-    return _short(one.query) if same else f"{_short(one.query)} = {_short(one.target)}"
+def _inline(value: Any) -> str:
+    """Write a value of JSON on one line; empty parts are left out."""
+    match value:
+        case None:
+            return ""
+        case float():
+            return f"{value:.3g}"
+        case {"query": query, "target": target, "similarity": similarity}:
+            if similarity < 1:
+                return f"{_inline(query)} ≈ {_inline(target)} ({similarity:.2f})"
+            return _inline(query) if query == target else f"{_inline(query)} = {_inline(target)}"
+        case {"table": table, "column": column} if len(value) == 2:
+            return f"{_inline(table)}:{_inline(column)}"
+        case dict():
+            written = {name: _inline(one) for name, one in value.items()}
+            # The parts of a part in brackets, since its own are separated in the same way.
+            inner = [name for name, one in value.items() if isinstance(one, dict) and len(one) > 2]
+            written |= {name: f"({written[name]})" for name in inner}
+            return "; ".join(f"{name}={part}" for name, part in written.items() if part)
+        case list():
+            return ", ".join(map(_inline, value))
+        case _:
+            return one_line(str(value), _TEXT_CELL)

@@ -14,7 +14,8 @@ from deepjoin.joining import JoinPlan
 from deepjoin.joining.output import row_texts
 from deepjoin.lake import Lake
 from deepjoin.model import Column, EquiEvidence, Hit, Results, SemanticEvidence
-from deepjoin.read.frames import as_column, table_of_columns
+from deepjoin.read.frames import as_column, read_rows, table_of_columns
+from deepjoin.relating.neighbourhood import paths
 from deepjoin.search.methods import joins_of
 from deepjoin.serve.current import CurrentLake
 from deepjoin.serve.mcp.answers import (
@@ -26,14 +27,13 @@ from deepjoin.serve.mcp.answers import (
     HitAnswer,
     JoinCounts,
     LakeAnswer,
+    OtherColumn,
+    PageAnswer,
+    PathsAnswer,
     PreviewAnswer,
-    PreviewColumn,
     SearchAnswer,
     TableAnswer,
-    TableFound,
     ToolCoverage,
-    count,
-    one_line,
 )
 from deepjoin.serve.mcp.arguments import (
     ExplainArguments,
@@ -41,19 +41,21 @@ from deepjoin.serve.mcp.arguments import (
     FindArguments,
     InfoArguments,
     JoinArguments,
+    PageArguments,
+    PathArguments,
     PreviewArguments,
     QueryArguments,
     SearchArguments,
     TableArguments,
 )
 from deepjoin.serve.saving import save_join
-from deepjoin.settings import SearchSettings
-from deepjoin.show.text import cardinality_words, generic_words
+from deepjoin.settings import JoinSettings, SearchSettings
+from deepjoin.show.text import cardinality_words, count, generic_words, one_line
 from deepjoin.show.wording import in_tool_arguments
-from deepjoin.store.directory import SAMPLES, column_facts
+from deepjoin.store.directory import SAMPLES, column_facts, column_values
 
-#: Tables named by lake_info, columns named of a table found, columns and notes of a table.
-_EXAMPLES, _FIRST, _COLUMNS, _NOTES = 10, 8, 100, 5
+#: Tables named by lake_info, columns and notes of a table.
+_EXAMPLES, _COLUMNS, _NOTES = 10, 100, 5
 #: Matched cells, new columns and other columns that a hit of a search lists.
 _CELLS, _BROUGHT, _ALSO = 5, 20, 10
 #: Columns and warnings of a preview, and rows of a join that a tool may write.
@@ -88,11 +90,21 @@ class AgentSession:
         if args.values is not None and args.table is None:
             return Column(as_column(args.values).cells, args.column or "")
         if args.table is not None and args.column is not None and args.values is None:
-            return self.lake.column(args.table, args.column)
+            return self.lake.column(self.lake.index.full_name(args.table), args.column)
         raise DeepJoinError(
             "Pass the query column either as table and column, both names of this lake, or as "
             "values, a list of cells. Paths of files are not opened."
         )
+
+    def queries(self, args: QueryArguments) -> list[Column]:
+        """Find the query column, or all columns of a table that can be searched with."""
+        if args.table is None or args.column is not None or args.values is not None:
+            return [self.query(args)]
+        table = self.lake.index.full_name(args.table)
+        names = self.lake.index.indexed_columns(table)
+        if not names:
+            raise DeepJoinError(f"No column of {table} is indexed: see describe_table.")
+        return [self.lake.column(table, name) for name in names]
 
     def lake_info(self, args: InfoArguments) -> LakeAnswer:
         """Describe the lake."""
@@ -115,7 +127,7 @@ class AgentSession:
             values_are_hashed=self.lake.settings.hash_only,
             not_searchable=dict(report.left_out.most_common()),
             not_read=len(report.skipped),
-            examples=[cutter.name(table.name) for table in tables],
+            examples=[table.name for table in tables],
             note=note,
             cut=cutter.cut,
         )
@@ -139,25 +151,10 @@ class AgentSession:
                 f"values=['{one_line(text, 60)}']."
             )
         return FindAnswer(
-            tables=[
-                TableFound(
-                    table=cutter.name(one.name),
-                    title=cutter.cell(one.title),
-                    rows=one.rows,
-                    columns=one.columns,
-                    first_columns=[cutter.cell(name) for name in one.names[:_FIRST]],
-                )
-                for one in tables
-            ],
+            tables=tables,
             tables_in_all=total,
-            columns=[
-                replace(one, table=cutter.name(one.table), column=cutter.name(one.column))
-                for one in columns
-            ],
-            holders=[
-                replace(one, table=cutter.name(one.table), column=cutter.name(one.column))
-                for one in holders
-            ],
+            columns=columns,
+            holders=holders,
             holders_in_all=holding,
             note=note,
             cut=cutter.cut,
@@ -165,13 +162,14 @@ class AgentSession:
 
     def describe_table(self, args: TableArguments) -> TableAnswer:
         """Describe a table from the index; its file is not opened."""
-        entry, cutter, index = self.lake.table(args.table), Cutter(), self.lake.index
+        cutter, index = Cutter(), self.lake.index
+        entry = index.table(index.full_name(args.table))
         columns = list(islice(column_facts(index, entry.name), _COLUMNS))
         total = len(entry.columns) or len(index.indexed_columns(entry.name))
         if total > len(columns):
             cutter.note(f"{len(columns):,} of {total:,} columns are listed")
         if args.rows > len(entry.sample) and entry.rows > len(entry.sample):
-            cutter.note(f"the index keeps {len(entry.sample)} of {entry.rows:,} rows")
+            cutter.note(f"{len(entry.sample)} of {entry.rows:,} rows; read_table has all")
 
         def samples(column: str) -> list[str]:
             # A column that is not indexed has samples only in the first rows of the table.
@@ -179,43 +177,86 @@ class AgentSession:
             return list(dict.fromkeys(cell for cell in cells if cell))[:SAMPLES]
 
         return TableAnswer(
-            table=cutter.name(entry.name),
-            title=cutter.cell(entry.title),
-            context=cutter.cell(entry.context),
+            table=entry.name,
+            title=entry.title,
+            context=entry.context,
             rows=entry.rows,
             columns=[
                 ColumnAnswer(
-                    column=cutter.name(one.name),
+                    column=one.name,
                     type=one.type,
                     distinct=one.distinct,
                     searchable=one.indexed,
                     why_not=one.left_out,
                     warning=generic_words(one.generic),
-                    samples=[cutter.cell(cell) for cell in one.samples or samples(one.name)],
+                    samples=one.samples or samples(one.name),
                 )
                 for one in columns
             ],
             sample=[
-                {cutter.name(one.name): _cut(row.get(one.name), cutter) for one in columns}
+                {one.name: row.get(one.name) for one in columns}
                 for row in entry.sample[: args.rows]
             ],
-            mended=[cutter.cell(note) for note in cutter.some(entry.notes, _NOTES, "notes")],
+            mended=cutter.some(entry.notes, _NOTES, "notes"),
             note="Search with a column that is searchable and has no warning.",
             cut=cutter.cut,
         )
 
+    def read_table(self, args: PageArguments) -> PageAnswer:
+        """Read a page of the rows of a table, or of the distinct values of a column."""
+        index, cutter = self.lake.index, Cutter()
+        table, end = index.full_name(args.table), args.offset + args.limit
+        if args.column is not None:
+            total, counts = column_values(index, table, args.column, args.offset, args.limit)
+            columns = ["value", "rows"]
+            rows: list[list[str | None]] = [[cell, str(number)] for cell, number in counts]
+        else:
+            page = read_rows(index.origin(table).table(), args.offset, args.limit)
+            columns = cutter.some(page.column_names, _JOINED, "columns")
+            # A collection of columns does not record rows.
+            total, rows = index.table(table).rows, row_texts(page.select(columns))
+        return PageAnswer(
+            columns=columns,
+            rows=rows,
+            total=total,
+            next_offset=end if len(rows) == args.limit and end != total else None,
+            note="" if rows else f"There are no rows from {args.offset:,} on.",
+            cut=cutter.cut,
+        )
+
+    def find_paths(self, args: PathArguments) -> PathsAnswer:
+        """Find the chains of joins between two tables."""
+        index = self.lake.index
+        ends = index.full_name(args.start), index.full_name(args.end)
+        found = paths(index, *ends, args.min_joinability, args.longest)
+        note = "preview_join shows one join of a path at a time."
+        if not found.paths:
+            sure = "" if found.complete else " The search was cut short, so there may be one."
+            note = (
+                f"No path of at most {count(args.longest, 'join')} on equal values, each with "
+                f"joinability >= {args.min_joinability:g}.{sure} Try a lower min_joinability, or "
+                "search with a column of either table, which also finds other spellings."
+            )
+        return PathsAnswer(
+            paths=found.paths,
+            searched_columns=found.searched,
+            complete=found.complete,
+            note=note,
+        )
+
     def search(self, args: SearchArguments) -> SearchAnswer:
-        """Find the columns that join with the query."""
-        query, cutter, report = self.query(args), Cutter(), self.lake.report
+        """Find the columns that join with the query; without a column, with the best key."""
+        cutter, report = Cutter(), self.lake.report
+        settings = SearchSettings(group="tables" if args.one_per_table else None, matches=_CELLS)
 
         def searched(k: int, least: float) -> Results:
-            group = "tables" if args.one_per_table else None
-            settings = SearchSettings(group=group, matches=_CELLS)
             return self.lake.search(
-                query, k, join=args.join, min_joinability=least, settings=settings
+                queries, k, join=args.join, min_joinability=least, settings=settings
             )
 
+        queries = self.queries(args)
         results = searched(args.k, args.min_joinability)
+        query = next(one for one in queries if one.name == results.query["column"])
         if not results.query["size"]:
             raise DeepJoinError("The query column has no values: every cell is missing or blank.")
         # Columns of the query's own table are not compared.
@@ -228,6 +269,14 @@ class AgentSession:
             compared_tables=report.tables - (query.table is not None),
             hits=[_hit(hit, cutter, _CELLS) for hit in results],
             note="explain shows all evidence of a hit, preview_join the joined table.",
+            other_columns=[
+                OtherColumn(
+                    one.query["column"],
+                    f"{one[0].table}:{one[0].column}" if one else "",
+                    one[0].joinability if one else 0.0,
+                )
+                for one in cutter.some(results.others, _COLUMNS, "other columns")
+            ],
         )
         if results:
             if len(results) == args.k:
@@ -250,7 +299,7 @@ class AgentSession:
             f"{count(answer.compared_tables, 'table')} (join {args.join}). {found}"
         )
         advice = self._advice(args, best)
-        return replace(answer, best_below=best, advice=advice, note=one_line(note), cut=cutter.cut)
+        return replace(answer, best_below=best, advice=advice, note=note, cut=cutter.cut)
 
     def _advice(self, args: SearchArguments, best: HitAnswer | None) -> list[str]:
         """List what to try when nothing joins, the most promising first."""
@@ -270,7 +319,7 @@ class AgentSession:
     def explain(self, args: ExplainArguments) -> ExplainAnswer:
         """Measure one pair of columns."""
         query, cutter = self.query(args), Cutter()
-        target = args.target_table, args.target_column
+        target = self.lake.index.full_name(args.target_table), args.target_column
         settings = SearchSettings(matches=args.cells)
         hit = self.lake.explain(query, target, join=args.join, settings=settings)
         evidence = _hit(hit, cutter, args.cells)
@@ -303,10 +352,9 @@ class AgentSession:
                     "joins by starting it with: deepjoin mcp --out FOLDER"
                 )
             return PreviewAnswer(
-                columns=[PreviewColumn(cutter.name(n), n in plan.brought) for n in names],
-                rows=[
-                    [_cut(cell, cutter) for cell in row] for row in row_texts(rows.select(names))
-                ],
+                columns=names,
+                new_columns=[name for name in names if name in plan.brought],
+                rows=row_texts(rows.select(names)),
                 facts=_counts(plan, cutter),
                 warnings=_warnings(plan, cutter),
                 note=note,
@@ -335,26 +383,24 @@ class AgentSession:
     def _planned(self, args: JoinArguments) -> Iterator[JoinPlan]:
         """Plan a join; the left table is one of the lake by name, never a path, or the values."""
         if args.values is None and args.table is not None and args.column is not None:
-            left, on = self.lake.index.origin(args.table).table(), args.column
+            table = self.lake.index.full_name(args.table)
+            left, on = self.lake.index.origin(table).table(), args.column
         else:
             query = self.query(args)
             on = query.name or "value"
             left = table_of_columns("values", [Column(query.cells, on)])
-        hit = args.target_table, args.target_column
+        hit = self.lake.index.full_name(args.target_table), args.target_column
+        settings = JoinSettings(columns=args.columns, aggregate=args.aggregate)
         with self.lake.plan_join(
-            left, on, hit, how=args.how, many=args.many, join=args.join
+            left, on, hit, how=args.how, many=args.many, join=args.join, settings=settings
         ) as plan:
             yield plan
 
 
 def _query_name(query: Column) -> str:
     if query.table is not None:
-        return one_line(f"{query.table}:{query.name}")
-    return one_line(f"the values sent as '{query.name}'" if query.name else "the values sent")
-
-
-def _cut(cell: str | None, cutter: Cutter) -> str | None:
-    return None if cell is None else cutter.cell(cell)
+        return f"{query.table}:{query.name}"
+    return f"the values sent as '{query.name}'" if query.name else "the values sent"
 
 
 def _hit(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
@@ -366,11 +412,10 @@ def _hit(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
         if number > listed:
             cutter.note(f"at most {cells} {what} cells a hit are listed")
     semantic = hit.semantic
-    better = semantic is not None and semantic.matched > hit.equi.matched
     return HitAnswer(
         rank=hit.rank,
-        table=cutter.name(hit.table),
-        column=cutter.name(hit.column),
+        table=hit.table,
+        column=hit.column,
         type=hit.type,
         joinability=hit.joinability,
         query_size=hit.query_size,
@@ -381,14 +426,11 @@ def _hit(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
         rows_meet=cardinality_words(hit.cardinality),
         warning=generic_words(hit.generic),
         found_by=hit.found_by,
-        matches=[
-            one._replace(query=cutter.cell(one.query), target=cutter.cell(one.target))
-            for one in hit.matches
-        ],
-        unmatched=[cutter.cell(cell) for cell in hit.unmatched],
-        brings=[cutter.cell(n) for n in cutter.some(hit.brings.columns, _BROUGHT, "new columns")],
-        also=[cutter.cell(one.column) for one in cutter.some(hit.also, _ALSO, "other columns")],
-        suggested_join="semantic" if better else "equi",
+        matches=hit.matches,
+        unmatched=hit.unmatched,
+        brings=cutter.some(hit.brings.columns, _BROUGHT, "new columns"),
+        also=[one.column for one in cutter.some(hit.also, _ALSO, "other columns")],
+        suggested_join="equi" if semantic is None else hit.join,
     )
 
 
@@ -408,12 +450,12 @@ def _counts(plan: JoinPlan, cutter: Cutter) -> JoinCounts:
         result_rows=facts.result_rows,
         cardinality=facts.cardinality,
         most_rows_for_one_key=facts.max_fan_out,
-        renamed={cutter.name(old): cutter.name(new) for old, new in renamed},
+        ambiguous_left_rows=facts.ambiguous_left_rows,
+        several_left_rows=facts.several_left_rows,
+        several=facts.several,
+        renamed=dict(renamed),
     )
 
 
 def _warnings(plan: JoinPlan, cutter: Cutter) -> list[str]:
-    return [
-        one_line(in_tool_arguments(text))
-        for text in cutter.some(plan.warnings, _WARNINGS, "warnings")
-    ]
+    return [in_tool_arguments(text) for text in cutter.some(plan.warnings, _WARNINGS, "warnings")]

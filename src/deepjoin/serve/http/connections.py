@@ -1,0 +1,117 @@
+"""Connections that cannot be held for nothing: bounded headers, silence and number.
+
+All of this comes before the token is read, so it holds for anyone who can reach the port. uvicorn
+bounds none of it with httptools, and the time-out it has starts only after a first response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import TYPE_CHECKING
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    from asyncio.events import TimerHandle
+
+#: Bytes of a request line and its headers; one read of the socket (256 KB) may come on top.
+_MOST_HEAD = 64 * 1024
+#: Seconds in which the headers must be complete, however slowly they drip.
+_HEAD_SECONDS = 10
+#: Seconds a client may be silent while its request's body is awaited.
+_BODY_SECONDS = 30
+
+
+def _most_open() -> int:
+    """Return how many connections a worker keeps: half the descriptors, the rest for files."""
+    try:
+        resource = importlib.import_module("resource")
+    except ImportError:  # Windows has no such limit
+        return 4096
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4096 if soft == resource.RLIM_INFINITY else max(int(soft) // 2, 16)
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """uvicorn's connection, closed when a request does not arrive."""
+
+    most_open = _most_open()
+    _timer: TimerHandle | None = None
+    _head_bytes = 0
+    _awaits_head = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first headers; make room if there are too many connections."""
+        super().connection_made(transport)
+        self._opened = self.loop.time()
+        self._expect_head()
+        if len(self.connections) > self.most_open:
+            waiting = [
+                one
+                for one in self.connections
+                if isinstance(one, BoundedConnection) and one._awaits_head
+            ]
+            # The longest silent one: a client that means to ask does so within milliseconds.
+            min(waiting, key=lambda one: one._opened).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what comes before the headers are complete."""
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._awaits_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MOST_HEAD:
+                self._refuse("431 Request Header Fields Too Large")
+        elif self.cycle is not None and self.cycle.more_body:
+            self._start_clock(_BODY_SECONDS)
+
+    def on_message_begin(self) -> None:
+        """Start the clock of a request that follows another on the same connection."""
+        if not self._awaits_head:
+            self._expect_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Let the request take its time from here on: the service has limits of its own."""
+        self._awaits_head = False
+        self._stop_clock()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Stop waiting for more of the body."""
+        self._stop_clock()
+        super().on_message_complete()
+
+    def _expect_head(self) -> None:
+        self._awaits_head, self._head_bytes = True, 0
+        self._start_clock(_HEAD_SECONDS)
+
+    def _start_clock(self, seconds: float) -> None:
+        self._stop_clock()
+        self._timer = self.loop.call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        if self.flow.read_paused:  # we are the slow side: the service has not taken what was sent
+            self._start_clock(_BODY_SECONDS)
+        else:
+            self._refuse("408 Request Timeout")
+
+    def _stop_clock(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _refuse(self, status: str) -> None:
+        if not self.transport.is_closing():
+            asked = self._head_bytes or (self.cycle and not self.cycle.response_started)
+            if asked:  # else the client has said nothing, and expects no answer
+                head = f"HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                self.transport.write(head.encode())
+            self.transport.close()
