@@ -97,7 +97,7 @@ function View({ route, uploading }: { route: Route; uploading: Uploading }) {
       return <MapView {...route} />;
     case "unknown":
       return (
-        <Notice title="Page not found" icon="find" actions={<Link to={{ view: "start", text: "" }}>Back to the start</Link>}>
+        <Notice title="Page not found" icon="find" alone actions={<Link to={{ view: "start", text: "" }}>Back to the start</Link>}>
           <p>The address may have been cut when it was copied.</p>
         </Notice>
       );

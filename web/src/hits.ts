@@ -1,21 +1,42 @@
 /** The request that the filters make, and the hits that they leave. */
 
-import type { Hit, SearchBody, Source } from "./api/types";
+import type { Hit, Results, SearchBody, Source } from "./api/types";
 import type { Filters } from "./route";
 
-/** The body of a search; what has its default is left out. */
-export function searchBody(source: Source, column: string, filters: Filters): SearchBody {
+/** Matched and unmatched values listed of a hit, and all that the service lists. */
+const SHOWN = 8;
+export const ALL_SHOWN = 1000;
+
+/** The body of a search; what has its default, or does not apply, is left out. */
+export function searchBody(source: Source, column: string, filters: Filters, mostHits = Infinity): SearchBody {
   return {
     query: { ...source, column },
-    k: filters.k,
+    k: Math.min(filters.k, mostHits),
     ...(filters.join && { join: filters.join }),
     ...(filters.method && { method: filters.method }),
     ...(filters.least > 0 && { min_joinability: filters.least }),
-    ...(filters.tau !== null && { tau: filters.tau }),
+    ...(filters.tau !== null && filters.join !== "equi" && { tau: filters.tau }),
     ...(filters.grouped && { group: "tables" as const }),
     ...("table" in source && { exclude_table: source.table }),
-    matches: 8,
+    matches: SHOWN,
   };
+}
+
+/** Hits of tables of one kind under the best of them: parts of a series, or years of one table. */
+export function families(hits: Hit[]): Hit[][] {
+  const found = new Map<string, Hit[]>();
+  for (const hit of hits) {
+    const key = family(hit);
+    found.set(key, [...(found.get(key) ?? []), hit]);
+  }
+  return [...found.values()];
+}
+
+/** Tables of one folder with the same columns are of one kind, or those that differ in a number. */
+function family({ table, column, brings }: Hit): string {
+  const folder = table.slice(0, table.lastIndexOf("/") + 1);
+  const name = brings.columns.length ? folder : table.replace(/\d+/g, "#");
+  return JSON.stringify([name, column, [...brings.columns].sort()]);
 }
 
 /** Hits that pass what the page itself filters by: new columns and generic keys. */
@@ -56,4 +77,11 @@ function shown(joinability: number): number {
 export function toggled(open: number[], rank: number): number[] {
   if (open.includes(rank)) return open.filter((other) => other !== rank);
   return [...open, rank].sort((a, b) => a - b);
+}
+
+/** The best hit of each column of a table, best key first. */
+export function bestJoins(found: Results): { column: string; hit: Hit }[] {
+  return [found, ...(found.others ?? [])].flatMap(({ query, hits: [hit] }) =>
+    hit ? [{ column: query.column, hit }] : [],
+  );
 }

@@ -1,6 +1,6 @@
 /** Views as addresses: everything a view shows can be read from the query string and back. */
 
-import type { ColumnPlace, How, JoinKind, Many, Matching, Source } from "./api/types";
+import type { Aggregate, ColumnPlace, How, JoinKind, Many, Matching, Source } from "./api/types";
 
 export interface Filters {
   join: JoinKind | "";
@@ -17,10 +17,16 @@ export interface Filters {
 export interface Options {
   how: How;
   many: Many;
-  join: "" | "equi" | "semantic";
+  join: "" | JoinKind;
   tau: number | null;
   matching: Matching;
+  /** Columns to add; null for all. */
+  columns: string[] | null;
+  /** What becomes of the cells of several rows, by column; the others have their default. */
+  aggregate: Record<string, Aggregate>;
 }
+
+export const AGGREGATES: readonly Aggregate[] = ["first", "count", "sum", "mean", "min", "max", "list"];
 
 export interface MapState {
   table: string;
@@ -49,7 +55,15 @@ export const FILTERS: Filters = {
   generic: true,
   open: [1],
 };
-export const OPTIONS: Options = { how: "left", many: "expand", join: "", tau: null, matching: "best" };
+export const OPTIONS: Options = {
+  how: "left",
+  many: "expand",
+  join: "",
+  tau: null,
+  matching: "best",
+  columns: null,
+  aggregate: {},
+};
 export const MAP: MapState = { table: "", depth: 1, least: 0.5, to: "", picked: [] };
 
 /** Reads an address; what it lacks or says wrongly becomes the default. */
@@ -140,13 +154,17 @@ function filtersSaid(now: Filters): Said {
 }
 
 function optionsSaid(now: Options): Said {
-  return unless([
-    ["how", now.how, OPTIONS.how],
-    ["many", now.many, OPTIONS.many],
-    ["join", now.join, OPTIONS.join],
-    ["tau", now.tau, OPTIONS.tau],
-    ["matching", now.matching, OPTIONS.matching],
-  ]);
+  return [
+    ...unless([
+      ["how", now.how, OPTIONS.how],
+      ["many", now.many, OPTIONS.many],
+      ["join", now.join, OPTIONS.join],
+      ["tau", now.tau, OPTIONS.tau],
+      ["matching", now.matching, OPTIONS.matching],
+    ]),
+    ...(now.columns ?? []).map((name): [string, string] => ["add", name]),
+    ...Object.entries(now.aggregate).map(([name, how]): [string, string] => ["aggregate", `${how} ${name}`]),
+  ];
 }
 
 function mapSaid(now: MapState): Said {
@@ -179,7 +197,7 @@ function filtersOf(given: URLSearchParams): Filters {
     method: given.get("method") ?? FILTERS.method,
     k: Math.max(1, Math.round(number(given.get("k"), FILTERS.k))),
     least: share(given.get("least"), FILTERS.least),
-    tau: given.has("tau") ? share(given.get("tau"), 0.7) : null,
+    tau: tauOf(given),
     grouped: given.get("grouped") === "true",
     brings: given.get("brings") ?? FILTERS.brings,
     generic: given.get("generic") !== "false",
@@ -191,10 +209,19 @@ function optionsOf(given: URLSearchParams): Options {
   return {
     how: oneOf(given.get("how"), ["left", "inner"], OPTIONS.how),
     many: oneOf(given.get("many"), ["expand", "first", "aggregate"], OPTIONS.many),
-    join: oneOf(given.get("join"), ["equi", "semantic"], OPTIONS.join),
-    tau: given.has("tau") ? share(given.get("tau"), 0.7) : null,
+    join: oneOf(given.get("join"), ["any", "equi", "semantic"], OPTIONS.join),
+    tau: tauOf(given),
     matching: oneOf(given.get("matching"), ["best", "one-to-one", "all"], OPTIONS.matching),
+    columns: given.has("add") ? given.getAll("add") : null,
+    aggregate: Object.fromEntries(given.getAll("aggregate").flatMap(aggregateOf)),
   };
+}
+
+/** Reads "mean price": how the cells of several rows become one, and of which column. */
+function aggregateOf(text: string): [string, Aggregate][] {
+  const [how = "", ...name] = text.split(" ");
+  const known = AGGREGATES.find((one) => one === how);
+  return known && name.length ? [[name.join(" "), known]] : [];
 }
 
 function mapOf(given: URLSearchParams): MapState {
@@ -222,6 +249,11 @@ function number(got: string | null, usual: number): number {
 
 function share(got: string | null, usual: number): number {
   return Math.min(1, Math.max(0, number(got, usual)));
+}
+
+/** The least similarity of values; the service refuses 0, at which all are similar. */
+function tauOf(given: URLSearchParams): number | null {
+  return given.has("tau") ? Math.max(0.01, share(given.get("tau"), 0.7)) : null;
 }
 
 function ranks(text: string): number[] {

@@ -26,7 +26,7 @@ export function useUpload(most: number | undefined): Uploading {
     if (outcome.state === "overtaken") return;
     setState({ busy: false, error: outcome.state === "failed" ? outcome.error : null });
     if (outcome.state === "failed") navigate({ view: "start", text: "" });
-    else if (outcome.value.upload) open(outcome.value.upload, outcome.value);
+    else openUpload(outcome.value);
   }, []);
   const start = useCallback(
     (file: File) => {
@@ -44,8 +44,9 @@ export function useUpload(most: number | undefined): Uploading {
 }
 
 /** Shows the columns to choose from; a column alone needs no choosing. */
-function open(upload: string, table: TableDetail): void {
-  const source = { upload };
+export function openUpload(table: TableDetail): void {
+  if (!table.upload) return;
+  const source = { upload: table.upload };
   remember(sourceKey(source), table);
   const only = table.columns.length === 1 ? table.columns[0] : undefined;
   if (only?.indexed) navigate({ view: "search", source, column: only.name, filters: FILTERS });

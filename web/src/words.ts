@@ -1,7 +1,7 @@
 /** Numbers and facts in words. */
 
 import type { ApiError } from "./api/client";
-import type { Generic, Hit, Source } from "./api/types";
+import type { Generic, Hit, JoinKind, Source } from "./api/types";
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -77,6 +77,7 @@ export function foundBy(ways: string[]): string {
 const GENERIC: Record<Generic, string> = {
   run: "Row numbers, 1 to n. Such keys match almost anything; check that they mean the same.",
   year: "Years. Such keys match almost anything; check that they mean the same.",
+  range: "This column holds most numbers of the range of yours, so any others would match as well.",
   flag: "A flag with few values. Such keys match almost anything and multiply rows.",
 };
 
@@ -130,25 +131,12 @@ export function lastPart(table: string): string {
 }
 
 /** The join that shows all matches of a hit: by meaning only where that adds some. */
-export function fittingJoin(hit: Hit): "equi" | "semantic" {
-  return hit.semantic && hit.semantic.matched > hit.equi.matched ? "semantic" : "equi";
+export function fittingJoin(hit: Hit): JoinKind {
+  return hit.semantic && hit.semantic.matched > hit.equi.matched ? hit.join : "equi";
 }
 
 export function sourceKey(source: Source): string {
   return "upload" in source ? `upload ${source.upload}` : `table ${source.table}`;
-}
-
-const CONTROLS: Record<string, string> = {
-  "many=expand": "“keep all”",
-  "many=first": "“keep first”",
-  "many=aggregate": "“summarise”",
-  "join=equi": `“${joinWords("equi")}”`,
-  "join=semantic": `“${joinWords("semantic")}”`,
-};
-
-/** A message of the service with the page's controls in place of the request's fields. */
-export function onPage(message: string): string {
-  return message.replace(/\b(?:many|join)=[a-z]+\b/g, (field) => CONTROLS[field] ?? field);
 }
 
 export interface Explained {
@@ -167,16 +155,16 @@ export function explain(error: ApiError): Explained {
         retry: true,
       };
     case "busy":
-      return { title: "That took too long", text: onPage(error.message), retry: true };
+      return { title: "That took too long", text: error.message, retry: true };
     case "large":
-      return { title: "Too large", text: onPage(error.message), retry: false };
+      return { title: "Too large", text: error.message, retry: false };
     case "missing":
-      return { title: "Not found", text: onPage(error.message), retry: false };
+      return { title: "Not found", text: error.message, retry: false };
     case "token":
       return { title: "The token was not accepted", text: "Nothing was done. Please try again.", retry: false };
     case "refused":
-      return { title: "The request was refused", text: onPage(error.message), retry: false };
+      return { title: "The request was refused", text: error.message, retry: false };
     case "broken":
-      return { title: "The service failed", text: onPage(error.message), retry: true };
+      return { title: "The service failed", text: error.message, retry: true };
   }
 }

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { Hit, TableDetail } from "../src/api/types";
-import { rankedBy, shownHits, toggled } from "../src/hits";
-import { FILTERS } from "../src/route";
+import { bestJoins, families, rankedBy, searchBody, shownHits, toggled } from "../src/hits";
 import { orderedKeys } from "../src/keys";
+import { inSight } from "../src/preview";
+import { FILTERS } from "../src/route";
 import { fittingJoin } from "../src/words";
 
 function hit(rank: number, columns: string[], generic: Hit["generic"] = null): Hit {
@@ -42,7 +43,7 @@ describe("hits", () => {
     const one = hit(1, []);
     expect(fittingJoin(one)).toBe("equi");
     expect(fittingJoin({ ...one, semantic: { joinability: 0.5, reverse: 0.5, matched: 5, tau: 0.7 } })).toBe("equi");
-    expect(fittingJoin({ ...one, semantic: { joinability: 0.6, reverse: 0.5, matched: 6, tau: 0.7 } })).toBe("semantic");
+    expect(fittingJoin({ ...one, semantic: { joinability: 0.6, reverse: 0.5, matched: 6, tau: 0.7 } })).toBe("any");
   });
 
   it("say why they stand below hits of less joinability, if their figures tell", () => {
@@ -59,6 +60,28 @@ describe("hits", () => {
     expect(ranked(low, { ...high, score: 0.99 })).toEqual(["", ""]);
   });
 
+  it("of tables of one kind are folded under the best, others are not", () => {
+    const tables = (...names: [string, string[]][]) =>
+      families(names.map(([table, columns], place) => ({ ...hit(place + 1, columns), table }))).map((group) =>
+        group.map(({ rank }) => rank),
+      );
+    expect(tables(["s/north.csv", ["a", "b"]], ["geo/x.csv", ["a", "b"]], ["s/south.csv", ["b", "a"]])).toEqual([[1, 3], [2]]);
+    expect(tables(["list_2023", []], ["list_2024", []], ["other", []])).toEqual([[1, 2], [3]]);
+    expect(tables(["s/a.csv", ["x"]], ["s/b.csv", ["y"]])).toEqual([[1], [2]]);
+  });
+
+  it("of all columns are those of the best key and of the others that have any", () => {
+    const of = (column: string, hits: Hit[]) => ({ query: { table: null, column, cells: 1, size: 1 }, hits, seconds: {} });
+    const found = { ...of("b", [hit(1, [])]), others: [of("a", [hit(1, [])]), of("none", [])] };
+    expect(bestJoins(found).map(({ column }) => column)).toEqual(["b", "a"]);
+  });
+
+  it("are asked for with what applies", () => {
+    const filters = { ...FILTERS, tau: 0.8, k: 5000 };
+    expect(searchBody({ table: "t" }, "c", filters, 200)).toMatchObject({ k: 200, tau: 0.8 });
+    expect(searchBody({ table: "t" }, "c", { ...filters, join: "equi" })).not.toHaveProperty("tau");
+  });
+
   it("open and close", () => {
     expect(toggled([1], 3)).toEqual([1, 3]);
     expect(toggled([1, 3], 1)).toEqual([3]);
@@ -73,5 +96,13 @@ describe("keys of a table", () => {
       best_keys: ["d", "a"],
     } as unknown as TableDetail;
     expect(orderedKeys(table).map(({ name }) => name)).toEqual(["d", "a", "b"]);
+  });
+});
+
+describe("the preview of a join", () => {
+  it("has the key and the new columns first", () => {
+    const column = (name: string, from: "left" | "right") => ({ name, from, type: "text" as const });
+    const columns = [column("id", "left"), column("key", "left"), column("new", "right"), column("key2", "right")];
+    expect(inSight(columns, "key")).toEqual([1, 2, 3, 0]);
   });
 });

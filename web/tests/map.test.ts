@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { Edge, Graph } from "../src/api/types";
-import { isPicked, lines, onPaths, turned, withPaths } from "../src/map/graph";
+import type { Edge, Graph, JoinBody, Preview, TableDetail } from "../src/api/types";
+import { isPicked, lines, onPaths, turned, withEdges, within } from "../src/map/graph";
+import { joinAlong } from "../src/map/run";
 import { layOut, placeLabels } from "../src/map/layout";
 import { LEAST, leftOut, LONGEST, MOST, noPath } from "../src/map/says";
 
@@ -41,10 +42,33 @@ describe("lines of the map", () => {
   it("take in paths that lead out of the neighbourhood, once", () => {
     const graph = star(1);
     const path = [edge("centre.k", "leaf0.k"), edge("leaf0.k", "far.k")];
-    const whole = withPaths(graph, [path]);
+    const whole = withEdges(graph, path, 9);
     expect(whole.nodes.map((node) => node.table)).toEqual(["centre", "leaf0", "far"]);
     expect(whole.edges).toHaveLength(2);
     expect(onPaths([path])).toEqual(new Set(['["centre","leaf0"]', '["far","leaf0"]']));
+  });
+
+  it("by meaning are drawn where no values are equal, once for both directions", () => {
+    const graph = star(1);
+    const similar = { ...edge("leaf0.k", "centre.k"), join: "semantic" as const };
+    const far = { ...edge("centre.k", "far.k"), join: "semantic" as const };
+    expect(within(graph, [similar, far])).toEqual([similar]);
+    const whole = withEdges(graph, [similar, far], 1);
+    expect(whole.edges).toHaveLength(2);
+    expect(lines(whole.edges).map((line) => line.similar).sort()).toEqual([false, true]);
+  });
+
+  it("of a path are made one after the other, renamed columns under their new names", async () => {
+    const asked: JoinBody[] = [];
+    const api = {
+      preview: async () => ({ facts: { renamed: { z: "z_b" } } }) as unknown as Preview,
+      keepJoin: async (body: JoinBody) => (asked.push(body), { upload: "kept" } as TableDetail),
+    };
+    const path = [edge("a.x", "b.y"), edge("b.z", "c.w")];
+    const view = await joinAlong(api, path, new AbortController().signal, () => undefined);
+    expect(asked).toHaveLength(1);
+    expect(asked[0]).toMatchObject({ left: { table: "a" }, on: "x", hit: { table: "b", column: "y" } });
+    expect(view).toMatchObject({ view: "join", source: { upload: "kept" }, column: "z_b", hit: { table: "c", column: "w" } });
   });
 
   it("are turned to lead from the start of a path to its end", () => {
@@ -72,6 +96,12 @@ describe("the layout", () => {
       expect(y).toBeLessThanOrEqual(box.height);
     }
     expect(places[0]).toMatchObject({ table: "centre", x: box.width / 2 });
+  });
+
+  it("of an overview has no middle", () => {
+    const { nodes, edges } = star(7);
+    const places = layOut(nodes.map((node) => ({ ...node, distance: 0 })), lines(edges), box);
+    expect(new Set(places.map(({ x, y }) => `${x} ${y}`)).size).toBe(8);
   });
 
   it("labels the middle first and lets no two labels meet", () => {

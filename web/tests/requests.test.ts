@@ -57,6 +57,26 @@ describe("recent answers", () => {
   });
 });
 
+describe("a search in steps", () => {
+  const of = (...found: object[]) =>
+    new Api(nobody, "api/", answering(200, found.map((one) => `${JSON.stringify(one)}\n`).join("")));
+
+  it("hears of early answers and returns the last", async () => {
+    const partial = { text: "equal values", done: 0, total: 3 };
+    const heard: object[] = [];
+    const api = of({ hits: [1], partial }, { hits: [1, 2] });
+    expect(await api.searchInSteps({ query: { table: "t" } }, signal(), (one) => heard.push(one))).toEqual({ hits: [1, 2] });
+    expect(heard).toEqual([{ hits: [1], partial }]);
+  });
+
+  it("fails where its last line says so, or where there is none", async () => {
+    const failing = of({ hits: [], partial: { text: "", done: 0, total: 1 } }, { error: "why" });
+    const search = (api: Api) => api.searchInSteps({ query: { table: "t" } }, signal(), () => undefined);
+    await expect(search(failing)).rejects.toThrow("why");
+    await expect(search(of())).rejects.toThrow("could not be read");
+  });
+});
+
 describe("the client", () => {
   it("writes names as parameters and sends the token", async () => {
     const fetcher = answering(200, {});
@@ -119,7 +139,7 @@ describe("the client", () => {
       many: "expand",
       join: null,
       tau: null,
-      matching: "best",
+      matching: "best", columns: null, aggregate: null,
     } as const;
     const file = await api.download(body, { format: "csv", neutralise: true }, signal(), (n) => came.push(n));
     expect(file.name).toBe("jöin.csv");

@@ -36,7 +36,15 @@ const ROUTES: Route[] = [
     source: { table: "x" },
     column: HOSTILE,
     hit: { table: HOSTILE, column: "on" },
-    options: { how: "inner", many: "aggregate", join: "semantic", tau: 0.7, matching: "all" },
+    options: {
+      how: "inner",
+      many: "aggregate",
+      join: "semantic",
+      tau: 0.7,
+      matching: "all",
+      columns: ["a b", "c"],
+      aggregate: { "a b": "mean" },
+    },
   },
   { view: "join", source: { upload: "u" }, column: "c", hit: { table: "t", column: "" }, options: OPTIONS },
   {

@@ -94,13 +94,6 @@ describe("errors", () => {
     const said = words.explain(new ApiError("refused", "No column 'x'. Columns: a, b."));
     expect(said.text).toBe("No column 'x'. Columns: a, b.");
   });
-
-  it("name the page's controls instead of fields", () => {
-    const said = words.explain(new ApiError("large", "Keep the first (many=first)."));
-    expect(said.text).toBe("Keep the first (“keep first”).");
-    expect(words.onPage("Use many=first or many=aggregate.")).toBe("Use “keep first” or “summarise”.");
-    expect(words.onPage("No column 'many=x'.")).toBe("No column 'many=x'.");
-  });
 });
 
 describe("facts in words", () => {

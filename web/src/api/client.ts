@@ -9,6 +9,7 @@ import type {
   Preview,
   Results,
   SearchBody,
+  Similar,
   TableDetail,
   TableList,
 } from "./types";
@@ -84,11 +85,32 @@ export class Api {
 
   search = (body: SearchBody, signal: AbortSignal) => this.post<Results>("search", body, signal);
 
+  /** Searches; ``early`` hears of every answer before the last, hits by equal values first. */
+  async searchInSteps(body: SearchBody, signal: AbortSignal, early: (results: Results) => void): Promise<Results> {
+    const answer = await this.call("search/stream", {}, { signal, ...asJson(body) });
+    let last: Results | undefined;
+    for await (const line of lines(answer)) {
+      const found = JSON.parse(line) as Results | { error: string };
+      if ("error" in found) throw new ApiError("broken", found.error);
+      last = found;
+      if (found.partial) early(found);
+    }
+    if (!last) throw new ApiError("broken", "The answer of the service could not be read.");
+    return last;
+  }
+
   preview = (body: JoinBody, rows: number, signal: AbortSignal) =>
     this.post<Preview>("join/preview", { ...body, rows }, signal);
 
+  /** Keeps the joined table as an upload. */
+  keepJoin = (body: JoinBody, signal: AbortSignal) => this.post<TableDetail>("join/keep", body, signal);
+
+  /** The neighbourhood of a table; of none, an overview of the lake. */
   graph = (table: string, depth: number, least: number, limit: number, signal: AbortSignal) =>
     this.json<Graph>("graph", { table, depth, min_joinability: least, limit }, { signal });
+
+  similar = (table: string, least: number, limit: number, signal: AbortSignal) =>
+    this.json<Similar>("graph/similar", { table, min_joinability: least, limit }, { signal });
 
   paths = (from: string, to: string, least: number, longest: number, signal: AbortSignal) =>
     this.json<Paths>("graph/paths", { from, to, min_joinability: least, longest }, { signal });
@@ -124,6 +146,8 @@ export class Api {
 
   private async call(path: string, parameters: Parameters, init: RequestInit): Promise<Response> {
     const headers = new Headers(init.headers);
+    // Messages then name the page's controls, not fields of requests.
+    headers.set("Deepjoin-Words", "page");
     const token = this.keep.read();
     if (token) headers.set("Authorization", `Bearer ${token}`);
     const answer = await this.reach(`${this.base}${path}${query(parameters)}`, { ...init, headers });
@@ -140,6 +164,19 @@ export class Api {
       throw new ApiError("gone", "The service does not answer.");
     }
   }
+}
+
+async function* lines(answer: Response): AsyncGenerator<string> {
+  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const part = await reader?.read();
+    if (!part || part.done) break;
+    const found = (rest + part.value).split("\n");
+    rest = found.pop() ?? "";
+    yield* found;
+  }
+  if (rest) yield rest;
 }
 
 function asJson(body: unknown): RequestInit {

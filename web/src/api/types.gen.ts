@@ -55,7 +55,7 @@ export interface GraphTable {
   table: string;
   rows: number;
   columns: number;
-  /** How many joins lead to it from the table in the middle. */
+  /** How many joins lead to it from the table in the middle; 0 in an overview. */
   distance: number;
 }
 
@@ -71,8 +71,8 @@ export interface Hit {
   column: string;
   column_id: string;
   type: "text" | "integer" | "decimal" | "date";
-  /** Why the key says little: a run (1..n), a year or a flag; empty for an ordinary key. */
-  generic: "run" | "year" | "flag" | null;
+  /** Why the match says little: a run (1..n), years or flags, or whole numbers of a range that the column holds most of; empty for an ordinary match. */
+  generic: "run" | "year" | "flag" | "range" | null;
   join: "any" | "equi" | "semantic";
   /** What the method ranks by; for most methods the joinability. */
   score: number;
@@ -92,7 +92,7 @@ export interface Hit {
   also?: Hit[];
 }
 
-/** A proven equi-join between columns ``a`` and ``b`` of two tables. */
+/** A proven join between columns ``a`` and ``b`` of two tables. */
 export interface JoinEdge {
   a: ColumnPlace;
   b: ColumnPlace;
@@ -103,6 +103,8 @@ export interface JoinEdge {
   matched: number;
   /** How many rows of a and of b share a value: 1:1, 1:n, n:1 or n:m. */
   cardinality: string;
+  /** Semantic where more values match by meaning than are equal; left out of an equi-join. */
+  join?: "semantic";
 }
 
 /** Exact numbers of a join, known before it runs. Keys are distinct canonical strings; blank ones do not count. */
@@ -110,7 +112,9 @@ export interface JoinFacts {
   left_rows: number;
   right_rows: number;
   left_keys: number;
+  /** Keys of the left table with a match that is not ambiguous. */
   matched_keys: number;
+  /** Rows of the left table with such a key. */
   matched_left_rows: number;
   result_rows: number;
   /** 1:1, 1:n, n:1 or n:m, over the keys that match. */
@@ -121,13 +125,23 @@ export interface JoinFacts {
   renamed: Record<string, string>;
   /** Keys of the left table that have an equal key on the right. */
   equal_keys: number;
-  join: "equi" | "semantic";
+  join: "any" | "equi" | "semantic";
   /** The cosine from which keys match; None for an equi-join. */
   tau: number | null;
   /** Which matches of a key count; None for an equi-join. */
   matching: "best" | "one-to-one" | "all" | null;
   /** The column of the result that has the similarity of the two keys, if any. */
   similarity: string | null;
+  /** Keys of the left table whose match has alternatives: keys that are nearly as similar. */
+  ambiguous_keys: number;
+  /** Rows of the left table with such a key; the most similar match is joined. */
+  ambiguous_left_rows: number;
+  /** The column of the result that lists the alternatives, if any. */
+  alternatives: string | null;
+  /** Rows of the left table that match several rows of the right one. */
+  several_left_rows: number;
+  /** Examples of ambiguous keys, and of keys that match several rows. */
+  several: SeveralMatches[];
 }
 
 /** Chains of joins from one table to another, shortest first. */
@@ -158,7 +172,12 @@ export interface JoinRequest {
   hit: Target;
   how?: "left" | "inner";
   many?: "expand" | "first" | "aggregate";
-  join?: "equi" | "semantic" | null;
+  /** How several matching rows become one: for all columns, or by name */
+  aggregate?: "first" | "count" | "sum" | "mean" | "min" | "max" | "list" | Record<string, "first" | "count" | "sum" | "mean" | "min" | "max" | "list"> | null;
+  /** Columns of the hit's table to bring; all by default */
+  columns?: string[] | null;
+  /** any by default */
+  join?: "any" | "equi" | "semantic" | null;
   tau?: number | null;
   matching?: "best" | "one-to-one" | "all";
 }
@@ -231,12 +250,21 @@ export interface Match {
   similarity: number;
 }
 
-/** A table, the tables that join with it, and the joins between all of them. */
+/** A table and those that join with it, or an overview, and the joins between all of them. */
 export interface Neighbourhood {
   nodes: GraphTable[];
   edges: JoinEdge[];
   /** Whether tables or joins were left out. */
   truncated: boolean;
+}
+
+/** How far a search had come when it gave an answer that is not complete. */
+export interface Partial {
+  /** What was looked up and what was not, in one line. */
+  text: string;
+  done: number;
+  /** Values, or columns when all columns of a table are searched. */
+  total: number;
 }
 
 /** Values to store as a table of one column. */
@@ -252,7 +280,12 @@ export interface PreviewRequest {
   hit: Target;
   how?: "left" | "inner";
   many?: "expand" | "first" | "aggregate";
-  join?: "equi" | "semantic" | null;
+  /** How several matching rows become one: for all columns, or by name */
+  aggregate?: "first" | "count" | "sum" | "mean" | "min" | "max" | "list" | Record<string, "first" | "count" | "sum" | "mean" | "min" | "max" | "list"> | null;
+  /** Columns of the hit's table to bring; all by default */
+  columns?: string[] | null;
+  /** any by default */
+  join?: "any" | "equi" | "semantic" | null;
   tau?: number | null;
   matching?: "best" | "one-to-one" | "all";
   rows?: number;
@@ -276,6 +309,10 @@ export interface Results {
   query: QuerySummary;
   hits: Hit[];
   seconds: Record<string, number>;
+  /** What is missing in an answer that came before the search was complete. */
+  partial?: Partial;
+  /** The other columns of a table of yours, best key first, when all were searched. */
+  others?: Results[];
 }
 
 /** A joined table that was written to the server's output folder. */
@@ -293,9 +330,9 @@ export interface SearchMethod {
   says: string;
 }
 
-/** A query column and how to search with it; None means the default. */
+/** A query column, or a table to search with every column of; None means the default. */
 export interface SearchRequest {
-  query: LakeColumn | UploadColumn | ValueList;
+  query: LakeColumn | UploadColumn | ValueList | LakeTable | UploadTable;
   k?: number;
   join?: "any" | "equi" | "semantic";
   method?: string;
@@ -304,6 +341,7 @@ export interface SearchRequest {
   group?: "tables" | null;
   exclude_table?: string | null;
   matches?: number;
+  time_limit?: number | null;
 }
 
 /** Evidence for the semantic join of two columns; equal cells match as well. */
@@ -315,6 +353,28 @@ export interface SemanticEvidence {
   matched: number;
   /** The cosine from which two cells match. */
   tau: number;
+}
+
+/** A value of the left table with several matching rows, or several values it may mean. */
+export interface SeveralMatches {
+  /** The value, as the left table spells it. */
+  query: string;
+  /** Rows of the left table that have it. */
+  left_rows: number;
+  /** The value of the right table that it matches, then those that are nearly as similar. */
+  targets: string[];
+  /** Rows of the right table that it matches. */
+  target_rows: number;
+  similarity: number;
+  /** Whether there is more than one target. */
+  ambiguous: boolean;
+}
+
+/** Joins by meaning between tables of a map. */
+export interface SimilarJoins {
+  edges: JoinEdge[];
+  /** Whether columns were left out. */
+  truncated: boolean;
 }
 
 /** A table with its columns, best keys and first rows. */

@@ -19,7 +19,9 @@ export type {
   ColumnSummary as ColumnEntry,
   Results,
   SearchMethod as Method,
+  SeveralMatches as Several,
   SearchRequest as SearchBody,
+  SimilarJoins as Similar,
   TableList,
   TableSummary as TableEntry,
   ValueHolders as ValueEntry,
@@ -37,6 +39,7 @@ export type ColumnPlace = service.ColumnPlace & { column_id?: string };
 
 /** All options of a join are part of the page's address, so none is left to its default. */
 export type JoinBody = Required<service.JoinRequest>;
+export type Aggregate = Extract<NonNullable<JoinBody["aggregate"]>, string>;
 export type How = JoinBody["how"];
 export type Many = JoinBody["many"];
 export type Matching = JoinBody["matching"];

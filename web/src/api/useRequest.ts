@@ -13,6 +13,8 @@ export interface Requested<T> {
   error: unknown;
   /** Data of an older question is shown while the newer one is being answered. */
   stale: boolean;
+  /** Whether the data is an early answer, and a better one is on its way. */
+  early: boolean;
   slow: boolean;
   retry: () => void;
 }
@@ -21,18 +23,19 @@ interface State<T> {
   key: string | null;
   data: T | undefined;
   error: unknown;
+  early?: boolean;
 }
 
 /** Loads what ``key`` names; null asks nothing. Older answers never overwrite newer ones. */
 export function useRequest<T>(
   key: string | null,
-  load: (signal: AbortSignal) => Promise<T>,
+  load: (signal: AbortSignal, early: (value: T) => void) => Promise<T>,
 ): Requested<T> {
   const kept = key === null ? undefined : recent.get<T>(key);
   const [state, setState] = useState<State<T>>({ key, data: kept, error: null });
   const [again, setAgain] = useState(0);
   const latest = useRef(new Latest()).current;
-  const settled = state.key === key && (state.data !== undefined || state.error !== null);
+  const settled = state.key === key && !state.early && (state.data !== undefined || state.error !== null);
   const slow = useSlow(key !== null && !settled, `${key} ${again}`);
 
   useEffect(() => {
@@ -42,7 +45,9 @@ export function useRequest<T>(
       setState({ key, data: known, error: null });
       return;
     }
-    void latest.run(load).then((outcome) => {
+    const run = (signal: AbortSignal) =>
+      load(signal, (data) => !signal.aborted && setState({ key, data, error: null, early: true }));
+    void latest.run(run).then((outcome) => {
       if (outcome.state === "done") {
         recent.set(key, outcome.value);
         setState({ key, data: outcome.value, error: null });
@@ -57,11 +62,12 @@ export function useRequest<T>(
     setState({ key: null, data: undefined, error: null });
     setAgain((count) => count + 1);
   }, []);
-  const now = state.key !== key && kept !== undefined ? { key, data: kept, error: null } : state;
+  const now: State<T> = state.key !== key && kept !== undefined ? { key, data: kept, error: null } : state;
   return {
     data: now.data,
     error: now.key === key ? now.error : null,
     stale: now.key !== key && now.data !== undefined,
+    early: now.key === key && now.early === true,
     slow,
     retry,
   };

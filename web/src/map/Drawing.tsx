@@ -20,10 +20,11 @@ export function Drawing({ graph, centre, picked, path, onPick }: DrawingProps) {
   const box = { width, height: Math.round(Math.min(620, Math.max(380, width * 0.68))) };
   const kindOf = (line: Line): Kind => {
     if (path.has(JSON.stringify(line.tables))) return "on-path";
-    return line.tables.includes(centre) ? "near" : "far";
+    return !centre || line.tables.includes(centre) ? "near" : "far";
   };
   const drawn = useMemo(() => lines(graph.edges), [graph]);
   const places = useMemo(() => layOut(graph.nodes, drawn, box), [graph, drawn, width]);
+  const passed = new Set([...path].flatMap((tables) => JSON.parse(tables) as string[]));
   const at = new Map(places.map((place) => [place.table, place]));
   const labels = placeLabels(places, labelText, box);
   return (
@@ -43,7 +44,7 @@ export function Drawing({ graph, centre, picked, path, onPick }: DrawingProps) {
           <NodeMark
             key={place.table}
             place={place}
-            kind={place.table === centre ? "centre" : place.distance > 1 ? "far" : "near"}
+            kind={place.table === centre ? "centre" : passed.has(place.table) ? "on-path" : place.distance > 1 ? "far" : "near"}
             picked={picked.length === 1 && picked[0] === place.table}
             onPick={() => onPick([place.table])}
           />
@@ -94,9 +95,10 @@ function LineMark({ line, ends, picked, kind, onPick }: LineProps) {
   const [a, b] = ends;
   if (!a || !b) return null;
   const across = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
-  const label = `Join of ${shorten(a.table, 60)} and ${shorten(b.table, 60)}, ${percent(line.best)}`;
+  const how = line.similar ? " by meaning" : "";
+  const label = `Join${how} of ${shorten(a.table, 60)} and ${shorten(b.table, 60)}, ${percent(line.best)}`;
   return (
-    <g class={marked(`map-line ${kind}`, picked)} {...pressed(label, picked, onPick)}>
+    <g class={marked(`map-line ${kind}${line.similar ? " similar" : ""}`, picked)} {...pressed(label, picked, onPick)}>
       <title>{label}</title>
       <line class="map-reach" {...across} />
       <line class="map-stroke" {...across} stroke-width={kind === "far" ? 1 : 0.5 + 3 * line.best} />
@@ -106,10 +108,12 @@ function LineMark({ line, ends, picked, kind, onPick }: LineProps) {
 
 interface NodeProps {
   place: Place;
-  kind: "centre" | "near" | "far";
+  kind: "centre" | "on-path" | "near" | "far";
   picked: boolean;
   onPick: () => void;
 }
+
+const RADII = { centre: 9, "on-path": 8, near: 7, far: 5 };
 
 function NodeMark({ place, kind, picked, onPick }: NodeProps) {
   const label = `Table ${shorten(seen(place.table), 80)}`;
@@ -117,7 +121,7 @@ function NodeMark({ place, kind, picked, onPick }: NodeProps) {
     <g class={marked(`map-node ${kind}`, picked)} {...pressed(label, picked, onPick)}>
       <title>{label}</title>
       <circle class="map-reach" cx={place.x} cy={place.y} r={14} />
-      <circle class="map-dot" cx={place.x} cy={place.y} r={kind === "centre" ? 9 : kind === "near" ? 7 : 5} />
+      <circle class="map-dot" cx={place.x} cy={place.y} r={RADII[kind]} />
     </g>
   );
 }

@@ -7,22 +7,30 @@ export interface Line {
   edges: Edge[];
   /** The best joinability of either direction. */
   best: number;
+  /** Whether no two of their columns join by equal values. */
+  similar: boolean;
 }
 
-/** Adds the tables and joins of paths that the neighbourhood does not hold. */
-export function withPaths(graph: Graph, paths: Edge[][]): Graph {
+/** Adds joins that a map does not hold, and their tables this many joins away. */
+export function withEdges(graph: Graph, more: Edge[], distance: number): Graph {
   const nodes = new Map(graph.nodes.map((node) => [node.table, node]));
   const edges = new Map(graph.edges.map((edge) => [edgeKey(edge), edge]));
-  for (const edge of paths.flat()) {
-    edges.set(edgeKey(edge), edge);
+  for (const edge of more) {
+    if (!edges.has(edgeKey(edge))) edges.set(edgeKey(edge), edge);
     for (const { table } of [edge.a, edge.b])
-      if (!nodes.has(table)) nodes.set(table, { table, rows: 0, columns: 0, distance: 9 });
+      if (!nodes.has(table)) nodes.set(table, { table, rows: 0, columns: 0, distance });
   }
   return { nodes: [...nodes.values()], edges: [...edges.values()], truncated: graph.truncated };
 }
 
+/** Joins of which a map holds both tables. */
+export function within(graph: Graph, edges: Edge[]): Edge[] {
+  const tables = new Set(graph.nodes.map(({ table }) => table));
+  return edges.filter(({ a, b }) => tables.has(a.table) && tables.has(b.table));
+}
+
 function edgeKey({ a, b }: Edge): string {
-  return JSON.stringify([a.table, a.column, b.table, b.column]);
+  return JSON.stringify([[a.table, a.column], [b.table, b.column]].map((end) => JSON.stringify(end)).sort());
 }
 
 /** Puts joins between the same two tables together, the best join first. */
@@ -32,8 +40,9 @@ export function lines(edges: Edge[]): Line[] {
     if (edge.a.table === edge.b.table) continue;
     const tables = pair(edge.a.table, edge.b.table);
     const key = JSON.stringify(tables);
-    const line = found.get(key) ?? { tables, edges: [], best: 0 };
+    const line = found.get(key) ?? { tables, edges: [], best: 0, similar: true };
     line.edges.push(edge);
+    line.similar &&= edge.join === "semantic";
     line.best = Math.max(line.best, strength(edge));
     found.set(key, line);
   }
@@ -80,6 +89,7 @@ export function flipped(edge: Edge): Edge {
     reverse: edge.joinability,
     matched: edge.matched,
     cardinality: [...edge.cardinality].reverse().join(""),
+    ...(edge.join && { join: edge.join }),
   };
 }
 

@@ -6,6 +6,8 @@ import {
   forceManyBody,
   forceRadial,
   forceSimulation,
+  forceX,
+  forceY,
   type SimulationNodeDatum,
 } from "d3-force";
 import type { GraphNode } from "../api/types";
@@ -32,25 +34,27 @@ const TICKS = 300;
 const RING = 150;
 const MARGIN = { x: 58, top: 26, bottom: 36 };
 
-/** Rings around the table in the middle, by joins away; forces order what stands on a ring. */
+/** Rings around the table in the middle, by joins away; in an overview, joins draw tables together. */
 export function layOut(nodes: GraphNode[], lines: Line[], box: Box): Place[] {
+  const overview = nodes.filter(({ distance }) => distance === 0).length > 1;
   const bodies: Body[] = byDistance(nodes).map(({ table, distance }) =>
-    distance === 0 ? { table, distance, fx: 0, fy: 0 } : { table, distance: Math.min(distance, 3) },
+    distance === 0 && !overview ? { table, distance, fx: 0, fy: 0 } : { table, distance: Math.min(distance, 3) },
   );
   const links = lines.map(({ tables: [source, target] }) => ({ source, target }));
-  forceSimulation(bodies)
+  const simulation = forceSimulation(bodies)
     .force("charge", forceManyBody<Body>().strength(-260))
     .force(
       "link",
       forceLink<Body, (typeof links)[number]>(links)
         .id((body) => body.table)
-        .distance(RING)
-        .strength(0.03),
+        .distance(overview ? RING / 2 : RING)
+        .strength(overview ? 0.2 : 0.03),
     )
     .force("apart", forceCollide<Body>(34))
-    .force("ring", forceRadial<Body>(({ distance }) => distance * RING).strength(0.9))
-    .stop()
-    .tick(TICKS);
+    .stop();
+  if (overview) simulation.force("x", forceX<Body>().strength(0.12)).force("y", forceY<Body>().strength(0.12));
+  else simulation.force("ring", forceRadial<Body>(({ distance }) => distance * RING).strength(0.9));
+  simulation.tick(TICKS);
   return fitted(bodies, box);
 }
 

@@ -26,6 +26,6 @@ export function noPath(paths: Paths, now: Pick<MapState, "table" | "to" | "least
 /** What a map lacks of which the service says that it is cut. */
 export function leftOut(graph: Graph): string {
   if (graph.nodes.length >= MOST)
-    return `The map shows at most ${count(MOST)} tables: the nearest and best joined.`;
+    return `The map shows at most ${count(MOST)} tables: those with the best joins.`;
   return "The search reached its limit: tables or joins may be missing.";
 }

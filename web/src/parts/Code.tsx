@@ -86,9 +86,12 @@ function CopyButton({ name, text, from }: CopyProps) {
   }, [said]);
   const copy = async () => setSaid((await copied(text, from.current)) ? "Copied" : "Press Ctrl+C");
   return (
-    <button type="button" class="quiet" aria-label={`Copy the ${name} code`} onClick={() => void copy()}>
+    <button type="button" class="quiet" onClick={() => void copy()}>
       <Icon name={said === "Copied" ? "done" : "copy"} />
-      <span aria-live="polite">{said || "Copy"}</span>
+      <span aria-live="polite">
+        {said || "Copy"}
+        <span class="unseen"> the {name} code</span>
+      </span>
     </button>
   );
 }

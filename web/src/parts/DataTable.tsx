@@ -15,9 +15,11 @@ interface DataTableProps {
   label: string;
   heads: Head[];
   rows: (string | null | undefined)[][];
+  /** Keeps the first column in sight while the others scroll. */
+  pinned?: boolean;
 }
 
-export function DataTable({ label, heads, rows }: DataTableProps) {
+export function DataTable({ label, heads, rows, pinned }: DataTableProps) {
   const sheet = useRef<HTMLDivElement>(null);
   const [cut, setCut] = useState(false);
   useLayoutEffect(() => {
@@ -26,7 +28,7 @@ export function DataTable({ label, heads, rows }: DataTableProps) {
   }, [rows]);
   return (
     <>
-      <div class="sheet" role="region" aria-label={label} tabIndex={0} ref={sheet}>
+      <div class={pinned ? "sheet pinned" : "sheet"} role="region" aria-label={label} tabIndex={0} ref={sheet}>
         <table>
           <thead>
             <tr>

@@ -14,14 +14,17 @@ interface NoticeProps {
   tone?: "plain" | "warn" | "error";
   icon?: IconName;
   actions?: ComponentChildren;
+  /** Whether the view consists of it. */
+  alone?: boolean;
 }
 
-export function Notice({ title, children, tone = "plain", icon, actions }: NoticeProps) {
+export function Notice({ title, children, tone = "plain", icon, actions, alone }: NoticeProps) {
+  const Heading = alone ? "h1" : "h2";
   return (
     <section class={`notice ${tone}`} role={tone === "error" ? "alert" : "status"}>
       {icon && <Icon name={icon} size={22} />}
       <div class="notice-body">
-        <h2>{title}</h2>
+        <Heading>{title}</Heading>
         {children}
         {actions && <div class="actions">{actions}</div>}
       </div>

@@ -38,10 +38,10 @@ export function Download({ body, rows }: { body: JoinBody; rows: number }) {
       return setState({ ...IDLE, said: `${title}. ${text}`, failed: true });
     }
     save(outcome.value);
-    setState({ ...IDLE, said: `${bytes(outcome.value.blob.size)} saved.` });
+    setState({ ...IDLE, said: `${outcome.value.name}, ${bytes(outcome.value.blob.size)}, saved.` });
   };
   return (
-    <section class="panel" aria-labelledby="download">
+    <>
       <h2 id="download">Download all {counted(rows, "row")}</h2>
       <div class="actions">
         <button type="button" class="primary" disabled={state.busy !== null} onClick={() => void get("csv")}>
@@ -62,7 +62,7 @@ export function Download({ body, rows }: { body: JoinBody; rows: number }) {
       <p class={state.failed ? "bad" : "hint"} role="status">
         {state.busy ? `${bytes(state.came)} so far…` : state.said}
       </p>
-    </section>
+    </>
   );
 }
 

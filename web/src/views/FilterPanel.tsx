@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { JoinKind, Lake } from "../api/types";
 import { useLake } from "../lake";
 import { Choice, Select, Slider, Tick } from "../parts/Choice";
+import { Folding } from "../parts/Folding";
 import { useSettled } from "../parts/useSettled";
 import { FILTERS, type Filters } from "../route";
 import { joinWords, percent } from "../words";
@@ -20,17 +21,10 @@ const SAYS: Record<JoinKind, string> = {
 };
 
 export function FilterPanel(props: PanelProps) {
-  const wide = useWide();
-  const [open, setOpen] = useState(false);
   return (
-    <details
-      class="side panel"
-      open={wide || open}
-      onToggle={(event) => !wide && setOpen(event.currentTarget.open)}
-    >
-      <summary>{changed(props.filters) ? "Filters (active)" : "Filters"}</summary>
+    <Folding title={changed(props.filters) ? "Filters (active)" : "Filters"} class="side">
       <Fields {...props} />
-    </details>
+    </Folding>
   );
 }
 
@@ -38,18 +32,6 @@ function changed(filters: Filters): boolean {
   const { open: _, ...now } = filters;
   const { open: __, ...usual } = FILTERS;
   return JSON.stringify(now) !== JSON.stringify(usual);
-}
-
-function useWide(): boolean {
-  const query = "(min-width: 60rem)";
-  const [wide, setWide] = useState(() => matchMedia(query).matches);
-  useEffect(() => {
-    const list = matchMedia(query);
-    const look = () => setWide(list.matches);
-    list.addEventListener("change", look);
-    return () => list.removeEventListener("change", look);
-  }, []);
-  return wide;
 }
 
 function Fields({ filters, onChange }: PanelProps) {
@@ -119,7 +101,7 @@ function Finer({ lake, join, filters, onChange }: PanelProps & { lake: Lake | un
       />
       {join !== "equi" && (
         <Slider
-          label="Similarity (tau)"
+          label="Minimum similarity"
           value={filters.tau ?? 0.7}
           least={0.3}
           shown={filters.tau === null ? "default" : filters.tau.toFixed(2)}

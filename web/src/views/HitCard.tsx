@@ -1,17 +1,25 @@
 /** A hit as a card: its names, how well it joins, the evidence, and what it would add. */
 
-import type { Hit, Match, Source } from "../api/types";
-import { toggled } from "../hits";
+import { useState } from "preact/hooks";
+import { api } from "../api/service";
+import type { Hit, Match, SearchBody, Source } from "../api/types";
+import { useRequest } from "../api/useRequest";
+import { ALL_SHOWN, toggled } from "../hits";
 import { Link } from "../navigate";
 import { Coverage } from "../parts/Coverage";
 import { SampleTable } from "../parts/DataTable";
 import { Icon } from "../parts/Icon";
 import { Cell, Name, WholeName } from "../parts/Name";
+import { asApiError } from "../parts/Notice";
 import { MAP, OPTIONS, type Route } from "../route";
-import { cardinality, counted, fittingJoin, foundBy, genericKey, joinWords, percent } from "../words";
+import { cardinality, count, counted, explain, fittingJoin, foundBy, genericKey, joinWords, percent } from "../words";
 
 interface CardProps {
   hit: Hit;
+  /** Hits of tables of the same kind. */
+  alike: Hit[];
+  /** The search that found it. */
+  body: SearchBody;
   source: Source;
   column: string;
   /** Why it is ranked where it is; empty where that is obvious. */
@@ -20,7 +28,7 @@ interface CardProps {
   onOpen: (open: number[]) => void;
 }
 
-export function HitCard({ hit, source, column, ranked, open, onOpen }: CardProps) {
+export function HitCard({ hit, alike, body, source, column, ranked, open, onOpen }: CardProps) {
   const opened = open.includes(hit.rank);
   const warning = genericKey(hit.generic);
   return (
@@ -44,17 +52,25 @@ export function HitCard({ hit, source, column, ranked, open, onOpen }: CardProps
         <button
           type="button"
           aria-expanded={opened}
-          aria-label={`${opened ? "Hide" : "Show"} the evidence of hit ${hit.rank}`}
           onClick={() => onOpen(toggled(open, hit.rank))}
         >
           {opened ? "Hide evidence" : "Show evidence"}
+          <span class="unseen"> of hit {hit.rank}</span>
         </button>
         <Link to={{ view: "map", ...MAP, table: hit.table }} class="button quiet">
           Show on map
         </Link>
       </div>
-      {opened && <Evidence hit={hit} />}
-      {hit.also && hit.also.length > 0 && <Also hits={hit.also} source={source} column={column} />}
+      {opened && <Evidence hit={hit} body={body} />}
+      {hit.also && hit.also.length > 0 && (
+        <Also title="Other matching columns of this table" hits={hit.also} source={source} column={column} />
+      )}
+      {alike.length > 0 && (
+        <details class="more">
+          <summary>{counted(alike.length, "table")} of the same kind</summary>
+          <Also hits={alike} source={source} column={column} tables />
+        </details>
+      )}
     </li>
   );
 }
@@ -73,7 +89,8 @@ export function joinAddress(source: Source, column: string, hit: Hit): Route {
 function Head({ hit }: { hit: Hit }) {
   return (
     <div class="card-head">
-      <span class="rank" aria-label={`Hit ${hit.rank}`} title={`Score ${hit.score.toFixed(3)}`}>
+      <span class="rank" title={`Score ${hit.score.toFixed(3)}`}>
+        <span class="unseen">Hit </span>
         {hit.rank}
       </span>
       <div class="card-names">
@@ -115,15 +132,24 @@ function Brings({ hit }: { hit: Hit }) {
   );
 }
 
-function Evidence({ hit }: { hit: Hit }) {
+function Evidence({ hit: found, body }: { hit: Hit; body: SearchBody }) {
+  const [wanted, setWanted] = useState(false);
+  const all = { ...body, matches: ALL_SHOWN };
+  const full = useRequest(wanted ? `search ${JSON.stringify(all)}` : null, (signal) => api.search(all, signal));
+  const hit = full.data?.hits.find(({ column_id }) => column_id === found.column_id) ?? found;
+  const matched = Math.max(hit.equi.matched, hit.semantic?.matched ?? 0);
+  const unmatched = hit.query_size - matched;
+  const more = wanted ? null : <ShowAll onClick={() => setWanted(true)} />;
   return (
     <div class="evidence">
       <div class="evidence-pairs">
-        <h3>Matched values</h3>
+        <h3>Matched values{shown(hit.matches.length, matched)}</h3>
         <Matches matches={hit.matches} />
+        {hit.matches.length > 0 && hit.matches.length < matched && more}
+        {full.error !== null && full.error !== undefined && <p class="bad">{explain(asApiError(full.error)).text}</p>}
       </div>
       <div class="evidence-rest">
-        <h3>Unmatched values</h3>
+        <h3>Unmatched values{hit.unmatched.length > 0 && shown(hit.unmatched.length, unmatched)}</h3>
         {hit.unmatched.length ? (
           <p class="chips">
             {hit.unmatched.map((value, place) => (
@@ -133,6 +159,7 @@ function Evidence({ hit }: { hit: Hit }) {
         ) : (
           <p class="hint">All of your values have a match.</p>
         )}
+        {hit.unmatched.length > 0 && hit.unmatched.length < unmatched && more}
         <h3>Found by</h3>
         <p class="hint">{foundBy(hit.found_by) || "its values"}</p>
       </div>
@@ -157,6 +184,18 @@ function Evidence({ hit }: { hit: Hit }) {
   );
 }
 
+function shown(some: number, all: number): string {
+  return some < all ? ` · ${count(some)} of ${count(all)}` : ` · ${count(all)}`;
+}
+
+function ShowAll({ onClick }: { onClick: () => void }) {
+  return (
+    <button type="button" class="quiet small" onClick={onClick}>
+      Show all values
+    </button>
+  );
+}
+
 function Matches({ matches }: { matches: Match[] }) {
   if (matches.length === 0) return <p class="hint">No values can be shown.</p>;
   return (
@@ -177,7 +216,7 @@ function Matches({ matches }: { matches: Match[] }) {
             <td>
               <Cell text={match.target} most={80} />
             </td>
-            <td class="figure">{match.similarity >= 1 ? "equal" : match.similarity.toFixed(2)}</td>
+            <td class="figure">{match.similarity >= 1 ? "equal" : `≈ ${match.similarity.toFixed(2)}`}</td>
           </tr>
         ))}
       </tbody>
@@ -185,15 +224,25 @@ function Matches({ matches }: { matches: Match[] }) {
   );
 }
 
-function Also({ hits, source, column }: { hits: Hit[]; source: Source; column: string }) {
+interface AlsoProps {
+  hits: Hit[];
+  source: Source;
+  column: string;
+  title?: string;
+  /** Whether the hits are told apart by their tables. */
+  tables?: boolean;
+}
+
+function Also({ hits, source, column, title, tables }: AlsoProps) {
   return (
     <div class="also">
-      <h3>Other matching columns of this table</h3>
+      {title && <h3>{title}</h3>}
       <ul>
         {hits.map((hit) => (
           <li key={hit.column_id}>
-            <Link to={joinAddress(source, column, hit)} label={`Preview the join with ${hit.column.slice(0, 80)}`}>
-              <Name text={hit.column} most={40} class="strong" />
+            <Link to={joinAddress(source, column, hit)}>
+              <span class="unseen">Preview the join with </span>
+              <Name text={tables ? hit.table : hit.column} most={60} class="strong" />
             </Link>
             <span class="hint">
               {percent(hit.joinability)} · {hit.cardinality}

@@ -1,19 +1,24 @@
 /** Preview of a join: rows with the new columns marked, options, and ways to get the result. */
 
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Latest } from "../api/latest";
 import { api } from "../api/service";
 import type { ColumnPlace, JoinBody, Preview, Source } from "../api/types";
 import { useRequest } from "../api/useRequest";
 import { useLake } from "../lake";
 import { Link, navigate } from "../navigate";
-import { Choice, Slider } from "../parts/Choice";
+import { Choice, Slider, Tick } from "../parts/Choice";
 import { Code } from "../parts/Code";
 import { DataTable } from "../parts/DataTable";
+import { Folding } from "../parts/Folding";
 import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
-import { Answer } from "../parts/Notice";
-import { FILTERS, type Options } from "../route";
-import { count, firstRows, onPage, percent } from "../words";
+import { Answer, asApiError } from "../parts/Notice";
+import { inSight } from "../preview";
+import { AGGREGATES, FILTERS, OPTIONS, type Options } from "../route";
+import { openUpload } from "../upload";
+import { count, counted, explain, firstRows, genericKey, joinWords, percent } from "../words";
 import { Download } from "./Download";
 import { Lost, useTable } from "./TableView";
 
@@ -27,7 +32,19 @@ interface JoinProps {
 const ROWS = 20;
 
 export function joinBody({ source, column, hit, options }: JoinProps): JoinBody {
-  return { left: source, on: column, hit, ...options, join: options.join || null };
+  const similar = options.join !== "equi";
+  const aggregate = Object.keys(options.aggregate).length > 0 && options.many === "aggregate";
+  return {
+    left: source,
+    on: column,
+    hit,
+    ...options,
+    join: options.join || null,
+    // How similar values match says nothing about equal ones, and the service refuses it.
+    tau: similar ? options.tau : null,
+    matching: similar ? options.matching : OPTIONS.matching,
+    aggregate: aggregate ? options.aggregate : null,
+  };
 }
 
 export function JoinView(props: JoinProps) {
@@ -42,15 +59,20 @@ export function JoinView(props: JoinProps) {
   return (
     <>
       <Title {...props} />
-      <OptionPanel options={options} preview={preview.data} onChange={change} />
+      <OptionPanel hit={hit} options={options} preview={preview.data} onChange={change} />
       <Answer of={preview} label="Joining" lost={<Lost source={source} />}>
         {(data) => (
           <>
             <Facts preview={data} />
+            <GenericKey hit={hit} />
             <Warnings warnings={data.warnings} />
-            <JoinedTable preview={data} />
+            <Ties preview={data} />
+            <JoinedTable preview={data} on={column} />
             <div class="getting">
-              <Download body={body} rows={data.facts.result_rows} />
+              <section class="panel" aria-labelledby="download">
+                <Download body={body} rows={data.facts.result_rows} />
+                <GoOn body={body} />
+              </section>
               <section class="panel" aria-labelledby="same">
                 <h2 id="same">Do the same elsewhere</h2>
                 <Code snippets={snippets(data)} />
@@ -102,6 +124,9 @@ function Facts({ preview }: { preview: Preview }) {
     <dl class="facts" aria-label="The join in numbers">
       <Fact name="rows in the result">{count(facts.result_rows)}</Fact>
       <Fact name={`of your ${count(facts.left_rows)} rows have a match`}>{percent(share)}</Fact>
+      {facts.ambiguous_left_rows > 0 && (
+        <Fact name="rows with several good matches">{count(facts.ambiguous_left_rows)}</Fact>
+      )}
       <Fact name={fresh === 1 ? "new column" : "new columns"}>{count(fresh)}</Fact>
       <Fact name={`${facts.max_fan_out === 1 ? "row" : "rows"} of theirs, at most, for one value`}>{count(facts.max_fan_out)}</Fact>
     </dl>
@@ -117,32 +142,87 @@ function Fact({ name, children }: { name: string; children: ComponentChildren })
   );
 }
 
+/** Says of a hit that its key matches almost anything, as the search did. */
+function GenericKey({ hit }: { hit: ColumnPlace }) {
+  const table = useTable({ table: hit.table });
+  const column = table.data?.columns.find(({ name }) => name === hit.column);
+  const warning = genericKey(column?.generic ?? "");
+  return warning ? <Warnings warnings={[warning]} /> : null;
+}
+
+/** Keeps the joined table, to find what joins with that. */
+function GoOn({ body }: { body: JoinBody }) {
+  const latest = useRef(new Latest()).current;
+  const [state, setState] = useState({ busy: false, said: "" });
+  useEffect(() => () => latest.abort(), []);
+  const go = async () => {
+    setState({ busy: true, said: "" });
+    const outcome = await latest.run((signal) => api.keepJoin(body, signal));
+    if (outcome.state === "done") openUpload(outcome.value);
+    else if (outcome.state === "failed") setState({ busy: false, said: explain(asApiError(outcome.error)).text });
+  };
+  return (
+    <div class="go-on">
+      <button type="button" disabled={state.busy} onClick={() => void go()}>
+        <Icon name="plus" /> Join more tables to the result
+      </button>
+      {state.said && <p class="bad">{state.said}</p>}
+    </div>
+  );
+}
+
 function Warnings({ warnings }: { warnings: string[] }) {
   return (
     <>
       {warnings.map((warning, place) => (
         <p key={place} class="warning" role="status">
-          <Icon name="warn" size={16} /> <Name text={onPage(warning)} most={400} />
+          <Icon name="warn" size={16} /> <Name text={warning} most={400} />
         </p>
       ))}
     </>
   );
 }
 
-function JoinedTable({ preview }: { preview: Preview }) {
-  const heads = preview.columns.map(({ name, type, from }) => ({
-    name,
-    type,
-    fresh: from === "right",
-  }));
+/** Values that may mean several of theirs, for somebody to decide. */
+function Ties({ preview }: { preview: Preview }) {
+  const ties = preview.facts.several.filter(({ ambiguous }) => ambiguous);
+  if (ties.length === 0) return null;
+  return (
+    <details class="panel ties">
+      <summary>{counted(preview.facts.ambiguous_keys, "value")} of yours may mean several of theirs</summary>
+      <ul>
+        {ties.map(({ query, targets }) => (
+          <li key={query}>
+            <Name text={query} most={60} class="strong" /> ≈{" "}
+            {targets.map((target) => (
+              <Name key={target} text={target} most={60} class="chip" />
+            ))}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function JoinedTable({ preview, on }: { preview: Preview; on: string }) {
+  const order = inSight(preview.columns, on);
+  const heads = order.map((place) => {
+    const { name, type, from } = preview.columns[place]!;
+    return { name, type, fresh: from === "right" };
+  });
   return (
     <section aria-labelledby="joined">
       <h2 id="joined">
         {firstRows(preview.rows.length, preview.facts.result_rows)}{" "}
-        <span class="hint">new columns are highlighted</span>
+        <span class="hint">your key, then the new columns; in the file, all of yours come first</span>
       </h2>
       {preview.rows.length ? (
-        <DataTable label="Joined rows" heads={heads} rows={preview.rows} />
+        <DataTable
+          label="Joined rows"
+          heads={heads}
+          rows={preview.rows.map((row) => order.map((place) => row[place]))}
+          pinned
+        />
       ) : (
         <p class="hint">No row has a match. Keep rows without a match, or match similar values.</p>
       )}
@@ -151,45 +231,88 @@ function JoinedTable({ preview }: { preview: Preview }) {
 }
 
 interface OptionProps {
+  hit: ColumnPlace;
   options: Options;
   preview: Preview | undefined;
   onChange: (part: Partial<Options>, replace?: boolean) => void;
 }
 
-function OptionPanel({ options, preview, onChange }: OptionProps) {
-  const join = options.join || preview?.facts.join || "equi";
+function OptionPanel({ hit, options, preview, onChange }: OptionProps) {
+  const join = options.join || preview?.facts.join || "any";
   return (
-    <section class="panel options" aria-label="How to join">
-      <Choice
-        label="Values match if"
-        value={join}
-        options={[
-          { value: "equi", label: "equal" },
-          { value: "semantic", label: "similar" },
-        ]}
-        onPick={(picked) => onChange({ join: picked })}
-      />
-      <Choice
-        label="Rows without a match"
-        value={options.how}
-        options={[
-          { value: "left", label: "keep" },
-          { value: "inner", label: "drop" },
-        ]}
-        onPick={(how) => onChange({ how })}
-      />
-      <Choice
-        label="If several rows match"
-        value={options.many}
-        options={[
-          { value: "expand", label: "keep all" },
-          { value: "first", label: "keep first" },
-          { value: "aggregate", label: "summarise" },
-        ]}
-        onPick={(many) => onChange({ many })}
-      />
-      {join === "semantic" && <Alike options={options} preview={preview} onChange={onChange} />}
-    </section>
+    <Folding title="How to join" class="join-options">
+      <div class="options">
+        <Choice
+          label="Values match if"
+          value={join}
+          options={(["any", "equi", "semantic"] as const).map((value) => ({ value, label: joinWords(value) }))}
+          onPick={(picked) => onChange({ join: picked })}
+        />
+        <Choice
+          label="Rows without a match"
+          value={options.how}
+          options={[
+            { value: "left", label: "keep" },
+            { value: "inner", label: "drop" },
+          ]}
+          onPick={(how) => onChange({ how })}
+        />
+        <Choice
+          label="If several rows match"
+          value={options.many}
+          options={[
+            { value: "expand", label: "keep all" },
+            { value: "first", label: "keep first" },
+            { value: "aggregate", label: "summarise" },
+          ]}
+          onPick={(many) => onChange({ many })}
+        />
+        {join !== "equi" && <Alike hit={hit} options={options} preview={preview} onChange={onChange} />}
+        <ColumnOptions hit={hit} options={options} onChange={onChange} />
+      </div>
+    </Folding>
+  );
+}
+
+/** Which columns to add, and what becomes of each where several rows are summarised. */
+function ColumnOptions({ hit, options, onChange }: Omit<OptionProps, "preview">) {
+  const table = useTable({ table: hit.table });
+  const names = (table.data?.columns ?? []).map(({ name }) => name);
+  const added = options.columns ?? names;
+  const tick = (name: string, wanted: boolean) => {
+    const columns = names.filter((one) => (one === name ? wanted : added.includes(one)));
+    if (columns.length) onChange({ columns: columns.length === names.length ? null : columns });
+  };
+  const summarise = (name: string, how: string) => {
+    const { [name]: _, ...others } = options.aggregate;
+    const chosen = AGGREGATES.find((one) => one === how);
+    onChange({ aggregate: chosen ? { ...others, [name]: chosen } : others });
+  };
+  return (
+    <details class="more column-options">
+      <summary>Columns to add{options.columns && ` (${count(options.columns.length)} of ${count(names.length)})`}</summary>
+      <ul>
+        {names.map((name) => (
+          <li key={name}>
+            <Tick checked={added.includes(name)} onTick={(wanted) => tick(name, wanted)}>
+              <Name text={name} most={40} />
+            </Tick>
+            {options.many === "aggregate" && added.includes(name) && (
+              <select
+                aria-label={`Summary of ${name.slice(0, 80)}`}
+                value={options.aggregate[name] ?? ""}
+                onChange={(event) => summarise(name, event.currentTarget.value)}
+              >
+                <option value="">mean or list</option>
+                {AGGREGATES.map((how) => (
+                  <option key={how}>{how}</option>
+                ))}
+              </select>
+            )}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
@@ -208,7 +331,7 @@ function Alike({ options, preview, onChange }: OptionProps) {
         onPick={(matching) => onChange({ matching })}
       />
       <Slider
-        label="Similarity (tau)"
+        label="Minimum similarity"
         value={tau}
         shown={tau.toFixed(2)}
         step={0.01}

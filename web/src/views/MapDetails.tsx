@@ -1,13 +1,18 @@
 /** What the map says in words: the picked join or table, all joins, and paths. */
 
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Latest } from "../api/latest";
+import { api } from "../api/service";
 import type { Edge, Graph, Paths } from "../api/types";
 import { noPath } from "../map/says";
 import { flipped, isPicked, strength, turned, type Line } from "../map/graph";
-import { Link } from "../navigate";
+import { joinAlong } from "../map/run";
+import { Link, navigate } from "../navigate";
 import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
+import { asApiError } from "../parts/Notice";
 import { FILTERS, OPTIONS, type MapState } from "../route";
-import { cardinalityBetween, counted, percent, size } from "../words";
+import { cardinalityBetween, counted, explain, percent, size } from "../words";
 
 const LISTED = 30;
 
@@ -54,7 +59,7 @@ function EdgeDetails({ edge }: { edge: Edge }) {
       <ColumnLine place={edge.a} share={edge.joinability} />
       <ColumnLine place={edge.b} share={edge.reverse} />
       <p class="hint">
-        {counted(edge.matched, "shared value")}. <span class="badge">{edge.cardinality}</span>{" "}
+        {counted(edge.matched, edge.join ? "similar value" : "shared value")}. <span class="badge">{edge.cardinality}</span>{" "}
         {cardinalityBetween(edge.cardinality)}
       </p>
       <div class="actions">
@@ -65,7 +70,7 @@ function EdgeDetails({ edge }: { edge: Edge }) {
             source: { table: edge.a.table },
             column: edge.a.column,
             hit: edge.b,
-            options: { ...OPTIONS, join: "equi" },
+            options: { ...OPTIONS, join: edge.join ?? "equi" },
           }}
         >
           Preview the join
@@ -109,14 +114,14 @@ function TableDetails({ table, graph, now, onChange }: TableProps) {
           Open the table
         </Link>
         {table !== now.table && (
-          <>
-            <button type="button" onClick={() => onChange({ table, picked: [], to: "" })}>
-              Centre the map here
-            </button>
-            <button type="button" onClick={() => onChange({ to: table, picked: [] })}>
-              Find paths to it
-            </button>
-          </>
+          <button type="button" onClick={() => onChange({ table, picked: [], to: "" })}>
+            Centre the map here
+          </button>
+        )}
+        {now.table && table !== now.table && (
+          <button type="button" onClick={() => onChange({ to: table, picked: [] })}>
+            Find paths to it
+          </button>
         )}
       </div>
     </>
@@ -131,11 +136,13 @@ interface ListProps {
 
 /** All pairs of tables as a list, for those who do not see or aim at thin lines. */
 export function JoinList({ lines, centre, onPick }: ListProps) {
-  const near = lines.filter((line) => line.tables.includes(centre));
-  const rest = lines.filter((line) => !line.tables.includes(centre));
+  const near = lines.filter((line) => !centre || line.tables.includes(centre));
+  const rest = lines.filter((line) => !near.includes(line));
   return (
     <section class="panel" aria-labelledby="joins">
-      <h2 id="joins">{counted(near.length, "joinable table")}</h2>
+      <h2 id="joins">
+        {centre ? counted(near.length, "joinable table") : counted(near.length, "pair of tables", "pairs of tables")}
+      </h2>
       <p class="hint">Coverage of each column by the other. Select a line, a dot, or an entry below.</p>
       <Pairs lines={near} centre={centre} onPick={onPick} />
       {rest.length > 0 && (
@@ -175,7 +182,8 @@ function PairName({ line, centre }: { line: Line; centre: string }) {
         {edge.a.table !== centre && <Name text={edge.a.table} most={40} />}
         <Name text={edge.b.table} most={40} />
         <span class="hint">
-          <Name text={edge.a.column} most={20} /> = <Name text={edge.b.column} most={20} />
+          <Name text={edge.a.column} most={20} /> {edge.join ? "≈" : "="}{" "}
+          <Name text={edge.b.column} most={20} />
         </span>
       </span>
       <span class="edge-share">
@@ -185,7 +193,15 @@ function PairName({ line, centre }: { line: Line; centre: string }) {
   );
 }
 
-export function PathList({ paths, now }: { paths: Paths; now: MapState }) {
+interface PathsProps {
+  paths: Paths;
+  now: MapState;
+  /** The path that is drawn. */
+  lit: number;
+  onLight: (path: number) => void;
+}
+
+export function PathList({ paths, now, lit, onLight }: PathsProps) {
   const from = now.table;
   if (paths.paths.length === 0)
     return (
@@ -196,11 +212,45 @@ export function PathList({ paths, now }: { paths: Paths; now: MapState }) {
   return (
     <ol class="paths">
       {paths.paths.map((path, place) => (
-        <li key={place}>
+        <li key={place} class={place === lit ? "lit" : ""}>
           <PathSteps path={turned(path, from)} from={from} />
+          <div class="actions">
+            <RunPath path={turned(path, from)} />
+            {paths.paths.length > 1 && (
+              <button type="button" class="quiet" aria-pressed={place === lit} onClick={() => onLight(place)}>
+                Show on the map<span class="unseen"> path {place + 1}</span>
+              </button>
+            )}
+          </div>
         </li>
       ))}
     </ol>
+  );
+}
+
+/** Makes the joins of a path but the last, and leads to the preview of that. */
+function RunPath({ path }: { path: Edge[] }) {
+  const latest = useRef(new Latest()).current;
+  const [state, setState] = useState({ busy: "", failed: "" });
+  useEffect(() => () => latest.abort(), []);
+  const run = async () => {
+    const outcome = await latest.run((signal) =>
+      joinAlong(api, path, signal, (step) => setState({ busy: `Join ${step} of ${path.length}…`, failed: "" })),
+    );
+    if (outcome.state === "done") navigate(outcome.value);
+    else if (outcome.state === "failed") setState({ busy: "", failed: explain(asApiError(outcome.error)).text });
+  };
+  return (
+    <>
+      <button type="button" disabled={state.busy !== ""} onClick={() => void run()}>
+        {path.length === 1 ? "Preview the join" : "Join along this path"}
+      </button>
+      {(state.busy || state.failed) && (
+        <span class={state.failed ? "bad" : "hint"} role="status">
+          {state.busy || state.failed}
+        </span>
+      )}
+    </>
   );
 }
 

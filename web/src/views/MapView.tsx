@@ -1,10 +1,12 @@
 /** The map of the lake: a table, its neighbourhood, the joins between them, and paths. */
 
+import { useState } from "preact/hooks";
 import { api } from "../api/service";
-import type { Graph, Paths } from "../api/types";
+import type { Graph, Paths, Similar } from "../api/types";
 import { useRequest, type Requested } from "../api/useRequest";
 import { Drawing } from "../map/Drawing";
-import { lines, onPaths, withPaths } from "../map/graph";
+import { useLake } from "../lake";
+import { lines, onPaths, withEdges, within } from "../map/graph";
 import { LEAST, leftOut, LONGEST, MOST } from "../map/says";
 import { Link, navigate } from "../navigate";
 import { Choice, Slider } from "../parts/Choice";
@@ -22,8 +24,12 @@ export function MapView({ table, depth, least, to, picked }: MapState) {
   const now = { table, depth, least, to, picked };
   const change: Change = (part, replace = false) =>
     navigate({ view: "map", ...now, ...part }, replace);
-  const graph = useRequest(table ? `graph ${JSON.stringify([table, depth, least])}` : null, (signal) =>
+  const graph = useRequest(`graph ${JSON.stringify([table, depth, least])}`, (signal) =>
     api.graph(table, depth, least, MOST, signal),
+  );
+  const meaning = useLake()?.joins.includes("semantic");
+  const similar = useRequest(meaning ? `similar ${JSON.stringify([table, least])}` : null, (signal) =>
+    api.similar(table, least, MOST, signal),
   );
   const paths = useRequest(table && to ? `paths ${JSON.stringify([table, to, least])}` : null, (signal) =>
     api.paths(table, to, least, LONGEST, signal),
@@ -32,18 +38,9 @@ export function MapView({ table, depth, least, to, picked }: MapState) {
     <>
       <Title table={table} />
       <Controls now={now} onChange={change} />
-      {table ? (
-        <Answer of={graph} label="Drawing the map" lost={<Lost source={{ table }} />}>
-          {(data) => <Shown graph={data} paths={paths} now={now} onChange={change} />}
-        </Answer>
-      ) : (
-        <Notice title="Choose a table to start from" icon="map">
-          <p>
-            The map shows which tables join with it: tables as dots, joins on equal values as lines,
-            thicker where more values match.
-          </p>
-        </Notice>
-      )}
+      <Answer of={graph} label="Drawing the map" lost={<Lost source={{ table }} />}>
+        {(data) => <Shown graph={data} similar={similar} paths={paths} now={now} onChange={change} />}
+      </Answer>
     </>
   );
 }
@@ -74,44 +71,60 @@ function Controls({ now, onChange }: { now: MapState; onChange: Change }) {
             options={["1", "2"].map((value) => ({ value, label: value }))}
             onPick={(depth) => onChange({ depth: Number(depth) })}
           />
-          <Slider
-            label="Minimum joinability"
-            value={now.least}
-            least={LEAST}
-            shown={percent(now.least)}
-            onMove={(least) => onChange({ least }, true)}
-          />
         </>
       )}
+      <Slider
+        label="Minimum joinability"
+        value={now.least}
+        least={LEAST}
+        shown={percent(now.least)}
+        onMove={(least) => onChange({ least }, true)}
+      />
     </div>
   );
 }
 
 interface ShownProps {
   graph: Graph;
+  similar: Requested<Similar>;
   paths: Requested<Paths>;
   now: MapState;
   onChange: Change;
 }
 
-function Shown({ graph, paths, now, onChange }: ShownProps) {
+function Shown({ graph, similar, paths, now, onChange }: ShownProps) {
+  const [lit, setLit] = useState(0);
   const found = now.to ? (paths.data?.paths ?? []) : [];
-  const whole = withPaths(graph, found);
+  const byMeaning = similar.stale ? [] : (similar.data?.edges ?? []);
+  // The overview shows the tables it has; around a table, those that join by meaning come in too.
+  const alike = withEdges(graph, now.table ? byMeaning : within(graph, byMeaning), 1);
+  const whole = withEdges(alike, found.flat(), 9);
   const drawn = lines(whole.edges);
   const pick = (picked: string[]) => onChange({ picked });
-  if (drawn.length === 0 && !now.to)
-    return graph.truncated ? <Unfinished table={now.table} /> : <Alone least={now.least} onChange={onChange} />;
+  if (drawn.length === 0 && !now.to && (similar.data || similar.error || !similar.slow))
+    return graph.truncated && now.table ? <Unfinished table={now.table} /> : <Alone now={now} onChange={onChange} />;
   return (
     <div class="map">
       <div class="map-side">
-        <Drawing graph={whole} centre={now.table} picked={now.picked} path={onPaths(found)} onPick={pick} />
-        <p class="hint">
+        <Drawing
+          graph={whole}
+          centre={now.table}
+          picked={now.picked}
+          path={onPaths([found[lit] ?? found[0] ?? []])}
+          onPick={pick}
+        />
+        <p class="hint" role="status">
           {counted(whole.nodes.length, "table")}, {counted(drawn.length, "pair")} of tables that join.
           {graph.truncated && ` ${leftOut(graph)}`}
+          {similar.slow && " Looking for joins by meaning…"}
+        </p>
+        <p class="legend">
+          <span class="stroke" /> equal values <span class="stroke similar" /> similar in meaning; thicker
+          where more values match
         </p>
       </div>
       <div class="map-panel">
-        {now.to && <PathAnswer paths={paths} now={now} onChange={onChange} />}
+        {now.to && <PathAnswer paths={paths} now={now} lit={lit} onLight={setLit} onChange={onChange} />}
         {now.picked.length > 0 ? (
           <Picked picked={now.picked} lines={drawn} graph={whole} now={now} onChange={onChange} />
         ) : (
@@ -122,7 +135,9 @@ function Shown({ graph, paths, now, onChange }: ShownProps) {
   );
 }
 
-function PathAnswer({ paths, now, onChange }: Omit<ShownProps, "graph">) {
+type PathProps = Pick<ShownProps, "paths" | "now" | "onChange"> & { lit: number; onLight: (path: number) => void };
+
+function PathAnswer({ paths, now, lit, onLight, onChange }: PathProps) {
   return (
     <section class="panel" aria-labelledby="paths">
       <div class="panel-head">
@@ -132,16 +147,17 @@ function PathAnswer({ paths, now, onChange }: Omit<ShownProps, "graph">) {
         </button>
       </div>
       <Answer of={paths} label="Looking for paths">
-        {(data) => <PathList paths={data} now={now} />}
+        {(data) => <PathList paths={data} now={now} lit={lit} onLight={onLight} />}
       </Answer>
     </section>
   );
 }
 
-function Alone({ least, onChange }: { least: number; onChange: Change }) {
+function Alone({ now, onChange }: { now: MapState; onChange: Change }) {
+  const { least, table } = now;
   return (
     <Notice
-      title="No table joins with this one"
+      title={table ? "No table joins with this one" : "No two tables join"}
       icon="map"
       actions={
         least > LEAST && (
@@ -152,8 +168,8 @@ function Alone({ least, onChange }: { least: number; onChange: Change }) {
       }
     >
       <p>
-        No column shares {percent(least)} of its values with this table, in either direction. The map
-        uses equal values only, without row numbers, years and flags; a search also finds similar values.
+        No column shares {percent(least)} of its values with {table ? "this table" : "another"}, in either
+        direction. Row numbers, years and flags make no joins on the map.
       </p>
     </Notice>
   );

@@ -1,18 +1,19 @@
 /** Search results: ranked hits, each with its evidence. */
 
 import { api } from "../api/service";
-import type { Results, Source, TableDetail } from "../api/types";
+import type { Results, SearchBody, Source, TableDetail } from "../api/types";
 import { useRequest } from "../api/useRequest";
-import { rankedBy, searchBody, shownHits } from "../hits";
+import { families, rankedBy, searchBody, shownHits } from "../hits";
 import { orderedKeys } from "../keys";
 import { useLake } from "../lake";
 import { Link, navigate } from "../navigate";
 import { CoverageLegend } from "../parts/Coverage";
+import { Icon } from "../parts/Icon";
 import { Name, WholeName } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
 import { Select } from "../parts/Choice";
 import { FILTERS, type Filters, type Route } from "../route";
-import { counted, shorten } from "../words";
+import { count, counted, shorten } from "../words";
 import { FilterPanel } from "./FilterPanel";
 import { HitCard } from "./HitCard";
 import { Lost, useTable } from "./TableView";
@@ -25,8 +26,10 @@ interface SearchProps {
 
 export function SearchView({ source, column, filters }: SearchProps) {
   const table = useTable(source);
-  const body = searchBody(source, column, filters);
-  const results = useRequest(`search ${JSON.stringify(body)}`, (signal) => api.search(body, signal));
+  const body = searchBody(source, column, filters, useLake()?.limits.k);
+  const results = useRequest<Results>(`search ${JSON.stringify(body)}`, (signal, early) =>
+    api.searchInSteps(body, signal, early),
+  );
   const change = (part: Partial<Filters>, replace = false) =>
     navigate(address({ source, column, filters: { ...filters, ...part } }), replace);
   return (
@@ -37,7 +40,12 @@ export function SearchView({ source, column, filters }: SearchProps) {
         <div class="main-side">
           <Answer of={results} label="Searching the lake" lost={<Lost source={source} />}>
             {(found) => (
-              <Hits found={found} source={source} column={column} filters={filters} onChange={change} />
+              <>
+                <Unfinished found={found} running={results.early} />
+                {(found.hits.length > 0 || !results.early) && (
+                  <Hits found={found} body={body} source={source} column={column} filters={filters} onChange={change} />
+                )}
+              </>
             )}
           </Answer>
         </div>
@@ -57,18 +65,15 @@ interface TitleProps extends SearchProps {
 function Title({ source, column, table, filters }: TitleProps) {
   const keys = table ? orderedKeys(table) : [];
   const name = table?.name ?? ("table" in source ? source.table : "your file");
+  const pasted = name === column;
   return (
     <div class="title">
       <p class="kicker">What joins with</p>
-      <h1>
-        <WholeName text={column} />
-      </h1>
+      <h1>{pasted && column === "values" ? "your values" : <WholeName text={column} />}</h1>
       <div class="title-row">
         <p class="hint">
           of{" "}
-          <Link to={{ view: "table", source }}>
-            {name === column ? "your values" : <Name text={name} />}
-          </Link>
+          <Link to={{ view: "table", source }}>{pasted ? "what you pasted" : <Name text={name} />}</Link>
         </p>
         {keys.length > 1 && (
           <Select
@@ -85,38 +90,61 @@ function Title({ source, column, table, filters }: TitleProps) {
   );
 }
 
+/** What an answer lacks, while it is completed or where its time was up. */
+function Unfinished({ found, running }: { found: Results; running: boolean }) {
+  if (!found.partial) return null;
+  const { text } = found.partial;
+  return running ? (
+    <p class="hint busy" role="status">
+      Hits by equal values; similar ones are still being searched…
+    </p>
+  ) : (
+    <p class="warning busy" role="status">
+      <Icon name="warn" size={16} /> The time was up: {text}.
+    </p>
+  );
+}
+
 interface HitsProps extends SearchProps {
   found: Results;
+  body: SearchBody;
   onChange: (part: Partial<Filters>, replace?: boolean) => void;
 }
 
-function Hits({ found, source, column, filters, onChange }: HitsProps) {
+function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
   const hits = shownHits(found.hits, filters);
   if (found.hits.length === 0) return <NothingJoins filters={filters} onChange={onChange} />;
   if (hits.length === 0) return <AllFiltered found={found.hits.length} onChange={onChange} />;
   const hidden = found.hits.length - hits.length;
+  const groups = families(hits);
+  const folded = hits.length - groups.length;
   return (
     <>
       <div class="result-line">
         <p role="status">
           {counted(hits.length, filters.grouped ? "table" : "column")}
+          {folded > 0 && `, ${count(folded)} folded under similar tables`}
           {hidden > 0 && `, ${hidden} hidden by filters`}
           {found.seconds.total !== undefined && <span class="hint"> in {seconds(found.seconds.total)}</span>}
         </p>
         <CoverageLegend />
       </div>
       <ol class="hits">
-        {hits.map((hit) => (
-          <HitCard
-            key={hit.column_id}
-            hit={hit}
-            source={source}
-            column={column}
-            ranked={rankedBy(hit, found.hits)}
-            open={filters.open}
-            onOpen={(open) => onChange({ open }, true)}
-          />
-        ))}
+        {groups.map(([hit, ...alike]) =>
+          hit ? (
+            <HitCard
+              key={hit.column_id}
+              hit={hit}
+              alike={alike}
+              body={body}
+              source={source}
+              column={column}
+              ranked={rankedBy(hit, found.hits)}
+              open={filters.open}
+              onOpen={(open) => onChange({ open }, true)}
+            />
+          ) : null,
+        )}
       </ol>
       <More found={found} filters={filters} onChange={onChange} />
     </>
@@ -166,7 +194,7 @@ function NothingJoins({ filters, onChange }: Emptiness) {
       <ul>
         {narrow && <li>a lower minimum joinability than {Math.round(filters.least * 100)}%</li>}
         {equal && <li>similar values: other spellings, abbreviations, suffixes</li>}
-        {filters.tau !== null && <li>a lower minimum similarity (tau), or the default</li>}
+        {filters.tau !== null && <li>a lower minimum similarity, or the default</li>}
         <li>another column of your table, e.g. a code instead of a name</li>
         <li>looking up one of the values in the lake, to see how it is written there</li>
       </ul>

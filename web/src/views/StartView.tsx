@@ -91,7 +91,7 @@ function PasteWay({ uploading }: { uploading: Uploading }) {
   const values = pastedValues(text);
   const send = (event: Event) => {
     event.preventDefault();
-    uploading.paste(values, name.trim() || "values");
+    uploading.paste(values, name.trim());
   };
   return (
     <form class="panel paste" onSubmit={send} aria-labelledby="paste-way">

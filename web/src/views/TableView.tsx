@@ -12,6 +12,7 @@ import { Name, WholeName } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
 import { FILTERS, MAP } from "../route";
 import { count, counted, genericKey, percent, sameWords, size, sourceKey } from "../words";
+import { BestJoins } from "./BestJoins";
 
 export function useTable(source: Source) {
   return useRequest(sourceKey(source), (signal) =>
@@ -34,6 +35,7 @@ export function Lost({ source }: { source: Source }) {
   return (
     <Notice
       title={upload ? "Your file has expired" : "This table is no longer in the lake"}
+      alone
       icon="table"
       actions={
         <Link to={{ view: "start", text: "" }} class="button primary">
@@ -56,6 +58,7 @@ function Shown({ table, source }: { table: TableDetail; source: Source }) {
   return (
     <>
       <Title table={table} source={source} />
+      {"upload" in source && keys.length > 1 && <BestJoins source={source} />}
       <section aria-labelledby="keys">
         <h2 id="keys">Which column do you want to join on?</h2>
         <p class="hint under">
@@ -76,7 +79,7 @@ function Shown({ table, source }: { table: TableDetail; source: Source }) {
         <section aria-labelledby="sample">
           <h2 id="sample">First rows</h2>
           <SampleTable
-            label="First rows"
+            label="Rows of the table"
             rows={table.sample}
             names={table.columns.map((column) => column.name)}
           />
