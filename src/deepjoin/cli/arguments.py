@@ -5,9 +5,11 @@ A reader raises `ArgumentTypeError`, so a bad value is a usage error (exit statu
 
 from __future__ import annotations
 
+import csv
+import difflib
 import re
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -37,6 +39,41 @@ def vector_store_argument(parser: ArgumentParser) -> None:
         help="search column vectors in PostgreSQL (see: deepjoin publish); repeat for each "
         "server; default: $DEEPJOIN_VECTOR_STORE, or the index itself",
     )
+
+
+def vector_arguments(parser: ArgumentParser, several: bool = False) -> None:
+    """Add the encoders of columns and cells, and sketches; ``several`` for one encoder a kind."""
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME|DIR|KIND:WHERE" + ("" if several else "|none"),
+        action="append" if several else "store",
+        help="column encoder, for --method deepjoin and others that compare column vectors: "
+        "default, a model folder, the name of a model, KIND:WHERE"
+        + ("; repeatable, one a kind" if several else ", or none (the default)"),
+    )
+    parser.add_argument(
+        "--cells",
+        metavar="NAME|PATH|none",
+        help="cell encoder, for semantic joins: default, a folder made by "
+        "python -m deepjoin.lab.cell_table.make, fastText vectors (.vec, .bin), or none",
+    )
+    parser.add_argument(
+        "--sketch",
+        metavar="N",
+        type=whole(1 if several else 0),
+        help="numbers in a column's sketch, for the sketch methods; default "
+        + ("768" if several else "0: none"),
+    )
+
+
+def suggestion(text: str, known: Iterable[str]) -> str:
+    """Suggest the name nearest to a misspelt one; empty if none is near.
+
+    >>> suggestion("serch", ["search", "join"])
+    ". Did you mean 'search'?"
+    """
+    near = difflib.get_close_matches(text, list(known), n=1)
+    return f". Did you mean '{near[0]}'?" if near else ""
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -117,6 +154,19 @@ def depths(text: str) -> list[int]:
         raise ArgumentTypeError(f"must be a list such as 10,20, got '{text}'") from None
 
 
+def cells(text: str) -> list[str]:
+    """Read values as a line of CSV.
+
+    >>> cells('Oslo, "Lima, Peru"')
+    ['Oslo', 'Lima, Peru']
+    """
+    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    found = [cell for row in rows for cell in row]
+    if not any(cell.strip() for cell in found):
+        raise ArgumentTypeError(f"must be values such as Oslo,Lima,Rome, got '{text}'")
+    return found
+
+
 def target(text: str) -> tuple[str, str]:
     """Read TABLE:COLUMN, split at the last colon.
 
@@ -127,3 +177,26 @@ def target(text: str) -> tuple[str, str]:
     if not table or not column:
         raise ArgumentTypeError(f"must have the form TABLE:COLUMN, got '{text}'")
     return table, column
+
+
+def names(text: str) -> list[str]:
+    """Read names separated by commas; a name with a comma is quoted.
+
+    >>> names('city, "rate, yearly"')
+    ['city', 'rate, yearly']
+    """
+    rows = list(csv.reader([text], skipinitialspace=True))
+    found = [name.strip() for name in rows[0]] if rows else []
+    if not all(found) or not found:
+        raise ArgumentTypeError(f"must be names separated by commas, got '{text}'")
+    return found
+
+
+def aggregates(text: str) -> dict[str, str]:
+    """Read aggregates: one for all columns, others by column; split at the last equals sign.
+
+    >>> aggregates("list,price=mean")
+    {'*': 'list', 'price': 'mean'}
+    """
+    pairs = [one.rpartition("=") for one in names(text)]
+    return {column if sign else "*": aggregate for column, sign, aggregate in pairs}

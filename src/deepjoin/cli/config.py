@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from deepjoin.cli.arguments import suggestion
 from deepjoin.errors import DeepJoinError, unknown_name
 
 NAME = "deepjoin.toml"
@@ -28,6 +28,7 @@ _PATHS_OR_NAMES = frozenset(("NAME|DIR|KIND:WHERE|none", "NAME|DIR|KIND:WHERE", 
 
 Tables = dict[str, dict[str, Any]]
 Actions = dict[str, argparse.Action]
+Parsed = TypeVar("Parsed")
 
 
 @dataclass
@@ -47,8 +48,13 @@ class FileOptions:
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; take missing options from the configuration file."""
-    named, line = _split(arguments)
-    path = _located(named) if line and not {"-h", "--help"} & set(line) else None
+    # The main parser cannot run yet: without the file, required arguments may be missing.
+    early = argparse.ArgumentParser(add_help=False)
+    early.add_argument("--config")
+    early.add_argument("line", nargs=argparse.REMAINDER)
+    known, unknown = _quietly(early.parse_known_args, arguments) or (argparse.Namespace(), [])
+    line: list[str] = [] if unknown else getattr(known, "line", [])
+    path = _located(known.config) if line and not {"-h", "--help"} & set(line) else None
     if path is None:
         return parser.parse_args(arguments)
     (subparsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
@@ -56,9 +62,9 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse
     given = _read_for(line[0], commands, path)
     if given.first:
         # The file's argument is used only where the line alone is not a complete command.
-        options = _attempt(parser, line, given)
+        options = _quietly(parser.parse_args, line)
         if options is None:
-            options = _attempt(parser, [line[0], *given.first, *line[1:]], given)
+            options = _quietly(parser.parse_args, [line[0], *given.first, *line[1:]])
         elif hasattr(options, "incomplete") and options.incomplete(options):
             # The line parses but has nothing to work on: its arguments move one place on.
             names = _positionals(commands[line[0]])
@@ -66,30 +72,15 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse
             for name, value in zip(names, values, strict=False):
                 setattr(options, name, value)
         if options is not None:
-            return options
+            return given.fill(options)
     return given.fill(parser.parse_args(arguments))
 
 
-def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the file named before the command, and the command with its arguments."""
-    # The main parser cannot run yet: without the file, required arguments may be missing.
-    early = argparse.ArgumentParser(add_help=False)
-    early.add_argument("--config")
-    early.add_argument("line", nargs=argparse.REMAINDER)
+def _quietly(parse: Callable[[Sequence[str]], Parsed], line: Sequence[str]) -> Parsed | None:
+    """Parse a line, or return None without an error message."""
     with contextlib.redirect_stderr(io.StringIO()):
         try:
-            known, unknown = early.parse_known_args(arguments)
-        except SystemExit:
-            return None, []
-    return known.config, [] if unknown else known.line
-
-
-def _attempt(
-    parser: argparse.ArgumentParser, line: Sequence[str], given: FileOptions
-) -> argparse.Namespace | None:
-    with contextlib.redirect_stderr(io.StringIO()):
-        try:
-            return given.fill(parser.parse_args(line))
+            return parse(line)
         except SystemExit:
             return None
 
@@ -203,7 +194,7 @@ class FileValue:
             if self.action.const is None:
                 return self.value
             return self.action.const if self.value else self.action.default
-        values = [self._one(text) for text in self.texts()]
+        values = [self._converted(text) for text in self.texts()]
         return values if self._takes_list() else values[0]
 
     def texts(self) -> list[str]:
@@ -239,7 +230,7 @@ class FileValue:
             return text
         return f"{kind}:{path}" if kind else str(path)
 
-    def _one(self, text: str) -> Any:
+    def _converted(self, text: str) -> Any:
         try:
             value = self.action.type(text) if callable(self.action.type) else text
         except argparse.ArgumentTypeError as error:
@@ -248,11 +239,9 @@ class FileValue:
             raise self._error(f"'{text}' is not allowed") from None
         choices = self.action.choices
         if choices is not None and value not in choices:
-            near = difflib.get_close_matches(text, [str(choice) for choice in choices], n=1)
-            hint = f". Did you mean '{near[0]}'?" if near else "."
-            raise DeepJoinError(
-                f"{self.where}: '{text}' is not one of {', '.join(map(str, choices))}{hint}"
-            )
+            listed = list(map(str, choices))
+            hint = suggestion(text, listed) or "."
+            raise DeepJoinError(f"{self.where}: '{text}' is not one of {', '.join(listed)}{hint}")
         return value
 
     def _error(self, what: str) -> DeepJoinError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,27 +36,28 @@ def run(options: argparse.Namespace) -> None:
     demo = write_demo_lake(folder)
     print(f"A lake of {len(demo.tables)} tables is in {demo.folder}, your orders in {demo.query}.")
 
-    print(f"\n$ deepjoin index {demo.folder}")
-    lake = index_with_progress(demo.folder)
-    best = _search(lake, demo, demo.query_column, "equi")
+    # Column vectors are for the paper's method, which someone who tries this may want to try too.
+    print(f"\n$ deepjoin index {demo.folder} --encoder default")
+    lake = index_with_progress(demo.folder, vectors={"encoder": "default"})
+    best = _search(lake, demo, demo.query_column, "equi", 8)
     print(f"\nnot in {best.table}: {', '.join(best.unmatched)}")
     print(f"{best.table} would bring: {', '.join(best.brings.columns)}")
     _join(lake, demo, demo.query_column, best, folder / "orders-with-countries.csv")
 
     print("\nThe CRM export has your customers in capitals, without Ltd or GmbH.")
-    found = _search(lake, demo, demo.meaning_column, "semantic")
+    found = _search(lake, demo, demo.meaning_column, "semantic", 3)
     _join(lake, demo, demo.meaning_column, found, folder / "orders-with-clients.csv")
     print(f"\nIn the browser, with the extra 'server': deepjoin serve {demo.folder} --open")
 
 
-def _search(lake: Lake, demo: DemoLake, column: str, join: str) -> Hit:
+def _search(lake: Lake, demo: DemoLake, column: str, join: str, k: int) -> Hit:
     from deepjoin.read.frames import file_table, read_columns
-    from deepjoin.show.text import render_table
+    from deepjoin.show.text import Screen, render_table
 
-    print(f"\n$ deepjoin search {demo.folder} {demo.query} -c {column} --join {join} -k 8")
+    print(f"\n$ deepjoin search {demo.folder} {demo.query} -c {column} --join {join} -k {k}")
     (query,) = read_columns(file_table(demo.query), column)
-    results = lake.search(query, 8, join=join)
-    print(render_table(results))
+    results = lake.search(query, k, join=join)
+    print(render_table(results, Screen.of(sys.stdout)))
     return results[0]
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import depths, share, whole
+from deepjoin.cli.arguments import depths, share, vector_arguments, whole
 from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError
-from deepjoin.show.text import aligned
+from deepjoin.show.text import Screen, aligned
 
 if TYPE_CHECKING:
     from deepjoin.lab.evaluation.metrics import Row
@@ -51,21 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tau", metavar="T", type=share, help="semantic, any: as for deepjoin search"
     )
-    parser.add_argument(
-        "--encoder",
-        metavar="NAME|DIR|KIND:WHERE",
-        action="append",
-        help="for methods with column vectors (default: default); KIND:WHERE for the method KIND, "
-        "as in fasttext:cc.en.300.bin; repeatable, one for each kind",
-    )
-    parser.add_argument(
-        "--cells",
-        metavar="NAME|PATH|none",
-        help="for methods with cell vectors, and for the semantic truth",
-    )
-    parser.add_argument(
-        "--sketch", metavar="N", type=whole(1), help="for methods with sketches (default 768)"
-    )
+    vector_arguments(parser, several=True)
     parser.add_argument(
         "--candidates",
         action="store_true",
@@ -121,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
         names = [name for name in _COLUMNS if any(row.get(name) is not None for row in rows)]
         cells = [[row[name] for name in names] for row in rows]
         written = [[f"{c:.3f}" if isinstance(c, float) else str(c) for c in row] for row in cells]
-        print(aligned([names, *written]))
+        print(aligned([names, *written], Screen.of(sys.stdout)))
 
 
 class SlowProgress:

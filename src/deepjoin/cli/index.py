@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepjoin.cli.arguments import format_argument, size, whole
+from deepjoin.cli.arguments import format_argument, size, vector_arguments, whole
 from deepjoin.cli.output import human_size
 from deepjoin.errors import DeepJoinError
-from deepjoin.show.text import printable
+from deepjoin.show.text import duration, printable
 
 if TYPE_CHECKING:
     from deepjoin.build.segment_builder import Titles
@@ -24,6 +24,7 @@ examples:
   deepjoin index postgresql://me@db/shop --include 'sales.*' -o shop.index
   deepjoin index s3://bucket/tables -o s3://bucket/index
   deepjoin index my.index               refresh an index from its own sources
+  deepjoin index my.index --encoder default   add column vectors, for --method deepjoin
   deepjoin index data/ --dry-run        how many files, how long, how much disk
 
 Indexing again keeps the options of the first time, except those given anew."""
@@ -43,24 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder, file, 'glob' or URL")
     parser.add_argument("-o", "--out", metavar="INDEX", help="default: SOURCE/.deepjoin")
     _add_table_options(parser)
-    parser.add_argument(
-        "--encoder",
-        metavar="NAME|DIR|KIND:WHERE|none",
-        help="column encoder: default, a model folder, the name of a model, the KIND:WHERE of "
-        "another method, or none; only needed by the methods that say so in `deepjoin methods`",
-    )
-    parser.add_argument(
-        "--cells",
-        metavar="NAME|PATH|none",
-        help="cell encoder, for semantic joins: default, a folder made by "
-        "python -m deepjoin.lab.cell_table.make, fastText vectors (.vec, .bin), or none",
-    )
-    parser.add_argument(
-        "--sketch",
-        metavar="N",
-        type=whole(0),
-        help="numbers in a column's sketch, for the sketch methods; default 0: none",
-    )
+    vector_arguments(parser)
     parser.add_argument(
         "--vector-index",
         metavar="KIND",
@@ -208,20 +192,30 @@ def _titles(path: str) -> Titles:
 
 
 def _print_forecast(source: object, settings: dict[str, Any], options: argparse.Namespace) -> None:
-    from deepjoin.build.forecast import forecast
-    from deepjoin.settings import Settings, Vectors
+    from deepjoin.build.forecast import forecast, forecast_encoding
+    from deepjoin.settings import NO_VECTORS, Settings, Vectors
+    from deepjoin.store.manifest import is_index
+    from deepjoin.store.open_index import OpenIndex
 
     chosen = Settings(**settings)
     # Hashes cannot be encoded, so such an index has no vectors.
-    none = "none" if chosen.hash_only else None
-    encoder, cells = (none or given or "default" for given in (options.encoder, options.cells))
-    expected = forecast(source, chosen, Vectors(encoder, cells))
+    vectors = Vectors(options.encoder or "none", options.cells or "default")
+    vectors = NO_VECTORS if chosen.hash_only else vectors
+    stored = Path(source) if isinstance(source, str) and is_index(Path(source)) else None
+    if stored is None:
+        expected = forecast(source, chosen, vectors)
+    else:
+        expected = forecast_encoding(OpenIndex(stored), vectors)
     if options.format == "json":
         print(json.dumps(vars(expected) | {"skipped": [vars(s) for s in expected.skipped]}))
         return
-    print(f"{expected.tables:,} tables in files of {human_size(expected.bytes)}")
-    print(f"about {expected.columns:,} columns to index")
-    print(f"about {expected.seconds:,.0f} s and {human_size(expected.disk)} of disk")
-    print(f"(estimated from {expected.tried:,} tables; nothing was written)")
+    basis = f"{expected.tried:,} tables" if expected.tried else "usual rates"
+    if stored is None:
+        print(f"{expected.tables:,} tables in files of {human_size(expected.bytes)}")
+        print(f"about {expected.columns:,} columns to index")
+    else:
+        print(f"{expected.columns:,} columns to encode; changes of its tables are not counted")
+    print(f"about {duration(expected.seconds)} and {human_size(expected.disk)} of disk")
+    print(f"(estimated from {basis}; nothing was written)")
     for one in expected.skipped:
         print(printable(f"not read: {one.name}: {one.reason}"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import format_argument, index_argument
 from deepjoin.cli.output import described_vectors, human_size, left_out_lines
-from deepjoin.show.text import aligned, printable
+from deepjoin.show.text import Screen, printable, render_entry
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -61,16 +62,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _print_table(lake: Lake, name: str, form: str) -> None:
-    entry = lake.table(name)
+    entry = lake.table(lake.index.full_name(name))
     if form == "json":
         columns = [vars(column) for column in entry.columns]
         print(json.dumps(vars(entry) | {"columns": columns}, ensure_ascii=False))
         return
-    print(printable(f"{entry.name}: {entry.title}, {entry.rows:,} rows"))
-    rows = [
-        (c.name, c.type, f"{c.distinct:,}", f"left out: {c.left_out}" if c.left_out else "indexed")
-        for c in entry.columns
-    ]
-    print(aligned([("column", "type", "distinct", ""), *rows]))
-    for note in entry.notes:
-        print(printable(f"repaired: {note}"))
+    print(render_entry(entry, Screen.of(sys.stdout)))

@@ -6,8 +6,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import format_argument, index_argument, share, target, whole
+from deepjoin.cli.arguments import (
+    aggregates,
+    format_argument,
+    index_argument,
+    names,
+    share,
+    target,
+    whole,
+)
 from deepjoin.cli.output import print_records, progress_bar, say
+from deepjoin.show.text import count, one_line
 
 if TYPE_CHECKING:
     from deepjoin.joining import JoinPlan
@@ -17,13 +26,16 @@ EPILOG = """\
 examples:
   deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --preview 5
   deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name -o out.parquet
+  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --columns city,segment
+  deepjoin join data/ orders.csv -c customer --with crm/visits.csv:name --aggregate spent=sum
   deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --sql
-  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --join semantic
 
-An equi-join matches cells that are equal up to case, white space and number format. A semantic
-join also matches cells that mean the same, UK and United Kingdom, a firm with and without Ltd,
-and adds a column with their similarity. Inspect some matches before you trust all of them:
---near-misses 20 shows values that just missed, and --tau moves the threshold."""
+Cells match if they are equal up to case, white space and number format; the rest match cells that
+mean the same, UK and United Kingdom, a firm with and without Ltd, and the result has a column with
+their similarity. --join equi matches equal cells only. A match is ambiguous if another cell is
+nearly as similar: such rows are counted apart, and a column 'alternatives' lists the other cells.
+Inspect some matches before you trust all of them: --near-misses 20 shows values that just missed,
+and --tau moves the threshold."""
 
 _PREVIEW = 10
 
@@ -43,21 +55,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--join",
-        choices=("equi", "semantic"),
-        default="equi",
-        help="equal values (default), or also values that mean the same",
+        choices=("any", "equi", "semantic"),
+        default="any",
+        help="any (default): equal values and, for the rest, similar ones; equi: only equal ones; "
+        "semantic: as any, and numbers may be similar, too",
     )
     parser.add_argument(
         "--tau",
         metavar="T",
         type=share,
-        help="semantic: least similarity of a match, up to 1; default: set by the cell encoder",
+        help="least similarity of cells that match, up to 1; default: set by the cell encoder",
     )
     parser.add_argument(
         "--matching",
         choices=("best", "one-to-one", "all"),
         default="best",
-        help="semantic: match each of your values with its most similar one (default), with the "
+        help="match each of your values with its most similar one (default), with the "
         "most similar one that no other value of yours fits better, or with all similar ones",
     )
     parser.add_argument(
@@ -79,7 +92,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--many",
         choices=("expand", "first", "aggregate"),
         default="expand",
-        help="when several rows match: all of them, the first, or one row of means and lists",
+        help="when several rows match: all of them, the first, or one row (see --aggregate)",
+    )
+    parser.add_argument(
+        "--aggregate",
+        metavar="COLUMN=HOW,...",
+        type=aggregates,
+        help="make one row of several matching ones: first, count, sum, mean, min, max or list, "
+        "for all columns or by name, e.g. list,price=mean; default: means of numbers, lists of "
+        "the rest",
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="COLUMN,...",
+        type=names,
+        help="columns of the table to bring; default: all, its key only where spellings differ",
     )
     parser.add_argument("--preview", metavar="N", type=whole(0), help="show the first N rows only")
     parser.add_argument(
@@ -102,6 +129,9 @@ def run(options: argparse.Namespace) -> None:
         if path:
             writing_options(Path(path))
     lake = open_or_index(options.index)
+    options.target = lake.index.full_name(options.target[0]), options.target[1]
+    if not Path(options.file).exists():
+        options.file = lake.index.find_name(options.file) or options.file
     with (
         progress_bar("values") as progress,
         lake.plan_join(
@@ -111,13 +141,20 @@ def run(options: argparse.Namespace) -> None:
             how=options.how,
             many=options.many,
             join=options.join,
-            settings=JoinSettings(tau=options.tau, matching=options.matching),
+            settings=JoinSettings(
+                tau=options.tau,
+                matching=options.matching,
+                columns=options.columns,
+                aggregate=options.aggregate,
+            ),
             progress=progress,
         ) as plan,
     ):
         for warning in plan.warnings:
             say(f"warning: {warning}")
-        if options.join == "semantic" and not plan.facts.matched_keys:
+        facts = plan.facts
+        unmatched = facts.left_keys - facts.matched_keys - facts.ambiguous_keys
+        if facts.tau is not None and unmatched == facts.left_keys > 0:
             say("--near-misses 10 shows values that just missed a match.")
         pairs = options.matches_out
         if options.sql:
@@ -127,8 +164,6 @@ def run(options: argparse.Namespace) -> None:
         elif options.near_misses is not None:
             misses = [miss._asdict() for miss in plan.near_misses(options.near_misses)]
             print_records(misses, ["yours", "theirs", "similarity"], options.format)
-            facts = plan.facts
-            unmatched = facts.left_keys - facts.matched_keys
             say(f"{unmatched:,} of {facts.left_keys:,} values have no match")
         else:
             _write(plan, options)
@@ -151,18 +186,30 @@ def _write(plan: JoinPlan, options: argparse.Namespace) -> None:
 
 
 def _say_facts(plan: JoinPlan, options: argparse.Namespace) -> None:
-    """Report how many rows match, how, and which columns were renamed."""
+    """Report how many rows match, how, with examples, and which columns were renamed."""
     facts = plan.facts
     matched = f"{facts.matched_left_rows:,} of {facts.left_rows:,} rows match"
     if facts.matched_left_rows:
         matched += f" ({facts.cardinality})"
-    if facts.join == "semantic":
-        similar = facts.matched_keys - facts.equal_keys
-        matched += f", {facts.equal_keys:,} values by equality and {similar:,} by meaning"
+    if facts.ambiguous_left_rows:
+        matched += f", {facts.ambiguous_left_rows:,} more are ambiguous"
+    if facts.similarity:
+        similar = facts.matched_keys + facts.ambiguous_keys - facts.equal_keys
+        matched += f"; {facts.equal_keys:,} values by equality and {similar:,} by meaning"
         matched += f" (similarity >= {facts.tau:g}, {facts.matching})"
     if options.unmatched:
         say(matched)
         return
     say(f"{matched}; {facts.result_rows:,} rows result")
+    repeated = [one for one in facts.several if not one.ambiguous]
+    for one in facts.several:
+        if one.ambiguous:
+            first, *others = map(one_line, one.targets)
+            also = " or ".join(others)
+            say(f"ambiguous: {one_line(one.query)} is joined with {first}; it may be {also}")
+    if repeated:
+        listed = ", ".join(f"{one_line(one.query)} ({one.target_rows:,})" for one in repeated)
+        rows = count(facts.several_left_rows, "row")
+        say(f"{rows} of yours with several matching rows in {options.target[0]}: {listed}")
     for old, new in facts.renamed.items():
         say(f"renamed: {old} of {options.target[0]} is {new}, because your table has {old} too")

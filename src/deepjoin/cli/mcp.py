@@ -18,9 +18,9 @@ configuration (Claude Desktop, Cursor and others; more in docs/mcp.md):
 
   {"mcpServers": {"deepjoin": {"command": "deepjoin", "args": ["mcp", "/data/lake"]}}}
 
-tools: lake_info, find_tables, describe_table, search, explain, preview_join,
-and with --out: join. The lake is only read; paths that an agent sends are never opened.
-Index large folders first (deepjoin index): clients do not wait long for a start.
+tools: lake_info, find_tables, describe_table, read_table, search, explain, find_paths,
+preview_join, and with --out: join. The lake is only read; paths that an agent sends are never
+opened. Index large folders first (deepjoin index): clients do not wait long for a start.
 When the index is refreshed, the next call sees the new state."""
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import textwrap
+import sys
+from dataclasses import replace
 
 from deepjoin.cli.arguments import format_argument
-from deepjoin.show.text import aligned
+from deepjoin.show.text import Screen, aligned
 
 SUMMARY = "list the search methods"
 EPILOG = ""
 
-#: Characters of a line; longer summaries are wrapped.
+#: Characters of a line in a pipe; longer descriptions are wrapped.
 _WIDTH = 100
 _HEAD = ("method", "joins", "needs", "description")
 
@@ -29,8 +30,12 @@ def run(options: argparse.Namespace) -> None:
 
     rows: list[tuple[str, str, str, str]] = []
     for name, method in all_methods().items():
-        # Column vectors of another kind are named by the option that makes them.
-        option = f"--encoder {example_of(method.kind)}" if method.kind else None
+        # What an index does not have by default is named by the option that makes it.
+        made_by = {
+            "column vectors": f"--encoder {example_of(method.kind)}",
+            "sketches": "--sketch 768",
+        }
+        option = " ".join(made_by[part] for part in method.needs if part in made_by) or None
         rows.append(
             (name, ", ".join(method.joins), option or ", ".join(method.needs), method.summary)
         )
@@ -40,9 +45,5 @@ def run(options: argparse.Namespace) -> None:
             print(json.dumps(described, ensure_ascii=False))
     if options.format == "json":
         return
-    room = _WIDTH - sum(max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[:-1])
-    lines: list[tuple[str, ...]] = [_HEAD]
-    for *cells, summary in rows:
-        first, *rest = textwrap.wrap(summary, room)
-        lines += [(*cells, first), *(("", "", "", part) for part in rest)]
-    print(aligned(lines))
+    screen = Screen.of(sys.stdout)
+    print(aligned([_HEAD, *rows], replace(screen, width=screen.width or _WIDTH), last="wrapped"))

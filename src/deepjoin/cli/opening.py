@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +110,14 @@ def index_with_progress(
         engine_named(build.engine, build.ray_address, say) as engine,
         progress_bar() as progress,
     ):
-        resources = BuildResources.of(build, progress, engine)
+        resources = replace(BuildResources.of(build, progress, engine), notify=say)
         location, found = refresh(
             *(source, out, resources),
             settings=settings,
             vectors=vectors,
             titles=build.titles,
             rebuild=build.rebuild,
+            needs_tables=True,
         )
     lake = open_lake(location, device=build.device)
     report = lake.report
@@ -127,8 +129,6 @@ def index_with_progress(
     if report.tables and not found:
         say(f"Nothing has changed since {lake.location} was made (--rebuild makes it anew).")
         return lake
-    if not report.tables:
-        say("No tables found: nothing to search or join yet.")
     if found and not found.whole:
         counts = {
             "new": found.new - found.renamed,

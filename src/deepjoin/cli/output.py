@@ -9,25 +9,36 @@ import csv
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from deepjoin.progress import Progress, no_progress
-from deepjoin.show.text import aligned, printable
+from deepjoin.progress import UNITS, Progress, no_progress
+from deepjoin.show.text import Screen, aligned, cut, one_line, printable, text_width
 from deepjoin.show.wording import in_options
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
 
-#: What a bar counts, by the name of the work; tables for any other name.
-_UNITS = {"values": "values", "columns": "columns", "sketches": "columns", "vectors": "vectors"}
+#: From this number on, a bar abbreviates.
+_LARGE = 10_000
+#: Columns of a terminal that a cell of a joined table needs.
+_LEAST_CELL = 12
+
+
+#: Colours of the words that messages begin with.
+_PREFIXES = {"deepjoin": "red", "warning": "yellow"}
 
 
 def say(text: str) -> None:
-    """Write a message to stderr; arguments of Python in it become options."""
-    print(printable(in_options(text)), file=sys.stderr)
+    """Write a message to stderr, above a bar; arguments of Python in it become options."""
+    prefix, colon, rest = printable(in_options(text)).partition(":")
+    prefix = Screen.of(sys.stderr).paint(prefix, _PREFIXES.get(prefix.split(" ")[0], ""))
+    line = f"{prefix}{colon}{rest}"
+    if "tqdm" in sys.modules:
+        sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+    else:
+        print(line, file=sys.stderr)
 
 
 def human_size(size: float) -> str:
@@ -65,8 +76,26 @@ def print_records(records: Sequence[dict[str, Any]], names: Sequence[str], form:
         writer.writerow(names)
         writer.writerows(record.values() for record in records)
     else:
-        cells = [["" if v is None else str(v) for v in record.values()] for record in records]
-        print(aligned([list(names), *cells], widest=24))
+        cells = [
+            ["" if value is None else one_line(str(value)) for value in record.values()]
+            for record in records
+        ]
+        screen = Screen.of(sys.stdout)
+        shown = _columns_that_fit([names, *cells], screen)
+        print(aligned([row[:shown] for row in [names, *cells]], screen, last="name"))
+        if shown < len(names):
+            say(f"{len(names) - shown:,} more columns; -o and --format csv have all of them.")
+
+
+def _columns_that_fit(rows: Sequence[Sequence[str]], screen: Screen) -> int:
+    """Count the columns that a terminal has room for, cells cut to a readable width."""
+    if not screen.is_terminal or screen.width is None:
+        return len(rows[0])
+    room, count = screen.width, 0
+    for column in zip(*rows, strict=True):
+        room -= min(max(map(text_width, column)), _LEAST_CELL) + 2
+        count += room >= -2
+    return max(count, 1)
 
 
 def left_out_lines(lake: Lake, named: int = 5) -> Iterator[str]:
@@ -102,24 +131,24 @@ def progress_bar(unit: str = "") -> Iterator[Progress]:
 
     The bar begins with the first call and is redrawn with every other, also when only the name
     changes, as it does while a large table is being read. It counts ``unit``, or what the name
-    of the work implies; with ``unit`` it closes when all is done, before results are printed.
+    of the work implies: a new bar begins when that changes, so that every rate is of one unit.
+    With ``unit`` it closes when all is done, before results are printed.
     """
     bar: Any = None
+    counted = ""
 
     def show(done: int, total: int, name: str) -> None:
-        nonlocal bar
-        if bar is not None and done < bar.n:  # other work has begun
+        nonlocal bar, counted
+        before, counted = counted, unit or UNITS.get(name, "tables")
+        if bar is not None and (done < bar.n or counted != before):  # other work has begun
             bar.close()
             bar = None
         if bar is None:
-            bar = make_bar(done, total, unit or _UNITS.get(name, "tables"))
+            bar = make_bar(done, total, counted)
         bar.total = total
-        try:
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns
-        except (OSError, ValueError):
-            columns = 80
-        # A third of the line for the name leaves room for the bar.
-        bar.set_postfix_str(shortened(printable(name), max(columns // 3, 12)), refresh=False)
+        # A third of the line for the name leaves room for the bar; the end of a path says most.
+        room = max((Screen.of(sys.stderr).width or 80) // 3, 12)
+        bar.set_postfix_str(cut(printable(name), room, -1), refresh=False)
         bar.update(done - bar.n)
         if unit and done >= total:
             bar.close()
@@ -139,37 +168,16 @@ def make_bar(done: int, total: int, unit: str) -> Any:
     from tqdm import tqdm
 
     # Without smoothing, the rate is the mean of all work so far: one table may take longer than
-    # thousands before it. With miniters=0, time alone decides when to redraw.
+    # thousands before it. With miniters=0, time alone decides when to redraw. Large
+    # numbers are written as 1.2M.
     return tqdm(
         initial=done,
         total=total,
-        unit=f" {unit}",
+        unit="B" if unit == "bytes" else f" {unit}",
+        unit_scale=unit == "bytes" or total >= _LARGE,
+        unit_divisor=1024 if unit == "bytes" else 1000,
         leave=False,
         dynamic_ncols=True,
         smoothing=0,
         miniters=0,
     )
-
-
-def shortened(text: str, width: int) -> str:
-    """Cut a text to a number of terminal columns; keep its end, which says most of a path.
-
-    >>> shortened("geo/cities.csv", 9), shortened("日本/地名.csv", 9)
-    ('…ties.csv', '…地名.csv')
-    """
-    if sum(map(_columns, text)) <= width:
-        return text
-    room, start = width - 1, len(text)
-    while start and room >= _columns(text[start - 1]):
-        start -= 1
-        room -= _columns(text[start])
-    while start < len(text) and not _columns(text[start]):  # an accent whose letter is cut off
-        start += 1
-    return "…" + text[start:]
-
-
-def _columns(character: str) -> int:
-    """Count the terminal columns that a character takes."""
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

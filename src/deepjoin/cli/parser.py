@@ -6,8 +6,12 @@ Importing a command is cheap, so that `--help` answers at once; its `run` import
 from __future__ import annotations
 
 import argparse
-import difflib
-from typing import Any, Protocol
+import re
+import shutil
+import sys
+import textwrap
+from itertools import groupby
+from typing import Any, NoReturn, Protocol
 
 from deepjoin._version import __version__
 from deepjoin.cli import (
@@ -28,21 +32,24 @@ from deepjoin.cli import (
     serve,
     train,
 )
+from deepjoin.cli.arguments import suggestion
+from deepjoin.cli.output import say
+from deepjoin.show.text import Screen
 
 _ABOUT = """\
-Find the tables of a data lake that join with a column of yours, see why, and join them.
+Find tables of a data lake that join with your column, see why, join them.
 
-  deepjoin demo                                    try it on a small lake, in a minute
-  deepjoin index data/                             index a folder of tables
-  deepjoin search data/ orders.csv -c customer     which tables have my customers?
-  deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name -o enriched.parquet
-  deepjoin serve data/ --open                      the same in the browser
+  deepjoin demo                                 try it on a small lake
+  deepjoin search data/ orders.csv -c customer  which tables have my customers?
+  deepjoin join data/ orders.csv -c customer --with clients.csv:name -o out.csv
+  deepjoin serve data/ --open                   the same in the browser
 """
 
 _CONFIGURATION = """\
-Default options can be kept in a file deepjoin.toml, in this folder or above it: a table for
-each command, as in [index] source = "data/", and [defaults] index = "data/" so that INDEX can
-be left out. The command line takes precedence over the file.
+deepjoin COMMAND --help has the options and examples of a command.
+Default options can be kept in a file deepjoin.toml, in this folder or above it:
+a table for each command, as in [index] source = "data/", and [defaults]
+index = "data/" so that INDEX can be left out.
 """
 
 
@@ -61,36 +68,67 @@ class Command(Protocol):
         """Run the command; returns the exit status, None for 0."""
 
 
-#: In the order of the help: first what makes an index, then what uses it.
-COMMANDS: dict[str, Command] = {
-    "index": index,
-    "add": add,
-    "remove": remove,
-    "compact": compact,
-    "check": check,
-    "search": search,
-    "join": join,
-    "info": info,
-    "graph": graph,
-    "methods": methods,
-    "train": train,
-    "evaluate": evaluate,
-    "demo": demo,
-    "serve": serve,
-    "mcp": mcp,
-    "publish": publish,
+#: The commands by what they are for, in the order of the help.
+GROUPS: dict[str, dict[str, Command]] = {
+    "search and join": {"demo": demo, "search": search, "join": join, "graph": graph},
+    "make and keep an index": {
+        **{"index": index, "info": info, "add": add, "remove": remove},
+        **{"compact": compact, "check": check},
+    },
+    "serve a lake": {"serve": serve, "mcp": mcp, "publish": publish},
+    "methods and models": {"methods": methods, "train": train, "evaluate": evaluate},
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+
+
+class ExamplesFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wraps paragraphs to the terminal; indented lines, which are examples, stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines: list[str] = []
+        for is_prose, some in groupby(text.splitlines(), lambda line: line[:1].strip() != ""):
+            part = list(some)
+            lines += textwrap.wrap(" ".join(part), width) if is_prose else part
+        return "\n".join(lines)
 
 
 class SuggestingParser(argparse.ArgumentParser):
-    """A parser that suggests the choice nearest to a misspelt one."""
+    """A parser with errors of one line, which suggest the choice nearest to a misspelt one."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # No option begins with a digit, so that -5,3 and -1e3 can be values like -5.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            hint = _suggestion(str(value), map(str, action.choices or ()))
-            raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
+            text = error.message
+            if isinstance(action, argparse._SubParsersAction):
+                text = f"no command '{value}'"
+            hint = suggestion(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{text}{hint}") from None
+
+    def error(self, message: str) -> NoReturn:
+        """Write one line and end with status 2."""
+        message = message.removeprefix("argument COMMAND: ")
+        option = re.fullmatch(r"argument (?:.*/)?(--?[\w-]+): expected one argument", message)
+        if option:
+            message += f"; a value that begins with - is written {option[1]}=-x"
+        if message.startswith("unrecognized arguments: "):
+            first = message.partition(": ")[2].split()[0].partition("=")[0]
+            message += suggestion(first, self._option_string_actions)
+        end = "" if message.endswith(("?", ".")) else "."
+        say(f"{self.prog}: {message}{end} See: {self.prog} --help")
+        self.exit(2)
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help, headings in bold where there is colour."""
+        screen = Screen.of(file or sys.stdout)
+        heading = re.compile(r"^[a-z].*:$", re.MULTILINE)
+        text = heading.sub(lambda found: screen.paint(found[0], "bold"), self.format_help())
+        print(text, end="", file=file or sys.stdout)
 
 
 class CommandParser(SuggestingParser):
@@ -109,25 +147,31 @@ class CommandParser(SuggestingParser):
         finally:
             self._is_mixing = False
         # Reported here and not by the main parser, which does not know this command's options.
-        options = [text for text in unknown if text.startswith("-")]
-        if options:
-            hint = _suggestion(options[0].partition("=")[0], self._option_string_actions)
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return known, unknown
 
 
-def _suggestion(text: str, known: Any) -> str:
-    near = difflib.get_close_matches(text, list(known), n=1)
-    return f". Did you mean '{near[0]}'?" if near else ""
+def _listed_commands() -> str:
+    """List the commands in their groups, as wide as the terminal."""
+    width = shutil.get_terminal_size().columns
+    lines = []
+    for title, group in GROUPS.items():
+        lines.append(f"\n{title}:")
+        for name, command in group.items():
+            first, *rest = textwrap.wrap(command.SUMMARY, max(width - 14, 24))
+            lines += [f"  {name:<10}{first}", *(" " * 12 + line for line in rest)]
+    return "\n".join(lines)
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     parser = SuggestingParser(
         "deepjoin",
-        description=_ABOUT,
+        usage="deepjoin [--config FILE] COMMAND ...",
+        description=_ABOUT + _listed_commands(),
         epilog=_CONFIGURATION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=ExamplesFormatter,
     )
     parser.add_argument("--version", action="version", version=f"deepjoin {__version__}")
     parser.add_argument(
@@ -136,14 +180,17 @@ def make_parser() -> argparse.ArgumentParser:
         help="read default options from FILE; default: $DEEPJOIN_CONFIG, or the nearest "
         "deepjoin.toml",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
+    # Without a command, the overview answers.
+    parser.set_defaults(run=lambda _: parser.print_help())
+    commands = parser.add_subparsers(
+        prog="deepjoin", metavar="COMMAND", help=argparse.SUPPRESS, parser_class=CommandParser
+    )
     for name, command in COMMANDS.items():
         added = commands.add_parser(
             name,
-            help=command.SUMMARY,
             description=f"{command.SUMMARY[0].upper()}{command.SUMMARY[1:]}.",
             epilog=command.EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=ExamplesFormatter,
         )
         command.add_arguments(added)
         added.set_defaults(run=command.run)

@@ -12,6 +12,7 @@ from deepjoin.cli.output import human_size, progress_bar, say
 SUMMARY = "copy the column vectors of an index into PostgreSQL with pgvector"
 EPILOG = """\
 examples:
+  deepjoin index data/ --encoder default
   deepjoin publish data/ postgresql://me@db/vectors
   deepjoin search data/ orders.csv --method deepjoin \\
       --vector-store postgresql://me@db/vectors

@@ -7,21 +7,24 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import (
+    cells,
     format_argument,
     index_argument,
+    seconds,
     share,
     vector_store_argument,
     whole,
 )
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import FLAT, Column, Hit, Results, flat_row
-from deepjoin.show.text import aligned, one_line, printable, render_table
+from deepjoin.progress import Progress, no_progress
+from deepjoin.show.text import Screen, aligned, one_line, printable, render_table
 
 if TYPE_CHECKING:
     from deepjoin.lake import Lake
@@ -30,13 +33,13 @@ SUMMARY = "find the columns that join with a column of yours"
 EPILOG = """\
 examples:
   deepjoin search data/ orders.csv -c customer
-  deepjoin search data/ orders.csv               every column; the best key comes first
-  deepjoin search data/ geo/cities.csv -c city   a table of the lake itself
+  deepjoin search data/ orders.csv              every column; the best key first
+  deepjoin search data/ geo/cities.csv -c city  a table of the lake itself
   deepjoin search data/ --values 'Oslo,Lima,Rome'
   cut -f1 names.tsv | deepjoin search data/ -    values from stdin, one a line"""
 
-#: Numbers found in a much longer column of numbers, below this share of it, are a coincidence.
-_COINCIDENCE = 0.1
+#: Columns of more values show their hits by equal values while similar ones are looked up.
+_LARGE = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     index_argument(parser)
     parser.add_argument("query", metavar="FILE|-|TABLE", nargs="?", help="table with your column")
     parser.add_argument("-c", "--column", metavar="COLUMN", help="default: try every column")
-    parser.add_argument("--values", metavar="a,b,c", help="search for these values instead")
-    parser.add_argument("-k", type=whole(0), metavar="K", help="number of hits (default 10)")
+    parser.add_argument(
+        "--values", metavar="a,b,c", type=cells, help="search for these values instead"
+    )
+    parser.add_argument("-k", type=whole(1), metavar="K", help="number of hits (default 10)")
     parser.add_argument(
         "--join",
         choices=("any", "equi", "semantic"),
@@ -73,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--group", choices=("tables",), help="one hit a table")
     parser.add_argument(
+        "--time-limit",
+        metavar="SECONDS",
+        type=seconds,
+        help="return what is found by then, and say what is missing (default: no limit)",
+    )
+    parser.add_argument(
         "--matches",
         metavar="N",
         type=whole(0),
@@ -87,44 +98,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Search with one column, or with every column of a table and the best key first."""
     from deepjoin.cli.opening import open_or_index, vector_store
+    from deepjoin.cli.output import progress_bar, say
     from deepjoin.settings import SearchSettings
 
     lake = open_or_index(options.index, options.device, vector_store(options))
-    settings = SearchSettings(tau=options.tau, group=options.group, matches=options.matches)
-    results = [
-        lake.search(
-            column,
+    columns = _query_columns(lake, options)
+    with progress_bar("columns" if len(columns) > 1 else "values") as progress:
+        watched = progress is not no_progress
+        results = lake.search(
+            columns,
             options.k,
             join=options.join,
             method=options.method,
-            settings=settings,
             min_joinability=options.min_joinability,
+            settings=SearchSettings(
+                tau=options.tau,
+                group=options.group,
+                matches=options.matches,
+                time_limit=options.time_limit,
+                on_partial=_shown_early(progress, options) if watched else None,
+            ),
         )
-        for column in _query_columns(lake, options)
-    ]
-    # Without -c, the user asks which of the columns is the key.
-    if len(results) > 1:
-        results.sort(key=_key_quality, reverse=True)
+    if results.partial is not None and options.format != "table":
+        say(f"Not complete after {options.time_limit:g} seconds: {results.partial.text}.")
+    every = [replace(results, others=()), *results.others]
     if options.format == "json":
-        first = results[0].to_dict()
-        others = {"others": [other.to_dict() for other in results[1:]]} if results[1:] else {}
-        print(json.dumps(first | others, ensure_ascii=False))
+        print(json.dumps(results.to_dict(), ensure_ascii=False))
     elif options.format == "csv":
         writer = csv.DictWriter(sys.stdout, ["query_column", *FLAT], lineterminator="\n")
         writer.writeheader()
-        for one in results:
+        for one in every:
             name = {"query_column": one.query["column"]}
             writer.writerows(name | flat_row(hit) for hit in one.hits)
     else:
-        _print_tables(results, options)
+        _print_tables(every, options)
+
+
+def _shown_early(progress: Progress, options: argparse.Namespace) -> Callable[[Results], None]:
+    """Show the hits by equal values while similar ones are looked up, and how far that is."""
+    is_first = options.format == "table"
+
+    def show(results: Results) -> None:
+        nonlocal is_first
+        # Small columns are answered before a preview is read; the best key of a table may change.
+        if is_first and results.query["size"] > _LARGE and results.hits and not results.others:
+            table = render_table(results, Screen.of(sys.stderr))
+            print(f"by equal values\n{table}\n", file=sys.stderr)
+        is_first = False
+        if results.partial is not None:
+            progress(results.partial.done, results.partial.total, "similar values")
+
+    return show
 
 
 def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
     """Find the columns to search with; at least one, or an error that says how to give one."""
     query, column = options.query, options.column
     if options.values is not None:
-        rows = csv.reader(options.values.splitlines(), skipinitialspace=True)
-        return [Column([cell for row in rows for cell in row])]
+        return [Column(options.values)]
     if query is None:
         raise DeepJoinError(
             "Nothing to search with: name a file, a table of the lake, - for stdin, "
@@ -143,13 +174,14 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
         return [
             replace(one, table=name and name + (one.table or "")[len(path.name) :]) for one in found
         ]
-    if query in lake:
-        names = lake.index.indexed_columns(query) if column is None else [column]
+    table = lake.index.find_name(query)
+    if table is not None:
+        names = lake.index.indexed_columns(table) if column is None else [column]
         if not names:
             raise DeepJoinError(
-                f"No column of {query} is indexed; see: deepjoin info INDEX {query}"
+                f"No column of {table} is indexed; see: deepjoin info INDEX {table}"
             )
-        return [lake.column(query, name) for name in names]
+        return [lake.column(table, name) for name in names]
     if os.path.isdir(query):
         raise DeepJoinError(f"'{query}' is a folder; name a file or a table of the lake.")
     parent = Path(query).parent
@@ -160,47 +192,39 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
 
 def _from_stdin(column: str | None) -> list[Column]:
     """Read one value a line; with -c, read a table."""
-    import tempfile
-
+    from deepjoin.files import TemporaryFolder
     from deepjoin.read.encoding import encoding_of
     from deepjoin.read.frames import file_table, read_columns
 
     content = sys.stdin.buffer.read()
     if column is None:
-        text = content.decode(encoding_of(content), "replace")
-        return [Column(text.splitlines())]
+        lines = content.decode(encoding_of(content), "replace").splitlines()
+        if not any(line.strip() for line in lines):
+            raise DeepJoinError("No values on stdin: pipe one value a line, or a table with -c.")
+        return [Column(lines)]
     # The readers detect dialect and encoding of files, so the table becomes one.
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "stdin.csv"
+    with TemporaryFolder("deepjoin-search-") as folder:
+        path = folder / "stdin.csv"
         path.write_bytes(content)
         return [replace(one, table=None) for one in read_columns(file_table(path), column)]
 
 
-def _key_quality(results: Results) -> tuple[bool, float, int]:
-    """Rank query columns: meaningful keys first, then by coverage, then by matched values."""
-    if not results.hits:
-        return (False, 0.0, 0)
-    best: Hit = results.hits[0]
-    coincidence = best.type in ("integer", "decimal") and best.reverse < _COINCIDENCE
-    return (not (best.generic or coincidence), best.joinability, best.matched)
-
-
 def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> None:
     """Print the hits of the best column, why the first is one, and a line for other columns."""
-    best = results[0]
+    best, screen = results[0], Screen.of(sys.stdout)
     name = one_line(best.query["column"] or "values")
-    print(f"{name}: {best.query['size']:,} distinct values")
+    print(f"{screen.paint(name, 'bold')}: {best.query['size']:,} distinct values")
     if best.hits:
-        print(render_table(best))
+        print(render_table(best, screen))
         hit: Hit = best.hits[0]
         if hit.unmatched:
             lacking = _some(hit.unmatched, hit.query_size - hit.matched, 5)
-            print("\n" + printable(f"not in {hit.table}: {lacking}"))
+            print("\n" + screen.wrap(printable(f"not in {hit.table}: {lacking}")))
         if hit.brings.columns:
             brought = _some(hit.brings.columns, len(hit.brings.columns), 12)
-            print(printable(f"{hit.table} would bring: {brought}"))
-    elif options.k == 0:
-        print("no hits: -k is 0")
+            print(screen.wrap(printable(f"{hit.table} would bring: {brought}")))
+    elif not best.query["size"]:
+        print("nothing to search with: every cell is missing or blank")
     elif options.min_joinability:
         print(f"no column has a coverage of {options.min_joinability:.0%}")
     else:
@@ -215,7 +239,7 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
                 generic = f" [{hit.generic}]" if hit.generic else ""
                 row = (f"{hit.table}:{hit.column}", f"{hit.joinability:.0%}{generic}")
             rows.append((one.query["column"], *row))
-        print(aligned(rows))
+        print(aligned(rows, screen))
 
 
 def _some(texts: Sequence[str], total: int, named: int) -> str:

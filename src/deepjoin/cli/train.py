@@ -16,9 +16,9 @@ from deepjoin.cli.output import say
 SUMMARY = "train a column encoder on the tables of a lake"
 EPILOG = """\
 examples:
-  deepjoin train data/ -o mine                   on your tables, from the shipped model
-  deepjoin train data/ --preset paper -o paper   the recipe as published
-  deepjoin index data/ --encoder mine            use it (mine/shipped: without torch)
+  deepjoin train data/ -o mine                  from the shipped model
+  deepjoin train data/ --preset paper -o paper  the recipe as published
+  deepjoin index data/ --encoder mine           use it (mine/shipped: without torch)
 
 After Ctrl-C, the same command resumes."""
 

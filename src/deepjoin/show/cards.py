@@ -6,11 +6,17 @@ and dark themes look alike. Every name and cell is escaped, and cut if long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from deepjoin.show.text import cardinality_words, found_by_words, generic_words, one_line
+from deepjoin.show.text import (
+    cardinality_words,
+    count,
+    found_by_words,
+    generic_words,
+    one_line,
+)
 
 if TYPE_CHECKING:
     from deepjoin.model import Hit, Match, Results
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
 #: Hits that are unfolded, that have a card, and that have a line each.
 _UNFOLDED, _CARDS, _LINES = 3, 10, 200
 #: Cells and columns that are seen at once.
-_MATCHES, _UNMATCHED, _BROUGHT, _ALSO = 5, 8, 10, 5
+_MATCHES, _UNMATCHED, _BROUGHT, _ALSO, _TABLES = 5, 8, 10, 5, 20
 _NAME, _CELL, _SAMPLE, _TITLE = 90, 60, 24, 300
 _COVERAGE = "share of your distinct values that this column has, or is likely to have"
 
@@ -89,7 +95,9 @@ def results_html(results: Results) -> str:
     query, hits = results.query, results.hits
     name = _text(str(query.get("column") or "values"), _NAME)
     where = f" of {_text(str(query['table']), _NAME, keep_end=True)}" if query.get("table") else ""
-    facts = [f"{query.get('size', 0):,} distinct values", _count(len(results), "hit")]
+    facts = [f"{query.get('size', 0):,} distinct values", count(len(results), "hit")]
+    if results.partial is not None:
+        facts.append(f"not complete: {_text(results.partial.text, _TITLE)}")
     if "total" in results.seconds:
         facts.append(f"{results.seconds['total'] * 1000:,.0f} ms")
     head = (
@@ -100,6 +108,34 @@ def results_html(results: Results) -> str:
         return _page(head + _no_hits(results))
     cards = "".join(_card(hit, hit.rank <= _UNFOLDED) for hit in hits[:_CARDS])
     return _page(head + cards + _further_hits(hits[_CARDS:]))
+
+
+def lake_html(info: Mapping[str, Any], tables: Iterable[str]) -> str:
+    """Draw a lake: what it holds, what was left out, the names of its tables."""
+    facts = [count(info["tables"], "table"), count(info["columns"], "column")]
+    facts.append(f"{info['values']:,} distinct values")
+    head = (
+        f'<div class="dj-head"><b>{_text(info["index"], _NAME, keep_end=True)}</b>'
+        f'<span class="dj-quiet">{" · ".join(facts)}</span></div>'
+    )
+    if not info["tables"]:
+        return _page(head + '<div class="dj-card dj-empty">No tables yet.</div>')
+    chips = [_text(name, _NAME, keep_end=True) for name in tables]
+    parts = [_section("Tables", _folded(chips, info["tables"]))]
+    reasons = [f"{number:,} {_text(reason)}" for reason, number in info["left_out"].items()]
+    if reasons:
+        parts.append(_section("Left out", f"columns: {', '.join(reasons)}"))
+    if info["skipped"]:
+        parts.append(_section("Not read", count(len(info["skipped"]), "file")))
+    return _page(f'{head}<div class="dj-card dj-body">{"".join(parts)}</div>')
+
+
+def _folded(chips: Sequence[str], total: int) -> str:
+    """Draw the first chips, and the others to be unfolded."""
+    if len(chips) <= _TABLES:
+        return _chips(chips, total)
+    rest = f"<summary>{total - _TABLES:,} more</summary>{_chips(chips[_TABLES:], total - _TABLES)}"
+    return _chips(chips[:_TABLES], _TABLES) + f"<details>{rest}</details>"
 
 
 def hit_html(hit: Hit) -> str:
@@ -234,7 +270,7 @@ def _further_hits(hits: Sequence[Hit]) -> str:
     shares = f"{_percent(min(covered))} to {_percent(max(covered))}"
     return (
         f'<details class="dj-card"><summary><span class="dj-rank">…</span><span class="dj-name">'
-        f"{_count(len(hits), 'more hit')}, numbers {hits[0].rank:,} to {hits[-1].rank:,}</span>"
+        f"{count(len(hits), 'more hit')}, numbers {hits[0].rank:,} to {hits[-1].rank:,}</span>"
         f'<span class="dj-quiet">{shares}</span></summary>'
         f'<div class="dj-body"><div class="dj-lines">{lines}</div>{last}</div></details>'
     )
@@ -268,7 +304,3 @@ def _percent(share: float) -> str:
     if 0 < share < 1:
         share = min(0.99, max(0.01, share))
     return f"{share:.0%}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Messages in the words of each kind of caller: arguments, options, or fields of a request.
+"""Messages in the words of each kind of caller: arguments, options, fields, or controls.
 
 Messages are written once, with arguments in backticks as a Python caller types them (see
 `deepjoin.errors`). Each other way to call the package rewrites them here.
@@ -24,6 +24,31 @@ _OPTIONS = {
 _COMMANDS = {"plan.reading": "deepjoin join --matches-out"}
 #: A hint that agents cannot follow: no tool takes the threshold.
 _LOWER_TAU = ", or a lower `tau`"
+#: Labels of the page's controls, by argument and value; "" for the argument alone.
+CONTROLS = {
+    "join": {"": "Values match if", "any": "Equal or similar", "equi": "Equal values"}
+    | {"semantic": "Similar in meaning"},
+    "many": {"": "If several rows match", "expand": "keep all", "first": "keep first"}
+    | {"aggregate": "summarise"},
+    "aggregate": {"": "summarise"},
+    "columns": {"": "Columns to add"},
+    "how": {"": "Rows without a match", "left": "keep", "inner": "drop"},
+    "matching": {"": "If several values are similar", "best": "best", "all": "all"}
+    | {"one-to-one": "one-to-one"},
+    "tau": {"": "Minimum similarity"},
+    "min_joinability": {"": "Minimum joinability"},
+    "method": {"": "Method"},
+    "k": {"": "Hits"},
+    "values": {"": "Values, one per line"},
+    "name": {"": "Column name"},
+}
+#: What a visitor of the page cannot run, in parentheses or after a colon.
+_COMMAND = re.compile(
+    r"\b(?:deepjoin (?:index|join|mcp|methods|publish|search|serve)|pip install|ray start"
+    r"|GET /api|call reopen)\b"
+)
+_ASIDE = re.compile(rf" \([^()]*{_COMMAND.pattern}[^()]*\)")
+_OPERATOR = "Ask whoever runs this service."
 
 
 def in_options(text: str) -> str:
@@ -59,6 +84,31 @@ def in_fields(text: str) -> str:
         return f"{name}={value}" if value else name
 
     return _ARGUMENT.sub(field, text)
+
+
+def on_page(text: str) -> str:
+    """Rewrite the arguments in a message as controls of the page; commands are for its operator.
+
+    >>> on_page('Use `many="first"`. The index is damaged: run deepjoin index again.')
+    'Use “keep first”. The index is damaged. Ask whoever runs this service.'
+    """
+
+    def control(found: re.Match[str]) -> str:
+        name, value = _parts(found)
+        if name in _COMMANDS:
+            return "the Python or Shell code"
+        label = CONTROLS.get(name, {}).get(value)
+        return f"“{label}”" if label else (value or name).replace("_", " ")
+
+    sentences = []
+    for sentence in re.split(r"(?<=[.?!])\s+", _ASIDE.sub("", text)):
+        if found := _COMMAND.search(sentence):
+            head = sentence[: found.start()].rpartition(": ")[0]
+            # "Make them with: deepjoin index …" says nothing without its command.
+            is_whole = head and not head.endswith("with")
+            sentence = f"{head}. {_OPERATOR}" if is_whole else _OPERATOR
+        sentences.append(sentence)
+    return _ARGUMENT.sub(control, " ".join(sentences))
 
 
 def in_tool_arguments(text: str) -> str:
