@@ -9,6 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 demo: $(VENV)/installed
 	$(BIN)/deepjoin demo
+	@echo "To make the command available in this shell: source $(BIN)/activate"
 
 # No network, torch, Ray, PostgreSQL or browser: under a minute on two cores.
 quick: $(VENV)/quick

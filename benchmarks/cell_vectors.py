@@ -18,19 +18,15 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common import emit, say
-from deepjoin.embed.cells import CellEncoder, load_cell_encoder
-from deepjoin.embed.cells.score import match_chance, shared
+from deepjoin.arrays import Float, Int
+from deepjoin.embed.cells import CellEncoder, load_cell_encoder, match_chance
 from deepjoin.embed.cells.tokens import plain_word
 from deepjoin.lab.cell_table.variants import mistype
 from deepjoin.normalise.canonical import canonical
-
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 
 RELEVANT, EASY = 0.7, 0.3
 FLOORS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
@@ -45,20 +41,20 @@ class Columns:
     """Columns as numbers of distinct values, and for each value the columns that hold it."""
 
     values: list[str]
-    columns: list[Ints]
-    starts: Ints
-    holders: Ints
+    columns: list[Int]
+    starts: Int
+    holders: Int
 
 
 @dataclass(frozen=True)
 class Query:
     """A query's distinct values, the columns of its table, and its labels by editors' links."""
 
-    cells: Ints
-    own: Ints
-    targets: Ints
-    entity: Floats
-    surface: Floats
+    cells: Int
+    own: Int
+    targets: Int
+    entity: Float
+    surface: Float
 
 
 def read_columns(path: Path) -> tuple[Columns, list[str], list[str]]:
@@ -117,7 +113,7 @@ def _labels(corpus: Path) -> dict[str, list[tuple[str, float, float]]]:
     return labels
 
 
-def best_cosines(query: Query, data: Columns, vectors: Floats, floor: float) -> Floats:
+def best_cosines(query: Query, data: Columns, vectors: Float, floor: float) -> Float:
     """Return each query cell's best cosine in every column: 1 if equal, 0 below the floor."""
     best = np.zeros((len(query.cells), len(data.columns)), np.float32)
     for start in range(0, len(query.cells), _QUERY_CELLS_AT_ONCE):
@@ -135,14 +131,14 @@ def best_cosines(query: Query, data: Columns, vectors: Floats, floor: float) -> 
     return best
 
 
-def _ranges(data: Columns, values: Ints, counts: Ints) -> Ints:
+def _ranges(data: Columns, values: Int, counts: Int) -> Int:
     ends = np.cumsum(counts)
     at = np.arange(ends[-1] if len(ends) else 0) + np.repeat(data.starts[values] - ends + counts,
                                                              counts)  # fmt: skip
     return data.holders[at]
 
 
-def judge(query: Query, scores: Floats) -> tuple[float, float, float]:
+def judge(query: Query, scores: Float) -> tuple[float, float, float]:
     """Compute P@10 over min(10, relevant), NDCG@10 on entity_jn, and hard recall@10."""
     scores[query.own] = 0
     relevant = query.entity >= RELEVANT
@@ -156,7 +152,7 @@ def judge(query: Query, scores: Floats) -> tuple[float, float, float]:
     return float(precision), _ndcg(query, top[:10]), float(recall)
 
 
-def _ndcg(query: Query, top: Ints) -> float:
+def _ndcg(query: Query, top: Int) -> float:
     gains = dict(zip(query.targets.tolist(), query.entity.tolist(), strict=True))
     discounts = 1 / np.log2(np.arange(2, 12))
     found = np.array([gains.get(column, 0.0) for column in top.tolist()])
@@ -181,8 +177,8 @@ def rank(corpus: Path, encoder: CellEncoder, half: int | None) -> None:
 
 
 def _ways(
-    query: Query, data: Columns, vectors: Floats, best: Floats, encoder: CellEncoder
-) -> dict[str, Floats]:
+    query: Query, data: Columns, vectors: Float, best: Float, encoder: CellEncoder
+) -> dict[str, Float]:
     """Score all columns: mean cosine above a floor, mean chance, chance with places shared."""
     ways = {f"cosine >= {f}": np.where(best >= f, best, 0).mean(axis=0) for f in FLOORS}
     chances = match_chance(best, encoder.floor, encoder.tau)
@@ -193,8 +189,8 @@ def _ways(
 
 
 def _shared(
-    query: Query, data: Columns, vectors: Floats, scores: Floats, encoder: CellEncoder
-) -> Floats:
+    query: Query, data: Columns, vectors: Float, scores: Float, encoder: CellEncoder
+) -> Float:
     """Rescore the best columns; a target cell matched by several query cells counts less."""
     again = scores.copy()
     for column in np.argsort(-scores, kind="stable")[:_SCORED_ANEW].tolist():
@@ -202,7 +198,13 @@ def _shared(
         cosines = vectors[query.cells] @ vectors[cells].T
         chances = match_chance(cosines, encoder.floor, encoder.tau)
         chances[query.cells[:, None] == cells] = 1
-        again[column] = shared(chances).mean()
+        best, places = chances.max(axis=1), chances.argmax(axis=1)
+        order = np.argsort(-best, kind="stable")
+        taken = np.zeros(chances.shape[1], np.int64)
+        for cell in order:
+            taken[places[cell]] += 1
+            best[cell] /= taken[places[cell]]
+        again[column] = best.mean()
     return again
 
 

@@ -18,28 +18,25 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
-import numpy.typing as npt
 
 import deepjoin
 from common import Row, emit, folder_bytes, machine, percentiles, say
 from deepjoin import Column
+from deepjoin.arrays import Float, Half, Int
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.vector_build import build_vectors
+from deepjoin.embed.vector_build import index_rows, new_rows
 from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.store.column_vectors import (
+from deepjoin.store.column_vectors.encode import segment_columns
+from deepjoin.store.column_vectors.sketch import (
     FrequencySnapshot,
     Sketcher,
-    segment_columns,
+    sketch_rows,
     write_frequency,
 )
-from deepjoin.store.column_vectors.sketch import sketch_rows
 from deepjoin.store.segment import Segment
 
-Int = npt.NDArray[np.int64]
-Float = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.float16]
 #: The normalisation of the paper's corpora.
 SETTINGS = deepjoin.Settings(profile="basic", min_distinct=1, max_cell=1 << 30)
 _BLOCK = 50_000
@@ -81,7 +78,7 @@ def quality(segment: Segment, index: VectorIndex, queries: Sequence[Column], ask
     return {"queries": len(precision)} | means
 
 
-def tenth_nearest(rows: Rows, asked: Float) -> Float:
+def tenth_nearest(rows: Half, asked: Float) -> Float:
     """Compare queries with every row: the tenth highest cosine of each."""
     best = np.zeros((len(asked), 0), np.float32)
     queries = asked / np.linalg.norm(asked, axis=1, keepdims=True)
@@ -93,7 +90,7 @@ def tenth_nearest(rows: Rows, asked: Float) -> Float:
     return best[:, 0]
 
 
-def speed(index: VectorIndex, rows: Rows, asked: Float) -> Row:
+def speed(index: VectorIndex, rows: Half, asked: Float) -> Row:
     """Time the search for the nearest ten and count how many are right."""
     tenth = tenth_nearest(rows, asked)
     index.search(asked[0], 10)
@@ -106,11 +103,12 @@ def speed(index: VectorIndex, rows: Rows, asked: Float) -> Row:
     return {"recall": np.mean(right)} | percentiles(seconds)
 
 
-def measured(rows: Rows, kind: str, use: Callable[[VectorIndex], Row]) -> Row:
+def measured(rows: Half, kind: str, use: Callable[[VectorIndex], Row]) -> Row:
     """Index rows in a separate folder and search them."""
     with tempfile.TemporaryDirectory() as folder:
         started = process_time()
-        built_as = build_vectors(rows, Path(folder), kind)
+        new_rows(Path(folder), *rows.shape)[:] = rows
+        built_as = index_rows(Path(folder), kind)
         took = process_time() - started
         size = folder_bytes(Path(folder)) / len(rows) - 2 * rows.shape[1]
         about = {"kind": built_as, "index_s": took, "index_bytes_each": size}

@@ -19,8 +19,9 @@ import numpy as np
 
 from common import K, emit, machine, percentiles, process_seconds, say, versions
 from deepjoin import Column
+from deepjoin.arrays import Float
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.embed.columns.text import DocumentFrequencies
 from deepjoin.read.corpus import CorpusSource
 
@@ -36,7 +37,7 @@ def sampled(corpus: CorpusSource, number: int) -> list[Column]:
 
 def measure_columns(
     encoder: TextEncoder, columns: list[Column], frequency: DocumentFrequencies
-) -> FloatMatrix:
+) -> Float:
     """Encode all columns, texts included."""
     encoder.encode(columns[:20], frequency)
     started, worked = perf_counter(), process_time()
@@ -49,7 +50,7 @@ def measure_columns(
 
 def measure_queries(
     encoder: TextEncoder, queries: list[Column], frequency: DocumentFrequencies
-) -> FloatMatrix:
+) -> Float:
     """Encode the queries one by one."""
     vectors, seconds = [], []
     for query in queries:
@@ -77,9 +78,7 @@ def _load_seconds() -> float:
     return perf_counter() - started
 
 
-def agreement(
-    ours: tuple[FloatMatrix, FloatMatrix], full: tuple[FloatMatrix, FloatMatrix]
-) -> float:
+def agreement(ours: tuple[Float, Float], full: tuple[Float, Float]) -> float:
     """Return the share of our top hits that are top hits in full precision; ties count."""
     found, wanted = _similarities(*ours), _similarities(*full)
     top = np.argsort(-found, axis=1, kind="stable")[:, :K]
@@ -87,13 +86,13 @@ def agreement(
     return float((np.take_along_axis(wanted, top, 1) >= tenth - _TIE).mean())
 
 
-def _similarities(columns: FloatMatrix, queries: FloatMatrix) -> FloatMatrix:
-    scaled: FloatMatrix = _unit(queries) @ _unit(columns).T
+def _similarities(columns: Float, queries: Float) -> Float:
+    scaled: Float = _unit(queries) @ _unit(columns).T
     return scaled
 
 
-def _unit(vectors: FloatMatrix) -> FloatMatrix:
-    scaled: FloatMatrix = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+def _unit(vectors: Float) -> Float:
+    scaled: Float = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return scaled
 
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common import Row
+from deepjoin.arrays import Int
 from deepjoin.normalise.canonical import canonical_array
 from deepjoin.normalise.hashing import hash_array
 from deepjoin.read.corpus import CorpusSource
 
-Int = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.generic]
 
 #: Lower ends of the buckets: columns a value is in, and the same as a share of all columns.

@@ -16,11 +16,11 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from common import emit, machine, say, show, versions
+from deepjoin.arrays import Double
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.matching.joinability import ONE
 from deepjoin.matching.values import MATCHINGS, SemanticMatching, match_values, nearest_values
@@ -67,7 +67,7 @@ class Counts:
         return cls(len(rows), len(task.gold), len(rows & task.gold))
 
     @property
-    def figures(self) -> npt.NDArray[np.float64]:
+    def figures(self) -> Double:
         """Precision, recall and F1; precision is 1 if nothing is found."""
         precision = self.right / self.found if self.found else 1.0
         recall = self.right / self.wanted
@@ -103,7 +103,7 @@ def ours(task: Task, encoder: CellEncoder, matching: str) -> Counts:
     found = match_values(mine, theirs, SemanticMatching(encoder, matching=matching))
     pairs = [
         (mine[i], theirs[j])
-        for some in found
+        for some, _ in found
         for i, j in zip(some.mine.tolist(), some.theirs.tolist(), strict=True)
     ]
     return Counts.of(task, pairs)

@@ -14,17 +14,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common import emit, machine, say, show
+from deepjoin.arrays import Int
 from deepjoin.read.corpus import SCHEMA, CorpusSource
 from frequencies import Measured, histogram, measure
 from layout import FAMILY, Layout, make_layout
 from texts import Texts
 
-Int = npt.NDArray[np.int64]
 Generator = np.random.Generator
 
 _BLOCK = 20_000

@@ -22,12 +22,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Half, Int
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.embed.columns.token_model import TOKENS, TokenModel
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
-from deepjoin.embed.vector_build import build_vectors
+from deepjoin.embed.vector_build import index_rows, new_rows
 from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.engines.gpu import DeviceIndex, DeviceSearch
 
@@ -92,7 +92,7 @@ def tokenizer(words: int) -> Any:
     )
 
 
-def lengths_of(columns: int) -> npt.NDArray[np.int64]:
+def lengths_of(columns: int) -> Int:
     """Draw text lengths as of real columns: most are near the limit."""
     shorter = np.random.default_rng(1).exponential((_LIMIT - _MEDIAN) / np.log(2), columns)
     return np.clip(np.rint(_LIMIT - shorter), 6, _LIMIT).astype(np.int64)
@@ -137,7 +137,7 @@ def agreement(encoder: TorchEncoder, folder: Path, texts: Sequence[str]) -> Figu
 
 
 def query_times(
-    encoder: TorchEncoder, model: TokenModel, rows: npt.NDArray[np.float16], texts: Sequence[str]
+    encoder: TorchEncoder, model: TokenModel, rows: Half, texts: Sequence[str]
 ) -> Figures:
     """Time each step of a query, and the whole."""
     device = str(model.device)
@@ -146,11 +146,11 @@ def query_times(
     vectors = [model.encode_one(one) for one in numbers]
     rest: Figures = {"columns": len(rows), "queries": len(texts), "k": K}
     steps: dict[str, tuple[Callable[[Any], Any], Sequence[Any]]] = {
-        "end_to_end": (lambda text: search.search(encoder.encode_texts([text])[0], K), texts),
+        "end_to_end": (lambda text: search.near(encoder.encode_texts([text])[0], K), texts),
         "tokenise": (lambda text: encoder.numbers([text]), texts),
         "encode": (model.encode_one, numbers),
         "encode_unrecorded": (lambda one: _unrecorded(model, one), numbers),
-        "search": (lambda vector: search.search(vector, K), vectors),
+        "search": (lambda vector: search.near(vector, K), vectors),
     }
     found = {name: times(call, given) for name, (call, given) in steps.items()}
     return rest | found | index_times(rows, vectors, device)
@@ -161,10 +161,11 @@ def _unrecorded(model: TokenModel, numbers: Sequence[int]) -> Any:
     return model.recorder.run(None, lambda tokens: model.vectors(tokens)[0], given)
 
 
-def index_times(rows: npt.NDArray[np.float16], vectors: Sequence[Any], device: str) -> Figures:
+def index_times(rows: Half, vectors: Sequence[Any], device: str) -> Figures:
     """Time an index on the device, distances measured again, and compare with one that is not."""
     with tempfile.TemporaryDirectory() as folder:
-        build_vectors(rows, Path(folder), "flat")
+        new_rows(Path(folder), *rows.shape)[:] = rows
+        index_rows(Path(folder), "flat")
         there, here = DeviceIndex(VectorIndex(Path(folder)), device), VectorIndex(Path(folder))
         found: Figures = {"index": times(lambda vector: there.search(vector, K), vectors)}
         same = [
@@ -193,7 +194,7 @@ def _seconds(call: Callable[[], Any]) -> float:
     return perf_counter() - started
 
 
-def random_rows(columns: int, width: int) -> npt.NDArray[np.float16]:
+def random_rows(columns: int, width: int) -> Half:
     """Draw vectors, a block at a time."""
     chance = np.random.default_rng(5)
     rows = np.empty((columns, width), np.float16)

@@ -29,7 +29,7 @@ from deepjoin.lab.josie.method import JosieSearch, josie
 from deepjoin.model import Hit, Results
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.exact import exact_equi
-from deepjoin.search.query import SearchQuery
+from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.search.searcher import Searcher
 
 
@@ -81,7 +81,7 @@ def answers(
         results = []
         for query in queries:
             started = perf_counter()
-            results.append(searcher.search(query, best, exclude_table=query.table))
+            results.append(searcher.search(query, SearchOptions(best, exclude=query.table)))
             if turn:
                 seconds.append(perf_counter() - started)
                 candidates.append(results[-1].seconds["candidates"])
@@ -103,7 +103,7 @@ def read_by_josie(searcher: JosieSearch, queries: Sequence[Column], best: int) -
     """Sum what the queries read."""
     rows = []
     for query in queries:
-        searcher.search(query, best, exclude_table=query.table)
+        searcher.search(query, SearchOptions(best, exclude=query.table))
         rows.append(vars(searcher.reading))
     return {name: sum(row[name] for row in rows) for name in rows[0]}
 

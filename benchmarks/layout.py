@@ -13,13 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from deepjoin.arrays import Double, Int, Int32
 from frequencies import Measured, scaled
-
-Int = npt.NDArray[np.int64]
-Short = npt.NDArray[np.int32]
-Real = npt.NDArray[np.float64]
 
 FAMILY = 16
 _FAMILIES_MIXED = 64
@@ -34,12 +30,12 @@ class Layout:
     """The lake as numbers: the values of each column, and the column at each place of the line."""
 
     offsets: Int
-    values: Short
+    values: Int32
     line: Int
     #: How many different values there are; larger numbers are values of no column.
     count: int
 
-    def column(self, number: int) -> Short:
+    def column(self, number: int) -> Int32:
         """Return the values of a column."""
         return self.values[self.offsets[number] : self.offsets[number + 1]]
 
@@ -76,7 +72,7 @@ def _in_families(sizes: Int, random: np.random.Generator) -> Int:
 
 def _placed(
     frequencies: Int, sizes: Int, random: np.random.Generator
-) -> Iterator[tuple[Short, Short]]:
+) -> Iterator[tuple[Int32, Int32]]:
     """Yield (places on the line, values), some millions at a time; frequencies descend."""
     by_many, by_few = _appetites(sizes, random)
     many = int(np.searchsorted(-frequencies, -_MANY, "right"))
@@ -90,7 +86,7 @@ def _placed(
             yield _places(here, mass, random), value
 
 
-def _appetites(sizes: Int, random: np.random.Generator) -> tuple[Real, Real]:
+def _appetites(sizes: Int, random: np.random.Generator) -> tuple[Double, Double]:
     """Cumulate, along the line taken twice, how much columns take of each kind of value."""
     families = len(sizes) // FAMILY + 1
     many = random.random(families) ** 5
@@ -100,7 +96,7 @@ def _appetites(sizes: Int, random: np.random.Generator) -> tuple[Real, Real]:
     return by_many, by_few
 
 
-def _places(frequencies: Int, mass: Real, random: np.random.Generator) -> Short:
+def _places(frequencies: Int, mass: Double, random: np.random.Generator) -> Int32:
     """Give each value a stretch of the line, and one column in each equal part of it."""
     columns = (len(mass) - 1) // 2
     reach = np.int64(2) ** np.ceil(np.log2(frequencies)).astype(np.int64)

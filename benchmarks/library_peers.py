@@ -27,6 +27,7 @@ from deepjoin.lab.evaluation.truth import Truth, brute_force
 from deepjoin.lab.lsh.lsh_ensemble import lsh_ensemble
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource, write_corpus
+from deepjoin.search.query import SearchOptions
 
 #: From a query to the ids of the best columns.
 Search = Callable[[Column], list[str]]
@@ -47,7 +48,7 @@ def exact_equi(columns: list[Column], folder: Path) -> Search:
 def ensemble(columns: list[Column], folder: Path) -> Search:
     """Build an index of ours and datasketch's LSH Ensemble on it, ranked by estimates."""
     searcher = lsh_ensemble(_lake(columns, folder).context(), "equi", None)
-    return lambda query: _ids(searcher.search(query, K, exclude_table=query.table))
+    return lambda query: _ids(searcher.search(query, SearchOptions(K, exclude=query.table)))
 
 
 def set_similarity_search(columns: list[Column], folder: Path) -> Search:

@@ -18,7 +18,6 @@ from statistics import median
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
 
 import deepjoin
 from column_vectors import SETTINGS, tenth_nearest
@@ -36,18 +35,18 @@ from common import (
     say,
 )
 from deepjoin import Column, Lake
+from deepjoin.arrays import Half
 from deepjoin.embed.columns import load_encoder
 from deepjoin.read.corpus import CorpusSource
-from deepjoin.store.column_vectors import ColumnVectors, FrequencySnapshot
-from deepjoin.store.column_vectors.columns import About, write_rows
+from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
+from deepjoin.store.column_vectors.sketch import FrequencySnapshot
 
-Rows = npt.NDArray[np.float16]
 METHODS = ("exact-equi", "hybrid", "deepjoin")
 STEPS = ("encode", "candidates", "verify", "total")
 _BLOCK = 50_000
 
 
-def made_up(real: Rows, count: int, seed: int) -> Iterator[Rows]:
+def made_up(real: Half, count: int, seed: int) -> Iterator[Half]:
     """Synthesise vectors between real ones, in blocks; the first is unknown."""
     random = np.random.default_rng(seed)
     for start in range(0, count, _BLOCK):

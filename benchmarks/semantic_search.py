@@ -17,21 +17,20 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import deepjoin
 from common import Row, emit, folder_bytes, in_child, machine, memory, percentiles, say
+from deepjoin.arrays import Float, Int, Marks
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.embed.list_build import write_value_lists
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.embed.value_vectors import FILES, ORDER_FILES, ValueLists, ValueVectors, write_vectors
-from deepjoin.embed.vector_build import KINDS, build_vectors
+from deepjoin.embed.vector_build import KINDS, index_rows, new_rows
 from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.matching.engine import (
     ExactRanking,
     ExactRequest,
-    Marks,
     Measure,
     SemanticEngine,
     SemanticQuery,
@@ -43,7 +42,6 @@ from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.segment import Segment
 from equi_search import built
 
-Float = npt.NDArray[np.float32]
 Asked = Sequence[tuple[SemanticQuery, Marks | None]]
 _BLOCK = 50_000
 #: Join, the least cosine.
@@ -58,7 +56,7 @@ def opened(index: Path, folder: Path, encoder: CellEncoder) -> tuple[Segment, Se
         folder.mkdir(exist_ok=True)
         _write(folder, values, encoder)
 
-    def exact(numbers: npt.NDArray[np.int64]) -> Float:
+    def exact(numbers: Int) -> Float:
         return encoder.encode([values[number] for number in numbers.tolist()])
 
     order = np.asarray(segment.catalog.column_order, np.int64)
@@ -207,7 +205,8 @@ def compare_kinds(count: int, dimension: int = 384, clusters: int = 2000) -> Non
     for kind in KINDS:
         with tempfile.TemporaryDirectory() as folder:
             started = perf_counter()
-            build_vectors(rows, Path(folder), kind)
+            new_rows(Path(folder), *rows.shape)[:] = rows
+            index_rows(Path(folder), kind)
             took = perf_counter() - started
             index = VectorIndex(Path(folder))
             index.search(queries[0], 10)

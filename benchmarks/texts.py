@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Int = npt.NDArray[np.int64]
+from deepjoin.arrays import Int
 
 _CONSONANTS = "bcdfghjklmnprstvwxyz"
 _SYLLABLES = [c + v for c in _CONSONANTS for v in "aeiou"]

@@ -23,18 +23,17 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
 
 import deepjoin
 from common import K, Row, emit, folder_bytes, machine, percentiles, say
 from deepjoin import Column, Lake
+from deepjoin.arrays import Double
 from deepjoin.engines.postgres.publishing import withdraw
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.query import excluded_columns
 from deepjoin.search.vectors import VectorSearcher
-from deepjoin.store.column_vectors import ColumnVectors
+from deepjoin.store.column_vectors.columns import ColumnVectors
 
-Double = npt.NDArray[np.float64]
 #: The vector spaces by the methods that search them.
 SPACES = {"deepjoin": "columns", "sketch": "sketch", "deepjoin-sketch": "both"}
 NAME = "benchmark"

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,12 +22,12 @@ from benchmarks.paper.places import Places
 from benchmarks.paper.results import SEED
 from benchmarks.paper.tall import write_tall
 
+from deepjoin.arrays import Int
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.normalise.canonical import canonical_array
 from deepjoin.read.corpus import SCHEMA, CorpusSource
 
-Int = npt.NDArray[np.int64]
 _NONE: Int = np.zeros(0, np.int64)
 _GENERATE = Path(__file__).parents[1] / "generate.py"
 #: The options a corpus depends on.
