@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Set before huggingface_hub is imported: a name that is no folder then fails without retries.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 import deepjoin
 from deepjoin import Column, Lake, Settings
 from deepjoin.demo import write_demo_lake
-from deepjoin.settings import Vectors
 from tests.support.browsing import CHROMIUM, NO_BROWSER, browsing
 from tests.support.options import index_options
 from tests.support.vector_stores import SERVERS, frames, fresh, started, towns
@@ -128,12 +130,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Index the demo lake once, for tests that only read it."""
     folder = write_demo_lake(tmp_path_factory.mktemp("demo")).folder
     return deepjoin.index(folder, encoder="none")
-
-
-@pytest.fixture(autouse=True)
-def without_column_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Index without the column encoder unless a test names one: most need none, and it is slow."""
-    monkeypatch.setattr("deepjoin.settings.USUAL_VECTORS", Vectors(encoder="none"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,17 +15,16 @@ from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import DeepJoinError, MissingExtra
-from deepjoin.lab.encoders.checkpoints import Words
-from deepjoin.lab.encoders.mlp import MlpEncoder, Tower, cell_means, load_mlp, write_mlp
+from deepjoin.lab.encoders.averages import mean_vectors
+from deepjoin.lab.encoders.mlp import MlpEncoder, Tower, load_mlp, write_mlp
 from deepjoin.lab.encoders.sherlock import load_sherlock
 from deepjoin.lab.encoders.tabert import (
     RowLayout,
-    TabertCell,
     TabertEncoder,
     TabertRow,
     load_tabert,
 )
-from deepjoin.lab.encoders.turl import TableInput, TurlEncoder, load_turl
+from deepjoin.lab.encoders.turl import TurlEncoder, load_turl
 from deepjoin.model import Column
 from tests.support.table_models import (
     SIZES,
@@ -88,49 +87,35 @@ def loaded(spec: str, folders: dict[str, Path]) -> ColumnEncoder:
 
 def test_rows_are_written_as_published(folders: dict[str, Path]) -> None:
     words = tabert(folders["one"])._words
-    title, nation, gdp, united, number = words.numbers(
-        ["ranked", "Nation", "GDP", "united states united states united states", "7"]
+    title, nation, united = words.numbers(
+        ["ranked", "Nation", "united states united states united states"]
     )
-    cells = [
-        TabertCell(nation, words.number("text"), united),
-        TabertCell(gdp, words.number("real"), number),
-    ]
-    row = RowLayout().row(title, cells, words)
+    row = RowLayout().row(title, nation, words.number("text"), united, words)
     assert tokens_of(row.tokens) == (
-        "[CLS] rank ##ed [SEP] nation | text | united states united states united [SEP] "
-        "gdp | real | [UNK] [SEP]"
+        "[CLS] rank ##ed [SEP] nation | text | united states united states united [SEP]"
     )
     assert row.first == 4
-    assert [tokens_of(row.tokens[start:stop]) for start, stop in row.spans] == [
-        "nation | text | united states united states united",
-        "gdp | real | [UNK]",
-    ]
+    column = "nation | text | united states united states united"
+    assert tokens_of(row.tokens[slice(*row.span)]) == column
 
 
-@pytest.mark.parametrize(
-    ("pooling", "spans"),
-    [("mean_pool_column_name", ["nation", "gdp"]), ("first_token", ["nation", "gdp"])],
-)
-def test_rows_name_their_columns(pooling: str, spans: list[str], folders: dict[str, Path]) -> None:
+@pytest.mark.parametrize("pooling", ["mean_pool_column_name", "first_token"])
+def test_rows_name_their_column(pooling: str, folders: dict[str, Path]) -> None:
     words = tabert(folders["one"])._words
-    nation, gdp, china = words.numbers(["Nation", "GDP", "China"])
-    cells = [TabertCell(name, words.number("text"), china) for name in (nation, gdp)]
-    row = RowLayout(title_first=False, pooling=pooling).row([], cells, words)
-    assert tokens_of(row.tokens) == (
-        "[CLS] nation | text | china [SEP] gdp | text | china [SEP] [SEP]"
-    )
+    gdp, china = words.numbers(["GDP", "China"])
+    layout = RowLayout(title_first=False, pooling=pooling)
+    row = layout.row([], gdp, words.number("text"), china, words)
+    assert tokens_of(row.tokens) == "[CLS] gdp | text | china [SEP] [SEP]"
     assert row.first == len(row.tokens) - 1
-    assert [tokens_of(row.tokens[start:stop]) for start, stop in row.spans] == spans
+    assert tokens_of(row.tokens[slice(*row.span)]) == "gdp"
 
 
-def test_long_rows_are_cut_and_what_has_no_room_is_left_out(folders: dict[str, Path]) -> None:
+def test_long_rows_are_cut(folders: dict[str, Path]) -> None:
     words = tabert(folders["one"])._words
-    cell = TabertCell(words.numbers(["nation " * 90])[0], words.number("text"), [])
-    row = RowLayout(longest=20, title_tokens=10).row(
-        words.numbers(["gdp " * 90])[0], [cell, cell], words
-    )
+    title, name = words.numbers(["gdp " * 90, "nation " * 90])
+    row = RowLayout(longest=20, title_tokens=10).row(title, name, words.number("text"), [], words)
     assert len(row.tokens) == 20
-    assert row.spans == [(12, 19)]
+    assert row.span == (12, 19)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +159,7 @@ def test_tabert_averages_the_tokens_of_a_column(folders: dict[str, Path]) -> Non
         states = encoder._bert(
             input_ids=torch.tensor([row.tokens]), token_type_ids=torch.tensor([segments])
         ).last_hidden_state[0]
-    start, stop = row.spans[0]
+    start, stop = row.span
     found = encoder.encode_query(NATIONS, no_frequency)
     np.testing.assert_allclose(found, states[start:stop].mean(0), atol=1e-5)
 
@@ -205,45 +190,16 @@ def test_rows_attend_to_each_other(folders: dict[str, Path]) -> None:
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def table_of(words: Words) -> TableInput:
-    title, nation, gdp, united, china, number = words.numbers(
-        ["GDPs", "Nation", "GDP", "United States", "China", "7"]
-    )
-    return TableInput.of(title, [nation, gdp], [[united, china], [number, []]])
-
-
-def test_turl_lays_tables_out_as_published(folders: dict[str, Path]) -> None:
-    table = table_of(turl(folders["turl"])._words)
-    assert tokens_of(table.tokens) == "gdp ##s nation gdp"
-    assert table.positions == [0, 1, 0, 0]
-    assert [tokens_of(cell) for cell in table.mentions] == ["united states", "china", "[UNK]", ""]
-    assert table.kinds == [0, 0, 1, 1, 4, 4, 4, 4]
-    assert [list(map(list, table.of_column(at))) for at in (0, 1)] == [[[2], [4, 5]], [[3], [6, 7]]]
-
-
-def test_turl_shows_cells_their_row_column_and_header(folders: dict[str, Path]) -> None:
-    visible = table_of(turl(folders["turl"])._words).visible().astype(int).tolist()
-    assert visible == [
-        [1, 1, 1, 1, 1, 1, 1, 1],
-        [1, 1, 1, 1, 1, 1, 1, 1],
-        [1, 1, 1, 1, 1, 1, 0, 0],
-        [1, 1, 1, 1, 0, 0, 1, 1],
-        [1, 1, 1, 0, 1, 1, 1, 0],
-        [1, 1, 1, 0, 1, 1, 0, 1],
-        [1, 1, 0, 1, 1, 0, 1, 1],
-        [1, 1, 0, 1, 0, 1, 1, 1],
-    ]
-
-
 def test_turl_reads_a_column_as_a_table_of_its_own(folders: dict[str, Path]) -> None:
     encoder = turl(folders["turl"])
     table = encoder.table(NATIONS)
-    assert tokens_of(table.tokens) == "gdp ##s nation"
+    assert tokens_of(table.title) == "gdp ##s"
+    assert tokens_of(table.header) == "nation"
     assert [tokens_of(cell) for cell in table.mentions] == ["united states", "china", "gdp"]
-    assert table.visible().all()
     tall = encoder.table(Column([f"a{at}" for at in range(300)]))
     assert len(tall.mentions) == 100
-    assert len(encoder.table(Column(["a"], name="a " * 99, title="b " * 99)).tokens) == 60
+    long = encoder.table(Column(["a " * 99], name="a " * 99, title="b " * 99))
+    assert (len(long.title), len(long.header), len(long.mentions[0])) == (50, 10, 10)
 
 
 def test_turl_is_the_published_model(folders: dict[str, Path]) -> None:
@@ -266,8 +222,8 @@ def test_turl_is_the_published_model(folders: dict[str, Path]) -> None:
         return functional.layer_norm(states, (24,), *weights, eps=1e-12)
 
     table = turl(folders["turl"]).table(NATIONS)
-    places = part["position_embeddings.weight"][table.positions]
-    words = normed(word[table.tokens] + places + kind[[0, 0, 1]])
+    places = part["position_embeddings.weight"][[0, 1, 0]]
+    words = normed(word[table.title + table.header] + places + kind[[0, 0, 1]])
     means = torch.stack([word[cell].mean(0) for cell in table.mentions])
     fused = functional.linear(
         torch.cat([torch.zeros_like(means), means], 1), part["fusion.weight"], part["fusion.bias"]
@@ -376,7 +332,9 @@ def test_the_tower_is_two_layers(folders: dict[str, Path]) -> None:
     encoder = loaded("mlp:mlp", folders)
     assert isinstance(encoder, MlpEncoder)
     weights = {name: np.asarray(one) for name, one in encoder._tower.weights.items()}
-    means = cell_means([["united states", "china", "gdp"]], encoder._cells)
+    means = mean_vectors(
+        [["united states", "china", "gdp"]], encoder._cells.encode, encoder._cells.dimension
+    )
     hidden = (means - weights["mean"]) * weights["scale"] @ weights["first"]
     hidden = np.maximum(hidden + weights["first_bias"], 0)
     wanted = np.tanh(hidden @ weights["second"] + weights["second_bias"])
@@ -460,7 +418,9 @@ def test_training_and_encoding_see_the_same_means(tmp_path: Path) -> None:
     columns = TrainingColumns.of(COLUMNS, range(len(COLUMNS)))
     values = [distinct_cells(column.cells).values for column in COLUMNS]
     found = column_means(columns, value_vectors(columns, cells))
-    np.testing.assert_allclose(found, cell_means(values, cells), atol=1e-6)
+    np.testing.assert_allclose(
+        found, mean_vectors(values, cells.encode, cells.dimension), atol=1e-6
+    )
 
 
 def test_the_command_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -485,7 +485,7 @@ def test_a_full_disk_is_told(store: Store, copies: Path, monkeypatch: pytest.Mon
         ("sftp://user:hunter2@host/x", "no plain bucket or host name"),
         ("s3://lake/x?secret_key=hunter2", "parameters after a question mark; leave them out"),
         ("s3:///hunter2", "no plain bucket or host name"),
-        ("lake", "'lake' is no URL of a bucket, such as s3://bucket/folder."),
+        ("lake", "'lake' is not the URL of a bucket, e.g. s3://bucket/folder."),
     ],
 )
 def test_a_secret_in_a_url_is_refused_and_not_repeated(url: str, told: str) -> None:

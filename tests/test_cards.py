@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import deepjoin
 from deepjoin import Column
 from deepjoin.model import Brings, EquiEvidence, Hit, Match, Results, SemanticEvidence
 from deepjoin.show.cards import SCOPE, STYLE
@@ -182,6 +184,20 @@ def test_no_hits_teach() -> None:
     said = Page(html_of(make_results())).said
     assert 'Try:join="any", which also matches other spellings' in said
     assert "every cell is missing or blank" in Page(html_of(make_results(size=0))).said
+
+
+def test_a_lake_shows_what_it_holds(make_lake: MakeLake) -> None:
+    lake = make_lake(
+        [Column(["Oslo", "Rome"], "city", f"<b>t{number}</b>.csv") for number in range(30)]
+    )
+    said = Page(lake._repr_html_()).said
+    assert "30 tables · 30 columns · 2 distinct values" in said
+    assert "10 more" in said and "<b>t29</b>.csv" in said
+
+
+def test_an_empty_lake_says_so(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    assert "No tables yet" in deepjoin.index(tmp_path / "data")._repr_html_()
 
 
 def test_a_search_renders(make_lake: MakeLake) -> None:

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder
+from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, load_cell_encoder, match_chance
 from deepjoin.embed.cells.folder import TableFacts
-from deepjoin.embed.cells.score import match_chance, shared
 from deepjoin.embed.cells.tokens import plain_word, split_words
 from deepjoin.errors import DeepJoinError, MissingExtra
 from deepjoin.lab.cell_table.make import main
@@ -31,7 +30,7 @@ from deepjoin.lab.cell_table.variants import (
     read_columns,
     variant,
 )
-from tests.support.definitions import chance_joinability
+from tests.support.definitions import chance_joinability, shared
 
 DEFAULT = StaticTable.load(DEFAULT_TABLE)
 TOKENIZER = (DEFAULT_TABLE / "tokenizer.json").read_text("utf-8")

@@ -28,12 +28,11 @@ from deepjoin.embed.vector_build import (
     MEMBERS,
     OFFSETS,
     ROWS,
-    build_vectors,
     index_rows,
-    save_rows,
 )
 from tests.support.histories import merging
 from tests.support.index_files import changed_manifest, damages, files_of, is_slight, only, sign
+from tests.support.vector_files import build_vectors, save_rows
 
 #: How often values once were in other columns: what is encoded from now on weighs them by it.
 COUNTED = ("frequency_hashes.npy", "frequency_counts.npy", "frequency_columns.npy")
@@ -153,7 +152,7 @@ PLANTED: dict[str, tuple[Callable[[Path], None], str]] = {
     "length": (edited(f"{CELLS}/vector_scales.npy", put(0.0078)), "vector_scales.npy has numbers"),
     "turned": (edited(f"{CELLS}/vector_rotation.npy", put(0.9)), "is not a rotation"),
     "endless": (edited(f"{CELLS}/vector_rotation.npy", put(np.inf)), "is not a rotation"),
-    "codes": (edited(f"{CELLS}/vector_codes.npy", lambda a: a.fill(128)), "are no vectors"),
+    "codes": (edited(f"{CELLS}/vector_codes.npy", lambda a: a.fill(128)), "are not vectors"),
     "others": (
         edited(f"{CELLS}/vector_codes.npy", lambda a: _negative(a)),
         "vector_codes.npy has vectors that are not those of their values",
@@ -165,7 +164,7 @@ PLANTED: dict[str, tuple[Callable[[Path], None], str]] = {
     "digest": (told(f"{CELLS}/about.json", "digest", "ab12"), "both/about.json is not what"),
     "meaning": (
         edited("vectors/both/rows.npy", lambda a: a[:, -9:].fill(0)),
-        "both/rows.npy has meanings that cannot be",
+        "both/rows.npy has meanings that are not of length 1",
     ),
     "meanings": (
         edited("vectors/both/rows.npy", turn),
@@ -177,12 +176,12 @@ PLANTED: dict[str, tuple[Callable[[Path], None], str]] = {
         edited("vectors/columns/rows.npy", lambda a: a[::-1].copy()),
         "both/rows.npy is not the columns' and the sketches' in one",
     ),
-    "no column": (edited("vectors/columns/rows.npy", put(np.inf)), "rows.npy has numbers that"),
-    "absent": (edited("vectors/columns/rows.npy", lambda a: a.fill(np.nan)), "has numbers that"),
+    "no column": (edited("vectors/columns/rows.npy", put(np.inf)), "rows.npy has numbers out of"),
+    "absent": (edited("vectors/columns/rows.npy", lambda a: a.fill(np.nan)), "has numbers out of"),
     "rows": (edited("vectors/columns/rows.npy", lambda a: a[1:]), "rows where"),
     "whose": (told("vectors/columns/about.json", "digest", "ab"), "both/about.json is not what"),
     "space": (told("vectors/columns/about.json", "space", "both"), "columns/about.json is not"),
-    "sketch": (edited("vectors/sketch/rows.npy", lambda a: a.fill(1)), "that are no sketches"),
+    "sketch": (edited("vectors/sketch/rows.npy", lambda a: a.fill(1)), "that are not sketches"),
     "version": (told("vectors/sketch/about.json", "digest", "sketch-0-64"), "sketch/about.json is"),
     "index": (told("vectors/sketch/index.json", "kind", "tree"), "sketch/index.json is not what"),
     "count": (told("vectors/sketch/index.json", "vectors", 7), "index.json does not count what"),
@@ -350,7 +349,7 @@ def test_what_cannot_be_opened_is_built_again(index: Path) -> None:
 
 
 LISTS: dict[str, tuple[str, Callable[[Any], Any], str]] = {
-    "order": ("vector_values.npy", swap, "vector_values.npy and vector_rows.npy do not say"),
+    "order": ("vector_values.npy", swap, "vector_values.npy and vector_rows.npy contradict"),
     "range": ("vector_rows.npy", put(-1), "vector_rows.npy has numbers"),
     "starts": ("list_offsets.npy", put(-1), "list_offsets.npy does not divide list_rows.npy"),
     "members": ("list_rows.npy", put(1 << 20), "list_rows.npy has numbers"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import deepjoin
+from deepjoin.cli.parser import GROUPS
 from tests.support.command_line import call, commands
 
 #: Commands that open an index or index a folder, with what else they need.
@@ -14,8 +15,13 @@ OPENING = {"graph": [], "info": [], "mcp": [], "search": ["--values", "x"], "ser
 
 
 @pytest.mark.parametrize("name", commands())
-def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     answer = call(capsys, name, "--help")
+    prose = [line for line in answer.out.splitlines() if line[:2] != "  "]
+    assert max(map(len, prose)) <= 80
     assert (answer.status, answer.err) == (0, "")
     assert answer.out.startswith(f"usage: deepjoin {name}")
     for action in commands()[name]._actions:
@@ -25,7 +31,30 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     answer = call(capsys, "--help")
     assert answer.status == 0
-    assert all(f"\n    {name} " in answer.out for name in commands())
+    assert all(f"\n  {name} " in answer.out for name in commands())
+
+
+def test_the_help_groups_commands_by_use(capsys: pytest.CaptureFixture[str]) -> None:
+    text = call(capsys, "--help").out
+    places = [text.index(f"\n{title}:\n") for title in GROUPS]
+    assert places == sorted(places)
+    assert text.index("\n  search ") < text.index("\n  index ") < text.index("\n  train ")
+
+
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "help") == call(capsys, "--help")
+    assert call(capsys, "help", "search") == call(capsys, "search", "--help")
+
+
+def test_without_a_command_the_overview_answers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for width in ("80", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        answer = call(capsys)
+        assert (answer.status, answer.err) == (0, "")
+        assert answer.out == call(capsys, "--help").out
+        assert max(map(len, answer.out.splitlines())) <= int(width)
 
 
 @pytest.mark.parametrize("name", OPENING)
@@ -48,6 +77,12 @@ def test_an_index_that_is_damaged(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["gather"], "no command 'gather'"),
+        (["info", "data", "orders.csv", "more"], "unrecognized arguments: more"),
+        (["search", "data", "--values", "-x"], "is written --values=-x"),
+        (["search", "data", "--values", "-5,3", "-k", "0"], "-k: must be a whole number >= 1"),
+        (["search", "data", "--values", ""], "--values: must be values such as"),
+        (["search", "data", "--values", " , "], "--values: must be values such as"),
         (["graph"], "INDEX"),
         (["graph", "data", "--most", "0"], "--most"),
         (["mcp"], "INDEX"),
@@ -67,6 +102,7 @@ def test_usage(arguments: list[str], text: str, capsys: pytest.CaptureFixture[st
     ("arguments", "nearest"),
     [
         (["serch", "data"], "search"),
+        (["--verison"], "--version"),
         (["info", "data", "--frmat", "json"], "--format"),
         (["info", "data", "--frmat=json"], "--format"),
         (["info", "data", "--format", "jsn"], "json"),

@@ -12,14 +12,14 @@ import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.checking.check import check_index
 from deepjoin.embed.cells import load_cell_encoder
-from deepjoin.store.column_vectors import (
-    ColumnVectors,
+from deepjoin.store.column_vectors import sketch as module
+from deepjoin.store.column_vectors.columns import ColumnVectors
+from deepjoin.store.column_vectors.sketch import (
     FrequencySnapshot,
     Meaning,
     meaning_digest,
     meaning_rows,
 )
-from deepjoin.store.column_vectors import sketch as module
 from deepjoin.store.segment import Segment
 from tests.support.options import index_options
 

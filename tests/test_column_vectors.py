@@ -15,23 +15,24 @@ from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.text import SAMPLINGS, DocumentFrequencies, TextSettings, column_texts
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.progress import Progress
-from deepjoin.store.column_vectors import (
+from deepjoin.store.column_vectors import encode
+from deepjoin.store.column_vectors import encode as columns
+from deepjoin.store.column_vectors.columns import (
     About,
     ColumnVectors,
-    FrequencySnapshot,
+    known_rows,
+    merge_rows,
+    write_rows,
+)
+from deepjoin.store.column_vectors.encode import (
     both_query,
     both_rows,
-    encode,
     finish_both,
     finish_columns,
     finish_sketch,
-    known_rows,
-    merge_rows,
     segment_columns,
-    write_frequency,
-    write_rows,
 )
-from deepjoin.store.column_vectors import encode as columns
+from deepjoin.store.column_vectors.sketch import FrequencySnapshot, write_frequency
 from deepjoin.store.segment import Segment
 from tests.support.column_lakes import WordEncoder, segment_of
 

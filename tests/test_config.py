@@ -157,9 +157,8 @@ def test_the_index_may_be_left_out(folder: Path, line: str, index: str | None) -
         ("info --format xml", "invalid choice"),
         ("index", "SOURCE"),
         ("serch", "serch"),
-        ("--confg x info", "invalid choice"),
+        ("--confg x info", "no command 'x'"),
         ("--config", "--config"),
-        ("", "COMMAND"),
     ],
 )
 def test_usage_errors_stay_as_they_are(
@@ -171,7 +170,7 @@ def test_usage_errors_stay_as_they_are(
     assert usage.value.code == 2
     captured = capsys.readouterr()
     assert text in captured.err
-    assert captured.err.count("usage:") == 1
+    assert captured.err.count("\n") == 1
 
 
 def test_a_table_of_the_command_beats_the_defaults(folder: Path) -> None:
@@ -219,15 +218,15 @@ def test_no_file_beyond_the_home_folder_or_the_repository(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[serach]\nk = 1", "No table 'serach' in {file}. Tables: defaults, index,"),
+        ("[serach]\nk = 1", "No table 'serach' in {file}. Tables: defaults, demo,"),
         ("[serach]\nk = 1", "Did you mean 'search'?"),
         ("[index]\nprofle = 'basic'", "No key 'profle' in [index] of {file}. Keys: source, out,"),
         ("[index]\nprofle = 'basic'", "Did you mean 'profile'?"),
         ("[defaults]\nindx = 'a'", "No key 'indx' in [defaults] of {file}."),
         ("[info]\ntable = 'a'", "No key 'table' in [info] of {file}."),
         ("k = 1", "{file}: 'k' is outside every table; move it under a command,"),
-        ("[search]\nk = 'many'", "{file}, [search] k: must be a whole number >= 0, got 'many'."),
-        ("[search]\nk = -1", "{file}, [search] k: must be a whole number >= 0, got '-1'."),
+        ("[search]\nk = 'many'", "{file}, [search] k: must be a whole number >= 1, got 'many'."),
+        ("[search]\nk = -1", "{file}, [search] k: must be a whole number >= 1, got '-1'."),
         (
             "[search]\nk = true",
             "{file}, [search] k: expected a quoted string or a number, got true.",

@@ -137,7 +137,9 @@ def test_a_table_called_columns_is_no_corpus(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "columns.parquet")
     assert not is_corpus(tmp_path)
     assert isinstance(open_source(tmp_path, Settings()), FileSource)
-    with pytest.raises(DeepJoinError, match=r"no column corpus: column_id, table_id, column_name,"):
+    with pytest.raises(
+        DeepJoinError, match="not a column corpus: column_id, table_id, column_name"
+    ):
         CorpusSource(tmp_path)
 
 

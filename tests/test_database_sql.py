@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.joining import JoinSide, plan_join
 from deepjoin.joining.database_sql import MOST_SPELLINGS, database_sql
+from deepjoin.matching.values import SemanticMatching
 from deepjoin.read.frames import frame_table
+from deepjoin.settings import AGGREGATES, JoinSettings
+from tests.support.join_tables import Dial
 from tests.support.postgres import execute
 from tests.support.shops import (
     Shop,
@@ -53,7 +58,7 @@ def test_ugly_keys_join_as_they_do_in_deepjoin(
     make_ugly(shop)
     left, right = shop.side("yours", "cell"), shop.side("theirs", "the key")
     if many == "aggregate" and shop.source.database.dialect == "sqlite":
-        refused(shop, left, right, 'cannot list distinct values.* Use `many="first"`', many=many)
+        refused(shop, left, right, 'no aggregate for list .* Use `many="first"`', many=many)
     else:
         check(shop, left, right, how=how, many=many, profile=profile)
 
@@ -91,6 +96,36 @@ def test_columns_of_text_that_are_numbers_and_dates_are_cast(shop: Shop) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_aggregates_are_those_of_deepjoin(shop: Shop, aggregate: str) -> None:
+    kind = "double" if shop.source.database.dialect == "duckdb" else "double precision"
+    shop.make("yours", "k text", [("a",), ("B",), ("c",)])
+    cells = [("A", "x", 1, 0.5), ("a", " É", 2, None), ("b", "", 3, 2.5), ("a", "X", None, 0.25)]
+    shop.make("theirs", f"k text, word text, n integer, f {kind}", cells)
+    left, right = shop.side("yours", "k"), shop.side("theirs", "k")
+    chosen = JoinSettings(
+        aggregate=aggregate, columns=["word", "n"] + ["f"] * (aggregate != "list")
+    )
+    if shop.source.database.dialect == "sqlite" and aggregate in ("first", "list"):
+        refused(shop, left, right, f"no aggregate for {aggregate} ", settings=chosen)
+    elif shop.source.database.dialect == "sqlite" and aggregate in ("sum", "mean"):
+        check(shop, left, right, settings=replace(chosen, columns=["n", "f"]))
+    else:
+        check(shop, left, right, settings=chosen)
+
+
+@pytest.mark.slow
+def test_chosen_columns_and_alternatives(shop: Shop) -> None:
+    shop.make("yours", "k text", [("10",), ("20",), ("50",)])
+    shop.make("theirs", "k text, n integer", [("10a", 1), ("10b", 2), ("20b", 3)])
+    sides = shop.side("yours", "k"), shop.side("theirs", "k")
+    statement = check(
+        shop, *sides, settings=JoinSettings(columns=["n"]), semantic=SemanticMatching(Dial())
+    )
+    assert "'10b'" in statement
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("shop", ["postgresql", "duckdb"], indirect=True)
 def test_long_lists_of_values_are_cut_alike(shop: Shop) -> None:
     shop.make("yours", "k text", [("a",)])
@@ -119,7 +154,7 @@ def test_unknown_left_tables_are_told(shop: Shop) -> None:
         database_sql(plan, shop.source, "nowhere")
 
 
-def refused(shop: Shop, left: JoinSide, right: JoinSide, says: str, **options: str) -> None:
+def refused(shop: Shop, left: JoinSide, right: JoinSide, says: str, **options: Any) -> None:
     plan = plan_join(left, right, **options)
     with plan, pytest.raises(DeepJoinError, match=says) as caught:
         database_sql(plan, shop.source, left.table.name)
@@ -150,7 +185,8 @@ def test_what_postgres_cannot_say_is_refused(postgres_uri: str) -> None:
     refused(shop, a, v, 'public.v has no order, .* Use `many="aggregate"`', many="first")
     check(shop, a, v, many="aggregate")
     floats = shop.side("a", "f")
-    refused(shop, a, floats, "floating point keys differently", many="aggregate")
+    chosen = JoinSettings(aggregate="list", columns=["f"])
+    refused(shop, a, floats, "floating point numbers differently", settings=chosen)
     refused(shop, a, floats, "PostgreSQL writes .* keys of public.a differently than deepjoin")
 
 

@@ -20,7 +20,8 @@ from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import MissingExtra
 from deepjoin.search.methods import all_methods
 from deepjoin.store import models
-from deepjoin.store.column_vectors import encode, finish_columns
+from deepjoin.store.column_vectors import encode
+from deepjoin.store.column_vectors.encode import finish_columns
 from deepjoin.store.manifest import MANIFEST
 from tests.support.column_lakes import WordEncoder, segment_of
 from tests.support.encoder_models import Folders, model_folders
@@ -248,7 +249,7 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert device_named("cuda").type == "cuda"
     for name in ("cuda:1", "cuda:9999"):
-        text = f"^The device '{name}' was asked for, and torch sees 1 GPUs. Use another"
+        text = f"^There is no device '{name}': torch sees 1 GPUs. Use another"
         with pytest.raises(DeepJoinError, match=text):
             device_named(name)
 

@@ -39,14 +39,14 @@ def sniffed(folder: Path, content: bytes | str, name: str = "t.csv") -> Dialect:
     ],
 )
 def test_delimiter(tmp_path: Path, content: str, name: str, delimiter: str) -> None:
-    assert sniffed(tmp_path, content, name).delimiter == delimiter
+    assert sniffed(tmp_path, content, name).form.delimiter == delimiter
 
 
 def test_list_whose_items_hold_commas_is_one_column(tmp_path: Path) -> None:
     content = "city\nOslo\nBergen\nRome, old town\nParis\nMadrid\nKiel\nUlm\n"
     dialect = sniffed(tmp_path, content, "cities.txt")
     assert dialect.names == ("city",)
-    assert dialect.delimiter not in content
+    assert dialect.form.delimiter not in content
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_list_whose_items_hold_commas_is_one_column(tmp_path: Path) -> None:
     ],
 )
 def test_quote(tmp_path: Path, content: str, quote: str) -> None:
-    assert sniffed(tmp_path, content).quote == quote
+    assert sniffed(tmp_path, content).form.quote == quote
 
 
 @pytest.mark.parametrize(

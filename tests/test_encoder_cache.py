@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from deepjoin import Column, DeepJoinError
+from deepjoin.arrays import Float
 from deepjoin.embed.columns.cache import CachedEncoder, VectorCache, text_key
-from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.embed.columns.text import TextSettings, no_frequency
 
 COLUMN = Column(["Apple", "GE", "IBM"], name="Company", title="Firms")
@@ -32,7 +33,7 @@ class Counting(TextEncoder):
         """Count letters."""
         return [len(text) for text in texts]
 
-    def encode_texts(self, texts: list[str]) -> FloatMatrix:  # type: ignore[override]
+    def encode_texts(self, texts: list[str]) -> Float:  # type: ignore[override]
         """Tell the first three letters."""
         self.asked += texts
         rows = [[ord(letter) for letter in f"{text:3.3}"] for text in texts]

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, Lake
+from deepjoin.arrays import Double, Float
 from deepjoin.cli.config import NAME, parse
 from deepjoin.cli.parser import make_parser
 from deepjoin.embed.columns import load_encoder
@@ -68,7 +68,7 @@ def loaded(spec: str, profile: str = "default") -> ColumnEncoder:
     return found
 
 
-def by_hand(cells: list[str]) -> npt.NDArray[np.float64]:
+def by_hand(cells: list[str]) -> Double:
     """Average as the definition says, value by value."""
     values = {" ".join(cell.lower().split()) for cell in cells}
     rows = []
@@ -154,7 +154,7 @@ def test_a_language_model_averages_word_pieces(kind: str, folders: Folders) -> N
     assert np.allclose(alone, found[1], atol=1e-5)
 
 
-def states_mean(folder: Path, text: str) -> npt.NDArray[np.float32]:
+def states_mean(folder: Path, text: str) -> Float:
     """Average the last layer over the word pieces of a text, with the library alone."""
     import torch
     from transformers import AutoModel, AutoTokenizer
@@ -162,7 +162,7 @@ def states_mean(folder: Path, text: str) -> npt.NDArray[np.float32]:
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     with torch.inference_mode():
         states = model.eval()(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
-    mean: npt.NDArray[np.float32] = states[1:-1].mean(0).numpy()
+    mean: Float = states[1:-1].mean(0).numpy()
     return mean
 
 
@@ -249,7 +249,7 @@ def test_the_nearest_averages_are_found(lake: Lake) -> None:
     assert not lake.search(["atlantis"], method="fasttext", join="equi")
 
 
-def _cosine(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
+def _cosine(one: Double, other: Double) -> float:
     return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
 
 
@@ -315,6 +315,8 @@ def test_the_table_of_methods_fits(run: Run) -> None:
     assert sum(f"--encoder {example_of(kind)}" in line for kind in KINDS for line in lines) == len(
         KINDS
     )
+    (both,) = (line for line in lines if line.startswith("deepjoin-sketch"))
+    assert "--encoder default --sketch 768" in both, "what an index does not have by default"
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.build import encoding
 from deepjoin.cli import main
 from deepjoin.settings import SearchSettings
-from deepjoin.store.column_vectors import ColumnVectors, FrequencySnapshot, encode
+from deepjoin.store.column_vectors import encode
+from deepjoin.store.column_vectors.columns import ColumnVectors
+from deepjoin.store.column_vectors.sketch import FrequencySnapshot
 from deepjoin.store.manifest import MANIFEST
 from tests.support.options import index_options
 from tests.support.tiny_models import save_model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import subprocess
@@ -31,7 +30,7 @@ from deepjoin.read.files import FileSource
 from deepjoin.read.frames import MemorySource
 from deepjoin.read.source import Item, Listing, skipped_item
 from deepjoin.settings import NO_VECTORS, Settings
-from deepjoin.store.column_vectors import FrequencySnapshot
+from deepjoin.store.column_vectors.sketch import FrequencySnapshot
 from deepjoin.store.ledger import Key
 
 
@@ -121,21 +120,6 @@ def test_an_extra_that_a_worker_lacks(
     said = r"^cities\S* can be read here, and not on the node \S+: .*: pip install 'deepjoin\["
     with pytest.raises(DeepJoinError, match=said):
         list(workers.received_parts(tables, groups, lambda: tmp_path / "part"))
-
-
-def test_folders_of_killed_workers_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folders = {name: tmp_path / f"deepjoin-part-{name}" for name in ("dead", "alive", "new")}
-    for folder in folders.values():
-        folder.mkdir()
-        (folder / "lock").touch()
-    for name in ("dead", "alive"):
-        os.utime(folders[name], (0, 0))
-    with (folders["alive"] / "lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with workers._temporary_folder() as mine:
-            assert set(tmp_path.iterdir()) == {folders["alive"], folders["new"], mine}
-    assert not mine.exists()
 
 
 class Engine:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, Lake
+from deepjoin.arrays import Float
 from deepjoin.embed.cells import DEFAULT_TABLE, load_cell_encoder
 from deepjoin.lab.evaluation import EvaluationSettings
 from deepjoin.lab.evaluation import cache as keeping
@@ -60,12 +60,12 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def encode(values: list[str]) -> npt.NDArray[np.float32]:
+def encode(values: list[str]) -> Float:
     return np.array([vector(value) for value in values]).reshape(-1, ENCODER.dimension)
 
 
 @cache
-def vector(value: str) -> npt.NDArray[np.float32]:
+def vector(value: str) -> Float:
     return ENCODER.encode([value])[0]
 
 

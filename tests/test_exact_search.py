@@ -45,7 +45,7 @@ def test_top_k_equals_brute_force(
 ) -> None:
     columns = columns_of(drawn)
     asked = Column(query, name, table="t0")
-    (truth,) = brute_force(columns, [asked], "default", min_distinct=1)
+    (truth,) = brute_force(columns, [asked], "default")
     with pytest.MonkeyPatch.context() as patch:
         # A scan limit of 0 sends every query through the prefix filter.
         patch.setattr(candidates, "_SCAN", scan)
@@ -94,7 +94,7 @@ def test_threshold_equals_brute_force(
     threshold: float,
 ) -> None:
     columns = columns_of(drawn)
-    (truth,) = brute_force(columns, [Column(query)], "default", min_distinct=1)
+    (truth,) = brute_force(columns, [Column(query)], "default")
     results = make_lake(columns).search(query, method="exact-equi", min_joinability=threshold)
     expected = [c for c, joinability in truth.joinability.items() if joinability >= threshold]
     assert [hit.column_id for hit in results] == expected

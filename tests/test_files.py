@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deepjoin.files import locked, replace_file, written_aside
+from deepjoin.files import TemporaryFolder, locked, replace_file, written_aside
 
 HOLDER = """
 import sys, time
@@ -35,7 +35,7 @@ def test_a_lock_is_released_when_its_process_is_killed(tmp_path: Path) -> None:
         holder.wait()
     with locked(lock, ValueError("busy")), locked(tmp_path / "other", ValueError("busy")):
         pass
-    assert lock.read_text() == "left by an earlier version"
+    assert lock.exists()
 
 
 @pytest.mark.parametrize("wait", [True, False])
@@ -85,6 +85,60 @@ def test_what_is_written_aside_appears_when_it_is_complete(tmp_path: Path) -> No
         assert target.read_text() == "before"
     assert target.read_text() == "whole"
     assert list(tmp_path.iterdir()) == [target]
+
+
+KILLED = """
+import os, sys
+from deepjoin.files import TemporaryFolder
+folder = TemporaryFolder(*sys.argv[1:])
+(folder.path / "half").write_text("written")
+print(folder.path, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prefix", ["deepjoin-join-", ".deepjoin-"])
+def test_a_folder_of_a_killed_process_goes_with_the_next_one(tmp_path: Path, prefix: str) -> None:
+    command = [sys.executable, "-c", KILLED, prefix, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+        stray = Path(process.stdout.readline().strip())
+        with TemporaryFolder(prefix, tmp_path) as living:
+            assert {living, stray} == set(tmp_path.iterdir()), "a living process keeps its folder"
+        assert (stray / "half").exists()
+        process.kill()
+    with TemporaryFolder("deepjoin-other-", tmp_path) as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders that were never locked, or that belong to another user."""
+    mine, empty = tmp_path / "deepjoin-mine", tmp_path / "deepjoin-empty"
+    for folder in (mine, empty):
+        folder.mkdir()
+    (mine / "a.csv").write_text("a")
+    for folder in (mine, empty):
+        os.utime(folder, (0, 0))
+    with TemporaryFolder("deepjoin-x-", tmp_path):
+        assert (mine / "a.csv").exists()
+        assert not empty.exists(), "nothing is lost with it"
+    (mine / ".lock").touch()
+    if hasattr(os, "getuid"):
+        monkeypatch.setattr(os, "getuid", lambda: 1 << 30)
+        with TemporaryFolder("deepjoin-x-", tmp_path):
+            assert (mine / "a.csv").exists()
+
+
+def test_what_a_killed_write_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    stray = tmp_path / ".deepjoin-abc"
+    stray.mkdir()
+    (stray / ".lock").touch()
+    (stray / "out.csv").write_text("half")
+    with written_aside(tmp_path / "out.csv") as aside:
+        aside.write_text("whole")
+    assert list(tmp_path.iterdir()) == [tmp_path / "out.csv"]
 
 
 ELSEWHERE = """

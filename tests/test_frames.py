@@ -169,7 +169,7 @@ def test_a_plain_list_passes_through_untouched() -> None:
         ((str(n) for n in range(2)), ["0", "1"]),
         (range(2), ["0", "1"]),
         ([], []),
-        ([pd.NA, pd.NaT, np.float64("nan"), np.datetime64("NaT")], [None] * 4),
+        ([pd.NA, pd.NaT, np.float64("nan"), np.datetime64("NaT", "s")], [None] * 4),
         ([np.int64(7), np.str_("a"), np.bool_(True)], ["7", "a", "true"]),
         (
             [WHEN, WHEN.date(), decimal.Decimal("7.10")],

@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan, JoinSide, plan_join
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.sql import literal
+from deepjoin.settings import JoinSettings
 from tests.support.join_tables import Cell, Columns, as_text, both, scan_of, table, text_batch
 
 UGLY: list[Cell] = [
@@ -78,8 +80,8 @@ def found_pairs(plan: JoinPlan, many: str) -> list[Any]:
     rows = plan.to_arrow().to_pylist()
     if many != "aggregate":
         return [(row["mine"], row["other"]) for row in rows]
-    assert all(row["matched_rows"] == len(_numbers(row["tag_values"])) for row in rows)
-    return [(row["mine"], _numbers(row["tag_values"])) for row in rows]
+    assert all(row["matched_rows"] == len(_numbers(row["tag_list"])) for row in rows)
+    return [(row["mine"], _numbers(row["tag_list"])) for row in rows]
 
 
 def _numbers(values: str | None) -> list[int]:
@@ -155,18 +157,18 @@ def test_aggregate_makes_one_row_of_all_matches() -> None:
         "id": 1,
         "country": "Brazil",
         "matched_rows": 2,
-        "name_values": "BRAZIL; brazil",
-        "city_values": "Recife; Rio",
+        "name_list": "BRAZIL; brazil",
+        "city_list": "Recife; Rio",
         "population_mean": 8.0,
-        "since_values": "1537-03-12; 1565-03-01",
+        "since_list": "1537-03-12; 1565-03-01",
     }
     assert rows[2]["matched_rows"] == 0
-    assert rows[2]["city_values"] is None
+    assert rows[2]["city_list"] is None
 
 
 def test_aggregate_says_how_many_values_it_leaves_out() -> None:
     right = {"k": ["a"] * 25, "v": [f"v{number:02}" for number in range(25)]}
-    values = both({"k": ["a"]}, right, many="aggregate").to_arrow()["v_values"][0].as_py()
+    values = both({"k": ["a"]}, right, many="aggregate").to_arrow()["v_list"][0].as_py()
     assert values.startswith("v00; v01; ")
     assert values.endswith("; v19; and 5 more")
 
@@ -178,7 +180,7 @@ def test_facts_and_the_warning_of_a_fan_out() -> None:
     assert (facts.left_keys, facts.matched_keys, facts.matched_left_rows) == (3, 2, 2)
     assert (facts.cardinality, facts.max_fan_out) == ("1:n", 2)
     assert plan.warnings == (
-        "4 rows become 5: 'BRAZIL' has 2 rows in geo/cities.csv. "
+        "4 rows become 5: 'Brazil' has 2 rows in geo/cities.csv. "
         'Use `many="first"` or `many="aggregate"` to keep one row per row of yours.',
     )
     assert both(ORDERS, CITIES, "country", "name", many="first").warnings == ()
@@ -344,7 +346,7 @@ def test_empty_tables_join() -> None:
         == 0
     )
     plan = both({"k": ["a"]}, {"k": pa.array([], pa.string())}, many="aggregate")
-    assert plan.to_arrow().to_pylist() == [{"k": "a", "matched_rows": 0, "k_values": None}]
+    assert plan.to_arrow().to_pylist() == [{"k": "a", "matched_rows": 0, "k_list": None}]
 
 
 @pytest.mark.slow
@@ -356,8 +358,130 @@ def test_pandas_code_gives_the_same(how: str, many: str) -> None:
     scope: dict[str, Any] = {"yours": pd.DataFrame(ORDERS), "theirs": pd.DataFrame(right)}
     exec(plan.pandas_code, scope)
     assert list(scope["joined"].columns) == plan.to_arrow().column_names
-    expected = plan._session.table(plan._query(False)).to_pylist()
+    expected = plan.session.table(plan.query.joined(False)).to_pylist()
     assert as_text(scope["joined"].to_dict("records")) == as_text(expected)
+
+
+VISITS: Columns = {
+    "who": ["ann", "ANN", "bob", "ann"],
+    "spent": ["5", "", "2.5", "7"],
+    "visits": ["1", "2", "3", "4"],
+    "city": ["Rome", " ", "Oslo", "Paris"],
+}
+GUESTS: Columns = {"guest": ["Ann", "Bob", "Cy"]}
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "expected"),
+    [
+        ("sum", {"spent_sum": 12.0, "visits_sum": 7, "city_list": "Paris; Rome"}),
+        ("mean", {"spent_mean": 6.0, "visits_mean": 7 / 3, "city_list": "Paris; Rome"}),
+        ("min", {"spent_min": 5.0, "visits_min": 1, "city_min": "Paris"}),
+        ("max", {"spent_max": 7.0, "visits_max": 4, "city_max": "Rome"}),
+        ("count", {"spent_count": 2, "visits_count": 3, "city_count": 2}),
+        ("first", {"spent_first": 5.0, "visits_first": 1, "city_first": "Rome"}),
+        ("list", {"spent_list": "5; 7", "visits_list": "1; 2; 4", "city_list": "Paris; Rome"}),
+        ({"spent": "sum"}, {"spent_sum": 12.0, "visits_mean": 7 / 3, "city_list": "Paris; Rome"}),
+        (
+            {"*": "count", "city": "first"},
+            {"spent_count": 2, "visits_count": 3, "city_first": "Rome"},
+        ),
+    ],
+)
+def test_aggregates_by_name(aggregate: Any, expected: dict[str, Any]) -> None:
+    columns = ["spent", "visits", "city"]
+    chosen = JoinSettings(aggregate=aggregate, columns=columns)
+    plan = both(GUESTS, VISITS, "guest", "who", settings=chosen)
+    rows = plan.to_arrow().to_pylist()
+    assert rows[0] == {"guest": "Ann", "matched_rows": 3} | expected
+    nothing = dict.fromkeys(expected)
+    assert rows[2] == {"guest": "Cy", "matched_rows": 0} | nothing
+    scope: dict[str, Any] = {"yours": pd.DataFrame(GUESTS), "theirs": pd.DataFrame(VISITS)}
+    exec(plan.pandas_code, scope)
+    assert list(scope["joined"].columns) == plan.to_arrow().column_names
+    untyped = plan.session.table(plan.query.joined(False)).to_pylist()[0].values()
+    same = scope["joined"].to_dict("records")[0].values()
+    for ours, theirs in zip(untyped, same, strict=True):
+        assert ours == theirs or float(ours) == float(theirs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": ["ctiy"]}, r"^No column 'ctiy' in geo/cities\.csv\. .*Did you mean 'city'\?$"),
+        ({"aggregate": {"paid": "sum"}}, r"^No column 'paid' in geo/cities\.csv\."),
+        (
+            {"aggregate": {"city": "mean"}},
+            r"^`aggregate` of column 'city' is mean, but its cells are not numbers\. "
+            r"Use one of first, count, min, max, list\.$",
+        ),
+        (
+            {"aggregate": {"city": "first"}, "columns": ["spent"]},
+            r"^`aggregate` names column 'city', which `columns` leaves out\.$",
+        ),
+    ],
+)
+def test_columns_and_aggregates_that_do_not_fit(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeepJoinError, match=message):
+        both(GUESTS, VISITS, "guest", "who", settings=JoinSettings(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"aggregate": "median"},
+            r"^No aggregate 'median' in a join\. Aggregates: first, .*, list\. Did you mean 'mean'",
+        ),
+        ({"aggregate": ["mean"]}, r"^`aggregate` is \['mean'\]; it must be the name of an agg"),
+        ({"columns": "city"}, r"^`columns` is 'city'; it must be a list of names: \['city'\]\.$"),
+    ],
+)
+def test_settings_of_a_join_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeepJoinError, match=message):
+        JoinSettings(**options)
+
+
+def test_aggregates_are_not_the_first_row() -> None:
+    with pytest.raises(DeepJoinError, match=r'^`aggregate` came with `many="first"`; leave one'):
+        both(GUESTS, VISITS, "guest", "who", many="first", settings=JoinSettings(aggregate="sum"))
+
+
+def test_only_the_chosen_columns_are_brought() -> None:
+    chosen = JoinSettings(columns=["city", "who", "city"])
+    plan = both(GUESTS, VISITS, "guest", "who", settings=chosen)
+    assert plan.to_arrow().column_names == ["guest", "city", "who"]
+    scope: dict[str, Any] = {"yours": pd.DataFrame(GUESTS), "theirs": pd.DataFrame(VISITS)}
+    exec(plan.pandas_code, scope)
+    assert list(scope["joined"].columns) == ["guest", "city", "who"]
+    bare = both(GUESTS, VISITS, "guest", "who", many="first", settings=JoinSettings(columns=[]))
+    assert bare.to_arrow().column_names == ["guest"]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "names"),
+    [
+        (["a", "b"], ["a", "c"], ["k", "v"]),
+        (["a", "b"], ["A", "c"], ["k", "k_cities", "v"]),
+        (["7", "x"], ["7.0", "y"], ["k", "k_cities", "v"]),
+        (["x"], ["y"], ["k", "v"]),
+    ],
+)
+def test_the_key_comes_twice_only_if_it_is_spelled_differently(
+    left: list[str], right: list[str], names: list[str]
+) -> None:
+    plan = both({"k": left}, {"k": right, "v": right})
+    assert plan.to_arrow().column_names == names
+    assert both({"k": ["a"]}, {"k": ["a"]}).to_arrow().column_names == ["k", "k_cities"]
+
+
+def test_rows_with_several_matches_are_counted_whatever_becomes_of_them() -> None:
+    for many in ("expand", "first", "aggregate"):
+        facts = both(GUESTS, VISITS, "guest", "who", many=many).facts
+        assert facts.several_left_rows == 1
+        (one,) = facts.several
+        assert (one.query, one.targets, one.target_rows) == ("Ann", ("ANN",), 3)
+        assert not one.ambiguous
 
 
 def test_means_do_not_depend_on_threads() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
@@ -16,8 +16,10 @@ import pytest
 import deepjoin
 from deepjoin import Lake
 from deepjoin.cli import main
+from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining.tables import JoinWarning, semantic_or_equi
+from deepjoin.joining.entry import JoinWarning, matching_of
+from deepjoin.model import SemanticEvidence
 from deepjoin.settings import JoinSettings
 
 TARGET = ("geo.csv", "name")
@@ -57,64 +59,99 @@ def run(
 
 
 @pytest.mark.slow
-def test_a_pair_of_names_is_an_equi_join_unless_told(lake: Lake, place: Path) -> None:
+def test_a_pair_of_names_joins_equal_and_similar_values(lake: Lake, place: Path) -> None:
     orders = pd.read_csv(place / "orders.csv")
     joined = lake.join(orders, "country", TARGET)
+    assert list(joined.columns) == ["order", "country", "similarity", "name", "code"]
+    assert joined["code"].tolist()[:3] == ["a", "c", "b"]
+    joined = lake.join(orders, "country", TARGET, join="equi")
     assert list(joined.columns) == ["order", "country", "name", "code"]
     assert joined["code"].count() == 1
     joined = lake.join(orders, "country", TARGET, join="semantic")
-    assert list(joined.columns) == ["order", "country", "similarity", "name", "code"]
     assert joined["code"].tolist()[:3] == ["a", "c", "b"]
-    with pytest.warns(JoinWarning, match="`tau` is 0.1: below"):
+    with (
+        pytest.warns(JoinWarning, match="`tau` is 0.1: below"),
+        pytest.warns(JoinWarning, match="1 of 5 rows is ambiguous: 'Holland' is joined with"),
+    ):
         joined = lake.join(
             orders, "country", TARGET, join="semantic", settings=JoinSettings(tau=0.1), how="inner"
         )
     assert len(joined) == 5
-    joined = lake.join(
-        orders, "country", TARGET, join="semantic", settings=JoinSettings(matching="one-to-one")
-    )
+    joined = lake.join(orders, "country", TARGET, settings=JoinSettings(matching="one-to-one"))
     assert joined["code"].count() == 3
 
 
-class Evidence:
-    """What a hit of a search says of one kind of join."""
+@pytest.mark.slow
+def test_columns_and_aggregates_are_keywords(lake: Lake, place: Path) -> None:
+    orders = pd.read_csv(place / "orders.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        joined = lake.join(orders, "country", TARGET, join="equi", columns=["code"])
+        assert list(joined.columns) == ["order", "country", "code"]
+        joined = lake.join(orders, "country", TARGET, join="equi", aggregate={"code": "first"})
+        assert list(joined.columns)[-3:] == ["matched_rows", "name_list", "code_first"]
+    with pytest.raises(TypeError, match=r"'colums'\. Did you mean settings=JoinSettings\(columns="):
+        lake.join(orders, "country", TARGET, colums=["code"])
 
-    def __init__(self, joinability: float, tau: float = 0.8) -> None:
-        self.joinability, self.tau = joinability, tau
 
-
-class FakeHit:
-    """As much of a hit as decides the kind of join."""
-
-    def __init__(self, join: str, equi: float, semantic: float | None) -> None:
-        self.join, self.equi = join, Evidence(equi)
-        self.semantic = None if semantic is None else Evidence(semantic)
+@pytest.mark.slow
+def test_two_frames_join_without_a_lake(place: Path) -> None:
+    orders = pd.read_csv(place / "orders.csv")
+    geo = pd.read_csv(place / "lake" / "geo.csv")
+    joined = deepjoin.join(orders, geo, on=("country", "name"), columns=["code"])
+    assert isinstance(joined, pd.DataFrame)
+    assert list(joined.columns) == ["order", "country", "similarity", "code"]
+    assert joined["code"].tolist()[:3] == ["a", "c", "b"]
+    files = place / "orders.csv", place / "lake" / "geo.csv"
+    assert deepjoin.join(*files, on=("country", "name"), join="equi").num_rows == 5
+    with pytest.warns(JoinWarning, match=r"^No row of left has a match in right\. Try another col"):
+        deepjoin.join({"k": ["a"]}, {"k": ["b"]}, on="k", join="equi")
+    with pytest.raises(UnknownName, match=r"^No column 'nam' in right\. .*Did you mean 'name'\?"):
+        deepjoin.join(orders, geo, on=("country", "nam"))
+    with pytest.raises(DeepJoinError, match=r"^`on` is \['a', 'b', 'c'\]; it must be the name of"):
+        deepjoin.join(orders, geo, on=["a", "b", "c"])  # type: ignore[arg-type]
+    with pytest.raises(DeepJoinError, match=r"^`on` is 5; it must be the name of a column, or"):
+        deepjoin.join(orders, geo, on=5)  # type: ignore[arg-type]
+    with pytest.raises(DeepJoinError, match=r"^Cannot join 5: a table must be a data frame"):
+        deepjoin.join(orders, 5, on="country")
 
 
 @pytest.mark.parametrize(
-    ("hit", "join", "tau"),
+    ("found_by", "has_semantic", "join", "kind", "tau"),
     [
-        (FakeHit("equi", 0.5, None), None, None),
-        (FakeHit("any", 0.5, None), None, None),
-        (FakeHit("any", 0.5, 0.5), None, None),
-        (FakeHit("any", 0.5, 0.6), None, 0.8),
-        (FakeHit("semantic", 0.0, 0.6), None, 0.8),
-        (FakeHit("semantic", 0.0, 0.6), "equi", None),
-        (FakeHit("equi", 0.5, None), "semantic", 0.65),
-        (FakeHit("any", 0.5, 0.5), "semantic", 0.8),
-        (("t", "c"), None, None),
-        (("t", "c"), "semantic", 0.65),
+        ("equi", False, None, None, None),
+        ("any", False, None, None, None),
+        ("any", True, None, "any", 0.8),
+        ("semantic", True, None, "semantic", 0.8),
+        ("semantic", True, "equi", None, None),
+        ("equi", False, "semantic", "semantic", 0.65),
+        ("any", True, "semantic", "semantic", 0.8),
+        (None, False, None, "any", 0.65),
+        (None, False, "semantic", "semantic", 0.65),
+        (None, False, "equi", None, None),
     ],
 )
-def test_which_kind_of_join_a_hit_means(hit: object, join: str | None, tau: float | None) -> None:
-    semantic = semantic_or_equi(hit, join, None, "best", None, deepjoin_encoder)
-    assert (semantic.bound if semantic else None) == tau
+def test_which_kind_of_join_a_hit_means(
+    lake: Lake,
+    found_by: str | None,
+    has_semantic: bool,
+    join: str | None,
+    kind: str | None,
+    tau: float | None,
+) -> None:
+    hit: object = TARGET
+    if found_by:
+        evidence = SemanticEvidence(0.6, 0.6, 3, 0.8) if has_semantic else None
+        found = lake.search(["france"], 1, join="equi")[0]
+        hit = replace(found, join=found_by, semantic=evidence)
+    semantic = matching_of(hit, join, JoinSettings(), load_cell_encoder)
+    assert (semantic and semantic.join, semantic and semantic.bound) == (kind, tau)
 
 
-def deepjoin_encoder() -> Any:
-    from deepjoin.embed.cells import load_cell_encoder
-
-    return load_cell_encoder()
+def test_any_is_equi_where_an_index_has_no_cell_vectors() -> None:
+    assert matching_of(TARGET, None, JoinSettings(), lambda: None) is None
+    semantic = matching_of(TARGET, "semantic", JoinSettings(), lambda: None)
+    assert semantic and semantic.join == "semantic"
 
 
 def test_a_hit_joins_as_it_was_found(lake: Lake, place: Path) -> None:
@@ -128,12 +165,14 @@ def test_a_hit_joins_as_it_was_found(lake: Lake, place: Path) -> None:
 
 @pytest.mark.parametrize("chosen", [JoinSettings(tau=0.5), JoinSettings(matching="all")])
 def test_options_of_another_join_are_refused(lake: Lake, place: Path, chosen: JoinSettings) -> None:
-    with pytest.raises(DeepJoinError, match='for semantic joins; add `join="semantic"`'):
-        lake.plan_join(place / "orders.csv", "country", TARGET, settings=chosen)
+    with pytest.raises(DeepJoinError, match='Leave them out, or use `join="any"`'):
+        lake.plan_join(place / "orders.csv", "country", TARGET, join="equi", settings=chosen)
 
 
 def test_an_unknown_kind_of_join(lake: Lake, place: Path) -> None:
-    with pytest.raises(UnknownName, match="No join kind 'fuzzy' in a join. Known: equi, semantic"):
+    with pytest.raises(
+        UnknownName, match="No join kind 'fuzzy' in a join. Known: any, equi, semantic"
+    ):
         lake.plan_join(place / "orders.csv", "country", TARGET, join="fuzzy")
 
 
@@ -151,9 +190,48 @@ def test_facts_are_told(run: Callable[..., tuple[int, str, str]]) -> None:
     assert status == 0
     assert [row["code"] for row in json.loads(out)] == ["a", "c", "b", None, None]
     assert (
-        "3 of 5 rows match (1:1), 1 values by equality and 2 by meaning "
+        "3 of 5 rows match (1:1); 1 values by equality and 2 by meaning "
         "(similarity >= 0.65, best); 5 rows result"
     ) in err
+
+
+def test_a_pair_joins_by_meaning_from_the_shell(
+    run: Callable[..., tuple[int, str, str]],
+) -> None:
+    status, out, err = run("--columns", "code", "--format", "json")
+    assert status == 0
+    assert [row["code"] for row in json.loads(out)] == ["a", "c", "b", None, None]
+    assert "3 of 5 rows match" in err
+    assert "1 of 5 rows match (1:1); 5 rows result" in run("--join", "equi")[2]
+
+
+@pytest.mark.slow
+def test_several_matches_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lake").mkdir()
+    places = [
+        "HOUSTON, MS",
+        "HOUSTON, TX",
+        "SPRINGFIELD, MO",
+        "SPRINGFIELD, MA",
+        "Boston",
+        "Boston",
+    ]
+    pd.DataFrame({"place": places, "n": range(6)}).to_csv("lake/places.csv", index=False)
+    cities = ["Houston", "Springfield", "Boston", "Houston"]
+    pd.DataFrame({"city": cities}).to_csv("cities.csv", index=False)
+    command = ["join", "lake", "cities.csv", "-c", "city", "--with", "places.csv:place"]
+    assert main([*command, "--many", "first", "--format", "json"]) == 0
+    said = capsys.readouterr()
+    assert [row["alternatives"] for row in json.loads(said.out)] == [
+        *("HOUSTON, TX", "SPRINGFIELD, MA", None, "HOUSTON, TX")
+    ]
+    assert "1 of 4 rows match (n:m), 3 more are ambiguous; " in said.err
+    assert "\nambiguous: Houston is joined with HOUSTON, MS; it may be HOUSTON, TX\n" in said.err
+    assert "\n1 row of yours with several matching rows in places.csv: Boston (2)\n" in said.err
+    assert "warning: 3 of 4 rows are ambiguous: 'Houston' is joined with 'HOUSTON, MS'" in said.err
 
 
 @pytest.mark.slow
@@ -163,7 +241,7 @@ def test_near_misses(run: Callable[..., tuple[int, str, str]]) -> None:
     assert out.splitlines()[0].split() == ["yours", "theirs", "similarity"]
     assert out.splitlines()[1].split() == ["USA", "United", "States", "0.976884"]
     assert "of 5 values have no match" in err
-    status, out, _ = run("--near-misses", "1", "--format", "json")
+    status, out, _ = run("--join", "equi", "--near-misses", "1", "--format", "json")
     assert json.loads(out) == [{"yours": "UK", "theirs": "United Kingdom", "similarity": 0.980238}]
 
 
@@ -187,7 +265,10 @@ def test_sql_and_matches(run: Callable[..., tuple[int, str, str]], tmp_path: Pat
     ("options", "says"),
     [
         (("--join", "semantic", "--tau", "0"), "--tau is 0.0; it must be a cosine above 0"),
-        (("--tau", "0.5"), "for semantic joins"),
+        (("--join", "equi", "--tau", "0.5"), "Leave them out, or use --join any"),
+        (("--aggregate", "median"), "No aggregate 'median' in a join. Aggregates: first, count"),
+        (("--columns", "cod"), "No column 'cod' in geo.csv. Columns: name, code."),
+        (("--many", "first", "--aggregate", "sum"), "--aggregate came with --many first; leave"),
         (("--join", "semantic", "--matches-out", "x.doc"), "its ending must be one of .parquet"),
         (("--join", "semantic", "--sql", "--matches-out", "x.csv"), "from a .parquet file"),
     ],

@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching import similar
 from deepjoin.matching import values as matching
 from deepjoin.matching.joinability import least, similarities
-from deepjoin.matching.values import SemanticMatching, match_values, nearest_values
+from deepjoin.matching.values import (
+    ALTERNATIVES,
+    CLOSE,
+    SemanticMatching,
+    match_values,
+    nearest_values,
+)
 from tests.support.join_tables import Dial, brute_matches
 
 VALUES = st.lists(
@@ -41,13 +48,84 @@ def test_matches_equal_brute_force(
         found = list(match_values(mine, theirs, SemanticMatching(Dial(), tau, way)))
     triples = [
         triple
-        for pairs in found
+        for pairs, _ in found
         for triple in zip(
             pairs.mine.tolist(), pairs.theirs.tolist(), pairs.similarities.tolist(), strict=True
         )
     ]
     assert len(set(triples)) == len(triples)
     assert set(triples) == brute_matches(mine, theirs, tau, way)
+
+
+def brute_alternatives(
+    mine: list[str], theirs: list[str], pairs: set[tuple[int, int, int]], tau: float, way: str
+) -> set[tuple[int, int]]:
+    """Find what is nearly as similar as each match of unequal values, and free."""
+    found: set[tuple[int, int]] = set()
+    taken = {j for _, j, _ in pairs} if way == "one-to-one" else set()
+    vectors, others = Dial().encode(mine), Dial().encode(theirs)
+    for i, j, similarity in pairs if way != "all" else ():
+        if mine[i] == theirs[j]:
+            continue
+        least_of = max(least(tau), similarity - least(CLOSE))
+        near = [
+            (-int(like), other)
+            for other, like in enumerate(similarities(vectors[i], others))
+            if like >= least_of and other != j and other not in taken
+        ]
+        found |= {(i, other) for _, other in sorted(near)[:ALTERNATIVES]}
+    return found
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=100)
+@given(
+    mine=VALUES,
+    theirs=VALUES,
+    tau=st.sampled_from([0.9, 0.99]),
+    way=st.sampled_from(["best", "one-to-one", "all"]),
+    block=st.sampled_from([3, 1000]),
+)
+def test_alternatives_equal_brute_force(
+    mine: list[str], theirs: list[str], tau: float, way: str, block: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(similar, "COLUMNS", block)
+        patch.setattr(matching, "ROWS", block)
+        found = list(match_values(mine, theirs, SemanticMatching(Dial(), tau, way)))
+    alternatives = {
+        pair
+        for one in found
+        for pair in zip(
+            one.alternatives.mine.tolist(), one.alternatives.theirs.tolist(), strict=True
+        )
+    }
+    pairs = brute_matches(mine, theirs, tau, way)
+    assert alternatives == brute_alternatives(mine, theirs, pairs, tau, way)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["best", "one-to-one", "all"])
+def test_join_any_never_matches_different_numbers(way: str) -> None:
+    mine = ["-5", "1.5", "2020-01-05", "gate 7", "cust-0000123", "boeing 737", "7", "usa"]
+    theirs = [
+        *("5", "15", "2020-01-06", "gate 8", "cust-0000124", "boeing 737-800", "gate 7b"),
+        *("007", "united states"),
+    ]
+
+    def matched(join: str) -> set[tuple[str, str]]:
+        how = SemanticMatching(load_cell_encoder(), matching=way, join=join)
+        return {
+            (mine[i], theirs[j])
+            for pairs, _ in match_values(mine, theirs, how)
+            for i, j in zip(pairs.mine.tolist(), pairs.theirs.tolist(), strict=True)
+        }
+
+    assert matched("any") >= {("boeing 737", "boeing 737-800"), ("usa", "united states")}
+    assert not matched("any") & {
+        *(("-5", "5"), ("1.5", "15"), ("2020-01-05", "2020-01-06")),
+        *(("gate 7", "gate 8"), ("cust-0000123", "cust-0000124"), ("7", "007")),
+    }
 
 
 @settings(deadline=None, max_examples=50)

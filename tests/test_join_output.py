@@ -18,6 +18,7 @@ import pytest
 from deepjoin.errors import DeepJoinError, UnknownName, UnreadableTable
 from deepjoin.joining import JoinPlan, JoinSide, plan_join
 from deepjoin.model import Reading, Table
+from deepjoin.settings import JoinSettings
 from tests.support.join_tables import HOSTILE, Cell, both, table, text_batch
 
 
@@ -127,12 +128,12 @@ def test_an_unknown_column_is_named_with_the_nearest(side: str) -> None:
         ({"many": "all"}, r"^Unknown many 'all'\. Allowed: expand, first, aggregate\.$"),
         ({"profile": "raw"}, r"^Unknown profile 'raw'\. Allowed: default, basic\.$"),
         (
-            {"memory_limit": "much"},
+            {"settings": JoinSettings(memory_limit="much")},
             r"^`memory_limit` is 'much'; it must be a size such as '4GB'\.$",
         ),
     ],
 )
-def test_unknown_options(options: dict[str, str], message: str) -> None:
+def test_unknown_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DeepJoinError, match=message):
         both({"k": ["a"]}, {"k": ["a"]}, **options)
 
@@ -258,7 +259,7 @@ def test_too_little_memory_to_write_is_told(
         raise duckdb.OutOfMemoryException("Out of Memory Error: no block left\nmore of it")
 
     plan = both({"k": ["a"]}, {"k": ["a"]})
-    monkeypatch.setattr(plan._session, "run", fails)
+    monkeypatch.setattr(plan.session, "run", fails)
     with pytest.raises(
         DeepJoinError, match=r"^The join cannot be made: Out of Memory Error: no block left$"
     ):
@@ -268,5 +269,9 @@ def test_too_little_memory_to_write_is_told(
 
 def test_a_small_memory_limit_is_enough() -> None:
     cells = [f"cell {number}" for number in range(20_000)]
-    plan = both({"k": cells}, {"k": [cell.upper() for cell in cells]}, memory_limit="64MB")
+    plan = both(
+        {"k": cells},
+        {"k": [cell.upper() for cell in cells]},
+        settings=JoinSettings(memory_limit="64MB"),
+    )
     assert plan.to_arrow()["k_cities"].null_count == 0

@@ -7,7 +7,6 @@ from itertools import count, pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,13 +21,12 @@ from deepjoin.lab.josie.search import Josie, score_from
 from deepjoin.model import Hit, Results
 from deepjoin.search.exact import exact_equi
 from deepjoin.search.hybrid import EquiSearch
+from deepjoin.search.query import SearchOptions
 from deepjoin.search.searcher import Searcher
 from tests.support.column_lakes import segment_of
 from tests.support.definitions import equi_joinability
 
 from .conftest import MakeLake
-
-Int = npt.NDArray[np.int64]
 
 #: Nothing costs anything, lists cost a lot, sets cost a lot, and something like the truth.
 MODELS = (
@@ -151,21 +149,15 @@ def _plain(hit: Hit) -> Hit:
 def assert_same(ours: Searcher, other: Searcher, query: Column, k: int, least: float) -> None:
     """Compare all kinds of search."""
     for exclude in (None, query.table):
-        asked = [one.search(query, k, exclude_table=exclude) for one in (ours, other)]
+        asked = [one.search(query, SearchOptions(k, exclude=exclude)) for one in (ours, other)]
         assert plain(asked[0]) == plain(asked[1])
         assert all(hit.found_by == ("josie",) for hit in asked[0])
-        asked = [
-            one.search(query, k, exclude_table=exclude, min_joinability=least)
-            for one in (ours, other)
-        ]
+        asked = [one.search(query, SearchOptions(k, least, exclude)) for one in (ours, other)]
         assert plain(asked[0]) == plain(asked[1])
-        asked = [
-            one.search(query, None, exclude_table=exclude, min_joinability=least)
-            for one in (ours, other)
-        ]
+        asked = [one.search(query, SearchOptions(None, least, exclude)) for one in (ours, other)]
         assert plain(asked[0]) == plain(asked[1])
     asked = [
-        one.search_tables(query, k, exclude_table=query.table, min_joinability=least, show=None)
+        one.search(query, SearchOptions(k, least, query.table, show=None, by_table=True))
         for one in (ours, other)
     ]
     assert plain(asked[0]) == plain(asked[1])
@@ -219,9 +211,9 @@ def test_the_best_k_equal_brute_force(
 ) -> None:
     columns = columns_of(drawn)
     asked = Column(query, name, table="t0")
-    (truth,) = brute_force(columns, [asked], "default", min_distinct=1)
+    (truth,) = brute_force(columns, [asked], "default")
     segment = segment_of(columns, tmp_path / str(len(list(tmp_path.iterdir()))))
-    found = JosieSearch([segment], "default").search(asked, k, exclude_table="t0")
+    found = JosieSearch([segment], "default").search(asked, SearchOptions(k, exclude="t0"))
     assert [hit.column_id for hit in found] == truth.ranked[:k]
     cells = {column.column_id: column.cells for column in columns}
     for hit in found:
@@ -233,7 +225,11 @@ def test_a_lake_of_hashes_answers_as_well(make_lake: MakeLake) -> None:
     lake = make_lake(columns, hash_only=True)
     ours, other = josie(lake.context(), "equi", None), exact_equi(lake.context(), "equi", None)
     asked = Column(["A", "b", "d", "nowhere"], "x")
-    assert [hit.column_id for hit in ours.search(asked, 5)] == ["t0#0", "t0#1", "t1#0"]
+    assert [hit.column_id for hit in ours.search(asked, SearchOptions(5))] == [
+        "t0#0",
+        "t0#1",
+        "t1#0",
+    ]
     assert_same(ours, other, asked, 2, 0.3)
 
 
@@ -293,9 +289,11 @@ def test_a_value_of_one_column_alone_is_found_by_a_query_from_outside() -> None:
 
 def test_unknown_values_count_in_the_joinability(make_lake: MakeLake) -> None:
     lake = make_lake([Column(["a", "b"], "x", "t")])
-    (hit,) = josie(lake.context(), "equi", None).search(Column(["a", "q", "r", "s"]), 3)
+    (hit,) = josie(lake.context(), "equi", None).search(
+        Column(["a", "q", "r", "s"]), SearchOptions(3)
+    )
     assert hit.joinability == 0.25
-    assert josie(lake.context(), "equi", None).search(Column(["q"]), 3).hits == ()
+    assert josie(lake.context(), "equi", None).search(Column(["q"]), SearchOptions(3)).hits == ()
 
 
 def test_lists_that_only_hash_alike_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +327,7 @@ def test_a_set_that_is_all_of_the_rest_may_tie_with_the_last() -> None:
 def test_ties_are_decided_over_all_segments(tmp_path: Path) -> None:
     tables = [Column(["a", "b"], "x", table) for table in ("late", "early")]
     segments = [segment_of([one], tmp_path / str(one.table)) for one in tables]
-    (hit,) = JosieSearch(segments, "default").search(Column(["a", "b"], "x"), 1)
+    (hit,) = JosieSearch(segments, "default").search(Column(["a", "b"], "x"), SearchOptions(1))
     assert hit.table == "early"
 
 
@@ -405,8 +403,8 @@ def test_costs_are_measured_and_never_negative() -> None:
 def test_a_searcher_tells_what_the_last_query_read(make_lake: MakeLake) -> None:
     lake = make_lake([Column(["a", "b"], "x", "t"), Column(["b", "c"], "y", "u")])
     searcher = josie(lake.context(), "equi", None)
-    searcher.search(Column(["a", "b", "q"]), 3)
+    searcher.search(Column(["a", "b", "q"]), SearchOptions(3))
     assert vars(searcher.reading) == {"lists": 2, "postings": 3, "sets": 0, "tokens": 0}
-    searcher.search(Column(["q"]), 3)
+    searcher.search(Column(["q"]), SearchOptions(3))
     assert searcher.reading.lists == 0
     assert all(one.index.nbytes > 0 for one in searcher.lakes)

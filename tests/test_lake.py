@@ -7,6 +7,7 @@ import os
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -16,7 +17,7 @@ import pytest
 import deepjoin
 from deepjoin import Column, Lake, Settings
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.joining.tables import JoinWarning
+from deepjoin.joining.entry import JoinWarning
 from deepjoin.read.corpus import write_corpus
 from tests.support.command_line import Run, call
 from tests.support.index_files import files_of, search_answers
@@ -109,6 +110,29 @@ def test_dry_run_of_nothing(run: Run, tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.slow
+def test_column_vectors_are_made_by_one_command(
+    run: Run, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default search never reads them; the paper's method says how to get them."""
+    monkeypatch.setattr("deepjoin.build.encoding._WORTH_A_WORD", 0)
+    answer = run("index", lake_folder)
+    assert "Encoding" not in answer.err
+    index = lake_folder / ".deepjoin"
+    assert not list(index.rglob("vectors/columns")) and list(index.rglob("vectors/cells"))
+    search = ("search", lake_folder, "--values", "France,Peru", "--method", "deepjoin")
+    command = f"deepjoin index {index} --encoder default"
+    run(*search).refused(f"has no column vectors, which method 'deepjoin' needs. Make them in "
+                         f"about 1 s with: {command}")  # fmt: skip
+    forecast = run(*command.split()[1:], "--dry-run").out
+    assert "7 columns to encode" in forecast and "about 1 s and 5.7 KB of disk" in forecast
+    assert not list(index.rglob("vectors/columns"))
+    answer = run(*command.split()[1:])
+    assert "Encoding 7 columns takes about 1 s." in answer.err
+    assert run(*search, "--format", "json").hits[0][0] == COUNTRIES
+    assert "Encoding" not in run("index", lake_folder).err, "they stay"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "tables"),
     [
@@ -116,7 +140,6 @@ def test_dry_run_of_nothing(run: Run, tmp_path: Path, what: str) -> None:
         (["--include", "numbers.csv", "--include", "*cities*"], {"geo/cities.csv", "numbers.csv"}),
         (["--exclude", "geo"], {"numbers.csv"}),
         (["--include", "*.csv", "--exclude", "*c*t*s*"], {"numbers.csv"}),
-        (["--include", "*.parquet"], set()),
     ],
 )
 def test_include_and_exclude(
@@ -125,6 +148,15 @@ def test_include_and_exclude(
     answer = run("index", lake_folder, *options)
     assert answer.status == 0
     assert set(deepjoin.open(lake_folder).tables) == tables
+
+
+@pytest.mark.parametrize("options", [("--include", "*.parquet"), ("--exclude", "*")])
+def test_filters_that_leave_no_file_are_named(
+    run: Run, lake_folder: Path, options: tuple[str, str]
+) -> None:
+    why = "has no table: --include and --exclude leave out every file"
+    run("index", lake_folder, *options).refused("No index was made", why)
+    assert not (lake_folder / ".deepjoin").exists()
 
 
 def test_denied_columns_leave_no_trace(run: Run, lake_folder: Path) -> None:
@@ -366,12 +398,27 @@ def test_sources_that_cannot_be(
     assert not (lake_folder.parent / ".deepjoin").exists()
 
 
-def test_an_empty_folder_is_explained(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    answer = run("index", tmp_path / "empty")
-    assert "no tables" in answer.err.lower()
-    answer = run("search", tmp_path / "empty", "--values", "a,b")
-    assert "no tables" in (answer.out + answer.err).lower()
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "it holds no file of a format that deepjoin reads"),
+        ({"a.md": "# a"}, "1 file is not readable as tables, a.md: not a table format"),
+        ({"a.csv": "", "b.csv": ""}, "2 files are not readable as tables, a.csv: is empty"),
+    ],
+    ids=["empty", "other files", "empty files"],
+)
+def test_a_folder_without_a_table_makes_no_index(
+    run: Run, tmp_path: Path, files: dict[str, str], reason: str
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    run("index", folder).refused(f"No index was made, since {folder} has no table: {reason}")
+    assert run("search", folder, "--values", "a,b").status == 1
+    assert {path.name for path in folder.iterdir()} == set(files)
+    (folder / "c.csv").write_text("city\nRome\nOslo\nLima\nBonn\nNice\n")
+    assert run("index", folder).status == 0
 
 
 def test_a_table_is_described(lake_folder: Path) -> None:
@@ -385,6 +432,63 @@ def test_a_table_is_described(lake_folder: Path) -> None:
     assert repr(lake) == f"Lake('{lake_folder / '.deepjoin'}', 3 tables, 7 columns)"
     with pytest.raises(UnknownName, match=r"No table 'geo' .*countries"):
         lake.table("geo")
+
+
+def test_a_lake_is_a_mapping_of_tables(lake_folder: Path) -> None:
+    lake = deepjoin.index(lake_folder)
+    assert list(lake) == list(lake.tables) and len(lake) == 3
+    entry = lake["geo/countries.csv"]
+    assert [column.name for column in entry.columns] == ["country", "capital", "population"]
+    lines = repr(entry).splitlines()
+    assert lines[0] == "geo/countries.csv: countries, 6 rows"
+    assert lines[2].split() == ["country", "text", "6", "indexed"]
+    with pytest.raises(KeyError) as error:
+        lake["geo/countrys.csv"]
+    assert isinstance(error.value, deepjoin.DeepJoinError)
+    assert str(error.value).endswith("Did you mean 'geo/countries.csv'?")
+
+
+@pytest.mark.parametrize("kind", [None, "pandas", "polars", "arrow"])
+def test_a_table_is_read_as_a_frame(lake_folder: Path, kind: str | None) -> None:
+    lake = deepjoin.index(lake_folder)
+    frame = lake.read("geo/countries.csv", kind)
+    expected = {None: pd.DataFrame, "pandas": pd.DataFrame, "polars": pl.DataFrame}
+    assert isinstance(frame, expected.get(kind, pa.Table))
+    rows = pa.table(frame)
+    assert rows["country"].to_pylist()[0] == "France"
+    assert sum(rows["population"].to_pylist()) == 417, "numbers, and not text"
+    with pytest.raises(deepjoin.DeepJoinError, match="No kind of frame 'panda'.*'pandas'?"):
+        lake.read("geo/countries.csv", "panda")
+    with pytest.raises(KeyError, match="Did you mean 'numbers.csv'?"):
+        lake.read("numbrs.csv")
+
+
+def test_a_table_that_grows_columns_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"a": "x"}\n' * 5 + '{"a": "y", "b": 1}\n')
+    frame = deepjoin.index(tmp_path).read("t.jsonl", "arrow")
+    assert frame.column_names == ["a", "b"] and frame["b"].to_pylist() == [None] * 5 + [1]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_frame_is_searched_with_by_one_of_its_columns(lake_folder: Path, make: Any) -> None:
+    lake = deepjoin.index(lake_folder)
+    frame = make({"n": [1, 2, 3], "state": ["France", "Peru", "Oz"]})
+    results = lake.search(frame, on="state")
+    assert (results[0].table, results[0].matched) == ("geo/countries.csv", 2)
+    with pytest.raises(KeyError, match="No column 'stat' in the query.*Did you mean 'state'?"):
+        lake.search(frame, on="stat")
+
+
+def test_results_become_frames_and_slices(lake_folder: Path) -> None:
+    results = deepjoin.index(lake_folder).search(["France", "Peru", "Lima"])
+    assert len(results) > 2
+    some = results[:2]
+    assert repr(some).splitlines() == repr(results).splitlines()[:3]
+    assert "dj-card" in some._repr_html_() and some.to_dict()["hits"][1]["rank"] == 2
+    tables = [hit.table for hit in results]
+    assert results.to_pandas()["table"].tolist() == tables
+    assert results.to_polars()["table"].to_list() == tables
+    assert results.to_arrow()["table"].to_pylist() == tables
 
 
 def test_a_column_comes_back_as_its_table_spells_it(lake_folder: Path) -> None:
@@ -458,14 +562,16 @@ def test_settings_are_kept_with_the_index(lake_folder: Path) -> None:
     assert json.loads(json.dumps(lake.info()))["settings"]["deny_columns"] == ["x*"]
 
 
-def test_progress_is_told(lake_folder: Path) -> None:
-    told: list[tuple[int, int, str]] = []
-    deepjoin.index(lake_folder, progress=lambda *what: told.append(what))
-    assert told == [
+def test_progress_is_reported(lake_folder: Path) -> None:
+    calls: list[tuple[int, int, str]] = []
+    deepjoin.index(lake_folder, progress=lambda *call: calls.append(call))
+    assert calls == [
         (0, 3, "geo/cities.csv"),
         (1, 3, "geo/cities.csv"),
         (2, 3, COUNTRIES),
         (3, 3, "numbers.csv"),
+        (0, 66, "values"),
+        (66, 66, "values"),
     ]
 
 
@@ -473,3 +579,35 @@ def test_progress_is_told(lake_folder: Path) -> None:
 def test_tables_of_the_same_columns_keep_apart(make_lake: MakeLake) -> None:
     lake = make_lake([Column(["a", "b"], "x", table=f"t{i}") for i in range(3)])
     assert [hit.table for hit in lake.search(["a"])] == ["t0", "t1", "t2"]
+
+
+def test_no_hit_that_says_little_is_unmarked(make_lake: MakeLake) -> None:
+    dense = [str(number) for number in range(37, 3000)]
+    columns = [
+        Column([*map(str, range(1, 10)), "12.5", "33.25", "-7.125", "151.2"], "lat", "places"),
+        Column(dense, "vertex", "mesh"),
+        Column([*dense, "n/a"], "vertex", "mesh with gaps"),
+        Column([str(1000 * number + 77) for number in range(50)], "id", "customers"),
+        Column([str(year) for year in range(1950, 2024)], "year", "seasons"),
+    ]
+    lake = make_lake(columns)
+    for join in ("equi", "any"):
+
+        def marks(query: list[str], join: str = join) -> dict[str, str]:
+            return {hit.table: hit.generic for hit in lake.search(query, join=join)}
+
+        assert marks([str(n) for n in range(1, 10)])["places"] == "run", "numbers from 1"
+        years = marks([str(year) for year in range(1990, 2021)])
+        assert years == {"seasons": "year", "mesh": "range", "mesh with gaps": "range"}
+        ages = marks(["41", "58", "73", "90"])
+        assert ages["mesh"] == ages["mesh with gaps"] == "range"
+        assert marks(["3077", "4077", "9077"])["customers"] == "", "far apart, so no accident"
+    found = lake.search([str(year) for year in range(1990, 2021)], 3)
+    assert "[range]" in repr(found) and "says little" in found._repr_html_()
+    assert [hit["generic"] for hit in found.to_dict()["hits"]] == [hit.generic for hit in found]
+
+
+def test_a_private_lake_marks_them_as_well(make_lake: MakeLake) -> None:
+    lake = make_lake([Column(list(map(str, range(37, 999))), "vertex", "mesh")], hash_only=True)
+    (hit,) = lake.search(["41", "58", "73", "90"])
+    assert hit.generic == "range"

@@ -31,6 +31,7 @@ from deepjoin.lab.lsh.minhash import (
     containment,
 )
 from deepjoin.normalise.distinct import distinct_cells
+from deepjoin.search.query import SearchOptions
 
 from .conftest import MakeLake
 
@@ -52,7 +53,7 @@ def opened(lake: Lake) -> LshEnsemble:
 
 
 def answers(lake: Lake, query: Column, k: int) -> list[tuple[str, float]]:
-    found = opened(lake).search(query, k, exclude_table=query.table)
+    found = opened(lake).search(query, SearchOptions(k, exclude=query.table))
     return [(hit.column_id, hit.score) for hit in found]
 
 
@@ -110,7 +111,7 @@ def test_hits_are_ranked_by_their_estimates(
     columns = {column.column_id: column for column in columns_of(drawn)}
     asked = Column(query, "q", "t8")
     lake = make_lake(list(columns.values()))
-    hits = opened(lake).search(asked, k, exclude_table="t8", show=None)
+    hits = opened(lake).search(asked, SearchOptions(k, exclude="t8", show=None))
     values = distinct_cells(query).values
     assert len(hits) <= k and [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
     order = list(columns)
@@ -165,7 +166,7 @@ def test_precision_is_as_measured(make_lake: MakeLake) -> None:
     truth = brute_force(columns, queries, "default")
     shares, first = [], []
     for query, right in zip(queries, truth, strict=True):
-        found = [hit.column_id for hit in searcher.search(query, 10)]
+        found = [hit.column_id for hit in searcher.search(query, SearchOptions(10))]
         assert len(found) == 10
         shares.append(precision_ties(found, right, 10) or 0.0)
         first.append(precision_ties(found, right, 1) or 0.0)
@@ -189,7 +190,7 @@ def test_segments_are_searched_as_one(tmp_path: Path) -> None:
 def test_removed_tables_are_no_hits(tmp_path: Path) -> None:
     columns, queries = corpus(7)
     lake = deepjoin.index(columns, tmp_path / "all", settings=Settings(min_distinct=1))
-    first = opened(lake).search(queries[0], 3)
+    first = opened(lake).search(queries[0], SearchOptions(3))
     lake.remove(first[0].table)
     assert first[0].column_id not in [i for i, _ in answers(lake, queries[0], 1000)]
     assert first[1].column_id == answers(lake, queries[0], 1)[0][0]
@@ -199,7 +200,7 @@ def test_removed_tables_are_no_hits(tmp_path: Path) -> None:
 def test_tables_are_grouped(make_lake: MakeLake) -> None:
     cells = [f"v{i}" for i in range(20)]
     columns = [Column(cells, "a", "t1"), Column(cells[:15], "b", "t1"), Column(cells, "a", "t2")]
-    grouped = opened(make_lake(columns)).search_tables(Column(cells), 5)
+    grouped = opened(make_lake(columns)).search(Column(cells), SearchOptions(5, by_table=True))
     assert [(hit.table, hit.column) for hit in grouped] == [("t1", "a"), ("t2", "a")]
     assert [other.column for other in grouped[0].also] == ["b"]
 
@@ -207,24 +208,28 @@ def test_tables_are_grouped(make_lake: MakeLake) -> None:
 def test_nothing_to_find_is_no_hit(make_lake: MakeLake, tmp_path: Path) -> None:
     searcher = opened(make_lake([Column(list("abcdef"), "x", "t")]))
     for cells in ([], [None, " "], ["unknown", "values"]):
-        assert len(searcher.search(Column(cells), 5)) == 0
-    assert len(searcher.search(Column(list("abc")), 0)) == 0
+        assert len(searcher.search(Column(cells), SearchOptions(5))) == 0
+    assert len(searcher.search(Column(list("abc")), SearchOptions(0))) == 0
     empty = deepjoin.index([Column(["a"], "x", "t")], tmp_path / "e", settings=Settings())
-    assert len(opened(empty).search(Column(["a"]), 5)) == 0
+    assert len(opened(empty).search(Column(["a"]), SearchOptions(5))) == 0
 
 
 def test_lakes_of_hashes_are_searched(make_lake: MakeLake) -> None:
     columns, queries = corpus(9)
     plain, hashed = make_lake(columns[:60]), make_lake(columns[:60], hash_only=True)
-    hits = opened(hashed).search(queries[0], 5)
+    hits = opened(hashed).search(queries[0], SearchOptions(5))
     assert hits[0].score == 1
-    assert hits[0].joinability == opened(plain).search(queries[0], 5)[0].joinability == 1
+    assert (
+        hits[0].joinability
+        == opened(plain).search(queries[0], SearchOptions(5))[0].joinability
+        == 1
+    )
 
 
 def test_semantic_joins_are_shown_by_meaning(make_lake: MakeLake) -> None:
     towns = ["Paris", "London", "Rome", "Berlin", "Madrid", "Lisbon"]
     lake = make_lake([Column([*towns[:5], "Lisbonn"], "town", "t")])
-    (hit,) = lsh_ensemble(lake.context(), "semantic", None).search(Column(towns), 3)
+    (hit,) = lsh_ensemble(lake.context(), "semantic", None).search(Column(towns), SearchOptions(3))
     assert (hit.join, hit.found_by) == ("semantic", ("lsh-ensemble",))
     assert hit.semantic is not None and hit.semantic.matched >= 5
     assert hit.score < 1
@@ -243,9 +248,9 @@ def test_what_is_not_verified_has_no_minimum(make_lake: MakeLake) -> None:
     searcher = opened(make_lake([Column(list("abc"), "x", "t")]))
     text = "came with method 'lsh-ensemble', which does not verify its hits; min_joinability needs"
     with pytest.raises(DeepJoinError, match=text):
-        searcher.search(Column(["a"]), None, min_joinability=0.5)
+        searcher.search(Column(["a"]), SearchOptions(None, 0.5))
     with pytest.raises(DeepJoinError, match=text):
-        searcher.search(Column(["a"]), 5, min_joinability=0.1)
+        searcher.search(Column(["a"]), SearchOptions(5, 0.1))
 
 
 def test_the_missing_package_is_named(make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch) -> None:

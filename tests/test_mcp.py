@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +13,7 @@ from mcp import Client
 
 import deepjoin
 from deepjoin import Column, Lake
+from deepjoin.relating.neighbourhood import paths
 from deepjoin.serve.mcp.server import TOOLS
 from tests.support.agents import COUNTRIES, ask, refused, with_client
 
@@ -22,13 +25,15 @@ def test_tools_say_what_they_do(demo: Lake, tmp_path: Path) -> None:
     listed = with_client(demo, lambda c: c.list_tools(), tmp_path).tools
     assert [tool.name for tool in listed] == list(TOOLS)
     for tool in listed:
-        assert len(tool.description) > 80
+        assert len(tool.description) > 70
         assert tool.input_schema["additionalProperties"] is False
         assert all(
             one.get("description") for one in tool.input_schema.get("properties", {}).values()
         )
         assert tool.output_schema["type"] == "object"
         assert tool.annotations.read_only_hint == (tool.name != "join")
+    sent = json.dumps([tool.model_dump(by_alias=True, exclude_none=True) for tool in listed])
+    assert len(sent) < 12_500, "what every conversation pays for"
 
 
 def test_writing_is_not_offered_without_a_folder(demo: Lake) -> None:
@@ -55,7 +60,7 @@ def test_lake_info(demo: Lake) -> None:
 
 def test_find_tables_by_name_and_by_value(demo: Lake) -> None:
     told = ask(demo, "find_tables", text="COUNTR", limit=3)
-    assert any("countries" in one["table"] for one in told["tables"])
+    assert any("countries" in one["name"] for one in told["tables"])
     assert told["tables_in_all"] > 3 and len(told["columns"]) == 3 and len(told["cut"]) == 2
     told = ask(demo, "find_tables", text=" france ")
     held = {(one["table"], one["column"]) for one in told["holders"]}
@@ -76,11 +81,63 @@ def test_search_by_values_and_by_column(demo: Lake) -> None:
     assert told["query_size"] == 4 and 0 < len(told["hits"]) <= 5
     best = told["hits"][0]
     assert best["equal_or_similar"]["matched"] >= best["equal"]["matched"] > 0
-    assert best["suggested_join"] in ("equi", "semantic")
+    assert best["suggested_join"] == "any"
     told = ask(demo, "search", table="geo/countries.csv", column="country", one_per_table=True)
     tables = [hit["table"] for hit in told["hits"]]
     assert "geo/countries.csv" not in tables and len(set(tables)) == len(tables)
     assert told["compared_tables"] == demo.report.tables - 1
+
+
+def test_search_with_every_column_of_a_table(demo: Lake) -> None:
+    told = ask(demo, "search", table="stores.csv", k=3)
+    assert told["query"] == "sales/stores.csv:town" and told["hits"]
+    searched = demo.index.indexed_columns("sales/stores.csv")
+    others = [one["column"] for one in told["other_columns"]]
+    assert sorted([told["query"].partition(":")[2], *others]) == sorted(searched)
+    best = told["hits"][0]["joinability"]
+    assert all(one["joinability"] <= best for one in told["other_columns"])
+    assert not told["hits"][0]["warning"]
+
+
+def test_read_a_table_by_pages(demo: Lake) -> None:
+    rows: list[list[str | None]] = []
+    offset: int | None = 0
+    while offset is not None:
+        told = ask(demo, "read_table", table="geo/countries.csv", offset=offset, limit=40)
+        assert told["total"] == 86 and told["columns"][0] == "country"
+        rows += told["rows"]
+        offset = told["next_offset"]
+    assert [row[0] for row in rows] == demo.read("geo/countries.csv", "arrow")[
+        "country"
+    ].to_pylist()
+    beyond = ask(demo, "read_table", table="geo/countries.csv", offset=1000)
+    assert beyond["rows"] == [] and "no rows from 1,000 on" in beyond["note"]
+
+
+def test_read_the_values_of_a_column_by_pages(demo: Lake) -> None:
+    query = {"table": "sales/customers.csv", "column": "country"}
+    told = ask(demo, "read_table", **query, limit=10)
+    cells = demo.column(*query.values()).cells
+    assert told["columns"] == ["value", "rows"] and told["next_offset"] == 10
+    assert told["total"] == len(set(cells))
+    assert all(int(number) == cells.count(value) for value, number in told["rows"])
+    rest = ask(demo, "read_table", **query, limit=50, offset=10)
+    assert len(rest["rows"]) == told["total"] - 10 and rest["next_offset"] is None
+
+
+def test_paths_between_tables(demo: Lake) -> None:
+    told = ask(demo, "find_paths", start="films/screenings.csv", end="geo/capitals.tsv")
+    first = told["paths"][0]
+    assert first[0]["a"]["table"] == "films/screenings.csv"
+    assert first[-1]["b"]["table"] == "geo/capitals.tsv"
+    assert all(one["b"]["table"] == two["a"]["table"] for one, two in pairwise(first))
+    found = paths(demo.index, "films/screenings.csv", "geo/capitals.tsv")
+    assert told["paths"] == found.to_dict()["paths"]
+    alone = ask(
+        demo, "find_paths", start="films/screenings.csv", end="geo/capitals.tsv", longest=1,
+        min_joinability=1,
+    )  # fmt: skip
+    assert alone["paths"] == [] and "No path of at most 1 join" in alone["note"]
 
 
 def test_a_search_answers_as_the_lake_does(demo: Lake) -> None:
@@ -158,8 +215,8 @@ def test_explain(demo: Lake) -> None:
 def test_preview_join(demo: Lake) -> None:
     asked = {"values": ["France", "USA"], "column": "land", **COUNTRIES}
     told = ask(demo, "preview_join", **asked, join="semantic")
-    assert [one["column"] for one in told["columns"]][:3] == ["land", "similarity", "country"]
-    assert [one["is_new"] for one in told["columns"]][:2] == [False, True]
+    assert told["columns"][:3] == ["land", "similarity", "country"]
+    assert told["new_columns"] == told["columns"][1:]
     assert told["facts"]["matched_keys"] == 2 and told["rows"][1][2] == "United States"
     told = ask(
         demo, "preview_join", table="sales/customers.csv", column="country", rows=4, **COUNTRIES
@@ -208,9 +265,30 @@ def test_previews_write_cells_as_the_service_does(tmp_path: Path) -> None:
     target = {"target_table": "t.csv", "target_column": "key"}
     told = ask(lake, "preview_join", values=["key 1", "none"], column="k", **target)
     assert told["rows"] == [
-        ["key 1", "key 1", "true", "2024-01-01", "1"],
-        ["none", None, None, None, None],
+        ["key 1", "true", "2024-01-01", "1"],
+        ["none", None, None, None],
     ]
+
+
+def test_a_hit_by_meaning_joins_as_it_was_found(demo: Lake) -> None:
+    names = {"values": ["France", "Japan", "Atlantis", "France"], "column": "country"}
+    codes = {"target_table": "geo/countries.csv", "target_column": "iso2"}
+    told = ask(demo, "preview_join", **names, **codes, columns=["capital"])
+    assert (told["facts"]["join"], told["facts"]["matched_left_rows"]) == ("any", 3)
+    assert [row[-1] for row in told["rows"]] == ["Paris", "Tokyo", None, "Paris"]
+    told = ask(demo, "preview_join", **names, **codes, join="equi")
+    assert told["facts"]["matched_left_rows"] == 0
+
+
+def test_several_matching_rows_are_aggregated_and_listed(demo: Lake) -> None:
+    cities = {"target_table": "geo/cities.csv", "target_column": "country"}
+    given = {"values": ["France", "Japan"], "aggregate": {"lat": "max", "*": "count"}}
+    told = ask(demo, "preview_join", **given, **cities, columns=["city", "lat"])
+    assert told["columns"] == ["value", "matched_rows", "city_count", "lat_max"]
+    facts = told["facts"]
+    assert facts["ambiguous_left_rows"] == 0 and facts["several_left_rows"] > 0
+    assert {one["query"] for one in facts["several"]} <= {"France", "Japan"}
+    assert facts["several"][0]["target_rows"] > 1
 
 
 def test_a_link_in_the_folder_is_not_followed(demo: Lake, tmp_path: Path) -> None:

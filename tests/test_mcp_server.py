@@ -32,7 +32,11 @@ LONGEST = 600_000
     [
         ("serch", {}, "No tool 'serch' in this server.*Did you mean 'search'?"),
         ("search", {}, "Pass the query column"),
-        ("search", {"table": "geo/countries.csv"}, "Pass the query column"),
+        ("explain", {"table": "geo/countries.csv", **COUNTRIES}, "Pass the query column"),
+        ("read_table", {"table": "geo/countries.csv", "column": "x"}, "No indexed column 'x' in"),
+        ("read_table", {"table": "geo/countries.csv", "limit": 51}, "limit: Input should be less"),
+        ("read_table", {"table": "/etc/passwd"}, "No table '/etc/passwd' in "),
+        ("find_paths", {"start": "geo/countries.csv", "end": "x"}, "No table 'x' in "),
         ("search", {"table": "x", "column": "y", "values": ["a"]}, "Pass the query column"),
         ("search", {"values": ["a"], "kk": 3}, "Wrong arguments for search: kk: Extra inputs"),
         ("search", {"values": ["a"], "k": 5000}, "k: Input should be less than or equal to 50"),
@@ -113,6 +117,7 @@ def test_answers_are_bounded(tmp_path: Path) -> None:
         ("search", {"values": words, "k": 50}),
         ("explain", {**query, **target, "cells": 100}),
         ("preview_join", {**query, **target, "rows": 50}),
+        ("read_table", {"table": "wide.csv", "limit": 50}),
     ):
         result = answered(desk, tool, arguments)
         content = result.structured_content

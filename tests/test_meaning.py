@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,9 @@ import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.matching.joinability import semantic_joinability
-from deepjoin.model import Results
+from deepjoin.model import Partial, Results
 from deepjoin.settings import SearchSettings
+from deepjoin.store.cell_vectors import CellVectors
 from tests.support.definitions import chance_joinability
 
 from .conftest import MakeLake
@@ -253,3 +256,95 @@ def test_another_encoder_is_named(tmp_path: Path, lake: Lake) -> None:
         f"{ENCODER.digest}.*--cells default",
     ):
         Lake(lake.path).search(["US"], join="semantic")
+
+
+def many_names(count: int = 600) -> list[str]:
+    """Make names of which no two are alike."""
+    return [f"{chr(97 + n % 26)}{chr(97 + n // 26)}ville harbour" for n in range(count)]
+
+
+@pytest.fixture
+def two_sides(make_lake: MakeLake) -> Lake:
+    """Make a lake of a column that shares equal values, and one that has other spellings."""
+    names = many_names()
+    spelled = [f"{name.title()} (city)" for name in names]
+    return make_lake([Column(names[:60], "place", "equal"), Column(spelled, "town", "similar")])
+
+
+def test_equal_hits_come_first_and_similar_ones_later(two_sides: Lake) -> None:
+    partial: list[Results] = []
+    found = two_sides.search(many_names(), settings=SearchSettings(on_partial=partial.append))
+    (first,) = partial
+    assert [hit.table for hit in first] == ["equal"]
+    assert first.partial == Partial("similar values of 0 of 600 were looked up", 0, 600)
+    assert first.to_dict()["partial"]["total"] == 600
+    assert [hit.table for hit in found] == ["similar", "equal"]
+    assert found.partial is None and "partial" not in found.to_dict()
+    assert found.hits == two_sides.search(many_names()).hits
+
+
+@pytest.mark.parametrize("reads", range(5))
+def test_a_time_limit_returns_what_is_there_and_says_so(
+    two_sides: Lake, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    clock = count()
+    monkeypatch.setattr("deepjoin.search.query.monotonic", lambda: next(clock))
+    found = two_sides.search(many_names(), settings=SearchSettings(time_limit=reads))
+    assert "equal" in [hit.table for hit in found]
+    assert found.partial is not None
+    assert found.partial.done < found.partial.total == 600
+    assert (found.partial.done > 0) == (reads > 1)
+    assert f"similar values of {found.partial.done:,} of 600 were looked up" in repr(found)
+    assert "not complete: " in found._repr_html_()
+
+
+def test_a_limit_that_does_not_pass_leaves_no_mark(two_sides: Lake) -> None:
+    limited = two_sides.search(many_names(), settings=SearchSettings(time_limit=1e6))
+    assert limited.partial is None
+    assert limited.hits == two_sides.search(many_names()).hits
+    with pytest.raises(DeepJoinError, match="`time_limit` is -1; it must be a number of seconds"):
+        SearchSettings(time_limit=-1)
+
+
+def test_a_large_query_is_looked_up_by_a_sample_of_its_words(
+    two_sides: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dates = [f"{year}-{month:02}-07" for year in range(1950, 2000) for month in range(1, 13)]
+    looked_up: list[int] = []
+    near = CellVectors.near
+
+    def counted(self: CellVectors, queries: np.ndarray, *rest: Any) -> Any:
+        looked_up.append(len(queries))
+        return near(self, queries, *rest)
+
+    monkeypatch.setattr(CellVectors, "near", counted)
+    two_sides.search([*dates, *map(str, range(600))], 5)
+    assert sum(looked_up) == 0, "vectors find no other dates or numbers"
+    two_sides.search([*many_names(), *dates], 5)
+    assert sum(looked_up) == 512
+    looked_up.clear()
+    two_sides.search(dates[:100], 5)
+    assert sum(looked_up) == 100, "small columns are looked up as they are"
+
+
+def test_a_table_is_searched_by_every_column_best_key_first(two_sides: Lake) -> None:
+    table = {
+        "n": [1, 2, 3],
+        "town": ["aaville harbour", "baville harbour", "x"],
+        "none": [None] * 3,
+    }
+    partial: list[Results] = []
+    found = two_sides.search(table, 3, settings=SearchSettings(on_partial=partial.append))
+    assert (found.query["column"], found.partial) == ("town", None)
+    assert [one.query["column"] for one in found.others] == ["n", "none"]
+    assert found.hits == two_sides.search(table, 3, on="town").hits
+    texts = [one.partial.text for one in partial if one.partial]
+    assert texts[0] == "similar values of 1 of 3 columns were looked up", "one has no values"
+    assert [len(one.others) for one in partial] == [2, 2]
+    limited = two_sides.search(table, 3, settings=SearchSettings(time_limit=0))
+    assert limited.partial is not None and limited.partial.done == 1
+    wide = {"hand": ["aaville harbour", "baville harbour"] * 5, "town": [*many_names(9), "x"]}
+    assert two_sides.search(wide).query["column"] == "town", "two values are no key"
+    columns = [two_sides.column("similar", "town"), two_sides.column("equal", "place")]
+    found = two_sides.search(columns)
+    assert {found.hits[0].table, found.others[0].hits[0].table} == {"equal", "similar"}

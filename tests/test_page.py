@@ -16,10 +16,14 @@ from playwright.sync_api import Browser, Page, expect
 import deepjoin
 from deepjoin.demo import DemoLake, write_demo_lake
 from deepjoin.lake import Lake
+from deepjoin.show.wording import CONTROLS
 from tests.support.browsing import (
+    AXE,
+    COMMON_PHONE,
     FAINT,
     PHONE,
     downloaded,
+    inaccessible,
     link,
     picture,
     serving,
@@ -62,7 +66,7 @@ def drop(page: Page, path: Path) -> None:
 
 def open_hits(page: Page, demo: Demo, column: str) -> None:
     drop(page, demo.files.query)
-    page.get_by_role("link", name=re.compile(f"^{column} ")).click()
+    page.locator(".keys").get_by_role("link", name=re.compile(f"^{column} ")).click()
     expect(page.locator(".card").first).to_be_visible()
 
 
@@ -75,7 +79,7 @@ def test_story_from_drop_to_download(browser: Browser, demo: Demo, tmp_path: Pat
         expect(page.locator(".key").first).to_contain_text("customer")
         picture(page, "table")
 
-        page.get_by_role("link", name=re.compile("^customer_country ")).click()
+        page.locator(".keys").get_by_role("link", name=re.compile("^customer_country ")).click()
         card = page.locator(".card").first
         expect(card).to_contain_text("geo/countries.csv")
         expect(card.locator(".matches")).to_contain_text("Ireland")
@@ -84,7 +88,7 @@ def test_story_from_drop_to_download(browser: Browser, demo: Demo, tmp_path: Pat
         picture(page, "hits")
 
         card.get_by_role("link", name="Preview the join").click()
-        page.get_by_role("radio", name="equal").check()
+        page.get_by_role("radio", name="Equal values").check()
         expect(page.locator("th.fresh")).to_have_count(7)
         expect(page.locator("tbody tr")).to_have_count(20)
         expect(page.locator("#joined")).to_contain_text("First 20 of 120 rows")
@@ -100,10 +104,11 @@ def test_story_from_drop_to_download(browser: Browser, demo: Demo, tmp_path: Pat
         assert pq.read_table(path).to_pylist() == wanted.to_pylist()
         path = downloaded(page, "Download CSV", tmp_path)
         expect(page.get_by_text("saved.")).to_be_visible()
+        assert path.name == "orders-joined-with-countries.csv"
         assert path.read_bytes() == written(wanted, tmp_path / "wanted.csv", demo)
 
-        page.go_back()
-        page.go_back()
+        while "view=join" in page.url:  # a choice of the preview is a step of its own
+            page.go_back()
         expect(page.locator(".card").first).to_contain_text("geo/countries.csv")
         page.go_back()
         expect(page.get_by_role("heading", name="orders.csv")).to_be_visible()
@@ -129,7 +134,7 @@ def test_alike_values_grouped_filtered_and_copied(browser: Browser, demo: Demo) 
         expect(card.locator(".matches")).to_contain_text("OAKHAMPTON INTERIORS")
         page.get_by_label("Group by table").check()
         expect(page).to_have_url(re.compile("grouped=true"))
-        page.get_by_role("button", name="Show the evidence of hit 2").click()
+        page.get_by_role("button", name="Show evidence of hit 2").click()
         expect(page.locator(".matches")).to_have_count(2)
         picture(page, "hits-dark")
         page.get_by_label("Adds a column named").fill("newsletter")
@@ -182,11 +187,187 @@ def test_pasted_values_that_nothing_joins_with(browser: Browser, demo: Demo) -> 
         picture(page, "nothing-found")
 
 
+def test_pasted_values_are_answered_as_a_list_is(browser: Browser, demo: Demo) -> None:
+    for values in (["France"], ["Ireland", "India", "Spain"]):
+        wanted = [hit.table for hit in demo.lake.search(values)]
+        with visiting(browser, demo.address) as page:
+            page.get_by_label("Values, one per line").fill(", ".join(values))
+            page.get_by_role("button", name=re.compile("Search [13] value")).click()
+            expect(page.locator("h1")).to_have_text("your values")
+            expect(page.locator(".card").first).to_be_visible()
+            assert page.locator(".card h2").all_inner_texts() == wanted
+
+
+def test_best_joins_of_all_columns_after_an_upload(browser: Browser, demo: Demo) -> None:
+    with visiting(browser, demo.address) as page:
+        searched = []
+        page.on("request", lambda request: searched.append(request.url.rpartition("/")[2]))
+        drop(page, demo.files.query)
+        best = page.locator(".best li")
+        expect(best).to_have_count(5)
+        expect(best.filter(has_text="customer_country")).to_contain_text("geo/countries.csv")
+        expect(page.get_by_text(re.compile("columns? searched"))).to_have_count(0)
+        picture(page, "best-joins")
+        best.filter(has_text="product_sku").get_by_role("link").first.click()
+        expect(page.locator("h1")).to_contain_text("sales/products.csv")
+        assert searched.count("stream") == 1, "one search for all columns"
+        page.go_back()
+        expect(best).to_have_count(5)
+        assert searched.count("stream") == 1, "what was found is kept"
+
+
+def test_evidence_lists_similar_values_first_and_all_on_request(
+    browser: Browser, demo: Demo
+) -> None:
+    with visiting(browser, demo.address) as page:
+        open_hits(page, demo, "customer")
+        card = page.locator(".card").filter(has_text="sales/customers.csv").first
+        if card.locator(".evidence").count() == 0:
+            card.get_by_role("button", name="Show evidence").click()
+        figures = card.locator(".matches .figure")
+        expect(figures.first).to_have_text(re.compile("≈ 0"))
+        expect(figures).to_have_count(8)
+        card.get_by_role("button", name="Show all values").first.click()
+        expect(figures.nth(20)).to_be_visible()
+        expect(figures.last).to_have_text("equal")
+        picture(page, "evidence-all")
+
+
+#: Holds back all lines of a search but the first until the test calls `release`.
+HELD_BACK = """
+const real = window.fetch;
+window.fetch = async (...call) => {
+  const answer = await real(...call);
+  if (!String(call[0]).includes("search/stream")) return answer;
+  const [first, ...rest] = (await answer.text())
+    .split(/(?<=\\n)/)
+    .map((line) => new TextEncoder().encode(line));
+  return new Response(new ReadableStream({
+    start: (lines) => {
+      lines.enqueue(first);
+      window.release = () => (rest.forEach((line) => lines.enqueue(line)), lines.close());
+    },
+  }));
+};
+"""
+
+
+def test_equal_values_are_shown_while_similar_ones_are_searched(
+    browser: Browser, demo: Demo
+) -> None:
+    with visiting(browser, demo.address) as page:
+        page.add_init_script(HELD_BACK)
+        page.goto(link(view="search", table="sales/customers.csv", column="country"))
+        expect(page.get_by_text("similar ones are still being searched")).to_be_visible()
+        expect(page.locator(".card").first).to_contain_text("geo/countries.csv")
+        picture(page, "early")
+        page.evaluate("window.release()")
+        expect(page.get_by_text("still being searched")).to_have_count(0)
+        expect(page.locator(".card").filter(has_text="calling_codes")).to_be_visible()
+
+
+@pytest.mark.parametrize("look", [{}, COMMON_PHONE])
+def test_new_columns_of_a_preview_are_in_sight(
+    browser: Browser, demo: Demo, look: dict[str, object]
+) -> None:
+    with visiting(browser, demo.address, **look) as page:
+        hit = {"with": "geo/countries.csv", "on": "country"}
+        page.goto(link(view="join", table="sales/customers.csv", column="country", **hit))
+        fresh = page.locator("th.fresh")
+        expect(fresh.first).to_be_visible()
+        picture(page, f"preview-{len(look)}")
+        expect(fresh.first).to_be_in_viewport()
+        sheet = page.locator(".sheet")
+        sheet.evaluate("sheet => { sheet.scrollLeft = 10_000; }")
+        expect(page.locator("thead th").first).to_be_in_viewport()
+        expect(page.locator("thead th").first).to_contain_text("country")
+
+
+def test_equal_join_after_a_similar_one_with_a_threshold(browser: Browser, demo: Demo) -> None:
+    with visiting(browser, demo.address) as page:
+        key = {"table": "sales/crm_export.csv", "column": "Client", "with": "sales/customers.csv"}
+        page.goto(link(view="join", **key, on="customer", join="semantic", tau=0.8))
+        expect(page.locator("th.fresh").first).to_contain_text("similarity")
+        page.get_by_role("radio", name="Equal values").check()
+        expect(page.locator("th.fresh").first).to_contain_text("customer_no")
+        expect(page.locator(".notice.error")).to_have_count(0)
+
+
+def test_columns_and_summaries_of_a_join_are_chosen(browser: Browser, demo: Demo) -> None:
+    with visiting(browser, demo.address) as page:
+        hit = {"with": "geo/cities.csv", "on": "country", "join": "equi"}
+        page.goto(link(view="join", table="sales/customers.csv", column="country", **hit))
+        fresh = page.locator("thead .fresh .name")
+        expect(fresh.filter(has_text=re.compile("^lat$"))).to_have_count(1)
+        page.get_by_text("Columns to add").click()
+        page.get_by_role("checkbox", name="lat").uncheck()
+        expect(fresh.filter(has_text=re.compile("^lat$"))).to_have_count(0)
+        page.get_by_role("radio", name="summarise").check()
+        page.get_by_label("Summary of lon").select_option("max")
+        expect(fresh.filter(has_text="lon_max")).to_have_count(1)
+        expect(page).to_have_url(re.compile(r"aggregate=max\+lon"))
+        assert inaccessible(page) == [] if AXE.exists() else True
+        picture(page, "columns-to-add")
+        page.reload()
+        expect(fresh.filter(has_text="lon_max")).to_have_count(1)
+
+
+def test_matches_that_may_mean_several_are_shown(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    names = [
+        "Acme Holdings Ltd",
+        "Acme Holdings Inc",
+        "Borealis Optics",
+        "Cobalt Foods",
+        "Dune Air",
+    ]
+    rows = "".join(f"{name},{place}.5\n" for place, name in enumerate(names))
+    (tmp_path / "lake/firms.csv").write_text(f"firm,size\n{rows}")
+    (tmp_path / "mine.csv").write_text("client,x\nAcme Holdings,1\nBorealis Optics,2\nDune,3\n")
+    deepjoin.index(tmp_path / "lake")
+    with serving(tmp_path / "lake") as (address, _), visiting(browser, address) as page:
+        page.get_by_label("File to search with").set_input_files(tmp_path / "mine.csv")
+        page.locator(".best").get_by_role("link", name=re.compile("^client")).first.click()
+        expect(page.get_by_label("The join in numbers")).to_contain_text("several good matches")
+        page.get_by_text("1 value of yours may mean several of theirs").click()
+        expect(page.locator(".ties .chip")).to_have_count(2)
+        picture(page, "ties")
+
+
+def test_joined_table_is_searched_further(browser: Browser, demo: Demo) -> None:
+    with visiting(browser, demo.address) as page:
+        hit = {"with": "geo/countries.csv", "on": "country"}
+        page.goto(link(view="join", table="sales/customers.csv", column="country", **hit))
+        page.get_by_role("button", name="Join more tables to the result").click()
+        expect(page.locator("h1")).to_have_text("customers-joined-with-countries.parquet")
+        expect(page.locator(".best li").first).to_be_visible()
+
+
+def test_unknown_address_is_answered_in_words(browser: Browser, demo: Demo) -> None:
+    with visiting(browser, demo.address, "404") as page:
+        page.goto("/nopage")
+        expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
+        page.get_by_role("link", name="Go to the start page").click()
+        expect(page.get_by_role("heading", name="Find what joins")).to_be_visible()
+
+
+def test_messages_name_labels_that_the_page_has(browser: Browser, demo: Demo) -> None:
+    with visiting(browser, demo.address) as page:
+        seen = page.locator("body").inner_html()
+        for address in ("hits", "join"):
+            page.goto(views(demo)[address])
+            page.wait_for_load_state("networkidle")
+            seen += page.locator("body").inner_html()
+    labels = {label for values in CONTROLS.values() for label in values.values()}
+    assert [label for label in sorted(labels) if label not in seen] == []
+
+
 def test_map_shows_joins_and_paths(browser: Browser, demo: Demo) -> None:
     with visiting(browser, demo.address) as page:
         page.get_by_role("link", name="Map").click()
-        expect(page.get_by_text("Choose a table to start from")).to_be_visible()
-        picture(page, "map-empty")
+        expect(page.locator(".map-node")).to_have_count(len(demo.files.tables))
+        expect(page.locator(".map-line.similar").first).to_be_visible()
+        picture(page, "map-overview")
         page.get_by_label("From table").fill("customers")
         page.get_by_role("option", name="sales/customers.csv").click()
         middle = page.get_by_role("button", name="Table sales/customers.csv")
@@ -204,10 +385,18 @@ def test_map_shows_joins_and_paths(browser: Browser, demo: Demo) -> None:
         page.get_by_label("Path to table").fill("airports")
         page.keyboard.press("Enter")
         expect(page.locator(".paths > li").first).to_contain_text("travel/airports.csv")
-        expect(page.locator(".map-line.on-path").first).to_be_visible()
+        expect(page.locator(".map-line.on-path")).to_have_count(1)
+        page.get_by_role("button", name="Show on the map path 2").click()
+        expect(page.locator(".map-line.on-path")).to_have_count(2)
+        expect(page.locator(".map-node.on-path")).to_have_count(2)
         picture(page, "map-paths")
         page.reload()
         expect(page.locator(".paths > li").first).to_contain_text("travel/airports.csv")
+        page.get_by_role("button", name="Join along this path").first.click()
+        expect(page.locator("h1")).to_contain_text("travel/airports.csv")
+        expect(page.locator("h1")).to_contain_text("customers-joined-with-")
+        expect(page.locator("th.fresh").first).to_be_visible()
+        page.go_back()
         middle.click()
         page.get_by_role("link", name="Open the table").click()
         expect(page.get_by_role("heading", name="sales/customers.csv")).to_be_visible()
@@ -225,6 +414,7 @@ def views(demo: Demo) -> dict[str, str]:
             view="join", **key, **{"with": "sales/customers.csv"}, on="customer", join="semantic"
         ),
         "map": link(view="map", table="geo/countries.csv"),
+        "overview": link(view="map"),
         "paths": link(
             view="map",
             table="sales/customers.csv",
@@ -249,6 +439,22 @@ def test_every_view_fits_and_can_be_read(browser: Browser, demo: Demo, look: str
             picture(page, f"{look}-{name}")
             assert too_wide(page) <= 0, name
             assert page.evaluate(FAINT) == [], name
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here: run npm ci in web/")
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+def test_every_view_passes_axe(browser: Browser, demo: Demo, look: str) -> None:
+    scheme = {"color_scheme": "dark" if look == "dark" else "light"}
+    options = scheme | (PHONE if look == "phone" else {})
+    with visiting(browser, demo.address, "40[04]", **options) as page:
+        for name, address in views(demo).items():
+            page.goto(address or "/")
+            page.wait_for_load_state("networkidle")
+            expect(page.locator("main h1, main h2").first).to_be_visible()
+            assert inaccessible(page) == [], name
+        drop(page, demo.files.query)
+        expect(page.locator(".best li")).to_have_count(5)
+        assert inaccessible(page) == []
 
 
 def test_colours_can_be_switched_and_stay(browser: Browser, demo: Demo) -> None:
@@ -287,10 +493,10 @@ def test_whole_story_by_keyboard(browser: Browser, demo: Demo, tmp_path: Path) -
             page.keyboard.press("Enter")
         choosing.value.set_files(demo.files.query)
         expect(page.get_by_role("heading", name="orders.csv")).to_be_visible()
-        tab_to(page, "^customer_country")
+        tab_to(page, r"^customer_country\s+text")
         page.keyboard.press("Enter")
         expect(page.locator(".card").first).to_be_visible()
-        tab_to(page, "Hide the evidence of hit 1")
+        tab_to(page, "Hide evidence")
         page.keyboard.press("Enter")
         expect(page.locator(".evidence")).to_have_count(0)
         page.keyboard.press("Shift+Tab")
@@ -310,7 +516,7 @@ def test_older_answers_never_replace_newer_ones(browser: Browser, demo: Demo) ->
             body = json.loads(route.request.post_data)  # type: ignore[attr-defined]
             held.append(route) if "join" not in body else route.continue_()  # type: ignore[attr-defined]
 
-        page.route("**/api/search", hold)
+        page.route("**/api/search/stream", hold)
         page.goto(link(view="search", table="sales/crm_export.csv", column="Client"))
         expect(page.locator(".waiting")).to_be_visible()
         page.get_by_role("radio", name="Equal values").check()

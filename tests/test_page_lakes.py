@@ -59,6 +59,41 @@ def test_list_of_tables_grows(browser: Browser, corpus: str) -> None:
         assert any("offset=24" in one for one in asked)
 
 
+def test_tables_of_one_kind_are_folded(browser: Browser, tmp_path: Path) -> None:
+    for year in (2022, 2023, 2024):
+        rows = "".join(f"{city},{year + place}.5\n" for place, city in enumerate(CITIES))
+        (tmp_path / f"rain_{year}.csv").write_text(f"city,rain\n{rows}")
+    names = ["Ada", "Ben", "Cem", "Dot", "Eve"]
+    rows = "".join(f"{city},{name}\n" for city, name in zip(CITIES, names, strict=True))
+    (tmp_path / "mayors.csv").write_text(f"city,mayor\n{rows}")
+    deepjoin.index(tmp_path)
+    with serving(tmp_path) as (address, _), visiting(browser, address) as page:
+        page.get_by_label("Values, one per line").fill("\n".join(CITIES[:3]))
+        page.get_by_role("button", name="Search 3 values").click()
+        expect(page.locator(".card")).to_have_count(2)
+        expect(page.get_by_text("2 folded under similar tables")).to_be_visible()
+        picture(page, "folded")
+        page.get_by_text("2 tables of the same kind").click()
+        page.get_by_role("link", name="Preview the join with rain_2024.csv").click()
+        expect(page.locator("h1")).to_contain_text("rain_2024.csv")
+
+
+def test_generic_keys_are_marked_wherever_they_are_shown(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    rows = "".join(f"{number},x{number}\n" for number in range(1, 60))
+    (tmp_path / "lake/numbers.csv").write_text(f"n,text\n{rows}")
+    (tmp_path / "mine.csv").write_text("no,other\n" + "".join(f"{n},y{n}\n" for n in range(1, 40)))
+    deepjoin.index(tmp_path / "lake")
+    with serving(tmp_path / "lake") as (address, _), visiting(browser, address) as page:
+        page.get_by_label("File to search with").set_input_files(tmp_path / "mine.csv")
+        expect(page.locator(".best li").first).to_contain_text("generic key")
+        expect(page.locator(".key-warning")).to_contain_text("Row numbers")
+        page.locator(".key").filter(has_text="no").last.click()
+        expect(page.locator(".card .warning")).to_contain_text("Row numbers")
+        page.get_by_role("link", name="Preview the join").click()
+        expect(page.locator(".warning").first).to_contain_text("Row numbers")
+
+
 def test_map_claims_no_more_than_was_searched(browser: Browser, corpus: str) -> None:
     with visiting(browser, corpus) as page:
         page.goto(link(view="map", table="table 00"))

@@ -58,7 +58,8 @@ def test_hostile_names_stay_text(
         assert too_wide(page) <= 0
         picture(page, f"hostile-{look}-table")
         page.locator(".key").filter(has_text="<script>").click()
-        expect(page.locator(".card")).to_have_count(3)
+        page.get_by_text("2 tables of the same kind").click()
+        expect(page.locator(".also li")).to_have_count(2)
         expect(page.locator(".matches").first).to_contain_text("<script>alert(2)</script>")
         assert too_wide(page) <= 0
         picture(page, f"hostile-{look}-hits")
@@ -97,7 +98,7 @@ def test_ten_thousand_characters_can_be_read(browser: Browser, hostile: tuple[st
         page.get_by_label("Values, one per line").fill("key 1\nkey 2\nkey 3")
         page.get_by_label("Column name").fill(LONG)
         page.get_by_role("button", name="Search 3 values").click()
-        expect(page.locator(".card")).to_have_count(3)
+        expect(page.locator(".card")).to_have_count(1)
         assert page.locator("h1").inner_text().count("very_long_") < 20
         page.get_by_role("button", name="Show all 10,000 characters").first.click()
         assert page.locator("h1").inner_text().count("very_long_") == 1000

@@ -12,15 +12,13 @@ import itertools
 import time
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from deepjoin.arrays import Float, Int
 from deepjoin.lab.pexeso import pexeso
 from deepjoin.lab.pexeso.pexeso import Grid, Pexeso, Radii, block, choose_pivots, farthest_first
 from deepjoin.matching.joinability import least, similarities
 from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
-
-Float = npt.NDArray[np.float32]
 
 
 def around(*degrees: float) -> Float:
@@ -81,7 +79,7 @@ def test_columns_are_left_as_soon_as_the_bound_is_out_of_reach(
     compared = []
     matches = pexeso._PexesoQuery._matches
 
-    def watched(self: pexeso._PexesoQuery, row: int, values: npt.NDArray[np.int64]) -> bool:
+    def watched(self: pexeso._PexesoQuery, row: int, values: Int) -> bool:
         compared.append(row)
         return matches(self, row, values)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -19,8 +20,12 @@ from typing import Any
 
 import pytest
 
+import deepjoin
 from deepjoin.cli import output
-from deepjoin.cli.output import progress_bar, shortened
+from deepjoin.cli.output import progress_bar
+from deepjoin.model import Column
+from deepjoin.read.corpus import write_corpus
+from deepjoin.show.text import cut
 
 MOVING = re.compile(r"\d+%\|.*\| \d+/\d+ \[\d\d:\d\d<\d\d:\d\d, +[\d.]+ tables/s, [^\]]+\]")
 COLUMNS = 100
@@ -45,6 +50,7 @@ class Terminal(io.TextIOWrapper):
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
     with contextlib.closing(Terminal()) as made:
         yield made
         os.close(made.screen)
@@ -196,6 +202,45 @@ def test_more_tables_may_turn_up_and_none_may_be_there(terminal: Terminal) -> No
     assert "1/5" in text
 
 
+@pytest.mark.usefixtures("eager")
+def test_every_kind_of_work_is_counted_in_its_unit(terminal: Terminal) -> None:
+    """Also where more is done than of the work before, so that it could be the same work."""
+    text = drawn(
+        terminal,
+        (3, 3, "orders.csv"),
+        (32_768, 300_000, "values"),
+        (40_000, 90_000, "columns"),
+        (64 << 20, 1 << 30, "bytes"),
+    )
+    bars = [part for part in text.split("\r") if "%|" in part]
+    for count, rate in (
+        ("3/3", " tables/s"),
+        ("32.8k/300k", " values/s"),
+        ("40.0k/90.0k", " columns/s"),
+        ("64.0M/1.00G", "B/s"),
+    ):
+        assert [bar for bar in bars if count in bar and rate in bar], bars
+    assert sum("tables/s" in bar for bar in bars) == sum("3/3" in bar for bar in bars)
+
+
+def test_a_build_reports_the_values_that_it_embeds(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepjoin.store.cell_vectors._BLOCK", 8)
+    calls: list[tuple[int, int, str]] = []
+    lake = deepjoin.index(lake_folder, progress=lambda *call: calls.append(call))
+    values = lake.report.values
+    done = [call for call in calls if call[2] == "values"]
+    assert done == [(min(n, values), values, "values") for n in range(0, values + 8, 8)]
+
+
+def test_the_columns_of_a_corpus_are_counted_as_columns(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus", [Column(list("abcde")), Column(list("vwxyz"))])
+    calls: list[tuple[int, int, str]] = []
+    deepjoin.index(tmp_path / "corpus", progress=lambda *call: calls.append(call))
+    assert (2, 2, "columns") in calls
+
+
 def test_without_work_there_is_no_bar(terminal: Terminal) -> None:
     assert drawn(terminal) == ""
 
@@ -218,4 +263,36 @@ def test_a_dumb_terminal_is_left_alone(terminal: Terminal, monkeypatch: pytest.M
     ],
 )
 def test_names_are_shortened_by_the_columns_they_take(text: str, width: int, expected: str) -> None:
-    assert shortened(text, width) == expected
+    assert cut(text, width, -1) == expected
+
+
+@pytest.mark.slow
+def test_a_search_shows_equal_hits_and_progress_before_the_answer(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    names = [f"{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{n // 676}ton" for n in range(1200)]
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "towns.csv").write_text("town\n" + "\n".join(names[:900]) + "\n")
+    query = tmp_path / "mine.csv"
+    query.write_text("town,n\n" + "\n".join(f"{name},{n}" for n, name in enumerate(names)) + "\n")
+    deepjoin.index(tmp_path / "lake")
+
+    def search(*more: str) -> tuple[str, str]:
+        ask = [sys.executable, "-m", "deepjoin", "search", str(tmp_path / "lake"), str(query)]
+        with subprocess.Popen(
+            [*ask, *more], stdout=subprocess.PIPE, stderr=terminal, text=True
+        ) as process:
+            out = process.stdout.read()  # type: ignore[union-attr]
+        return out, terminal.read()
+
+    out, screen = search("-c", "town")
+    assert "by equal values" in screen and "similar values of 0 of 1,200" in screen
+    assert "not complete" not in out and out.count("towns.csv") > 0
+    out, screen = search()
+    assert re.search(r"\d/2 \[.* columns/s", screen) and "by equal values" not in screen
+    assert "other columns of yours" in out
+    out, screen = search("-c", "town", "--time-limit", "0.000001")
+    assert "not complete: similar values of 0 of 1,200 were looked up" in out
+    out, screen = search("-c", "town", "--time-limit", "0.000001", "--format", "json")
+    assert json.loads(out)["partial"]["done"] == 0
+    assert "Not complete after 1e-06 seconds: similar values of 0 of 1,200" in screen

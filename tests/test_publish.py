@@ -13,8 +13,9 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError
+from deepjoin.arrays import Half
 from deepjoin.cli import main
-from deepjoin.engines.postgres.binary import EqualRows, Half
+from deepjoin.engines.postgres.binary import EqualRows
 from deepjoin.engines.postgres.publishing import withdraw
 from deepjoin.errors import StoreUnusable
 from deepjoin.indexing import publish

@@ -1,45 +1,55 @@
-"""The README shows what really happens: its examples run, their output is compared."""
+"""The README is a story that runs: its blocks in their order, in an empty folder."""
 
 from __future__ import annotations
 
-import re
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tools.wheel_check import INSTALLED, ROOT, blocks, run_story
 
-from deepjoin.cli import main
-from deepjoin.demo import write_demo_lake
-
-README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
-
-
-@pytest.fixture
-def beside_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a folder with the demo lake, as after `make demo`."""
-    monkeypatch.chdir(tmp_path)
-    write_demo_lake(tmp_path / "deepjoin-demo")
+README = (ROOT / "README.md").read_text("utf-8")
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("beside_the_demo")
-def test_the_python_example_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    scope: dict[str, Any] = {}
-    exec(code, scope)
-    assert scope["results"][0].table == "geo/countries.csv"
-    assert "capital" in scope["enriched"].column_names
+def test_the_readme_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    """With the package of this environment; `make wheel-check` does the same with the wheel."""
+    python = Path(sys.executable)
+    assert (python.parent / "deepjoin").exists(), "the command is installed"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    run_story(tmp_path, python, environment)
+    assert (tmp_path / "deepjoin-demo" / "lake" / ".deepjoin").is_dir()
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("beside_the_demo")
-def test_the_shell_example_prints_what_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    (command,) = re.findall(r"^deepjoin (search .*)$", README, re.MULTILINE)
-    (shown,) = re.findall(r"```\n(#  table.*?)```", README, re.DOTALL)
-    assert main(command.split()) == 0
-    # The README leaves out hits, which may make columns narrower.
-    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [line.split() for line in shown.splitlines()] == printed[1:3]
+def test_a_line_that_is_shown_must_have_been_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = "```sh\necho one\n```\n```text\ntwo\n```\n"
+    monkeypatch.setattr(Path, "read_text", lambda path, encoding: pages)
+    with pytest.raises(SystemExit, match="shows a line that was not printed: two"):
+        run_story(tmp_path, Path(sys.executable), os.environ)
+
+
+def test_the_story_has_a_shell_its_output_and_python() -> None:
+    assert [language for language, _ in blocks(README)] == ["sh", "text", "python"]
+    # Two lines cannot run in an empty folder; what replaces them is what they do.
+    shell = blocks(README)[0][1].splitlines()
+    assert [line for line in shell if line in INSTALLED] == list(INSTALLED)
+    assert "$(BIN)/deepjoin demo" in (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_a_shell_without_comments_can_run_the_block() -> None:
+    """Pasted into zsh, # and what follows it are arguments."""
+    assert not any("#" in code for language, code in blocks(README) if language == "sh")
+
+
+def test_make_demo_ends_with_the_line_that_makes_the_command_available() -> None:
+    done = subprocess.run(
+        ["make", "-n", "-o", ".venv/installed", "demo"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1].endswith('source .venv/bin/activate"')
 
 
 def test_the_first_thirty_lines_hold_the_essentials() -> None:

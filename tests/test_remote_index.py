@@ -396,12 +396,19 @@ def test_a_newer_format_is_refused_before_anything_is_fetched(
     assert bucket.requests == ["GET /lake/some/index/manifest.json"]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"product": "deepjoin index", "format": 1}'])
+@pytest.mark.parametrize(
+    ("content", "damage"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "not what was written"),
+        ('{"product": "deepjoin index", "format": 1}', "not what was written"),
+    ],
+)
 def test_a_broken_manifest_is_told_and_can_be_replaced(
-    bucket: Store, tmp_path: Path, content: str
+    bucket: Store, tmp_path: Path, content: str, damage: str
 ) -> None:
     bucket.put(**{f"{PREFIX}manifest.json": content})
-    with pytest.raises(IndexUnusable, match=f"{URL} is damaged: manifest.json is not what was wr"):
+    with pytest.raises(IndexUnusable, match=f"{URL} is damaged: manifest.json is {damage}"):
         pull(URL)
     with working_copy(URL, fresh=True) as copy:
         push(build(copy.folder, "one"), URL, copy.token, fresh=True)
@@ -410,7 +417,7 @@ def test_a_broken_manifest_is_told_and_can_be_replaced(
 
 def test_the_manifest_of_another_program_is_left_alone(bucket: Store) -> None:
     bucket.put(**{f"{PREFIX}manifest.json": '{"product": "other"}'})
-    told = f"{URL}/manifest.json belongs to another program; choose another place."
+    told = f"{URL}/manifest.json belongs to another program. Make an index elsewhere: deepjoin"
     with pytest.raises(IndexUnusable, match=told):
         pull(URL)
     with pytest.raises(IndexUnusable, match=told), working_copy(URL, fresh=True):

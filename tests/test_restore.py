@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from deepjoin import DeepJoinError
 from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.text import TextSettings
+from deepjoin.embed.columns.torch_encoder import load_model
 from deepjoin.embed.columns.weights import read_weights, write_weights
 from deepjoin.errors import MissingExtra
 from tests.support.encoder_models import (
@@ -29,7 +31,8 @@ from tests.support.encoder_models import (
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("onnx")
 
-from deepjoin.lab.onnx.restore import kept_layers, restore, shallower, whole_folder
+from deepjoin.lab.onnx.restore import drop_layers, kept_layers, restore, whole_folder
+from deepjoin.lab.training.prepare import write_base
 
 TEXTS = ["company values", "Company: Apple, GE, IBM.", "a, b, c", *ODD]
 
@@ -81,8 +84,8 @@ def test_fewer_layers_are_restored(layers: int | None, shipped: Path, tmp_path: 
     folder = restore(shipped, tmp_path / "restored", layers)
     assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == (layers or 2)
     whole = restore(shipped, tmp_path / "whole")
-    other = folder if layers is None else shallower(whole, tmp_path / "shallower", layers)
-    assert loaded(folder).digest == loaded(other).digest
+    write_base(str(whole), tmp_path / "shallower", layers, "cpu")
+    assert loaded(folder).digest == loaded(tmp_path / "shallower").digest
 
 
 @pytest.mark.parametrize("kind", ["sentence bert", "sentence distilbert", "sentence mpnet"])
@@ -94,9 +97,10 @@ def test_a_shallower_model_is_its_first_model_without_some_layers(
 
     source = shutil.copytree(folders(kind), tmp_path / "source")
     (source / "README.md").write_text("Figures of the whole model.")
-    folder = shallower(source, tmp_path / "shallower", 1)
+    folder = tmp_path / "shallower"
+    write_base(str(source), folder, 1, "cpu")
     assert not (folder / "README.md").exists()
-    model = SentenceTransformer(str(source), device="cpu")
+    model = load_model(str(source), "cpu")
     inner = model[0].auto_model
     stack = inner.transformer if kind.endswith("distilbert") else inner.encoder
     stack.layer = ModuleList([stack.layer[-1]])
@@ -108,7 +112,8 @@ def test_a_shallower_model_is_its_first_model_without_some_layers(
 
 
 def test_a_shallower_model_can_be_exported(folders: Folders, tmp_path: Path) -> None:
-    folder = shallower(folders("sentence bert"), tmp_path / "shallower", 1)
+    folder = tmp_path / "shallower"
+    write_base(str(folders("sentence bert")), folder, 1, "cpu")
     exported = loaded(export(folder, tmp_path / "exported")).encode_texts(TEXTS)
     assert cosines(exported, loaded(folder).encode_texts(TEXTS)).min() > 0.999
 
@@ -132,16 +137,17 @@ def test_layers_that_are_not_there(
     with pytest.raises(DeepJoinError, match=message):
         restore(shipped, tmp_path / "restored", layers)
     with pytest.raises(DeepJoinError, match=message):
-        shallower(folders("bert"), tmp_path / "restored", layers)
+        write_base(str(folders("bert")), tmp_path / "restored", layers, "cpu")
     assert not any(tmp_path.iterdir())
 
 
-def test_a_model_whose_layers_cannot_be_told_apart(folders: Folders, tmp_path: Path) -> None:
-    source = shutil.copytree(folders("bert"), tmp_path / "source")
-    config = json.loads((source / "config.json").read_text()) | {"num_hidden_layers": 3}
-    (source / "config.json").write_text(json.dumps(config))
+def test_a_model_whose_layers_cannot_be_identified(folders: Folders) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folders("bert")), device="cpu")
+    model[0].auto_model.config.num_hidden_layers = 3
     with pytest.raises(DeepJoinError, match="'bert' whose layers cannot be identified. Use"):
-        shallower(source, tmp_path / "target", 1)
+        drop_layers(model, 1, "a model")
 
 
 def test_a_folder_that_is_no_shipped_encoder(folders: Folders, tmp_path: Path) -> None:
@@ -190,8 +196,8 @@ def test_a_tokenizer_without_padding(shipped: Path, tmp_path: Path) -> None:
 
 
 def test_restoring_without_its_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepjoin.lab.onnx.restore.find_spec", lambda name: None)
-    message = r"^Training from .* needs onnx and safetensors: pip install 'deepjoin\["
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    message = r"^Training from .* needs onnx: pip install 'deepjoin\[train\]'"
     with pytest.raises(MissingExtra, match=message):
         restore(DEFAULT, tmp_path)
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
+from deepjoin.arrays import Double, Float, Int, Marks
 from deepjoin.embed import scan
 from deepjoin.embed.list_build import write_value_lists
 from deepjoin.embed.value_vectors import ValueVectors, write_vectors
@@ -30,8 +31,6 @@ from deepjoin.store.values.index import ValueIndex
 from tests.support.definitions import soft_joinability
 
 from .conftest import MakeLake
-
-Float = npt.NDArray[np.float32]
 
 #: Words and vectors with equal directions, right angles, cosines at .6 and .8, and none at all.
 GRID = [(x, y, z) for x in (0, 3, 4) for y in (0, 3, 4) for z in (0, 1)]
@@ -67,7 +66,7 @@ class SmallIndex(ValueIndex):
         self.posting_columns = np.array([c for one in lists for c in one], np.int32)
         self.column_offsets = np.cumsum([0, *(len(set(cells)) for cells in columns)])
 
-    def look_up(self, values: Sequence[str]) -> npt.NDArray[np.int64]:
+    def look_up(self, values: Sequence[str]) -> Int:
         """Find values by comparing them."""
         places = {word: i for i, word in enumerate(self.words)}
         return np.array([places.get(value, -1) for value in values], np.int64)
@@ -83,7 +82,7 @@ def part_of(
         write_value_lists(folder, ValueVectors.open(folder), threads=1)
     order = first + np.arange(index.columns)[::-1]
 
-    def exact(numbers: npt.NDArray[np.int64]) -> Float:
+    def exact(numbers: Int) -> Float:
         return encode([values[i] for i in numbers.tolist()])
 
     return SemanticSegment(index, ValueVectors.open(folder), exact, order)
@@ -109,7 +108,7 @@ def brute_force(
     halves: list[list[list[str]]],
     query: list[str],
     wanted: ExactRequest,
-    dead: list[npt.NDArray[np.bool_]],
+    dead: list[Marks],
 ) -> list[tuple[float, int, int]]:
     """Rank every column by the definition: score, segment, column."""
     score = semantic_joinability if wanted.measure.join == "semantic" else soft_joinability
@@ -206,7 +205,7 @@ def test_near_ties_are_told_apart_and_ties_kept(tmp_path: Path, seed: int, join:
     index = SmallIndex(columns)
     write_vectors(tmp_path, [vectors[[int(word[1:]) for word in index.words]]], 8)
 
-    def exact(numbers: npt.NDArray[np.int64]) -> Float:
+    def exact(numbers: Int) -> Float:
         return vectors[[int(index.words[i][1:]) for i in numbers.tolist()]]
 
     part = SemanticSegment(index, ValueVectors.open(tmp_path), exact, random.permutation(400))
@@ -344,7 +343,7 @@ def test_a_value_without_a_vector_matches_only_itself() -> None:
     assert soft_joinability([], ["w1"], encode, 0.5) == 0
 
 
-def steep(cosines: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+def steep(cosines: Double) -> Float:
     """Count cosines by a curve in single precision, 1 from .9 on."""
     return np.minimum(1, np.maximum(0, cosines.astype(np.float32) - 0.3) ** 2 / 0.36)
 

@@ -80,7 +80,7 @@ def found_rows(joined: pa.Table, many: str) -> list[tuple[Any, ...]]:
             sorted(int(t[1:]) for t in tags.split("; ")) if tags else [],
         )
         for row in rows
-        for tags in [row["tag_values"]]
+        for tags in [row["tag_list"]]
     ]
 
 
@@ -110,7 +110,10 @@ def test_join_equals_brute_force(
         assert found_rows(joined, many) == expected
         assert plan.facts.result_rows == len(expected)
         rows = {row for row, *_ in brute_rows(left, right, way, "inner", "first")}
-        assert plan.facts.matched_left_rows == len(rows)
+        assert plan.facts.matched_left_rows + plan.facts.ambiguous_left_rows == len(rows)
+        if plan.facts.alternatives:
+            doubtful = {row["mine"] for row in joined.to_pylist() if row["alternatives"]}
+            assert plan.facts.ambiguous_left_rows == len(doubtful) > 0
         unmatched = plan.unmatched().to_arrow()["mine"].to_pylist()
         assert unmatched == [row for row in range(len(left)) if row not in rows]
         with duckdb.connect() as fresh:
@@ -191,6 +194,93 @@ def test_facts_of_a_semantic_join() -> None:
     assert (equi.join, equi.equal_keys, equi.tau, equi.similarity) == ("equi", 1, None, None)
 
 
+#: 10 is as similar to 10b as to 10a, and 20 has one similar value in two rows.
+TIED: Columns = {"id": ["1", "2", "3", "4"], "k": ["10", "20", "10", "50"]}
+TARGETS: Columns = {"k": ["10a", "20a", "20a", "10b"], "n": ["1", "2", "3", "4"]}
+
+
+def test_ambiguous_rows_are_counted_apart_and_shown() -> None:
+    plan = both(TIED, TARGETS, many="first", semantic=SemanticMatching(Dial()))
+    facts = plan.facts
+    assert (facts.matched_left_rows, facts.ambiguous_left_rows, facts.several_left_rows) == (
+        1,
+        2,
+        1,
+    )
+    assert (facts.matched_keys, facts.ambiguous_keys, facts.left_keys) == (1, 1, 3)
+    assert facts.to_dict()["several"] == [
+        {
+            **{"query": "10", "left_rows": 2, "targets": ["10a", "10b"], "target_rows": 1},
+            **{"similarity": 1.0, "ambiguous": True},
+        },
+        {
+            **{"query": "20", "left_rows": 1, "targets": ["20a"], "target_rows": 2},
+            **{"similarity": 1.0, "ambiguous": False},
+        },
+    ]
+    rows = plan.to_arrow().to_pylist()
+    assert [row["alternatives"] for row in rows] == ["10b", None, "10b", None]
+    assert [row["n"] for row in rows] == [1, 2, 1, None]
+    assert plan.warnings == (
+        "2 of 4 rows are ambiguous: '10' is joined with '10a' but is nearly as similar to '10b'. "
+        "See the column 'alternatives', or keep every candidate with `matching=\"all\"`.",
+    )
+
+
+def test_alternatives_have_a_column_of_their_own() -> None:
+    left = TIED | {"alternatives": ["a", "b", "c", "d"]}
+    plan = both(left, TARGETS, semantic=SemanticMatching(Dial()))
+    assert plan.facts.alternatives == "alternatives_2"
+    assert plan.to_arrow().column_names[2:5] == ["alternatives", "similarity", "alternatives_2"]
+    every = both(TIED, TARGETS, semantic=SemanticMatching(Dial(), matching="all"))
+    assert (every.facts.ambiguous_left_rows, every.facts.alternatives) == (0, None)
+    assert every.facts.several_left_rows == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
+def test_ambiguous_joins_are_the_same_elsewhere(how: str, many: str, tmp_path: Path) -> None:
+    sides = [
+        JoinSide(table(name, text_batch(cells)), "k", scan_of(text_batch(cells)))
+        for name, cells in (("l.csv", TIED), ("r.csv", TARGETS))
+    ]
+    plan = plan_join(*sides, how=how, many=many, semantic=SemanticMatching(Dial()))
+    check_pandas(plan, TIED, TARGETS, plan.pandas_code)
+    sql, code = plan.reading(tmp_path / "pairs.parquet")
+    check_pandas(plan, TIED, TARGETS, code)
+    for statement in (plan.sql, sql):
+        with duckdb.connect() as fresh:
+            rows = fresh.sql(statement).to_arrow_table().to_pylist()
+        assert rows == plan.to_arrow().to_pylist()
+
+
+def test_any_is_an_equi_join_where_all_matches_are_equal() -> None:
+    any_kind = SemanticMatching(Dial(), join="any")
+    plan = both({"k": ["10", "?"]}, {"k": ["10", "!"], "v": ["x", "y"]}, semantic=any_kind)
+    assert plan.to_arrow().column_names == ["k", "v"]
+    facts = plan.facts
+    assert (facts.join, facts.tau, facts.similarity) == ("any", 0.99, None)
+    assert "value_pairs" not in plan.sql
+    similar = both({"k": ["a10", "10"]}, {"k": ["10"]}, semantic=any_kind)
+    assert similar.facts.similarity is None
+    plan = both({"k": ["10x"]}, {"k": ["10y"]}, semantic=any_kind)
+    assert (plan.facts.join, plan.facts.similarity) == ("any", "similarity")
+
+
+def test_any_compares_equal_values_where_others_would_take_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("deepjoin.joining.facts._COMPARED", 3)
+    left, right = {"k": ["10x", "11x", "a"]}, {"k": ["10y", "a"]}
+    plan = both(left, right, semantic=SemanticMatching(Dial(), join="any"))
+    assert (plan.facts.join, plan.facts.matched_keys) == ("equi", 1)
+    assert plan.warnings == (
+        "Only equal values were compared: 2 values without an equal one and 2 values to compare "
+        'them with would take long. Use `join="semantic"` to compare them.',
+    )
+
+
 @pytest.mark.slow
 def test_one_to_one_takes_no_value_twice() -> None:
     assert countries(way="one-to-one").facts.matched_keys == 2
@@ -247,7 +337,7 @@ def check_pandas(plan: JoinPlan, left: Columns, right: Columns, code: str) -> No
     scope: dict[str, Any] = {"yours": pd.DataFrame(left), "theirs": pd.DataFrame(right)}
     exec(code, scope)
     assert list(scope["joined"].columns) == plan.to_arrow().column_names
-    expected = plan._session.table(plan._query(False)).to_pylist()
+    expected = plan.session.table(plan.query.joined(False)).to_pylist()
     assert as_text(scope["joined"].to_dict("records")) == as_text(expected)
 
 
@@ -367,9 +457,9 @@ def make_shop(place: Shop) -> tuple[JoinSide, JoinSide]:
 def test_sql_of_a_database(shop: Shop) -> None:
     sides = make_shop(shop)
     for many, way in (("expand", "best"), ("expand", "all"), ("first", "all")):
-        check(shop, *sides, many=many, semantic=SemanticMatching(Dial(), matching=way))  # type: ignore[arg-type]
+        check(shop, *sides, many=many, semantic=SemanticMatching(Dial(), matching=way))
     if shop.source.database.dialect != "sqlite":
-        check(shop, *sides, many="aggregate", semantic=SemanticMatching(Dial(), matching="all"))  # type: ignore[arg-type]
+        check(shop, *sides, many="aggregate", semantic=SemanticMatching(Dial(), matching="all"))
 
 
 @pytest.mark.slow

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import deepjoin
 from deepjoin.settings import SearchSettings
 from deepjoin.store.directory import Directory
-from tests.support.serving import COUNTRIES, Served, serving
+from tests.support.serving import COUNTRIES, HIT, Served, serving
 
 
 @pytest.fixture
@@ -173,7 +175,8 @@ def test_values_and_options_reach_the_search(served: Served) -> None:
         ({"k": 201}, 400, "k is 201; this service returns at most 200 hits."),
         ({"k": -1}, 422, "greater than or equal to 0"),
         ({"tau": 0.0}, 422, "greater than 0"),
-        ({"query": {"table": "x"}}, 422, "Field required"),
+        ({"query": {"column": "x"}}, 422, "Field required"),
+        ({"query": {"table": "x"}}, 400, "No table 'x' in "),
         ({"query": {"upload": "../../etc/passwd", "column": "x"}}, 404, "No such upload"),
         ({"min_joinability": False}, 422, "Input should be a valid number"),
         ({"k": "9"}, 422, "Input should be a valid integer"),
@@ -206,6 +209,129 @@ def test_health_and_counters(served: Served) -> None:
     assert "secret-of-a-client" not in counters
 
 
+def test_an_overview_shows_all_tables_and_their_joins(served: Served) -> None:
+    around = served.get("/api/graph")
+    assert [node["table"] for node in around["nodes"]] == [
+        *("geo/cities.csv", COUNTRIES, "numbers.csv")
+    ]
+    assert {node["distance"] for node in around["nodes"]} == {0}
+    assert ["join" in edge for edge in around["edges"]] == [False]
+    assert not around["truncated"]
+    assert served.get("/api/graph", limit=2)["truncated"]
+
+
+@pytest.mark.slow
+def test_the_map_shows_joins_by_meaning(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    lands = ["France", "Germany", "Italy", "Spain", "Portugal", "Poland"]
+    (folder / "a.csv").write_text("\n".join(["land", *lands]) + "\n")
+    (folder / "b.csv").write_text(
+        "\n".join(["state", *(f"Republic of {land}" for land in lands)]) + "\n"
+    )
+    with serving(folder) as served:
+        assert served.get("/api/graph")["edges"] == []
+        for query in ({}, {"table": "b.csv"}):
+            found = served.get("/api/graph/similar", **query)
+            (edge,) = found["edges"]
+            assert {edge["a"]["column"], edge["b"]["column"]} == {"land", "state"}
+            assert (edge["join"], edge["matched"]) == ("semantic", 6)
+            assert not found["truncated"]
+        assert "No table 'x'" in served.get("/api/graph/similar", 400, table="x")["error"]
+
+
+def test_people_read_a_page_where_scripts_read_json(served: Served) -> None:
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    answer = served.client.get("/no/page<b>", headers=browser)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "Page not found" in answer.text
+    assert "<b>" not in answer.text
+    assert 'href="../"' in answer.text
+    style = re.search(r'stylesheet" href="\.\./(assets/[^"]+)"', answer.text)
+    assert style is not None
+    assert served.client.get(f"/{style[1]}").status_code == 200
+    assert served.get("/nopage", 404)["error"].startswith("Nothing is at /nopage.")
+    answer = served.client.get("/api/nopage", headers=browser)
+    assert answer.json()["error"].startswith("Nothing is at /api/nopage.")
+    answer = served.client.get("/", headers=browser | {"host": "elsewhere.example"})
+    assert answer.status_code == 400
+    assert "This service answers only at the address it was started on" in answer.text
+    assert "deepjoin serve" not in answer.text
+
+
+#: Requests that the page makes, each with what makes it fail, and a part of the message.
+REFUSED: dict[str, tuple[str, dict[str, object], str]] = {
+    "too many hits": ("search", {"k": 201}, "“Hits” is 201"),
+    "more hits than any service gives": ("search", {"k": 10_001}, "“Hits”: Input should be"),
+    "similar for equal": ("search", {"join": "equi", "tau": 0.8}, "use “Similar in meaning”"),
+    "no similarity": ("search", {"tau": 0.0}, "“Minimum similarity”: Input should be"),
+    "unknown method": ("search", {"method": "x"}, "No method 'x' in this service"),
+    "method of another join": (
+        *("search", {"method": "exact-equi", "join": "semantic"}),
+        "Methods that do: hybrid, deepjoin",
+    ),
+    "unknown column": (
+        "search",
+        {"query": {"table": COUNTRIES, "column": "x"}},
+        "No indexed column",
+    ),
+    "unknown table": (
+        "search",
+        {"query": {"table": "x", "column": "x"}},
+        "No table 'x' in the lake",
+    ),
+    "expired upload": (
+        "search",
+        {"query": {"upload": "x", "column": "x"}},
+        "Upload the file again",
+    ),
+    "similar for an equi-join": ("join", {"tau": 0.8}, "add “Similar in meaning”"),
+    "unknown key": ("join", {"on": "x"}, "No column 'x' in geo/cities.csv"),
+    "rows that multiply": ("join", {}, "keep the first (“keep first”)"),
+    "empty file": ("upload", {"content": ""}, "The uploaded file is empty."),
+    "broken workbook": ("upload", {"content": "PK\x03\x04xxx"}, "is not a readable workbook"),
+    "no values": ("paste", {"values": []}, "“Values, one per line”: "),
+    "long name": ("paste", {"values": ["a"], "name": "x" * 20_001}, "“Column name”: "),
+}
+#: Words that only the shell, HTTP or Python have.
+NOT_OF_THE_PAGE = re.compile(
+    r"--[a-z]|\b\w+=\w|`|min_joinability|\btau\b|/api/|\bdeepjoin [a-z]|\bbody\.|send the bytes"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", REFUSED)
+def test_the_page_reads_messages_in_its_own_words(lake_folder: Path, case: str) -> None:
+    kind, change, text = REFUSED[case]
+    values: dict[str, object] = {"query": {"values": ["a"]}}
+    join = {"left": {"table": "geo/cities.csv"}, "on": "nation", "hit": HIT}
+    paths = {"search": "search", "join": "join/download", "paste": "uploads/values"}
+    with serving(lake_folder, max_rows=2) as served:
+        served.client.headers["deepjoin-words"] = "page"
+        if kind == "upload":
+            content = str(change["content"]).encode("latin-1")
+            answer = served.client.post("/api/uploads?filename=x.csv", content=content)
+        else:
+            body = {"search": values, "join": join, "paste": {}}[kind] | change
+            answer = served.client.post(f"/api/{paths[kind]}", json=body)
+        assert answer.status_code >= 400
+        error = answer.json()["error"]
+        assert text in error
+        assert not NOT_OF_THE_PAGE.search(error), error
+        assert str(lake_folder) not in error
+
+
+@pytest.mark.slow
+def test_the_page_reads_warnings_in_its_own_words(served: Served) -> None:
+    cities = {"table": "geo/cities.csv", "column": "nation"}
+    join = {"left": {"table": COUNTRIES}, "on": "country", "hit": cities}
+    for words, text in {"page": "Use “keep first” or “summarise”", "": "Use many=first or"}.items():
+        served.client.headers["deepjoin-words"] = words
+        warnings = served.post("/api/join/preview", join)["warnings"]
+        assert any(text in warning for warning in warnings)
+
+
 def test_what_is_not_there_and_what_is_not_answered(served: Served) -> None:
     assert served.get("/api/nothing", 404)["error"].startswith("Nothing is at /api/nothing.")
     assert served.get("/api/search", 405)["error"] == "GET is not answered at /api/search."
@@ -234,3 +360,62 @@ def test_an_answer_that_fails_unexpectedly_tells_nothing(
     assert "in fails" in caplog.text
     for word in ("secret", "a value of someone's", "a cell of theirs"):
         assert word not in caplog.text
+
+
+def lines(served: Served, body: object) -> list[dict[str, Any]]:
+    answer = served.client.post("/api/search/stream", json=body)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-ndjson")
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_a_stream_sends_equal_hits_first_and_the_answer_last(served: Served) -> None:
+    body = {"query": {"values": ["France", "Italy", "Peru"], "name": "nation"}, "k": 3}
+    first, last = lines(served, body)
+    assert first["partial"] == {
+        "text": "similar values of 0 of 3 were looked up",
+        "done": 0,
+        "total": 3,
+    }
+    assert {hit["table"] for hit in first["hits"]} == {COUNTRIES, "geo/cities.csv"}
+    assert "partial" not in last
+    assert last["hits"] == served.post("/api/search", body)["hits"]
+
+
+def test_a_stream_that_cannot_start_is_an_ordinary_error(served: Served) -> None:
+    body = {"query": {"values": ["a"]}, "method": "josie"}
+    answer = served.client.post("/api/search/stream", json=body)
+    assert answer.status_code == 400
+    assert "josie" in answer.json()["error"]
+
+
+def test_a_stream_that_fails_later_says_so_in_its_last_line(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise deepjoin.DeepJoinError("The disk is gone.")
+
+    monkeypatch.setattr("deepjoin.search.hybrid.SemanticSearch._ranked", fail)
+    first, last = lines(served, {"query": {"values": ["France", "Italy"]}})
+    assert first["hits"]
+    assert last == {"error": "The disk is gone."}
+
+
+def test_a_whole_table_is_searched_best_key_first(served: Served) -> None:
+    upload = served.orders()
+    found = served.post("/api/search", {"query": {"upload": upload}})
+    names = [found["query"]["column"], *(one["query"]["column"] for one in found["others"])]
+    assert len(set(names)) == len(names) > 1
+    *partial, last = lines(served, {"query": {"upload": upload}})
+    assert [one["partial"]["total"] for one in partial] == [len(names)] * len(partial)
+    assert [one["query"] for one in last["others"]] == [one["query"] for one in found["others"]]
+    own = served.post("/api/search", {"query": {"table": COUNTRIES}})
+    assert all(hit["table"] != COUNTRIES for one in (own, *own["others"]) for hit in one["hits"])
+
+
+def test_a_search_past_its_time_returns_what_it_has(served: Served) -> None:
+    body = {"query": {"values": ["France", "Italy", "Peru"]}, "time_limit": 1e-9}
+    found = served.post("/api/search", body)
+    assert found["hits"] and found["partial"]["done"] == 0
+    (line,) = lines(served, body)
+    assert line["partial"] == found["partial"]
+    served.post("/api/search", body | {"time_limit": 0}, 422)

@@ -22,10 +22,10 @@ WEB = Path(__file__).parents[1] / "web"
 LOCAL = {"host": "127.0.0.1"}
 #: Every path of the document; a new route is to be added here, so that it is tried.
 PATHS = {
-    *("/api/search", "/api/lake", "/api/tables", "/api/find", "/api/table"),
+    *("/api/search", "/api/search/stream", "/api/lake", "/api/tables", "/api/find", "/api/table"),
     *("/api/uploads", "/api/uploads/values", "/api/uploads/{token}"),
-    *("/api/join/preview", "/api/join/download", "/api/join/save"),
-    *("/api/graph", "/api/graph/paths", "/healthz", "/metrics"),
+    *("/api/join/preview", "/api/join/download", "/api/join/save", "/api/join/keep"),
+    *("/api/graph", "/api/graph/similar", "/api/graph/paths", "/healthz", "/metrics"),
 }
 
 

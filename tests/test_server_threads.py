@@ -60,9 +60,8 @@ def columns() -> list[Column]:
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Index the columns with vectors of every kind."""
     folder = tmp_path_factory.mktemp("threads") / "index"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deepjoin.settings.USUAL_VECTORS", Vectors(sketch=64))
-        deepjoin.index(columns(), folder, settings=deepjoin.Settings(min_distinct=1))
+    vectors = Vectors(encoder="default", sketch=64)
+    deepjoin.index(columns(), folder, settings=deepjoin.Settings(min_distinct=1), vectors=vectors)
     return folder
 
 

@@ -97,6 +97,45 @@ def test_pasted_values_are_a_table_of_one_column(served: Served) -> None:
 
 
 @pytest.mark.slow
+def test_pasted_values_without_a_name_are_ranked_as_a_list_is(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    lands = ["France", "Peru", "Italy", "Spain", "Chad"]
+    for table, name in {"a.csv": "land", "b.csv": "values"}.items():
+        (folder / table).write_text("\n".join([name, *lands]) + "\n")
+    with serving(folder) as served:
+        listed = served.service.current.lake.search(lands[:3])
+        upload = served.post("/api/uploads/values", {"values": lands[:3]})["upload"]
+        query = {"upload": upload, "column": "values"}
+        found = served.post("/api/search", {"query": query})["hits"]
+        assert (
+            [hit["table"] for hit in found] == [hit.table for hit in listed] == ["a.csv", "b.csv"]
+        )
+        assert [hit["score"] for hit in found] == [hit.score for hit in listed]
+        named = served.post("/api/uploads/values", {"values": lands[:3], "name": "values"})
+        found = served.post("/api/search", {"query": query | {"upload": named["upload"]}})
+        assert found["hits"][0]["table"] == "b.csv"
+
+
+@pytest.mark.slow
+def test_a_join_is_kept_to_go_on_with(served: Served) -> None:
+    asked = joined(served)
+    kept = served.post("/api/join/keep", asked)
+    assert kept["name"] == "orders-joined-with-countries.parquet"
+    shown = served.post("/api/join/preview", asked)
+    assert [one["name"] for one in kept["columns"]] == [one["name"] for one in shown["columns"]]
+    cities = {"table": "geo/cities.csv", "column": "nation"}
+    further = {"left": {"upload": kept["upload"]}, "on": "country", "hit": cities}
+    assert served.post("/api/join/preview", further)["facts"]["matched_keys"] > 0
+    with serving(served.service.current.lake.path.parent, max_rows=2) as small:
+        refused = small.post(
+            "/api/join/keep", asked | {"left": {"table": "geo/cities.csv"}, "on": "nation"}, 413
+        )
+        assert "the limit is 2" in refused["error"]
+        assert len(list(small.service.uploads._folder.glob("*.parquet"))) == 1
+
+
+@pytest.mark.slow
 def test_an_upload_can_be_forgotten_and_expires(served: Served) -> None:
     first, second = served.orders(), served.orders()
     assert served.client.delete(f"/api/uploads/{first}").status_code == 204
@@ -279,6 +318,42 @@ def test_a_preview_has_facts_and_code_that_does_the_same(served: Served) -> None
 
 
 @pytest.mark.slow
+def test_a_hit_by_meaning_joins_unless_only_equal_values_are_wanted(lake_folder: Path) -> None:
+    codes = "name,code\nUnited States,a\nUnited Kingdom,b\nHouston TX,c\nHouston MS,d\nPeru,e\n"
+    (lake_folder.parent / "tables" / "codes.csv").parent.mkdir(exist_ok=True)
+    (lake_folder.parent / "tables" / "codes.csv").write_text(codes)
+    deepjoin.index(lake_folder.parent / "tables")
+    with serving(lake_folder.parent / "tables") as served:
+        upload = served.upload(b"k\nUSA\nUK\nHouston\n", "x.csv")["upload"]
+        hit = {"table": "codes.csv", "column": "name"}
+        asked = {"left": {"upload": upload}, "on": "k", "hit": hit, "columns": ["code"]}
+        shown = served.post("/api/join/preview", asked)
+        assert [column["name"] for column in shown["columns"]] == [
+            *("k", "similarity", "alternatives", "code")
+        ]
+        assert [row[-1] for row in shown["rows"]] == ["a", "b", "c"]
+        facts = shown["facts"]
+        assert (facts["join"], facts["matched_left_rows"]) == ("any", 2)
+        assert (facts["ambiguous_left_rows"], facts["alternatives"]) == (1, "alternatives")
+        assert facts["several"][0]["targets"] == ["Houston TX", "Houston MS"]
+        assert "columns=['code']" in shown["python"] and "join=" not in shown["python"]
+        equal = served.post("/api/join/preview", asked | {"join": "equi"})
+        assert equal["facts"]["matched_left_rows"] == 0
+        assert "--join=equi --columns=code" in equal["shell"]
+
+
+@pytest.mark.slow
+def test_aggregates_and_the_code_that_names_them(served: Served) -> None:
+    aggregate = {"*": "list", "population": "max", "capital": "first"}
+    shown = served.post("/api/join/preview", joined(served, join="equi", aggregate=aggregate))
+    assert [column["name"] for column in shown["columns"]][3:] == [
+        *("matched_rows", "country_list", "capital_first", "population_max")
+    ]
+    assert "--aggregate=list,population=max,capital=first" in shown["shell"]
+    assert f"aggregate={aggregate!r}" in shown["python"]
+
+
+@pytest.mark.slow
 def test_long_cells_are_cut_in_a_preview_and_whole_in_a_download(served: Served) -> None:
     long = {"upload": served.upload(b"x,y\nPeru," + b"z" * 10_001 + b"\n", "x.csv")["upload"]}
     asked = {"left": long, "on": "x", "hit": HIT}
@@ -360,7 +435,8 @@ def test_a_semantic_join_says_how_similar(served: Served) -> None:
 def test_a_download_is_the_join_of_the_library(served: Served, lake_folder: Path) -> None:
     asked = joined(served)
     answer = served.client.post("/api/join/download?format=parquet", json=asked)
-    assert answer.headers["content-disposition"] == 'attachment; filename="joined.parquet"'
+    name = "orders-joined-with-countries.parquet"
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
     table = pq.read_table(io.BytesIO(answer.content))
     lake = deepjoin.open(lake_folder / ".deepjoin")
     orders = lake_folder.parent / "orders.csv"
@@ -384,15 +460,17 @@ def test_a_table_of_the_lake_can_be_the_left_one(served: Served) -> None:
 @pytest.mark.slow
 def test_formulas_can_be_made_text(served: Served) -> None:
     content = b'=land,n\n"=cmd|x",-5\n+Peru,+1.5e3\n-x,-\n@a,1\n"\ttab",2\nplain,3\n'
+    content += "＝1+1,4\n﹢x,－5\n".encode()
     upload = served.upload(content, "x.csv")["upload"]
-    asked = {"left": {"upload": upload}, "on": "=land", "hit": HIT}
+    asked = {"left": {"upload": upload}, "on": "=land", "hit": HIT, "join": "equi"}
     plain = served.client.post("/api/join/download", json=asked).text
     neutral = served.client.post("/api/join/download?neutralise=true", json=asked).text
-    assert plain.startswith("=land,n,country")
+    assert plain.startswith("=land,n,capital")
     rows = list(csv.reader(io.StringIO(neutral)))
     assert rows[0][:2] == ["'=land", "n"]
-    assert [row[0] for row in rows[1:]] == [*("'=cmd|x", "'+Peru", "'-x", "'@a", "'\ttab", "plain")]
-    assert [row[1] for row in rows[1:]] == ["-5", "+1.5e3", "'-", "1", "2", "3"]
+    texts = ["'=cmd|x", "'+Peru", "'-x", "'@a", "'\ttab", "plain", "'＝1+1", "'﹢x"]
+    assert [row[0] for row in rows[1:]] == texts
+    assert [row[1] for row in rows[1:]] == ["-5", "+1.5e3", "'-", "1", "2", "3", "4", "'－5"]
     refused = served.post("/api/join/download?format=parquet&neutralise=true", asked, 400)
     assert "neutralise works for format=csv only" in refused["error"]
 
@@ -404,7 +482,10 @@ def test_formulas_can_be_made_text(served: Served) -> None:
         ({"on": "nope"}, 400, "No column 'nope' in orders.csv."),
         ({"hit": {"table": COUNTRIES, "column": "nope"}}, 400, f"No column 'nope' in {COUNTRIES}."),
         ({"left": {"upload": "0" * 32}}, 404, "No such upload"),
-        ({"tau": 0.5}, 400, "tau and matching are for semantic joins"),
+        ({"tau": 0.5, "join": "equi"}, 400, "tau and matching are for similar values"),
+        ({"columns": ["nope"]}, 400, f"No column 'nope' in {COUNTRIES}."),
+        ({"aggregate": "median"}, 422, "Input should be 'first', 'count'"),
+        ({"aggregate": "sum", "many": "first"}, 400, "aggregate came with many=first; leave one"),
         ({"how": "outer"}, 422, "Input should be 'left' or 'inner'"),
         ({"rows": 201}, 400, "rows is 201; a preview has at most 200."),
     ],

@@ -11,14 +11,16 @@ import pytest
 from deepjoin import Column, DeepJoinError, Settings
 from deepjoin.normalise import private
 from deepjoin.normalise.hashing import hash_values
-from deepjoin.store.column_vectors import (
+from deepjoin.store.column_vectors import sketch as module
+from deepjoin.store.column_vectors.sketch import (
     FrequencySnapshot,
     Sketcher,
+    directions,
     sketch_digest,
+    sketch_rows,
+    weights,
     write_frequency,
 )
-from deepjoin.store.column_vectors import sketch as module
-from deepjoin.store.column_vectors.sketch import directions, sketch_rows, weights
 from deepjoin.store.segment import Segment
 from tests.support.column_lakes import segment_of
 

@@ -22,6 +22,7 @@ import pytest
 import deepjoin
 from deepjoin import Lake
 from deepjoin.build.update import worth_merging
+from deepjoin.embed.vector_build import ROWS, new_rows
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.store import manifest
 from deepjoin.store.values.index import FORWARD, ValueIndexWriter
@@ -189,10 +190,10 @@ def test_a_folder_without_index_is_not_opened(lake_folder: Path) -> None:
 
 
 def test_an_unreadable_manifest_says_why(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_permission(path: Path, *_: object) -> str:
+    def no_permission(path: Path, *_: object) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "read_text", no_permission)
+    monkeypatch.setattr(Path, "read_bytes", no_permission)
     with pytest.raises(IndexUnusable, match=r"cannot be read: Permission denied"):
         deepjoin.open(built)
 
@@ -280,6 +281,17 @@ def test_room_for_mapped_files_is_taken_before_they_are_filled(tmp_path: Path) -
         for name in FORWARD:
             status = (tmp_path / f"{name}.npy").stat()
             assert status.st_blocks * 512 >= status.st_size > 4 * 50_000
+    new_rows(tmp_path, 1000, 256)
+    status = (tmp_path / ROWS).stat()
+    assert status.st_blocks * 512 >= status.st_size > 2 * 256_000
+
+
+def test_a_disk_without_room_for_column_vectors_is_reported(
+    run: Run, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("os.posix_fallocate", lambda *_: full())
+        run("index", lake_folder, "--encoder", "default").refused("No space left", "-o")
 
 
 def test_a_source_that_fails_is_not_called_a_full_index(

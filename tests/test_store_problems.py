@@ -145,7 +145,8 @@ def test_a_server_that_takes_too_long(
         blocking.execute(f"LOCK TABLE deepjoin.parts, {table_of(store_url)}".encode())
         with pytest.raises(StoreUnusable, match="did not answer within 10 seconds. Try again, or"):
             hits(there)
-        monkeypatch.setattr("deepjoin.engines.postgres.server.ANSWERING", 0.1)
+        for module in ("server", "store"):
+            monkeypatch.setattr(f"deepjoin.engines.postgres.{module}.ANSWERING", 0.1)
         late = deepjoin.open(own_lake, vector_store=store_url)
         with pytest.raises(StoreUnreachable, match="did not answer within 0.1 seconds. Try again"):
             hits(late)

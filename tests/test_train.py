@@ -356,7 +356,7 @@ def test_where_a_model_may_go(training_tables: Path, tmp_path: Path, tiny_bert: 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"device": "cuda"}, "was asked for, and torch sees 0 GPUs"),
+        ({"device": "cuda"}, "There is no device 'cuda': torch sees 0 GPUs"),
         ({"device": "gpu"}, "There is no device 'gpu'"),
         ({"preset": "papers"}, "preset is 'papers'; it must be one of default, paper"),
         ({"aliases": "nowhere.parquet"}, "The spellings nowhere.parquet cannot be read"),

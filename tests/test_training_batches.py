@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepjoin import Column, DeepJoinError
-from deepjoin.embed.cells.score import match_chance
+from deepjoin.embed.cells import match_chance
 from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings
 from deepjoin.embed.columns.tokens import Tokens

@@ -49,16 +49,15 @@ HEADER = {
 }
 FACTS = CardFacts(
     name="tiny-equi",
-    license="apache-2.0",
     base_model="sentence-transformers/all-MiniLM-L6-v2",
     data="86,814 columns of Wikipedia tables.",
-    data_license="CC BY-SA 4.0",
     settings={"batch": 32, "text": "a|b"},
     figures=[Figure("P@10", 0.80349, "500 queries held back"), Figure("columns", 1234.0)],
     command="deepjoin train lake.index --out tiny-equi",
     example='Company: "Apple", GE.',
     tokens=48,
-    limits=["Trained on English."],
+    metric="cosine",
+    encoder="tiny-equi/shipped",
 )
 
 
@@ -221,17 +220,16 @@ def test_a_card_says_what_a_model_is(tmp_path: Path) -> None:
     text = write_card(tmp_path, FACTS).read_text("utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
     assert re.findall(r"^#+ (.+)$", text, re.MULTILINE) == [
-        "tiny-equi", "Use", "Data", "Settings", "Figures", "Limits", "Made with",
+        "tiny-equi", "Use", "Data", "Settings", "Figures", "Made with",
     ]  # fmt: skip
     for line in (
         "| batch | 32 |",
         r"| text | a\|b |",
         "| P@10 | 0.803 | 500 queries held back |",
         "| columns | 1,234 |  |",
-        "- Trained on English.",
-        "Licence of the data: CC BY-SA 4.0.",
+        "Licence of the data: that of the tables.",
         "deepjoin train lake.index --out tiny-equi",
-        "deepjoin index tables/ --encoder encoder --metric cosine",
+        "deepjoin index tables/ --encoder tiny-equi/shipped --metric cosine",
         'vectors = model.encode(["Company: \\"Apple\\", GE."])',
         "Vectors are compared by their cosine.",
     ):
@@ -242,7 +240,7 @@ def test_the_head_of_a_card_is_yaml() -> None:
     yaml = pytest.importorskip("yaml")
     _, head, _ = card(replace(FACTS, base_model='odd: "name" #1')).split("---\n", 2)
     assert yaml.safe_load(head) == {
-        "license": "apache-2.0",
+        "license": "other",
         "base_model": 'odd: "name" #1',
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
@@ -250,16 +248,16 @@ def test_the_head_of_a_card_is_yaml() -> None:
     }
 
 
-def test_a_card_without_figures_or_limits() -> None:
-    text = card(replace(FACTS, figures=(), limits=(), metric="euclidean"))
-    assert "## Figures\n\nNone measured.\n\n## Limits\n\nNone known.\n" in text
+def test_a_card_without_figures() -> None:
+    text = card(replace(FACTS, figures=(), metric="euclidean"))
+    assert "## Figures\n\nNone measured.\n" in text
     assert "compared by their Euclidean distance" in text
 
 
 def test_a_card_s_code_for_sentence_transformers_runs(
     folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(folders("sentence bert"), tmp_path / "model")
+    shutil.copytree(folders("sentence bert"), tmp_path / "tiny-equi")
     monkeypatch.chdir(tmp_path)
     code = re.search(r"```python\n(.+?)```", card(FACTS), re.DOTALL)
     assert code is not None

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from deepjoin import DeepJoinError
+from deepjoin.arrays import Float, Int32
 from deepjoin.embed import list_build
 from deepjoin.embed import value_vectors as lists
 from deepjoin.embed.list_build import write_value_lists
@@ -27,9 +27,6 @@ from deepjoin.embed.value_vectors import (
 )
 from deepjoin.store import cell_vectors
 from deepjoin.store.cell_vectors import copy_vectors, same_rotation
-
-Float = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int64]
 
 
 def drawn(count: int, dimension: int, seed: int = 1) -> Float:
@@ -114,7 +111,7 @@ def test_only_the_best_pairs_of_a_cell_are_kept(rows: Float, made: Path) -> None
     group=st.sampled_from([1, 3, 64]),
 )
 def test_the_nearest_lists_of_each_query_are_looked_at(
-    likeness: npt.NDArray[np.int32], probes: int, group: int
+    likeness: Int32, probes: int, group: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lists, "_GROUP", group)

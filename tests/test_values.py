@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import deepjoin
+from deepjoin import Column, arrays
 from deepjoin.normalise import hashing
 from deepjoin.normalise.canonical import CellType
 from deepjoin.normalise.distinct import distinct_cells
@@ -19,6 +22,8 @@ from deepjoin.store.values import builder as builder_module
 from deepjoin.store.values.builder import ValueIndexBuilder
 from deepjoin.store.values.index import ValueIndex
 from deepjoin.store.values.profile import ColumnProfiles, Generic, generic_of
+
+from .conftest import MakeLake
 
 CELL = st.none() | st.text("aAbB1 é.0", max_size=3)
 COLUMNS = st.lists(st.lists(CELL, max_size=12), max_size=8)
@@ -176,3 +181,56 @@ def test_cells_over_the_limit_are_counted_not_indexed(tmp_path: Path) -> None:
     index, profiles = build(tmp_path, [["a", "x" * 5000, "b"]])
     assert profiles.too_long.tolist() == [1]
     assert len(index.values) == 2
+
+
+@pytest.fixture
+def advised(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Record what the system is told about mapped files, small ones as well."""
+    calls: list[tuple[int, ...]] = []
+
+    def madvise(self: object, *advice: int) -> None:
+        calls.append(advice)
+
+    monkeypatch.setattr(arrays, "_SMALL", 0)
+    monkeypatch.setattr(arrays._Pages, "madvise", madvise, raising=False)
+    return calls
+
+
+def test_pages_are_requested_once_and_together(
+    tmp_path: Path, advised: list[tuple[int, ...]]
+) -> None:
+    np.save(tmp_path / "a.npy", np.arange(100 * 512))
+    array = arrays.load_array(tmp_path / "a.npy")
+    arrays.prefetch(array, np.arange(0, 5000, 100))
+    assert advised == [], "the system reads ahead by itself until lookups are expected"
+    arrays.expect_lookups(array)
+    assert advised == [(mmap.MADV_RANDOM,)]
+    advised.clear()
+    page, per_page = mmap.PAGESIZE, mmap.PAGESIZE // 8
+    # Two elements in each of 20 pages, every second page, and 20 elements far behind.
+    places = np.concatenate(
+        [np.arange(0, 40 * per_page, per_page // 2), np.full(20, 90 * per_page)]
+    )
+    arrays.prefetch(array, places)
+    assert advised == [(mmap.MADV_WILLNEED, 0, 40 * page), (mmap.MADV_WILLNEED, 90 * page, page)]
+    advised.clear()
+    arrays.prefetch(array, places)
+    arrays.prefetch(array, places[:3])
+    assert advised == [], "each page once"
+    arrays.prefetch(array, 50 * per_page, 10**9)
+    assert advised[0][1] == 50 * page and sum(advised[-1][1:]) == 101 * page, "up to the end"
+    arrays.prefetch(np.arange(9), np.arange(9))
+
+
+def test_the_default_search_expects_lookups_and_answers_the_same(
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, advised: list[tuple[int, ...]]
+) -> None:
+    words = [f"{chr(97 + n % 26)}{chr(97 + n // 26)}ton" for n in range(200)]
+    lake = make_lake([Column(words, "town", "t"), Column(words[:150], "place", "u")])
+    lake.search(words[:100], join="equi", method="exact-equi")
+    assert advised == [], "other methods may read everything"
+    found = lake.search(words[:100])
+    assert (mmap.MADV_RANDOM,) in advised
+    assert any(advice[0] == mmap.MADV_WILLNEED for advice in advised)
+    monkeypatch.undo()
+    assert found.hits == deepjoin.open(lake.path).search(words[:100]).hits

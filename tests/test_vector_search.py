@@ -10,18 +10,17 @@ import pytest
 from deepjoin import Column, DeepJoinError
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import IndexUnusable
-from deepjoin.search.vectors import VectorSearcher
-from deepjoin.store.column_vectors import (
-    ColumnVectors,
-    FrequencySnapshot,
-    Sketcher,
+from deepjoin.search.query import SearchOptions
+from deepjoin.search.stores import EmbeddedStore
+from deepjoin.search.vectors import ToVector, VectorSearcher, opened_vectors
+from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
+from deepjoin.store.column_vectors.encode import (
     both_rows,
     finish_both,
     finish_columns,
     finish_sketch,
-    write_frequency,
 )
-from deepjoin.store.column_vectors.columns import About, write_rows
+from deepjoin.store.column_vectors.sketch import FrequencySnapshot, Sketcher, write_frequency
 from deepjoin.store.segment import Segment
 from tests.support.column_lakes import WordEncoder, segment_of
 
@@ -48,8 +47,12 @@ def vector(query: Column) -> np.ndarray:
     return ENCODER.encode([query], no_frequency)[0]
 
 
-def searcher(segments: list[Segment], **options: object) -> VectorSearcher:
-    return VectorSearcher(segments, "columns", vector, "default", **options)  # type: ignore[arg-type]
+def searcher(
+    segments: list[Segment], space: str = "columns", vector: ToVector = vector
+) -> VectorSearcher:
+    return VectorSearcher(
+        segments, EmbeddedStore(segments, opened_vectors(segments, space)), vector
+    )
 
 
 def brute_force(columns: list[Column], query: Column, metric: str) -> list[tuple[str, str, float]]:
@@ -77,19 +80,21 @@ def test_the_nearest_come_first_however_the_lake_is_cut(
     for query in (source[7], Column(["city 3", "city 4", "code 9"], "city")):
         truth = brute_force(source, query, metric)
         for k in (1, 10, 100):
-            hits = search.search(query, k)
+            hits = search.search(query, SearchOptions(k))
             got = [(hit.table, hit.column) for hit in hits]
             assert got == [one[:2] for one in truth[:k]]
             scores = [one[2] for one in truth[:k]]
             np.testing.assert_allclose([hit.score for hit in hits], scores, atol=1e-5)
         others = [one[:2] for one in truth if one[0] != "t03"][:10]
-        hits = search.search(query, 10, exclude_table="t03")
+        hits = search.search(query, SearchOptions(10, exclude="t03"))
         assert [(hit.table, hit.column) for hit in hits] == others
 
 
 def test_hits_show_the_equi_join_which_does_not_rank_them(tmp_path: Path) -> None:
     search = searcher([encoded(columns(), tmp_path)])
-    results = search.search(Column(["city 0", "city 1", "nowhere"], "city"), 48, show=1)
+    results = search.search(
+        Column(["city 0", "city 1", "nowhere"], "city"), SearchOptions(48, show=1)
+    )
     assert len(results) == 48
     scores = [hit.score for hit in results]
     assert scores == sorted(scores, reverse=True)
@@ -109,14 +114,14 @@ def test_columns_out_of_the_lake_are_never_found(tmp_path: Path) -> None:
 
 def test_a_query_without_cells_or_known_values_finds_nothing(tmp_path: Path) -> None:
     segment = encoded(columns(), tmp_path / "index")
-    assert len(searcher([segment]).search(Column([None, " "], "city"), 5)) == 0
+    assert len(searcher([segment]).search(Column([None, " "], "city"), SearchOptions(5))) == 0
     write_frequency([segment], tmp_path)
     frequency = FrequencySnapshot(tmp_path)
     finish_sketch(segment, segment.folder, frequency, 64)
     sketcher = Sketcher([segment], frequency, 64, "default")
-    search = VectorSearcher([segment], "sketch", sketcher, "default", method="sketch")
-    assert len(search.search(Column(["unheard of"]), 5)) == 0
-    assert search.search(columns()[0], 1)[0].column == "city"
+    search = searcher([segment], "sketch", sketcher)
+    assert len(search.search(Column(["unheard of"]), SearchOptions(5))) == 0
+    assert search.search(columns()[0], SearchOptions(1))[0].column == "city"
 
 
 def test_both_halves_are_searched_as_one(tmp_path: Path) -> None:
@@ -130,7 +135,7 @@ def test_both_halves_are_searched_as_one(tmp_path: Path) -> None:
     def both(query: Column) -> np.ndarray:
         return both_rows(vector(query)[None], sketcher(query)[None])[0]
 
-    found = VectorSearcher([segment], "both", both, "default").nearest(columns()[8], 48, None)
+    found = searcher([segment], "both", both).nearest(columns()[8], 48, None)
     stored = [ColumnVectors.open(segment.folder, space) for space in ("columns", "sketch")]
     like = []
     for one, half in zip(stored, (vector, sketcher), strict=True):
@@ -148,25 +153,25 @@ def test_tables_come_by_their_nearest_column(tmp_path: Path, k: int) -> None:
     search = searcher([encoded(source[:10], tmp_path / "1"), encoded(source[10:], tmp_path / "2")])
     truth = brute_force(source, source[0], "cosine")
     tables = list(dict.fromkeys(table for table, _, _ in truth))[:k]
-    hits = search.search_tables(source[0], k)
+    hits = search.search(source[0], SearchOptions(k, by_table=True))
     assert [hit.table for hit in hits] == tables
     assert [hit.rank for hit in hits] == list(range(1, len(tables) + 1))
     last = next(n for n, one in enumerate(truth) if one[0] == tables[-1]) + 1
     shown = truth if k > 24 else truth[:last]
     listed = {(one.table, one.column) for hit in hits for one in (hit, *hit.also)}
     assert listed == {one[:2] for one in shown}
-    assert len(search.search_tables(source[0], None, exclude_table="t00")) == 23
+    assert len(search.search(source[0], SearchOptions(None, exclude="t00", by_table=True))) == 23
 
 
 def test_what_is_not_verified_has_no_minimum(tmp_path: Path) -> None:
     search = searcher([encoded(columns(2), tmp_path)])
     text = "came with method 'deepjoin', which does not verify its hits; min_joinability needs"
     with pytest.raises(DeepJoinError, match=text):
-        search.search(columns()[0], None, min_joinability=0.5)
+        search.search(columns()[0], SearchOptions(None, 0.5))
     with pytest.raises(DeepJoinError, match=text):
-        search.search(columns()[0], 5, min_joinability=0.1)
+        search.search(columns()[0], SearchOptions(5, 0.1))
     with pytest.raises(DeepJoinError, match=text):
-        search.search_tables(columns()[0], 5, min_joinability=0.1)
+        search.search(columns()[0], SearchOptions(5, 0.1, by_table=True))
 
 
 def test_segments_without_vectors_are_named(tmp_path: Path) -> None:
@@ -176,9 +181,9 @@ def test_segments_without_vectors_are_named(tmp_path: Path) -> None:
         match=r"lake has no column vectors \(1 of 2 segments are without\). Make them with: "
         "deepjoin index lake --encoder default",
     ):
-        searcher(segments, location="lake")
+        opened_vectors(segments, "columns", location="lake")
     with pytest.raises(DeepJoinError, match=r"no sketches \(2 of 2 .*index lake --sketch 768"):
-        VectorSearcher(segments, "sketch", vector, "default", location="lake")
+        opened_vectors(segments, "sketch", location="lake")
     about = About("words", ENCODER.digest, 24)
     write_rows(segments[1].folder, "columns", about, 4, [np.full((4, 24), np.nan)])
     with pytest.raises(DeepJoinError, match="1 of 2 segments are without"):
@@ -188,10 +193,10 @@ def test_segments_without_vectors_are_named(tmp_path: Path) -> None:
 def test_another_encoder_is_named(tmp_path: Path) -> None:
     segments = [encoded(columns(2), tmp_path)]
     again = "deepjoin index lake --encoder ../mpnet"
-    searcher(segments, about=("words", ENCODER.digest))
+    opened_vectors(segments, "columns", ("words", ENCODER.digest))
     with pytest.raises(
         IndexUnusable,
         match=rf"lake was encoded by 'words' \({ENCODER.digest}\), not by 'mpnet' \(0\). "
         f"Encode it again with: {again}",
     ):
-        searcher(segments, about=("mpnet", "0"), location="lake", remedy=again)
+        opened_vectors(segments, "columns", ("mpnet", "0"), "lake", again)

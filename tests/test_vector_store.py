@@ -14,7 +14,8 @@ from deepjoin.engines.postgres.binary import EqualRows, codes
 from deepjoin.engines.postgres.publishing import Published, SegmentVectors, publish_vectors
 from deepjoin.engines.postgres.store import PostgresServers
 from deepjoin.progress import no_progress
-from deepjoin.search.vectors import NearColumn, VectorSearcher
+from deepjoin.search.stores import EmbeddedStore
+from deepjoin.search.vectors import NearColumn, VectorSearcher, opened_vectors
 from deepjoin.settings import PublishSettings
 from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
 from deepjoin.store.segment import Segment
@@ -69,8 +70,9 @@ def sent(
 def near(
     segments: Sequence[Segment], query: np.ndarray, k: int, urls: Sequence[str] = ()
 ) -> list[NearColumn]:
-    store = {"store": PostgresServers(urls).open} if urls else {}
-    searcher = VectorSearcher(segments, "columns", lambda _: query, "default", **store)  # type: ignore[arg-type]
+    vectors = opened_vectors(segments, "columns")
+    open_store = PostgresServers(urls).open if urls else EmbeddedStore
+    searcher = VectorSearcher(segments, open_store(segments, vectors, "columns"), lambda _: query)
     return searcher.nearest(Column([]), k, "t07")
 
 

@@ -6,18 +6,17 @@ import json
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
+from deepjoin.arrays import Double, Float
 from deepjoin.embed import vector_build
-from deepjoin.embed.vector_build import KINDS, METRICS, build_vectors
+from deepjoin.embed.vector_build import KINDS, METRICS
 from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.errors import IndexUnusable, UnknownName
-
-Float = npt.NDArray[np.float32]
+from tests.support.vector_files import build_vectors
 
 #: What the ten nearest must share with the true ten on clustered vectors.
 RECALL = {"flat": 1.0, "flat16": 1.0, "flat8": 0.99, "ivfpq-plain": 0.3, "ivfpq": 0.85}
@@ -31,7 +30,7 @@ def clustered(count: int, dimension: int = 48, seed: int = 0) -> Float:
     return np.asarray(rows * random.uniform(0.5, 2, (count, 1)), np.float32)
 
 
-def distances(rows: Float, query: Float, metric: str) -> npt.NDArray[np.float64]:
+def distances(rows: Float, query: Float, metric: str) -> Double:
     """Compare a query with every row by the definition."""
     rows, query = rows.astype(np.float64), query.astype(np.float64)
     if metric == "euclidean":

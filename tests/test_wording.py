@@ -1,4 +1,4 @@
-"""Errors name what the caller typed: arguments in Python, options in a shell, fields over HTTP."""
+"""Errors name what the caller used: arguments, options of a shell, fields, controls of the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import deepjoin
 from deepjoin.cli.parser import make_parser
-from deepjoin.show.wording import in_fields, in_options, in_tool_arguments
+from deepjoin.show.wording import CONTROLS, in_fields, in_options, in_tool_arguments, on_page
 
 PACKAGE = Path(deepjoin.__file__).parent
 #: An option in a sentence, or at the start of a text that goes on.
@@ -118,3 +118,58 @@ def test_arguments_become_options_and_fields(text: str, shell: str, http: str) -
 
 def test_agents_read_no_hint_at_a_threshold_they_cannot_set() -> None:
     assert in_tool_arguments("Try another column, or a lower `tau`.") == "Try another column."
+
+
+#: Rooms whose messages a request of the page can bring to light.
+SERVED = (
+    "errors",
+    "joining",
+    "lake",
+    "matching",
+    "read",
+    "relating",
+    "search",
+    "serve",
+    "settings",
+)
+#: Arguments in those rooms that only Python callers and the shell have.
+NOT_ON_PAGE = {"memory_limit", "on", "parts", "sample_rows", "min_distinct", "sketch", "save"}
+NOT_ON_PAGE |= {"plan.reading", "device", "vector_store", "host", "port", "time_limit"}
+
+
+@pytest.mark.slow
+def test_messages_on_the_page_name_its_controls() -> None:
+    used = set()
+    for where, text in texts():
+        if not where.startswith(SERVED) or where.startswith("serve/mcp"):
+            continue
+        read = on_page(text)
+        for command in ("deepjoin index ", "deepjoin serve", "pip install", "GET /", "reopen()"):
+            assert command not in read, f"{where}: {read}"
+        assert not OPTION.search(read), f"{where}: {read}"
+        for name in re.findall(r"(?<!`)`([a-z_.]+)(?:=[^`]*|\([^`]*\))?`(?!`)", text):
+            assert name in CONTROLS or name in NOT_ON_PAGE, f"{where}: {name}"
+            used.add(name)
+    assert {"many", "join", "tau", "k", "min_joinability"} | NOT_ON_PAGE <= used
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("`tau` is 2.", "“Minimum similarity” is 2."),
+        ('Use `many="aggregate"`.', "Use “summarise”."),
+        ('Use `plan.reading("pairs.parquet")`.', "Use the Python or Shell code."),
+        (
+            "x is damaged: a file is gone. Build it again with: deepjoin index SOURCE -o x",
+            "x is damaged: a file is gone. Ask whoever runs this service.",
+        ),
+        (
+            "Reading t.xlsx needs fastexcel: pip install 'deepjoin[excel]'",
+            "Reading t.xlsx needs fastexcel. Ask whoever runs this service.",
+        ),
+        ("Read-only (deepjoin serve --out FOLDER). Download it.", "Read-only. Download it."),
+        ("No column 'many=first' in 'deepjoin'.", "No column 'many=first' in 'deepjoin'."),
+    ],
+)
+def test_arguments_become_controls_and_commands_are_left_out(text: str, read: str) -> None:
+    assert on_page(text) == read

@@ -50,18 +50,26 @@ def section(name: str, found: griffe.Object | griffe.Alias) -> Iterator[str]:
     yield from described(found)
     if not found.is_class:
         return
-    attributes = [one for one in members(found) if one.is_attribute]
+    cached = [one for one in members(found) if is_cached(one)]
+    attributes = [one for one in members(found) if one.is_attribute or one in cached]
     if attributes:
         yield "| attribute | type | |\n|---|---|---|"
         for one in attributes:
-            kind = str(one.annotation or "").replace("|", "\\|")
+            kind = str(one.returns if one in cached else one.annotation or "").replace("|", "\\|")
             yield f"| `{one.name}` | `{kind}` | {summary(one)} |"
         yield ""
     for one in members(found):
-        if one.is_function:
+        if one.is_function and one not in cached:
             yield f"### {name}.{one.name}\n"
             yield signature(f"{name.lower()}.{one.name}", one)
             yield from described(one)
+
+
+def is_cached(found: griffe.Object | griffe.Alias) -> bool:
+    """Tell a property of our own kind, which griffe takes for a method."""
+    return found.is_function and any(
+        one.callable_path == "deepjoin.lazy.cached_property" for one in found.decorators
+    )
 
 
 def summary(attribute: griffe.Object | griffe.Alias) -> str:

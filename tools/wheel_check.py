@@ -1,31 +1,68 @@
-"""Build a wheel, install it into an empty environment and use it there: ``make wheel-check``.
+"""Build a wheel, install it into an empty environment and run the README: ``make wheel-check``.
 
-An editable install hides files that the wheel lacks; this does what a user does instead.
+An editable install hides files that the wheel lacks; this does what a user does instead. The
+blocks of the README run in their order in an empty folder; a test runs the same story with the
+package of the current environment.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-USE = """
+#: What lines of the README come to where the package is installed and on the path.
+INSTALLED = {"make demo": "deepjoin demo", "source .venv/bin/activate": "true"}
+#: What the README promises and does not show: the paper's method, and that nothing heavy loads.
+BEYOND = """
 import deepjoin, sys
-assert "site-packages" in deepjoin.__file__, deepjoin.__file__
 lake = deepjoin.open("deepjoin-demo/lake/.deepjoin")
 hits = lake.search(["France", "Japan", "Brazil"], k=3)
 assert hits[0].joinability == 1.0 and hits[0].matched == 3, hits
 assert lake.search(["France", "Japan"], k=1, method="deepjoin")
 assert not {"torch", "ray", "fastapi"} & set(sys.modules)
-print(hits)
 """
 
 
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Return the code blocks of a page with their languages: sh, python, or text for output."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def run_story(folder: Path, python: Path, environment: Mapping[str, str]) -> None:
+    """Run the blocks of the README in a folder, with the commands that are beside ``python``.
+
+    A block of text must be part of what the block before it printed.
+    """
+    path = f"{python.parent}{os.pathsep}{environment.get('PATH', '')}"
+    env = {**environment, "PATH": path}
+    printed = ""
+    for language, code in [*blocks((ROOT / "README.md").read_text("utf-8")), ("python", BEYOND)]:
+        if language == "text":
+            seen = [line.split() for line in printed.splitlines()]
+            for line in code.splitlines():
+                if line.split() not in seen:
+                    raise SystemExit(f"README.md shows a line that was not printed: {line}")
+            continue
+        lines = (INSTALLED.get(line, line) for line in code.splitlines())
+        script = code if language == "python" else "\n".join(lines)
+        command = [str(python), "-"] if language == "python" else ["bash", "-eux"]
+        done = subprocess.run(
+            command, input=script, cwd=folder, env=env, stdout=subprocess.PIPE, text=True
+        )
+        print(done.stdout, flush=True)
+        if done.returncode:
+            raise SystemExit(f"A block of README.md failed:\n{code}")
+        printed = done.stdout
+
+
 def main() -> int:
-    """Run the story of the first five minutes with nothing but the wheel."""
+    """Run the first five minutes with nothing but the wheel."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DEEPJOIN"))}
 
     def run(*command: str | Path, cwd: Path) -> None:
@@ -40,8 +77,11 @@ def main() -> int:
         run(python, *pip, "wheel", "--no-deps", "-w", place / "dist", ROOT, cwd=place)
         (wheel,) = (place / "dist").glob("*.whl")
         run(python, *pip, "install", wheel, cwd=place)
-        run(python.with_name("deepjoin"), "demo", cwd=place)
-        run(python, "-c", USE, cwd=place)
+        where = "import deepjoin; assert 'site-packages' in deepjoin.__file__, deepjoin.__file__"
+        run(python, "-c", where, cwd=place)
+        empty = place / "empty"
+        empty.mkdir()
+        run_story(empty, python, clean)
         print(f"{wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB: installed and used")
     return 0
 

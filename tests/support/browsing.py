@@ -29,6 +29,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
+COMMON_PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 #: Milliseconds until something that was to appear is missing; a service needs some to start.
 PATIENCE = 30_000
 #: Set it to a folder to get a picture of every state the tests pass through.
@@ -138,6 +139,23 @@ def picture(page: Page, name: str) -> None:
     if PICTURES:
         page.wait_for_load_state("networkidle")
         page.screenshot(path=Path(PICTURES) / f"{name}.png", full_page=True)
+
+
+#: The checks of accessibility; `npm ci` in web/ brings them.
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+_AXE_RUN = """async () => {
+  const rules = {'label-content-name-mismatch': {enabled: true}};
+  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+  const found = await axe.run({runOnly: {type: 'tag', values: tags}, rules});
+  return found.violations.map(({id, nodes}) => `${id}: ${nodes[0].html.slice(0, 200)}`);
+}"""
+
+
+def inaccessible(page: Page) -> list[str]:
+    """Return what axe finds wrong with a page, label in name included."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found: list[str] = page.evaluate(_AXE_RUN)
+    return found
 
 
 def too_wide(page: Page) -> int:

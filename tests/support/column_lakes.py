@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
 import deepjoin
 from deepjoin import Column, Settings
+from deepjoin.arrays import Double, Float
 from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.embed.columns.text import TextSettings
 from deepjoin.store.segment import Segment
@@ -38,14 +38,14 @@ class WordEncoder(TextEncoder):
         """Count words."""
         return [len(text.split()) for text in texts]
 
-    def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def encode_texts(self, texts: Sequence[str]) -> Float:
         """Add up the words of each text."""
         self.asked += texts
         return np.array([self._text(text) for text in texts], np.float32).reshape(
             len(texts), self.dimension
         )
 
-    def _text(self, text: str) -> npt.NDArray[np.float64]:
+    def _text(self, text: str) -> Double:
         words = [np.random.default_rng(xxh3_64_intdigest(word.encode())) for word in text.split()]
         drawn = [random.standard_normal(self.dimension) for random in words]
         return np.sum([np.zeros(self.dimension), *drawn], axis=0)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.cells.score import match_chance, shared
+from deepjoin.arrays import Float
+from deepjoin.embed.cells import CellEncoder, match_chance
 from deepjoin.matching.joinability import (
     ONE,
     Cells,
@@ -49,6 +49,17 @@ def chance_joinability(
     chances = match_chance(cosines, encoder.floor, encoder.tau)
     chances[np.array(mine)[:, None] == np.array(theirs)] = 1
     return float(shared(chances).mean())
+
+
+def shared(chances: Float) -> Float:
+    """Return each row's best chance; of rows with the same best column, the n-th counts 1/n."""
+    best: Float = chances.max(axis=1)
+    places = chances.argmax(axis=1)
+    counted, taken = np.zeros_like(best), np.zeros(chances.shape[1], np.int64)
+    for row in np.argsort(-best, kind="stable"):
+        taken[places[row]] += 1
+        counted[row] = best[row] / taken[places[row]]
+    return counted
 
 
 def join_size(query: Cells, target: Cells, profile: str = "default") -> int:

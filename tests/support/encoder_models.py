@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deepjoin.arrays import Float
 from deepjoin.embed.columns import load_encoder
-from deepjoin.embed.columns.encoder import FloatMatrix, TextEncoder
+from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.embed.columns.text import TextSettings
 from tests.support.tiny_models import save_model, save_sentence_model
 
@@ -69,9 +72,28 @@ def export(source: Path, target: Path, texts: list[str] | None = None) -> Path:
     pytest.importorskip("onnx")
     from deepjoin.lab.onnx.export import export_encoder
 
-    return export_encoder(source, target, "tiny", texts=texts)
+    return export_encoder(source, target, "tiny", made_texts(source) if texts is None else texts)
 
 
-def cosines(one: FloatMatrix, other: FloatMatrix) -> FloatMatrix:
+def made_texts(source: Path) -> list[str]:
+    """Make columns of random words that a model knows, always the same ones."""
+    try:
+        vocabulary = json.loads((source / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
+    except (OSError, ValueError):
+        return []
+    words = sorted(word for word in vocabulary if word[0] != "[" and word[:2] != "##")
+    chance = random.Random(0)
+    texts: list[str] = []
+    for _ in range(320):
+        name = chance.choice(words)
+        cells = [
+            " ".join(chance.choice(words) for _ in range(chance.choice((1, 1, 2, 3))))
+            for _ in range(24)
+        ]
+        texts.append(f"{name}: {', '.join(cells)}.")
+    return texts
+
+
+def cosines(one: Float, other: Float) -> Float:
     """Compare vectors row by row."""
     return (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)

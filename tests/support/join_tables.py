@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from deepjoin.arrays import Float
 from deepjoin.joining import JoinPlan, JoinSide, plan_join
 from deepjoin.matching.joinability import ONE, least, similarities
 from deepjoin.model import Reading, Table
 from deepjoin.read.sql import identifier, literal
 
 Cell = str | None
-Floats = npt.NDArray[np.float32]
 Columns = dict[str, list[Any]]
 
 
@@ -64,7 +63,7 @@ class Dial:
 
     name, digest, dimension, floor, tau = "dial", "dial", 2, 0.9, 0.99
 
-    def encode(self, values: Sequence[str | None] | pa.Array) -> Floats:
+    def encode(self, values: Sequence[str | None] | pa.Array) -> Float:
         """Encode values."""
         texts = values.to_pylist() if isinstance(values, pa.Array) else list(values)
         rows = [self._vector(text or "") for text in texts]

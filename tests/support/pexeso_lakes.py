@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from deepjoin.arrays import Float, Int
 from deepjoin.lab.pexeso.pexeso import ColumnValues
 from deepjoin.matching.joinability import least, similarities
-
-Float = npt.NDArray[np.float32]
-
-
-Int = npt.NDArray[np.int64]
 
 
 def unit(rows: npt.ArrayLike) -> Float:

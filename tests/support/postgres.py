@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from deepjoin.files import TemporaryFolder
 
 #: A role that needs a password.
 ROLE, PASSWORD = "locked", "open sesame/1"
@@ -17,7 +17,9 @@ ROLE, PASSWORD = "locked", "open sesame/1"
 @pytest.fixture(scope="module")
 def postgres_server(request: pytest.FixtureRequest) -> Iterator[str]:
     """Start a server of our own; where none can be started, say so loudly and skip."""
-    folder = tempfile.mkdtemp(prefix="deepjoin-pg-")
+    # initdb wants a folder without a lock in it.
+    place = TemporaryFolder("deepjoin-pg-")
+    folder = place.path / "data"
     try:
         # As a matter of course it warns of folders that a desktop would have.
         with warnings.catch_warnings():
@@ -32,10 +34,10 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[str]:
         if reporter is not None:
             reporter.write_line(reason, red=True)
         pytest.skip(reason)
-    _require_password(Path(folder), started.get_uri())
+    _require_password(folder, started.get_uri())
     yield started.get_uri()
     started.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    place.remove()
 
 
 def _require_password(folder: Path, uri: str) -> None:

@@ -104,7 +104,7 @@ def comparable(cell: object) -> object:
     return cell.isoformat() if isinstance(cell, datetime.date) else cell
 
 
-def check(shop: Shop, left: JoinSide, right: JoinSide, named: str = "left", **options: str) -> str:
+def check(shop: Shop, left: JoinSide, right: JoinSide, named: str = "left", **options: Any) -> str:
     """Run both joins and compare their columns, their rows, and their order."""
     with plan_join(left, right, **options) as plan:
         statement = database_sql(plan, shop.source, left.table.name if named else "")

