@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 
 # Set before huggingface_hub is imported: a name that is no folder then fails without retries.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# What tests print must not depend on the terminal that they, or the workers of xdist, run in.
+for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+    os.environ.pop(_name, None)
 
 import deepjoin
 from deepjoin import Column, Lake, Settings

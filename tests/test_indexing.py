@@ -12,6 +12,7 @@ import pytest
 
 import deepjoin
 from deepjoin.cli import main
+from deepjoin.progress import UNITS
 from tests.support.histories import write
 
 CITIES = ["Oslo", "Lima", "Rome", "Bern", "Kiev"]
@@ -95,7 +96,7 @@ def test_indexing_again_works_only_when_something_changed(
     seen: list[str] = []
 
     def tell(done: int, total: int, name: str) -> None:
-        if done:
+        if done and name not in UNITS:
             seen.append(name)
 
     assert len(deepjoin.index(lake_folder, progress=tell).tables) == 3

@@ -221,7 +221,7 @@ def test_evidence_lists_similar_values_first_and_all_on_request(
 ) -> None:
     with visiting(browser, demo.address) as page:
         open_hits(page, demo, "customer")
-        card = page.locator(".card").filter(has_text="sales/customers.csv").first
+        card = page.locator(".card").filter(has_text="support/tickets.csv").first
         if card.locator(".evidence").count() == 0:
             card.get_by_role("button", name="Show evidence").click()
         figures = card.locator(".matches .figure")

@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -231,9 +230,9 @@ class Download:
 
     def __init__(self, ending: str) -> None:
         # A folder each, so that a copy can be listed as if it were a lake of one file.
-        folder = TemporaryFolder("deepjoin-")
-        self.path = folder.path / f"object{ending}"
-        self.remove = weakref.finalize(self, folder.remove)
+        self._folder = TemporaryFolder("deepjoin-")  # lives as long as this object
+        self.path = self._folder.path / f"object{ending}"
+        self.remove = self._folder.remove
 
 
 class RemoteFiles:
