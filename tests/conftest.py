@@ -14,9 +14,6 @@ from hypothesis import HealthCheck, settings
 
 # Set before huggingface_hub is imported: a name that is no folder then fails without retries.
 os.environ["HF_HUB_OFFLINE"] = "1"
-# What tests print must not depend on the terminal that they, or the workers of xdist, run in.
-for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
-    os.environ.pop(_name, None)
 
 import deepjoin
 from deepjoin import Column, Lake, Settings
@@ -27,6 +24,10 @@ from tests.support.vector_stores import SERVERS, frames, fresh, started, towns
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+# What tests print must not depend on the terminal that they, or the workers of xdist, run in.
+for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+    os.environ.pop(_name, None)
 
 settings.register_profile(
     "deepjoin",

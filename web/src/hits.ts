@@ -73,6 +73,12 @@ function shown(joinability: number): number {
   return Math.round(joinability * 100);
 }
 
+/** The ranks of open cards after better hits replaced early ones: the same columns stay open. */
+export function followed(open: number[], early: Hit[], final: Hit[]): number[] {
+  const ids = new Set(early.filter((hit) => open.includes(hit.rank)).map((hit) => hit.column_id));
+  return final.filter((hit) => ids.has(hit.column_id)).map((hit) => hit.rank);
+}
+
 /** Open cards after one was opened or closed. */
 export function toggled(open: number[], rank: number): number[] {
   if (open.includes(rank)) return open.filter((other) => other !== rank);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Hit, TableDetail } from "../src/api/types";
-import { bestJoins, families, rankedBy, searchBody, shownHits, toggled } from "../src/hits";
+import { bestJoins, families, followed, rankedBy, searchBody, shownHits, toggled } from "../src/hits";
 import { orderedKeys } from "../src/keys";
 import { inSight } from "../src/preview";
 import { FILTERS } from "../src/route";
@@ -85,6 +85,12 @@ describe("hits", () => {
   it("open and close", () => {
     expect(toggled([1], 3)).toEqual([1, 3]);
     expect(toggled([1, 3], 1)).toEqual([3]);
+  });
+
+  it("stay open when better hits come", () => {
+    const early = [hit(1, []), hit(2, [])];
+    const final = [{ ...hit(1, []), column_id: "2" }, { ...hit(2, []), column_id: "9" }];
+    expect(followed([1, 2], early, final)).toEqual([1]);
   });
 });
 

@@ -1,9 +1,10 @@
 /** Search results: ranked hits, each with its evidence. */
 
+import { useEffect, useRef } from "preact/hooks";
 import { api } from "../api/service";
 import type { Results, SearchBody, Source, TableDetail } from "../api/types";
 import { useRequest } from "../api/useRequest";
-import { families, rankedBy, searchBody, shownHits } from "../hits";
+import { families, followed, rankedBy, searchBody, shownHits } from "../hits";
 import { orderedKeys } from "../keys";
 import { useLake } from "../lake";
 import { Link, navigate } from "../navigate";
@@ -112,6 +113,7 @@ interface HitsProps extends SearchProps {
 }
 
 function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
+  useFollowed(found, JSON.stringify(body), filters, onChange);
   const hits = shownHits(found.hits, filters);
   if (found.hits.length === 0) return <NothingJoins filters={filters} onChange={onChange} />;
   if (hits.length === 0) return <AllFiltered found={found.hits.length} onChange={onChange} />;
@@ -149,6 +151,18 @@ function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
       <More found={found} filters={filters} onChange={onChange} />
     </>
   );
+}
+
+/** Keeps the cards open that were opened while similar values were still being searched. */
+function useFollowed(found: Results, key: string, { open }: Filters, onChange: HitsProps["onChange"]): void {
+  const before = useRef({ found, key });
+  useEffect(() => {
+    const early = before.current;
+    before.current = { found, key };
+    const chosen = open.join() !== FILTERS.open.join();
+    if (chosen && early.key === key && early.found.partial && !found.partial)
+      onChange({ open: followed(open, early.found.hits, found.hits) }, true);
+  }, [found]);
 }
 
 function seconds(time: number): string {
