@@ -73,7 +73,8 @@ def test_blocks_do_not_change_a_meaning(tmp_path: Path, monkeypatch: pytest.Monk
     (segment,) = build(tmp_path / "i").index.segments
     whole = rows_of(segment)
     monkeypatch.setattr(module, "_COLUMNS", 3)
-    np.testing.assert_array_equal(rows_of(segment), whole)
+    # Sums of other lengths may round the last bit of half precision differently.
+    np.testing.assert_allclose(rows_of(segment), whole, atol=1e-6)
 
 
 def test_one_vector_finds_columns_in_other_words(tmp_path: Path) -> None:

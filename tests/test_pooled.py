@@ -132,7 +132,7 @@ def test_methods_that_have_answered_are_not_asked_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("deepjoin.search.vectors.VectorSearcher.search", stop)
+        patch.setattr("deepjoin.search.vectors.VectorSearcher._ranking", stop)
         run(*BOTH)
     first = asked["exact-equi"]
     assert first

@@ -32,7 +32,7 @@ def test_columns_of_one_name_are_joined_by_their_id(tmp_path: Path) -> None:
     hit = lake.search(LETTERS)[0]
     assert (hit.column_id, hit.brings.columns) == ("t#1", ("name", ""))
     joined = lake.join({"k": LETTERS}, on="k", hit=hit)
-    assert joined.column("name_2").to_pylist() == LETTERS
+    assert joined.column("name").to_pylist() == [letter.upper() * 2 for letter in LETTERS]
     blank = lake.search(["a!", "b!"])[0]
     assert lake.join({"k": ["a!"]}, on="k", hit=blank).num_rows == 1
 

@@ -286,7 +286,7 @@ REFUSED: dict[str, tuple[str, dict[str, object], str]] = {
         {"query": {"upload": "x", "column": "x"}},
         "Upload the file again",
     ),
-    "similar for an equi-join": ("join", {"tau": 0.8}, "add “Similar in meaning”"),
+    "similar for an equi-join": ("join", {"tau": 0.8, "join": "equi"}, "use “Equal or similar”"),
     "unknown key": ("join", {"on": "x"}, "No column 'x' in geo/cities.csv"),
     "rows that multiply": ("join", {}, "keep the first (“keep first”)"),
     "empty file": ("upload", {"content": ""}, "The uploaded file is empty."),

@@ -165,7 +165,7 @@ def test_tables_come_by_their_nearest_column(tmp_path: Path, k: int) -> None:
 
 def test_what_is_not_verified_has_no_minimum(tmp_path: Path) -> None:
     search = searcher([encoded(columns(2), tmp_path)])
-    text = "came with method 'deepjoin', which does not verify its hits; min_joinability needs"
+    text = "came with method 'deepjoin', which does not verify its hits; `min_joinability` needs"
     with pytest.raises(DeepJoinError, match=text):
         search.search(columns()[0], SearchOptions(None, 0.5))
     with pytest.raises(DeepJoinError, match=text):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import xxhash
 
@@ -29,6 +29,8 @@ from deepjoin.model import Column
 from deepjoin.settings import BuildSettings, Settings, Vectors
 from deepjoin.store.manifest import FORMAT, READS
 from deepjoin.store.models import cell_encoder, stored
+
+T = TypeVar("T")
 
 #: The paper compares lower-cased, stripped cells; no column is dropped.
 SETTINGS = Settings(profile="basic", min_distinct=1, max_cell=1 << 30)
@@ -70,8 +72,12 @@ class EvaluationCache:
     ) -> list[Truth]:
         """Read the exact answers to queries, or compute them; ``by`` is what defines them."""
         path = self._folder / f"truth-{self._key(by, _content(queries))}.json"
-        found = self._kept(path, lambda: [one.joinability for one in make()])
-        return [Truth(one) for one in found]
+        return self._kept(
+            path,
+            lambda content: [Truth(one) for one in content],
+            make,
+            lambda truth: [one.joinability for one in truth],
+        )
 
     def answers(self, built: BuiltIndex, by: object, make: Callable[[], Answers]) -> Answers:
         """Read the answers of a method, or ask it; ``by`` is how it is asked.
@@ -79,14 +85,21 @@ class EvaluationCache:
         The key includes the code of the package, so that changes to a method are seen.
         """
         key = self._key(by, built.name, _content(self._task.queries), _code())
-        return Answers(**self._kept(self._folder / f"answers-{key}.json", lambda: vars(make())))
+        path = self._folder / f"answers-{key}.json"
 
-    def _kept(self, path: Path, make: Callable[[], Any]) -> Any:
+        def read(content: dict[str, Any]) -> Answers:
+            return Answers(**content)
+
+        return self._kept(path, read, make, vars)
+
+    def _kept(
+        self, path: Path, read: Callable[[Any], T], make: Callable[[], T], write: Callable[[T], Any]
+    ) -> T:
         """Read what an earlier run wrote as JSON, or make and write it."""
-        with suppress(OSError, ValueError):  # missing or incomplete
-            return json.loads(path.read_text("utf-8"))
+        with suppress(OSError, ValueError, TypeError):  # missing, incomplete or damaged
+            return read(json.loads(path.read_text("utf-8")))
         content = make()
-        self._write(path, json.dumps(content))
+        self._write(path, json.dumps(write(content)))
         return content
 
     def index(self, vectors: Vectors) -> BuiltIndex:
