@@ -90,7 +90,7 @@ class EvaluationCache:
         def read(content: dict[str, Any]) -> Answers:
             return Answers(**content)
 
-        return self._kept(path, read, make, vars)
+        return self._kept(path, read, make, lambda answers: vars(answers))
 
     def _kept(
         self, path: Path, read: Callable[[Any], T], make: Callable[[], T], write: Callable[[T], Any]
