@@ -340,10 +340,14 @@ def test_many_objects_are_listed_by_the_thousand(store: Store) -> None:
     assert 10 <= len(store.requests) <= 12
 
 
-def test_tables_read_in_order_are_copied_ahead(store: Store, copies: Path) -> None:
+def many_objects(store: Store) -> BucketSource:
     keys = [f"order/{number:02d}/x{number * 37 % 101}y.csv" for number in range(20)]
     store.put(**dict.fromkeys(keys, CSV))
-    source = BucketSource("s3://lake/order/")
+    return BucketSource("s3://lake/order/")
+
+
+def test_tables_read_in_order_are_copied_ahead(store: Store, copies: Path) -> None:
+    source = many_objects(store)
     tables = list(source.tables())
     store.requests.clear()
     list(tables[0].open())
@@ -366,7 +370,7 @@ def test_tables_read_in_order_are_fetched_once(store: Store) -> None:
 
 
 def test_a_single_table_copies_nothing_ahead(store: Store) -> None:
-    source = BucketSource("s3://lake/order/")
+    source = many_objects(store)
     tables = list(source.tables())
     store.requests.clear()
     list(tables[5].open())

@@ -73,10 +73,19 @@ function shown(joinability: number): number {
   return Math.round(joinability * 100);
 }
 
-/** The ranks of open cards after better hits replaced early ones: the same columns stay open. */
-export function followed(open: number[], early: Hit[], final: Hit[]): number[] {
-  const ids = new Set(early.filter((hit) => open.includes(hit.rank)).map((hit) => hit.column_id));
-  return final.filter((hit) => ids.has(hit.column_id)).map((hit) => hit.rank);
+/**
+ * The ranks of open cards after the final hits replaced early ones. Cards that were opened or closed
+ * on the early hits stay so at their new ranks; ``before`` are the ranks that were open until then.
+ */
+export function followed(before: number[], open: number[], early: Hit[], final: Hit[]): number[] {
+  const moved = (ranks: number[]) => {
+    const ids = new Set(early.filter((hit) => ranks.includes(hit.rank)).map((hit) => hit.column_id));
+    return final.filter((hit) => ids.has(hit.column_id)).map((hit) => hit.rank);
+  };
+  const opened = moved(open.filter((rank) => !before.includes(rank)));
+  const closed = moved(before.filter((rank) => !open.includes(rank)));
+  const kept = before.filter((rank) => !closed.includes(rank) && !opened.includes(rank));
+  return [...kept, ...opened].sort((a, b) => a - b);
 }
 
 /** Open cards after one was opened or closed. */

@@ -90,7 +90,9 @@ describe("hits", () => {
   it("stay open when better hits come", () => {
     const early = [hit(1, []), hit(2, [])];
     const final = [{ ...hit(1, []), column_id: "2" }, { ...hit(2, []), column_id: "9" }];
-    expect(followed([1, 2], early, final)).toEqual([1]);
+    expect(followed([], [2], early, final)).toEqual([1]);
+    expect(followed([2], [], early, final)).toEqual([2]);
+    expect(followed([1, 2], [1, 2], [], final)).toEqual([1, 2]);
   });
 });
 

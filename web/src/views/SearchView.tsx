@@ -155,13 +155,13 @@ function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
 
 /** Keeps the cards open that were opened while similar values were still being searched. */
 function useFollowed(found: Results, key: string, { open }: Filters, onChange: HitsProps["onChange"]): void {
-  const before = useRef({ found, key });
+  const before = useRef({ found, key, open });
   useEffect(() => {
     const early = before.current;
-    before.current = { found, key };
-    const chosen = open.join() !== FILTERS.open.join();
-    if (chosen && early.key === key && early.found.partial && !found.partial)
-      onChange({ open: followed(open, early.found.hits, found.hits) }, true);
+    before.current = { found, key, open };
+    const changed = open.join() !== early.open.join();
+    if (changed && early.key === key && early.found.partial && !found.partial)
+      onChange({ open: followed(early.open, open, early.found.hits, found.hits) }, true);
   }, [found]);
 }
 
