@@ -78,10 +78,16 @@ function shown(joinability: number): number {
  * on the early hits stay so at their new ranks; ``before`` are the ranks that were open until then.
  */
 export function followed(before: number[], open: number[], early: Hit[], final: Hit[]): number[] {
-  const moved = (ranks: number[]) => {
-    const ids = new Set(early.filter((hit) => ranks.includes(hit.rank)).map((hit) => hit.column_id));
-    return final.filter((hit) => ids.has(hit.column_id)).map((hit) => hit.rank);
-  };
+  // The best column of a table may be another one now; then its card is that of the table.
+  const moved = (ranks: number[]) =>
+    early
+      .filter((hit) => ranks.includes(hit.rank))
+      .map(
+        (hit) =>
+          final.find((other) => other.column_id === hit.column_id) ??
+          final.find((other) => other.table === hit.table),
+      )
+      .flatMap((hit) => (hit ? [hit.rank] : []));
   const opened = moved(open.filter((rank) => !before.includes(rank)));
   const closed = moved(before.filter((rank) => !open.includes(rank)));
   const kept = before.filter((rank) => !closed.includes(rank) && !opened.includes(rank));
