@@ -370,6 +370,22 @@ def test_a_plain_folder_is_indexed_once(run: Run, lake_folder: Path, orders: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["deepjoin", "sketch", "deepjoin-sketch"])
+def test_a_folder_is_indexed_for_the_method_it_is_searched_by(
+    run: Run, lake_folder: Path, orders: Path, method: str
+) -> None:
+    wide = ("search", lake_folder, orders, "-c", "customer_country", "--method", method)
+    first = run(*wide, "--format", "json")
+    assert "indexing it" in first.err and first.hits
+    assert run(*wide, "--format", "json").hits == first.hits
+
+
+def test_an_unknown_method_indexes_nothing(run: Run, lake_folder: Path, orders: Path) -> None:
+    run("search", lake_folder, orders, "--method", "deepjion").refused("Did you mean 'deepjoin'?")
+    assert not (lake_folder / ".deepjoin").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "texts"),
     [

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import deepjoin
 from deepjoin.cli import main
+from deepjoin.demo import write_demo_lake
 from deepjoin.normalise.canonical import canonical
 from tests.support.demo import without_legal_form
 
@@ -49,3 +51,17 @@ def test_the_demo_joins_by_equality_and_by_meaning(
     assert all(0.65 <= float(row["similarity"]) < 1 for row in rows)
     for row in rows:
         assert canonical(row["Client"]) == canonical(without_legal_form(row["customer"]))
+
+
+@pytest.mark.slow
+def test_numbers_and_codes_of_the_demo_are_no_false_friends(tmp_path: Path) -> None:
+    demo = write_demo_lake(tmp_path)
+    results = deepjoin.index(demo.folder).search(demo.query)
+    hits = {one.query["column"]: one.hits for one in (results, *results.others)}
+    assert all(match.similarity == 1 for hit in hits["order_id"] for match in hit.matches)
+    assert {hit.column for hit in hits["product_sku"]} == {"sku", "article_no", "article"}
+    (clients, *_) = hits["customer"]
+    assert all(
+        canonical(without_legal_form(match.query)) == canonical(match.target)
+        for match in clients.matches
+    )

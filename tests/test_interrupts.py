@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 
@@ -70,6 +71,14 @@ STEPS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def default_interrupts() -> Iterator[None]:
+    """Let commands hear SIGINT: a shell starts what runs in the background without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def seconds_to_start() -> float:
     """Measure how long this machine, busy or not, takes to run almost nothing."""
     started = time.monotonic()
@@ -90,7 +99,10 @@ def interrupted(code: str, step: str, number: int, *arguments: object) -> tuple[
     time.sleep(0.2)
     started = time.monotonic()
     process.send_signal(number)
-    _, said = process.communicate(timeout=100)
+    try:
+        _, said = process.communicate(timeout=100)
+    finally:
+        process.kill()  # a command that is stuck would never end
     return process.returncode, said, time.monotonic() - started
 
 

@@ -479,6 +479,32 @@ def test_a_frame_is_searched_with_by_one_of_its_columns(lake_folder: Path, make:
         lake.search(frame, on="stat")
 
 
+def test_a_file_or_a_table_of_the_lake_is_searched_with_by_its_name(
+    lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, mine = deepjoin.index(lake_folder), tmp_path / "mine.csv"
+    mine.write_text("n,state\n1,France\n2,Peru\n3,Oz\n")
+    expected = lake.search(["France", "Peru", "Oz"])
+    for path in (mine, str(mine)):
+        found = lake.search(path, on="state")
+        assert [hit.column_id for hit in found] == [hit.column_id for hit in expected]
+        assert lake.explain(path, ("geo/countries.csv", "country"), on="state").matched == 2
+        every = lake.search(path)
+        assert {one.query["column"] for one in (every, *every.others)} == {"n", "state"}
+    own = lake.search("geo/countries.csv", on="country")
+    assert own.hits and all(hit.table != "geo/countries.csv" for hit in own)
+    assert lake.search("geo/countries.csv").query["table"] == "geo/countries.csv"
+    monkeypatch.chdir(lake_folder / "geo")
+    inside = lake.search("countries.csv", on="country")
+    assert [hit.column_id for hit in inside] == [hit.column_id for hit in own]
+    with pytest.raises(KeyError, match="No file or table 'mne.csv' in this dir.* or .*deepjoin"):
+        lake.search("mne.csv", on="state")
+    with pytest.raises(DeepJoinError, match="is a folder; name a file or a table"):
+        lake.search(tmp_path)
+    with pytest.raises(DeepJoinError, match=r"A column is a list of cells, .* pass \['Peru'\]"):
+        lake.search("Peru")
+
+
 def test_results_become_frames_and_slices(lake_folder: Path) -> None:
     results = deepjoin.index(lake_folder).search(["France", "Peru", "Lima"])
     assert len(results) > 2
@@ -589,6 +615,7 @@ def test_no_hit_that_says_little_is_unmarked(make_lake: MakeLake) -> None:
         Column([*dense, "n/a"], "vertex", "mesh with gaps"),
         Column([str(1000 * number + 77) for number in range(50)], "id", "customers"),
         Column([str(year) for year in range(1950, 2024)], "year", "seasons"),
+        Column([f"{number / 100:.2f}" for number in range(3, 2500)], "error", "polls"),
     ]
     lake = make_lake(columns)
     for join in ("equi", "any"):
@@ -601,6 +628,7 @@ def test_no_hit_that_says_little_is_unmarked(make_lake: MakeLake) -> None:
         assert years == {"seasons": "year", "mesh": "range", "mesh with gaps": "range"}
         ages = marks(["41", "58", "73", "90"])
         assert ages["mesh"] == ages["mesh with gaps"] == "range"
+        assert marks(["2.85", "3.40", "4.17", "3.62", "5.1"])["polls"] == "range", "decimals too"
         assert marks(["3077", "4077", "9077"])["customers"] == "", "far apart, so no accident"
     found = lake.search([str(year) for year in range(1990, 2021)], 3)
     assert "[range]" in repr(found) and "says little" in found._repr_html_()

@@ -159,7 +159,9 @@ def test_a_frame_is_searched_by_one_of_its_columns(lake_folder: Path) -> None:
     ]
     with pytest.raises(DeepJoinError, match="No column 'natoin' in the query.*'nation'"):
         lake.search(frame, on="natoin")
-    with pytest.raises(DeepJoinError, match="`on` names a column of a frame, and .* a list: leave"):
+    with pytest.raises(
+        DeepJoinError, match="`on` names a column of a frame or file, .* a list: leave"
+    ):
         lake.search(["Germany"], on="nation")
 
 

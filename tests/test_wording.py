@@ -158,6 +158,7 @@ def test_messages_on_the_page_name_its_controls() -> None:
     [
         ("`tau` is 2.", "“Minimum similarity” is 2."),
         ('Use `many="aggregate"`.', "Use “summarise”."),
+        ('Use `matching="all"`.', "Use “all” under “If several values are similar”."),
         ('Use `plan.reading("pairs.parquet")`.', "Use the Python or Shell code."),
         (
             "x is damaged: a file is gone. Build it again with: deepjoin index SOURCE -o x",

@@ -15,10 +15,10 @@ from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable
 from deepjoin.model import Column, Hit, Results
 from deepjoin.optional import as_frame
 from deepjoin.progress import Progress, no_progress
-from deepjoin.read.frames import as_column, as_columns
+from deepjoin.read.frames import as_column
 from deepjoin.search.context import SearchContext
 from deepjoin.search.methods import method_for
-from deepjoin.search.query import SearchOptions
+from deepjoin.search.query import SearchOptions, query_columns
 from deepjoin.search.searcher import Searcher, SearcherCache, search_columns
 from deepjoin.settings import (
     JoinSettings,
@@ -214,13 +214,14 @@ Make one with: deepjoin index SOURCE -o no such folder
         Parameters
         ----------
         query
-            A pandas, polars or Arrow column, a list, or a `Column`; a frame. Without ``on``, every
-            column of a frame is searched: the hits are those of the best key, and ``others`` has
-            the other columns. A `Column` of this lake (see `column`) leaves its own table out.
+            A pandas, polars or Arrow column, a list, or a `Column`; a frame, the path of a file or
+            the name of a table of this lake. Without ``on``, every column of a table is searched:
+            the hits are those of the best key, and ``others`` has the other columns. What comes
+            from a table of this lake (see `column`) leaves that table out.
         k
             How many hits; 10, or all when ``min_joinability`` is given.
         on
-            The column of a frame to search with.
+            The column of a frame, file or table to search with.
         join
             "equi" for equal values, "semantic" for values that mean the same, "any" for both:
             then a value counts by the chance that the hit has it, in any spelling.
@@ -237,7 +238,7 @@ Make one with: deepjoin index SOURCE -o no such folder
             Fields of `SearchSettings`; accepted for one more release.
         """
         chosen = with_deprecated("search", settings, SearchSettings, deprecated)
-        columns = as_columns(query, on)
+        columns = query_columns(self.index, query, on)
         options = SearchOptions.of(k, min_joinability, exclude_table, chosen)
         searcher = self._searcher(method, join, chosen.tau)
         with self.index.reporting_damage():
@@ -272,7 +273,7 @@ Make one with: deepjoin index SOURCE -o no such folder
 
         chosen = with_deprecated("explain", settings, SearchSettings, deprecated)
         self._searcher("hybrid", join, chosen.tau)  # refuses what a search would
-        column = as_column(query, on)
+        (column,) = query_columns(self.index, query, on) if on is not None else [as_column(query)]
         segment, _ = self.index.place(target[0])
         with self.index.reporting_damage():
             place = segment, segment.catalog.find_column(*target)

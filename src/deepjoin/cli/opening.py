@@ -43,8 +43,13 @@ def open_index(path: str) -> Lake:
     return open_lake(path) if lake is None else lake
 
 
-def open_or_index(path: str, device: str | None = None, vector_store: Sequence[str] = ()) -> Lake:
-    """Open an index; a plain folder of tables is indexed first."""
+def open_or_index(
+    path: str,
+    device: str | None = None,
+    vector_store: Sequence[str] = (),
+    vectors: Mapping[str, Any] | None = None,
+) -> Lake:
+    """Open an index; a plain folder of tables is indexed first, with these ``vectors``."""
     lake = _opened(path, device, vector_store)
     if lake is not None:
         if not lake.report.tables:
@@ -68,7 +73,7 @@ def open_or_index(path: str, device: str | None = None, vector_store: Sequence[s
             f"'{path}' is a file, not an index. The index comes first: deepjoin search INDEX FILE"
         )
     say(f"No index in {path} yet: indexing it.")
-    made = index_with_progress(folder, build=BuildSettings(device=device))
+    made = index_with_progress(folder, build=BuildSettings(device=device), vectors=vectors)
     return open_lake(made.path, device=device, vector_store=vector_store) if vector_store else made
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import (
@@ -21,7 +19,7 @@ from deepjoin.cli.arguments import (
     vector_store_argument,
     whole,
 )
-from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.errors import DeepJoinError
 from deepjoin.model import FLAT, Column, Hit, Results, flat_row
 from deepjoin.progress import Progress, no_progress
 from deepjoin.show.text import Screen, aligned, one_line, printable, render_table
@@ -40,6 +38,8 @@ examples:
 
 #: Columns of more values show their hits by equal values while similar ones are looked up.
 _LARGE = 1_000
+#: How to make those parts of an index that a build leaves out by default.
+_MADE = {"column vectors": ("encoder", "default"), "sketches": ("sketch", 768)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,9 +99,16 @@ def run(options: argparse.Namespace) -> None:
     """Search with one column, or with every column of a table and the best key first."""
     from deepjoin.cli.opening import open_or_index, vector_store
     from deepjoin.cli.output import progress_bar, say
+    from deepjoin.search.methods import method_named
     from deepjoin.settings import SearchSettings
 
-    lake = open_or_index(options.index, options.device, vector_store(options))
+    method = method_named(options.method)
+    # A folder that is indexed for this search gets what its method compares.
+    vectors = {} if method.kind else {key: _MADE[key] for key in method.needs if key in _MADE}
+    lake = open_or_index(
+        *(options.index, options.device, vector_store(options)),
+        vectors=dict(vectors.values()),
+    )
     columns = _query_columns(lake, options)
     with progress_bar("columns" if len(columns) > 1 else "values") as progress:
         watched = progress is not no_progress
@@ -153,6 +160,8 @@ def _shown_early(progress: Progress, options: argparse.Namespace) -> Callable[[R
 
 def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
     """Find the columns to search with; at least one, or an error that says how to give one."""
+    from deepjoin.search.query import named_columns
+
     query, column = options.query, options.column
     if options.values is not None:
         return [Column(options.values)]
@@ -163,31 +172,7 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
         )
     if query == "-":
         return _from_stdin(column)
-    if os.path.isfile(query):
-        from deepjoin.read.frames import file_tables, read_columns
-
-        path = Path(query)
-        found = [one for table in file_tables(path) for one in read_columns(table, column)]
-        # A file that is itself part of the lake must not find itself; a sheet keeps what
-        # follows the name of its workbook.
-        name = lake.index.name_of(path)
-        return [
-            replace(one, table=name and name + (one.table or "")[len(path.name) :]) for one in found
-        ]
-    table = lake.index.find_name(query)
-    if table is not None:
-        names = lake.index.indexed_columns(table) if column is None else [column]
-        if not names:
-            raise DeepJoinError(
-                f"No column of {table} is indexed; see: deepjoin info INDEX {table}"
-            )
-        return [lake.column(table, name) for name in names]
-    if os.path.isdir(query):
-        raise DeepJoinError(f"'{query}' is a folder; name a file or a table of the lake.")
-    parent = Path(query).parent
-    beside = [str(p) for p in parent.iterdir() if p.is_file()] if os.path.isdir(parent) else []
-    where = f"this directory or {lake.path}"
-    raise unknown_name("file or table", query, where, [*sorted(beside), *lake.tables])
+    return named_columns(lake.index, query, column)
 
 
 def _from_stdin(column: str | None) -> list[Column]:

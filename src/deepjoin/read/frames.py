@@ -243,8 +243,8 @@ def as_column(query: object, on: str | None = None) -> Column:
     if on is not None:
         if not (isinstance(query, Mapping) or is_frame(query)):
             raise DeepJoinError(
-                f"`on` names a column of a frame, and the query is a {type(query).__name__}: "
-                "leave it out."
+                "`on` names a column of a frame or file, and the query is a "
+                f"{type(query).__name__}: leave it out."
             )
         frame = _arrow(query)
         if on not in frame.column_names:

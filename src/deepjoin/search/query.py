@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -10,12 +12,14 @@ import numpy as np
 
 from deepjoin.arrays import Float, Int, Marks
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.normalise.private import hidden
+from deepjoin.read.frames import as_columns, file_tables, read_columns
 from deepjoin.settings import SearchSettings
+from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic, generic_of, numbers_around
 
@@ -66,6 +70,45 @@ class SearchOptions:
     def is_late(self) -> bool:
         """Whether the time limit has passed."""
         return self.deadline is not None and monotonic() >= self.deadline
+
+
+def query_columns(index: OpenIndex, query: object, on: str | None) -> list[Column]:
+    """Make columns of what a search is given: a file or a table of the lake, or else `as_columns`.
+
+    Plain text without ``on`` names a file or table only if there is one: it may be a lone value.
+    """
+    if isinstance(query, str) and (on is not None or os.path.isfile(query) or query in index):
+        return named_columns(index, query, on)
+    if isinstance(query, os.PathLike):
+        return named_columns(index, os.fsdecode(query), on)
+    return as_columns(query, on)
+
+
+def named_columns(index: OpenIndex, name: str, on: str | None) -> list[Column]:
+    """Read the columns of a file, or of a table of the lake; those of its own table never match."""
+    if os.path.isfile(name):
+        path = Path(name)
+        found = [one for table in file_tables(path) for one in read_columns(table, on)]
+        # A file that is itself part of the lake must not find itself; a sheet keeps what
+        # follows the name of its workbook.
+        own = index.name_of(path)
+        return [
+            replace(one, table=own and own + (one.table or "")[len(path.name) :]) for one in found
+        ]
+    table = index.find_name(name)
+    if table is not None:
+        names = index.indexed_columns(table) if on is None else [on]
+        if not names:
+            raise DeepJoinError(
+                f"No column of {table} is indexed; see: deepjoin info INDEX {table}"
+            )
+        return [index.column(table, column) for column in names]
+    if os.path.isdir(name):
+        raise DeepJoinError(f"'{name}' is a folder; name a file or a table of the lake.")
+    parent = Path(name).parent
+    beside = [str(p) for p in parent.iterdir() if p.is_file()] if os.path.isdir(parent) else []
+    where = f"this directory or {index.path}"
+    raise unknown_name("file or table", name, where, [*sorted(beside), *index.tables])
 
 
 class QueryValues(NamedTuple):

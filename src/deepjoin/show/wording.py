@@ -42,6 +42,8 @@ CONTROLS = {
     "values": {"": "Values, one per line"},
     "name": {"": "Column name"},
 }
+#: Values whose labels mean little without the name of their group.
+_VAGUE = ("all", "best", "left", "inner")
 #: What a visitor of the page cannot run, in parentheses or after a colon.
 _COMMAND = re.compile(
     r"\b(?:deepjoin (?:index|join|mcp|methods|publish|search|serve)|pip install|ray start"
@@ -97,8 +99,12 @@ def on_page(text: str) -> str:
         name, value = _parts(found)
         if name in _COMMANDS:
             return "the Python or Shell code"
-        label = CONTROLS.get(name, {}).get(value)
-        return f"“{label}”" if label else (value or name).replace("_", " ")
+        labels = CONTROLS.get(name, {})
+        label = labels.get(value)
+        if not label:
+            return (value or name).replace("_", " ")
+        # "all" alone does not say where to look for it.
+        return f"“{label}” under “{labels['']}”" if value in _VAGUE else f"“{label}”"
 
     sentences = []
     for sentence in re.split(r"(?<=[.?!])\s+", _ASIDE.sub("", text)):

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.arrays import Double, Int, Marks
-from deepjoin.normalise.canonical import CellType, cell_types
+from deepjoin.normalise.canonical import CellType, canonical, cell_types
 from deepjoin.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 _FLAG_SET = frozenset(("0", "1", "true", "false", "yes", "no", "y", "n", "t", "f", "x"))
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,17}")
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
+#: Numbers of a grid that a column may fill; finer fractions are measured, and rarely met twice.
+_GRID = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,3})?")
 #: How many numbers around those of a query are looked up.
 _AROUND = 64
 _YEARS = (1800, 2100)
@@ -87,22 +89,26 @@ def generic_of(values: Sequence[str]) -> Generic:
 
 
 def numbers_around(values: Sequence[str]) -> list[str]:
-    """Return some whole numbers in and around the range of such values, none of them among these.
+    """Return some numbers in and around the range of such values, none of them among these.
 
-    A column that holds most of these holds the values as well, whatever they are about.
+    They have as many decimals as the values. A column that holds most of these holds the values
+    as well, whatever they are about.
 
     >>> numbers_around(["4", "6"]), numbers_around(["4", "six"])
     (['1', '2', '3', '5', '7', '8', '9'], [])
+    >>> numbers_around(["0.4", "0.6"])
+    ['0.1', '0.2', '0.3', '0.5', '0.7', '0.8', '0.9']
     """
-    if not values or not all(_WHOLE.fullmatch(value) for value in values):
+    if not values or not all(_GRID.fullmatch(value) for value in values):
         return []
-    numbers = {int(value) for value in values}
+    places = max(len(value.partition(".")[2]) for value in values)
+    numbers = {int(Decimal(value).scaleb(places)) for value in values}
     low, high = min(numbers), max(numbers)
     span = high - low + 1
     around = range(low - span if low < 0 else max(0, low - span), high + span + 1)
     # Drawn, not at even distances: those could all be multiples of ten, which a column may hold.
     drawn = around if len(around) <= _AROUND else random.Random(0).sample(around, _AROUND)
-    return [str(number) for number in drawn if number not in numbers]
+    return [canonical(str(Decimal(n).scaleb(-places))) for n in drawn if n not in numbers]
 
 
 class Traits:
