@@ -122,7 +122,7 @@ class AddTables(IndexCommand[list[str]]):
         listed = []
         for source in open_sources(self._source, plan.settings, [self.folder]):
             number, owner = self._owner(plan, source)
-            listed += list_items({number: owner}, plan.settings)
+            listed += list_items({number: owner}, plan.settings, self.resources.notify)
         # Tables that were removed come back when they are added.
         self._excluded, plan.excluded = plan.excluded, set()
         keys = [one.key for one in listed]

@@ -99,6 +99,8 @@ class Source(ABC):
     is_portable: ClassVar[bool] = False
     #: Places that a reopened source had before and that no longer exist.
     gone: tuple[Path, ...] = ()
+    #: What the user should know of the latest listing before the tables are read.
+    warnings: Sequence[str] = ()
     #: What the latest call of `tables` passed over; complete when that iterator is exhausted.
     skipped: list[Skipped]
 

@@ -69,7 +69,10 @@ class DuckdbDatabase(DatabaseFile):
 
     def fetch(self, connection: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and return all of its rows."""
-        return connection.execute(sql).fetchall()
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1:  # all of them would be run
+            raise duckdb.InvalidInputException(f"expected one statement, got {len(statements)}")
+        return connection.execute(statements[0]).fetchall()
 
     def batches(
         self, connection: DuckDBPyConnection, relation: Relation, limit: int, notes: list[str]
@@ -100,7 +103,9 @@ class DuckdbDatabase(DatabaseFile):
         is_lost = is_lost or file_dialect(self.path) != "duckdb"
         if isinstance(error, duckdb.FatalException) or is_lost:
             return DeepJoinError(f"Cannot read {self.place}: {said}.")
-        # A view may be of a file that is not there now.
+        if isinstance(error, duckdb.PermissionException):
+            said = "views of a DuckDB file may read its own tables only, no files or extensions"
+        # The disk may fail now and not later.
         passing = isinstance(error, duckdb.IOException)
         return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
 
@@ -110,7 +115,10 @@ class DuckdbDatabase(DatabaseFile):
         until = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                connection = duckdb.connect(self.path, read_only=True)
+                # A view of somebody else's file must not read others, nor fetch extensions.
+                connection = duckdb.connect(
+                    self.path, read_only=True, config={"enable_external_access": False}
+                )
                 break
             except duckdb.Error as error:
                 if "set lock" not in str(error) or time.monotonic() >= until:
@@ -120,7 +128,7 @@ class DuckdbDatabase(DatabaseFile):
                     ) from None
                 time.sleep(_PAUSE)
         with closing(connection):
-            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")
             yield connection
 
     def _query(self, connection: DuckDBPyConnection, relation: Relation, limit: int) -> str:
