@@ -562,6 +562,11 @@ def test_sqlalchemy_makes_no_file(tmp_path: Path) -> None:
         "postgresql+psycopg://:hunter2@/shop",
         "mssql+pyodbc:///?odbc_connect=DRIVER%3D%7BX%7D%3BPWD%3Dhunter2",
         "snowflake://me:hunter2@account/db?token=hunter2",
+        "postgresql://db/shop?pass=hunter2&sslmode=require",
+        "mysql+pymysql://db/shop?passcode=hunter2",
+        "databricks://db/shop?pat=hunter2",
+        "trino://db/shop?anything=hunter2",
+        "postgresql://db/shop?options=-c%20my.key%3Dhunter2",
     ],
 )
 def test_addresses_are_shown_without_secrets(url: str) -> None:

@@ -237,6 +237,18 @@ def test_json_cells(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("counts", [(0, 8, 5), (9, 1, 0), (9, 4, 9), (5, 0, 0), (3, 3, 1)])
+def test_rows_without_a_key_are_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr(jsonlines, "_ROWS", 4)
+    first, named, last = counts
+    write(tmp_path / "t.jsonl", b"{}\n" * first + b'{"a": 1}\n' * named + b"{}\n" * last)
+    batches = list(read_jsonlines(tmp_path / "t.jsonl"))
+    cells = [cell for batch in batches if batch.num_columns for cell in batch["a"].to_pylist()]
+    assert cells == ([None] * first + ["1"] * named + [None] * last if named else [])
+
+
 def test_json_batches_may_bring_new_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,16 @@ def literal(text: str) -> str:
     return quoted.replace("\0", "' || chr(0) || '")
 
 
+def postgres_literal(text: str) -> str:
+    r"""Quote a string for PostgreSQL, whatever its standard_conforming_strings is.
+
+    >>> print(postgres_literal("it's"), postgres_literal("C:\\temp"))
+    'it''s' E'C:\\temp'
+    """
+    escaped = text.replace("\\", "\\\\")
+    return f"E{literal(escaped)}" if escaped != text else literal(text)
+
+
 #: What is no code: strings, quoted names, comments.
 _QUOTED = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL

@@ -13,6 +13,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
+from deepjoin.normalise.cells import unique_names
 from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, Relation
 from deepjoin.read.database.url import file_dialect
 from deepjoin.read.parquet import named_batches
@@ -139,8 +140,11 @@ class DuckdbDatabase(DatabaseFile):
 def readable(described: list[tuple[Any, ...]], relation: Relation, limit: int = 0) -> str:
     """Write the query for the rows as they are read, from what DESCRIBE says of the table."""
     cells = []
-    for name, kind, *_ in described:
-        quoted = identifier(name)
-        is_plain = _BY_ARROW.fullmatch(kind)
-        cells.append(quoted if is_plain else f"CAST({quoted} AS VARCHAR) AS {quoted}")
+    # Blank and repeated names are read under others, which the query must give them, too.
+    shown = unique_names([name for name, *_ in described])
+    for (name, kind, *_), called in zip(described, shown, strict=True):
+        cell, quoted = identifier(name), identifier(called)
+        if not _BY_ARROW.fullmatch(kind):
+            cell = f"CAST({cell} AS VARCHAR)"
+        cells.append(cell if cell == quoted else f"{cell} AS {quoted}")
     return f"SELECT {', '.join(cells)} FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")
