@@ -52,6 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DeepJoinError as error:
         say(f"deepjoin: {error}")
         return 1
+    except BrokenPipeError:
+        # The reader of our output has gone (as `head` does): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (MemoryError, OSError, RuntimeError) as error:
         limit = resource_limit(error)
         if limit is None:
@@ -62,10 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if interrupts.is_first_to_say():
             say(MESSAGE)
         return interrupts.status
-    except BrokenPipeError:
-        # The reader of our output has gone (as `head` does): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def _fit_limits() -> None:
