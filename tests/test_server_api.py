@@ -202,7 +202,7 @@ def test_the_map_shows_neighbours_and_ways(served: Served) -> None:
 
 
 def test_health_and_counters(served: Served) -> None:
-    assert served.get("/healthz") == {"status": "ok"}
+    assert served.get("/healthz") == {"status": "ok", "index": "current"}
     served.get("/api/tables", text="secret-of-a-client")
     counters = served.client.get("/metrics").text
     assert 'deepjoin_requests_total{method="GET",route="/healthz",status="200"} 1.0' in counters
