@@ -19,6 +19,10 @@ _LISTED, _LISTED_WIDTH = 12, 400
 _REASON_WIDTH = 160
 #: A first sentence shorter than this says too little by itself.
 _REASON_LEAST = 40
+#: What libraries say that cannot allocate; threads need memory for their stacks.
+_NO_MEMORY = re.compile(
+    "start new thread|launch worker thread|ThreadPoolBuildError|failed to map segment|bad_alloc"
+)
 
 
 class DeepJoinError(Exception):
@@ -78,9 +82,8 @@ def resource_limit(error: BaseException) -> ResourceLimit | None:
         return ResourceLimit(
             "Too few file descriptors: close programs, or raise the limit, e.g. ulimit -n 1024."
         )
-    # Threads need memory for their stacks.
-    no_thread = re.search("start new thread|launch worker thread|bad_alloc", str(error))
-    if isinstance(error, MemoryError) or number == errno.ENOMEM or no_thread:
+    no_memory = _NO_MEMORY.search(str(error))
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or no_memory:
         return ResourceLimit(
             "Not enough memory: free some, or raise the limit of this process (ulimit -v)."
         )

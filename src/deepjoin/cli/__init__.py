@@ -22,6 +22,7 @@ _SPARING = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
 }
 #: The number of this parameter in malloc.h.
 _ARENA_MAX = -8
@@ -50,22 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise KeyboardInterrupt from None
             raise
     except DeepJoinError as error:
-        say(f"deepjoin: {error}")
+        # Without memory, modules cannot be loaded, which reads as damage of what needs them.
+        say(f"deepjoin: {resource_limit(error) or error}")
         return 1
     except BrokenPipeError:
         # The reader of our output has gone (as `head` does): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (MemoryError, OSError, RuntimeError) as error:
+    except KeyboardInterrupt:
+        if interrupts.is_first_to_say():
+            say(MESSAGE)
+        return interrupts.status
+    except BaseException as error:  # panics of Rust libraries are no Exceptions
         limit = resource_limit(error)
         if limit is None:
             raise
         say(f"deepjoin: {limit}")
         return 1
-    except KeyboardInterrupt:
-        if interrupts.is_first_to_say():
-            say(MESSAGE)
-        return interrupts.status
 
 
 def _fit_limits() -> None:
