@@ -424,7 +424,13 @@ def test_hidden_values_are_compared(tmp_path: Path) -> None:
     assert [one.name for one in lake.check().unreachable] == ["mine"], "it keeps no frames"
 
 
-def test_a_change_that_no_stamp_tells_is_a_problem(tmp_path: Path) -> None:
+def test_a_change_that_no_stamp_tells_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A clock that stood still.
+    for module in ("read.files", "store.origin"):
+        stamp = f"deepjoin.{module}.file_stamp"
+        monkeypatch.setattr(stamp, lambda status: str(status.st_size))
     path = tmp_path / "data" / "a.csv"
     write(path, {"x": list("abc")})
     os.utime(path, (1, 1))

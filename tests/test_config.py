@@ -201,6 +201,23 @@ def test_the_nearest_file_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert parsed("--config", "/dev/null", "search", "i", "q").k is None
 
 
+def test_a_file_that_lets_others_in_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / NAME).write_text(
+        '[serve]\nindex = "lake"\nhost = "0.0.0.0"\nout = "/srv"\ntoken = "hunter2"\n'
+        '[index]\nversion-query = "SELECT 1"\n'
+    )
+    assert parsed("serve", "--port", "1").host == "0.0.0.0"
+    assert capsys.readouterr().err == (
+        f"{folder / NAME} sets --host 0.0.0.0, --out /srv, --token.\n"
+    )
+    parsed("serve", "--host", "localhost", "--out", ".", "--token", "t")
+    assert capsys.readouterr().err == ""
+    parsed("index", "data")
+    assert capsys.readouterr().err == f"{folder / NAME} sets --version-query SELECT 1.\n"
+
+
 @pytest.mark.parametrize("border", ["home", "repository"])
 def test_no_file_beyond_the_home_folder_or_the_repository(
     folder: Path, monkeypatch: pytest.MonkeyPatch, border: str

@@ -134,6 +134,12 @@ def test_long_lists_of_values_are_cut_alike(shop: Shop) -> None:
 
 
 @pytest.mark.slow
+def test_blank_names_of_columns(shop: Shop) -> None:
+    shop.make("yours", 'cell text, " " integer', [("France", 1), ("Peru", 2)])
+    shop.make("theirs", '"the key" text, " " integer', [("Peru", 20), ("France", 10)])
+    check(shop, shop.side("yours", "cell"), shop.side("theirs", "the key"))
+
+
 def test_a_table_from_elsewhere_has_a_placeholder(shop: Shop) -> None:
     make_ugly(shop)
     mine = {"cell": UGLY, "id": [str(at) for at in range(len(UGLY))]}

@@ -57,6 +57,26 @@ def test_models_that_cannot_be_loaded(
         load_encoder(str(folder))
 
 
+def test_models_run_no_code_of_their_folder(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    folder, ran = tmp_path / "model", tmp_path / "ran"
+    shutil.copytree(folders("bert"), folder)
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    module = {"idx": 0, "name": "0", "path": "", "type": "own.Model"}
+    (folder / "modules.json").write_text(json.dumps([module]))
+    with pytest.raises(DeepJoinError, match=r"^The encoder '.*' cannot be loaded: "):
+        load_encoder(str(folder))
+    monkeypatch.setattr(sentence_transformers, "__version__", "5.9.1")
+    with pytest.raises(
+        MissingExtra, match=r"needs sentence-transformers 6 or newer, .*; 5\.9\.1 is installed"
+    ):
+        load_encoder(str(folder))
+    assert not ran.exists()
+
+
 @pytest.mark.parametrize("left", [(), ("tokenizer_config.json",)])
 def test_a_model_saved_without_its_tokenizer(
     left: tuple[str, ...], folders: Folders, tmp_path: Path

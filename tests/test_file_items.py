@@ -62,8 +62,21 @@ def test_items_have_stamps_and_digests(lake: Path) -> None:
     assert before.stamp == ""
     os.utime(lake / "b.csv", ns=(1, 1))
     touched = by_name(FileSource([lake]))["b.csv"]
-    assert touched.stamp == "27-1"
+    status = (lake / "b.csv").stat()
+    assert touched.stamp == f"27-1-{status.st_ino}-{status.st_ctime_ns}"
     assert before.digest and touched.digest and before.digest() == touched.digest()
+
+
+def test_another_file_of_the_same_size_and_time_is_noticed(lake: Path) -> None:
+    path = lake / "b.csv"
+    os.utime(path, ns=(1, 1))
+    before = {item.name: item.stamp for item in FileSource([lake]).items()}
+    status, other = path.stat(), lake / "other"
+    other.write_bytes(path.read_bytes().swapcase())
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(path)
+    after = {item.name: item.stamp for item in FileSource([lake]).items()}
+    assert {one for one in before if before[one] != after[one]} == {"b.csv"}
 
 
 def test_a_file_that_vanishes_while_listed_has_no_stamp(

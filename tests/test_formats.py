@@ -237,6 +237,33 @@ def test_json_cells(tmp_path: Path) -> None:
     ]
 
 
+def test_long_cells_of_a_parquet_dictionary_come_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 500, pa.int32()), ["x" * 9000, "y"])
+    table = pa.table({"k": [str(at) for at in range(1000)], "v": long, "b": long.cast(pa.binary())})
+    pq.write_table(table, tmp_path / "t.parquet", store_schema=False)
+    (whole,) = parquet.read_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(parquet, "_MOST_RISK", 1 << 20)
+    monkeypatch.setattr(parquet, "_BYTES", 90_000)
+    batches = list(parquet.read_parquet(tmp_path / "t.parquet"))
+    assert {batch.num_rows for batch in batches} == {10}
+    assert pa.Table.from_batches(batches).to_pylist() == whole.to_pylist()
+    assert duckdb_scan(tmp_path / "t.parquet") is not None
+
+
+@pytest.mark.parametrize("counts", [(0, 8, 5), (9, 1, 0), (9, 4, 9), (5, 0, 0), (3, 3, 1)])
+def test_rows_without_a_key_are_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr(jsonlines, "_ROWS", 4)
+    first, named, last = counts
+    write(tmp_path / "t.jsonl", b"{}\n" * first + b'{"a": 1}\n' * named + b"{}\n" * last)
+    batches = list(read_jsonlines(tmp_path / "t.jsonl"))
+    cells = [cell for batch in batches if batch.num_columns for cell in batch["a"].to_pylist()]
+    assert cells == ([None] * first + ["1"] * named + [None] * last if named else [])
+
+
 def test_json_batches_may_bring_new_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

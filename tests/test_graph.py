@@ -404,6 +404,8 @@ def test_edges_as_csv_and_parquet(towns: Lake, tmp_path: Path) -> None:
         "a_size": 2,
         "b_size": 4,
         "cardinality": "n:1",
+        "a_id": "trips#0",
+        "b_id": "c\x07<&>.csv#0",
     }
 
 

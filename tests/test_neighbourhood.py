@@ -182,8 +182,8 @@ def test_what_is_shown_of_an_edge(make_lake: MakeLake) -> None:
     found = neighbourhood(lake.index, "trips").to_dict()
     assert found["edges"] == [
         {
-            "a": {"table": "trips", "column": "town"},
-            "b": {"table": "cities", "column": "city"},
+            "a": {"table": "trips", "column": "town", "column_id": "trips#0"},
+            "b": {"table": "cities", "column": "city", "column_id": "cities#0"},
             "joinability": 1.0,
             "reverse": 0.5,
             "matched": 2,

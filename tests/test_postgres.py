@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,11 +11,12 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
+from deepjoin.build.listing import list_items
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Table
 from deepjoin.normalise.cells import REPAIRED_NOTE, as_strings
 from deepjoin.read import Source
-from deepjoin.read.database import DatabaseSource, reopen
+from deepjoin.read.database import DatabaseSource, postgres, reopen
 from deepjoin.read.database.postgres import CopiedColumn, copied_batches
 from deepjoin.settings import Settings
 from tests.support.postgres import PASSWORD, ROLE, execute
@@ -196,15 +198,105 @@ def test_a_version_query_that_fails_for_one_table_serves_the_others(postgres_uri
     )
 
 
-def test_nothing_is_ever_written(postgres_uri: str) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COMMIT; DELETE FROM public.a",
+        "COMMIT",
+        "DELETE FROM public.a RETURNING x",
+        "WITH d AS (DELETE FROM public.a RETURNING x) TABLE d",
+        "SELECT 1; DELETE FROM public.a",
+        "SET TRANSACTION READ WRITE",
+    ],
+)
+def test_nothing_is_ever_written(postgres_uri: str, statement: str) -> None:
     execute(postgres_uri, "CREATE TABLE a AS SELECT 1 AS x")
-    source = DatabaseSource(
-        postgres_uri, version_query="WITH d AS (DELETE FROM a RETURNING x) TABLE d"
-    )
-    (item,) = source.items()
-    (note,) = item.listing().tables[0].open().notes
-    assert "read-only transaction" in note
+    source = DatabaseSource(postgres_uri)
+    with source.database.session() as ask:
+        with pytest.raises(DeepJoinError):
+            ask(statement)
+        assert ask("SELECT x FROM public.a") == [(1,)]
+        with pytest.raises(DeepJoinError, match="read-only transaction"):
+            ask("SELECT lo_create(0)")
     assert rows(source.table("public.a")) == [{"x": 1}]
+
+
+#: A function that a plain role may create, and that fits our call better than the server's own.
+_TRAP = """
+CREATE FUNCTION public.{name} RETURNS {answer} LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'the trap ran'; END $$
+"""
+
+
+def test_functions_of_other_roles_are_not_run(postgres_uri: str) -> None:
+    execute(
+        postgres_uri,
+        "CREATE TABLE a AS SELECT 1 AS x, 1.5::numeric AS n, 'p'::char(3) AS c",
+        _TRAP.format(name="hashtextextended(text, int)", answer="bigint"),
+        _TRAP.format(name="concat_ws(text, oid, tid, xid)", answer="text"),
+        _TRAP.format(name="has_table_privilege(oid, text)", answer="boolean"),
+        _TRAP.format(name="scale(int)", answer="int"),
+        "ALTER ROLE CURRENT_USER SET search_path = public, pg_catalog",
+    )
+    try:
+        source = DatabaseSource(postgres_uri)
+        assert all(digests(source).values())
+        assert rows(source.table("public.a")) == [{"x": 1, "n": Decimal("1.5"), "c": "p"}]
+        with source.database.session() as ask:
+            path = ask("SELECT current_setting('search_path')")
+        assert path == [("pg_catalog, pg_temp",)]
+    finally:
+        execute(postgres_uri, "ALTER ROLE CURRENT_USER RESET search_path")
+
+
+def test_a_view_that_never_ends_is_passed_over(
+    postgres_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "QUERY_SECONDS", 0.2)
+    execute(
+        postgres_uri,
+        "CREATE VIEW slow AS SELECT pg_sleep(100)::text AS x",
+        "CREATE TABLE a AS SELECT 1 AS x",
+    )
+    source = DatabaseSource(postgres_uri)
+    with pytest.raises(
+        UnreadableTable,
+        match=r"^public.slow cannot be read: canceling statement due to statement timeout; allow "
+        r"more with PGOPTIONS='-c statement_timeout=2h', or leave it out with `exclude`\.$",
+    ) as caught:
+        rows(source.table("public.slow"))
+    assert caught.value.passing
+    assert rows(source.table("public.a")) == [{"x": 1}]
+
+
+def test_a_time_limit_of_the_user_stands(
+    postgres_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = "SELECT current_setting('statement_timeout')"
+    with DatabaseSource(postgres_uri).database.session() as ask:
+        assert ask(setting) == [("5min",)]
+    monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=0")
+    with DatabaseSource(postgres_uri).database.session() as ask:
+        assert ask(setting) == [("0",)]
+
+
+def test_superusers_and_views_are_warned_of(postgres_uri: str) -> None:
+    execute(postgres_uri, "CREATE TABLE a AS SELECT 1 AS x", "CREATE VIEW v AS SELECT 1 AS x")
+    source = DatabaseSource(postgres_uri)
+    list(source.items())
+    place = source.database.place
+    assert source.warnings == [
+        f"{place} is read as the superuser postgres: functions that views and row security "
+        "policies call run with all of its rights. Use a role that may only read.",
+        f"{place} has 1 view (public.v); reading them runs the functions they call. Leave out "
+        "with `exclude` what you do not trust.",
+    ]
+    said: list[str] = []
+    list_items({0: source}, Settings(), said.append)
+    assert said == [f"warning: {text}" for text in source.warnings]
+    quiet = DatabaseSource(postgres_uri, exclude=["public.v"])
+    list(quiet.items())
+    assert len(quiet.warnings) == 1
 
 
 def test_samples_are_the_same_rows_twice(postgres_uri: str) -> None:

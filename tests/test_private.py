@@ -30,6 +30,8 @@ from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.progress import Progress
 from deepjoin.read.source import Item, Listing, file_digest
 from deepjoin.settings import SearchSettings
+from deepjoin.store.manifest import MANIFEST
+from deepjoin.store.storage import PENDING, writing
 from deepjoin.store.values import builder as builder_module
 from deepjoin.store.values.chunk import Chunk, reduce_chunk
 from deepjoin.store.values.postings import merge_rows
@@ -438,6 +440,19 @@ def test_no_digest_of_a_file_is_stored(lake_folder: Path) -> None:
     lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
     digest = file_digest(lake_folder / "one.csv").encode()
     assert all(digest not in content for _, content in files(lake.path))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_the_salt_is_readable_by_its_owner_alone(lake_folder: Path, tmp_path: Path) -> None:
+    hashes = deepjoin.Settings(hash_only=True)
+    manifest = Path(deepjoin.index(lake_folder, tmp_path / "i", settings=hashes).path) / MANIFEST
+    assert manifest.stat().st_mode & 0o777 == 0o600
+    manifest.chmod(0o644)
+    deepjoin.index(lake_folder, tmp_path / "i", build=deepjoin.BuildSettings(rebuild=True))
+    assert manifest.stat().st_mode & 0o777 == 0o640
+    with writing(tmp_path / "i") as writer:
+        writer.set_pending("key", "salt", [])
+    assert (tmp_path / "i" / PENDING).stat().st_mode & 0o777 == 0o600
 
 
 def test_info_does_not_print_the_salt(lake_folder: Path) -> None:

@@ -195,14 +195,14 @@ def test_the_map_shows_neighbours_and_ways(served: Served) -> None:
     around = served.get("/api/graph", table="geo/cities.csv")
     assert {node["table"] for node in around["nodes"]} == {"geo/cities.csv", COUNTRIES}
     (edge,) = around["edges"]
-    assert edge["b"] == {"table": COUNTRIES, "column": "country"}
+    assert edge["b"] == {"table": COUNTRIES, "column": "country", "column_id": f"{COUNTRIES}#0"}
     ways = served.get("/api/graph/paths", **{"from": COUNTRIES, "to": "geo/cities.csv"})
     assert [len(way) for way in ways["paths"]] == [1]
     assert "No table 'x'" in served.get("/api/graph", 400, table="x")["error"]
 
 
 def test_health_and_counters(served: Served) -> None:
-    assert served.get("/healthz") == {"status": "ok"}
+    assert served.get("/healthz") == {"status": "ok", "index": "current"}
     served.get("/api/tables", text="secret-of-a-client")
     counters = served.client.get("/metrics").text
     assert 'deepjoin_requests_total{method="GET",route="/healthz",status="200"} 1.0' in counters

@@ -198,3 +198,21 @@ def test_workers_go_when_their_parent_is_killed(lake_folder: Path) -> None:
                 for key, _ in ended:
                     ends.unregister(key.fd)
                     os.close(key.fd)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds workers under /proc")
+def test_a_worker_that_dies_is_logged_and_replaced(lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    with started(lake_folder, "--workers", 1) as (process, address):
+        fetched(address, "healthz")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        workers = [
+            child
+            for child in children
+            if "resource_tracker" not in Path(f"/proc/{child}/cmdline").read_text()
+        ]
+        os.kill(int(workers[0]), signal.SIGKILL)
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "Worker" in line)
+        assert f"Worker {workers[0]} ended with signal SIGKILL and was replaced" in said
+        assert fetched(address, "healthz")["status"] == "ok"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import deepjoin
 from deepjoin.serve.http import app, guard
 from deepjoin.serve.http.problems import Busy, TooSlow
 from deepjoin.serve.http.service import ThreadPool
-from tests.support.serving import Served, serving
+from tests.support.serving import COUNTRIES, HIT, Served, serving
 
 TOKEN = "s3cret-token"
 POLICY = {
@@ -258,3 +259,20 @@ def _raising(error: Exception) -> object:
         raise error
 
     return fails
+
+
+def test_a_preview_names_no_path_of_the_machine(served: Served, lake_folder: Path) -> None:
+    folder = str(lake_folder.resolve())
+    for left, on in (
+        ({"upload": served.orders()}, "customer_country"),
+        ({"table": "geo/cities.csv"}, "nation"),
+    ):
+        join = {"left": left, "on": on, "hit": HIT, "rows": 3}
+        found = served.post("/api/join/preview", join)
+        assert folder not in json.dumps(found)
+        assert f"deepjoin.open('{lake_folder.name}/.deepjoin')" in found["python"]
+        assert f"'{COUNTRIES}'" in found["sql"]
+    (lake_folder / COUNTRIES).write_bytes(b"\x00")
+    answer = served.client.post("/api/join/preview", json=join)
+    assert answer.status_code >= 400
+    assert folder not in answer.text

@@ -236,3 +236,17 @@ def test_searches_run_on_while_the_index_is_renewed(lake_folder: Path) -> None:
     assert failures == []
     assert max(counts) <= 6
     assert len(current.lake.search(["Peru", "Italy"])) == 6
+
+
+def test_health_tells_the_state_of_the_index(lake_folder: Path) -> None:
+    with serving(lake_folder) as served:
+        manifest = lake_folder / ".deepjoin" / "manifest.json"
+        content = manifest.read_text()
+        manifest.write_text(content[:-9])
+        served.service.current.renew()
+        assert served.get("/healthz")["index"] == "old"
+        manifest.unlink()
+        assert served.get("/healthz")["index"] == "gone"
+        manifest.write_text(content)
+        served.service.current.renew()
+        assert served.get("/healthz")["index"] == "current"

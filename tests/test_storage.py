@@ -402,3 +402,21 @@ def test_large_segments_stay_apart() -> None:
     assert worth_merging([100 * giga, 60 * giga, 5 * giga], [0, 0, 0]) == 3
     assert worth_merging([100 * giga, 6 * giga, 5 * giga], [0, 0, 0]) == 1
     assert worth_merging([100 * giga, 60 * giga], [0.3, 0]) == 0, "one that is half empty shrinks"
+
+
+def test_a_manifest_cut_short_alone_in_its_folder_is_an_index(
+    lake_folder: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "left"
+    folder.mkdir()
+    (folder / "manifest.json").write_text('{"product": "deepj')
+    assert manifest.is_index(folder)
+    with pytest.raises(IndexUnusable, match=r"is damaged: manifest.json is not valid JSON"):
+        deepjoin.open(folder)
+    again = deepjoin.BuildSettings(rebuild=True)
+    assert len(deepjoin.index(lake_folder, folder, build=again)) == 3
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "manifest.json").write_text('{"product": "deepj')
+    (beside / "t.csv").write_text("a,b\n1,2\n")
+    assert not manifest.is_index(beside)

@@ -7,6 +7,8 @@ Messages write arguments in backticks as a Python caller types them, `` `tau` ``
 from __future__ import annotations
 
 import difflib
+import errno
+import re
 from collections.abc import Iterable
 from itertools import accumulate
 
@@ -17,6 +19,10 @@ _LISTED, _LISTED_WIDTH = 12, 400
 _REASON_WIDTH = 160
 #: A first sentence shorter than this says too little by itself.
 _REASON_LEAST = 40
+#: What libraries say that cannot allocate; threads need memory for their stacks.
+_NO_MEMORY = re.compile(
+    "start new thread|launch worker thread|ThreadPoolBuildError|failed to map segment|bad_alloc"
+)
 
 
 class DeepJoinError(Exception):
@@ -59,6 +65,29 @@ class StoreChanged(StoreUnusable):
 
 class MissingExtra(DeepJoinError):
     """A feature needs an optional dependency; the text names the command that installs it."""
+
+
+class ResourceLimit(DeepJoinError):
+    """The process may not open more files, start more threads or use more memory."""
+
+
+def resource_limit(error: BaseException) -> ResourceLimit | None:
+    """Describe an error that a limit of the process caused; None for any other.
+
+    >>> print(resource_limit(MemoryError()))
+    Not enough memory: free some, or raise the limit of this process (ulimit -v).
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE):
+        return ResourceLimit(
+            "Too few file descriptors: close programs, or raise the limit, e.g. ulimit -n 1024."
+        )
+    no_memory = _NO_MEMORY.search(str(error))
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or no_memory:
+        return ResourceLimit(
+            "Not enough memory: free some, or raise the limit of this process (ulimit -v)."
+        )
+    return None
 
 
 def unknown_name(kind: str, got: str, where: str, known: Iterable[str]) -> UnknownName:

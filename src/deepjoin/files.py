@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,21 @@ def locked(path: Path, busy: Exception, *, wait: bool = False) -> Iterator[None]
         lock.release()
 
 
-def replace_file(path: Path, content: str | bytes, *, durable: bool = False) -> None:
+def replace_file(
+    path: Path, content: str | bytes, *, durable: bool = False, private: bool = False
+) -> None:
     """Write a file so that readers see the old content or the new, never a part.
 
-    With ``durable`` the new content also survives a power cut once this returns.
+    With ``durable`` the new content also survives a power cut once this returns; with ``private``
+    only its owner can read it, and the group if that could read the one it replaces.
     """
     aside = path.with_suffix(".new")
     data = content.encode() if isinstance(content, str) else content
-    with aside.open("wb") as file:
+    aside.unlink(missing_ok=True)  # one of a killed process may be readable by all
+    mode = 0o666
+    if private:
+        mode = 0o600 | (path.stat().st_mode & 0o040 if path.exists() else 0)
+    with open(aside, "wb", opener=partial(os.open, mode=mode)) as file:
         file.write(data)
         if durable:
             file.flush()

@@ -454,6 +454,8 @@ class ColumnPlace:
 
     table: str
     column: str
+    column_id: Annotated[str, AsJson(empty="left out")] = ""
+    """Tells columns of one name apart, as in a hit; left out where it is not known."""
 
 
 @dataclass(frozen=True)

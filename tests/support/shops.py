@@ -70,8 +70,10 @@ def run_in_postgres(uri: str) -> Callable[[str], tuple[list[str], list[tuple[Any
         import psycopg
 
         with psycopg.connect(uri, autocommit=True) as connection:
-            # Nothing may depend on how a session writes dates.
+            # Nothing may depend on how a session writes dates and reads strings.
             connection.execute("SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Tokyo'")
+            if not sql.startswith("INSERT"):
+                connection.execute("SET standard_conforming_strings = off")
             cursor = connection.execute(sql.encode())
             if cursor.description is None:
                 return [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.normalise.private import hidden_text
 from deepjoin.normalise.private import key as key_of
+from deepjoin.progress import Notify, no_notice
 from deepjoin.read import Source
 from deepjoin.read.source import Item, digest_of
 from deepjoin.settings import Settings
@@ -44,17 +46,28 @@ class Changes:
         return sum(known.digest in now for known in self.gone.values())
 
 
-def list_items(sources: Mapping[int, Source], settings: Settings) -> list[ListedItem]:
-    """List the items of numbered sources; a private index hides their stamps and digests."""
+def list_items(
+    sources: Mapping[int, Source], settings: Settings, notify: Notify = no_notice
+) -> list[ListedItem]:
+    """List the items of numbered sources; a private index hides their stamps and digests.
+
+    Warnings of the sources go to ``notify``, or where nobody listens to the log.
+    """
     hidden_by = key_of(settings)
     try:
-        return [
+        listed = [
             ListedItem(Key(number, item.name), hidden_item(item, hidden_by), source)
             for number, source in sources.items()
             for item in source.items()
         ]
     except OSError as error:
         raise DeepJoinError(f"Cannot list the tables of the source: {error}.") from None
+    for text in (text for source in sources.values() for text in source.warnings):
+        if notify is no_notice:
+            logging.getLogger("deepjoin").warning("%s", text)
+        else:
+            notify(f"warning: {text}")
+    return listed
 
 
 def hidden_item(item: Item, key: bytes) -> Item:

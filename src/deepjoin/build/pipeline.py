@@ -19,7 +19,7 @@ from deepjoin.build.listing import Changes, ListedItem, list_items
 from deepjoin.build.reading import read_changes
 from deepjoin.build.segment_builder import Titles
 from deepjoin.build.update import IndexPlan, IndexUpdate, namesake, tables_of
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, resource_limit
 from deepjoin.read import Source, open_sources
 from deepjoin.read.walk import is_glob
 from deepjoin.store.ledger import Key, known_items
@@ -122,7 +122,7 @@ class AddTables(IndexCommand[list[str]]):
         listed = []
         for source in open_sources(self._source, plan.settings, [self.folder]):
             number, owner = self._owner(plan, source)
-            listed += list_items({number: owner}, plan.settings)
+            listed += list_items({number: owner}, plan.settings, self.resources.notify)
         # Tables that were removed come back when they are added.
         self._excluded, plan.excluded = plan.excluded, set()
         keys = [one.key for one in listed]
@@ -266,6 +266,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
                 f"No space left on the disk of {folder}; the index is consistent. "
                 "Free some space, or choose another disk with `out`."
             ) from None
+        if limit := resource_limit(error):
+            raise limit from None
         raise DeepJoinError(
             f"Cannot write the index in {folder}: {error.strerror or error}."
         ) from None

@@ -206,7 +206,7 @@ class Refresh(IndexCommand[Refreshed]):
                     self._sources[number] = source
             if not self._sources and self._unreachable:
                 raise DeepJoinError(self._unreachable[0])
-        listed = list_items(self._sources, plan.settings)
+        listed = list_items(self._sources, plan.settings, self.resources.notify)
         items = {one.item.name for one in listed}
         for name in self.titles:
             if name not in items and name.partition("#")[0] not in items:

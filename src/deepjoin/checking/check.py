@@ -19,7 +19,7 @@ from deepjoin.checking.comparing import Comparison, spread
 from deepjoin.checking.segments import array_problems, content_problems, first_found
 from deepjoin.checking.vector_contents import VectorContents
 from deepjoin.checking.vectors import vector_problems
-from deepjoin.errors import IndexUnusable
+from deepjoin.errors import IndexUnusable, resource_limit
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.source import Skipped
 from deepjoin.relating.graph import graph_problems
@@ -160,6 +160,8 @@ def check_index(
         try:
             problems = first_found(FILE_STAGES, run)
         except OSError as error:
+            if limit := resource_limit(error):  # says nothing about the index
+                raise limit from None
             problems = [f"{error.filename} cannot be read: {error.strerror}"]
         # A commit in between removes the segments of the older manifest.
         if not problems or manifest_bytes(folder) == before:

@@ -7,11 +7,25 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from deepjoin.cli.interrupts import MESSAGE, Interrupts
 from deepjoin.cli.output import say
-from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.errors import DeepJoinError, IndexUnusable, resource_limit
+
+#: Bytes of address space that are enough for the defaults of all libraries.
+_AMPLE = 8 << 30
+#: Bytes in which the libraries that a search needs fit, and no others.
+_TIGHT = 1 << 30
+_SPARING = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+#: The number of this parameter in malloc.h.
+_ARENA_MAX = -8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Without ``arguments`` the process belongs to the command, and a signal ends it.
     """
     interrupts = Interrupts()
+    if arguments is None:
+        _fit_limits()
     if arguments is None and threading.current_thread() is threading.main_thread():
         interrupts.watch()
     for stream in (sys.stdout, sys.stderr):
@@ -35,16 +51,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise KeyboardInterrupt from None
             raise
     except DeepJoinError as error:
-        say(f"deepjoin: {error}")
+        # Without memory, modules cannot be loaded, which reads as damage of what needs them.
+        say(f"deepjoin: {resource_limit(error) or error}")
         return 1
-    except KeyboardInterrupt:
-        if interrupts.is_first_to_say():
-            say(MESSAGE)
-        return interrupts.status
     except BrokenPipeError:
         # The reader of our output has gone (as `head` does): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        if interrupts.is_first_to_say():
+            say(MESSAGE)
+        return interrupts.status
+    except BaseException as error:  # panics of Rust libraries are no Exceptions
+        limit = resource_limit(error)
+        if limit is None:
+            raise
+        say(f"deepjoin: {limit}")
+        return 1
+
+
+def _fit_limits() -> None:
+    """Let libraries reserve less where the address space of the process is limited.
+
+    By default Arrow reserves a gigabyte, and the C library 128 MB for every thread, of which they
+    use little. None of them is imported yet.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or limit > _AMPLE:
+        return
+    for name, value in _SPARING.items():
+        os.environ.setdefault(name, value)
+    if limit <= _TIGHT:
+        sys.meta_path.insert(0, _WithoutPandas())
+    with suppress(OSError, AttributeError):  # a C library without it
+        import ctypes
+
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+
+
+class _WithoutPandas:
+    """Hides pandas from Arrow, which imports it to recognise its missing values; we hold none."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Find nothing, and let other finders look for other modules."""
+        if name == "pandas":
+            raise ModuleNotFoundError("there is too little memory for pandas", name=name)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -59,7 +114,9 @@ def _run(arguments: Sequence[str]) -> int:
         status = options.run(options) or 0
     except (DeepJoinError, BrokenPipeError):
         raise
-    except Exception:
+    except Exception as error:
+        if resource_limit(error):
+            raise
         # Damaged files can break anything that reads them: report the damage instead.
         problems = _damage(getattr(options, "index", None))
         if not problems:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from deepjoin.cli.arguments import suggestion
+from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError, unknown_name
 
 NAME = "deepjoin.toml"
@@ -26,6 +27,16 @@ _PATHS = frozenset(("INDEX", "SOURCE", "OUT", "FILE", "DIR", "CSV", "CORPUS"))
 #: Options with these metavars are paths if such a path exists, and names otherwise.
 _PATHS_OR_NAMES = frozenset(("NAME|DIR|KIND:WHERE|none", "NAME|DIR|KIND:WHERE", "NAME|PATH|none"))
 
+#: Options that decide who is let in, what clients may write, or what a database runs. The file may
+#: be in a folder above, where somebody else put it, so it is named when it sets them.
+_TOLD = {
+    "serve": ("host", "token", "out", "vector_store"),
+    "mcp": ("out", "vector_store"),
+    "index": ("version_query",),
+}
+#: Options whose values may hold secrets.
+_HIDDEN = ("token", "vector_store")
+
 Tables = dict[str, dict[str, Any]]
 Actions = dict[str, argparse.Action]
 Parsed = TypeVar("Parsed")
@@ -35,14 +46,22 @@ Parsed = TypeVar("Parsed")
 class FileOptions:
     """Options that the file sets for one command, and the command's first argument."""
 
+    path: Path
+    command: str
     options: dict[str, Any] = field(default_factory=dict)
     first: list[str] = field(default_factory=list)
 
     def fill(self, options: argparse.Namespace) -> argparse.Namespace:
-        """Add the options that the command line does not have."""
+        """Add the options that the command line does not have; say which open a door."""
+        told = []
         for name, value in self.options.items():
             if not hasattr(options, name):
                 setattr(options, name, value)
+                if name in _TOLD.get(self.command, ()):
+                    shown = "" if name in _HIDDEN else f" {value}"
+                    told.append(f"--{name.replace('_', '-')}{shown}")
+        if told:
+            say(f"{self.path} sets {', '.join(told)}.")
         return options
 
 
@@ -118,7 +137,7 @@ def _read_for(
             if key.replace("_", "-") not in keys:
                 raise unknown_name("key", key, f"[{name}] of {path}", keys)
     # Every command's options are checked, so that a mistake shows at once, not months later.
-    given = {name: FileOptions() for name in known}
+    given = {name: FileOptions(path, name) for name in known}
     for name, actions in known.items():
         for heading in (_DEFAULTS, name):
             for key, value in tables.get(heading, {}).items():
@@ -132,7 +151,7 @@ def _read_for(
                     action.default, action.required = argparse.SUPPRESS, False
                 else:
                     given[name].first = checked.texts()
-    return given.get(command, FileOptions())
+    return given.get(command, FileOptions(path, command))
 
 
 def _read(path: Path) -> Tables:

@@ -19,10 +19,11 @@ from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.sql import JoinSql, QuerySide, StoredValues, pair_values, stored_pairs
 from deepjoin.joining.tables import SideColumn, SideTable
 from deepjoin.normalise.canonical import canonical
+from deepjoin.normalise.cells import unique_names
 from deepjoin.read.database import DatabaseSource
 from deepjoin.read.database.duckdb_file import readable
 from deepjoin.read.database.relation import Ask, Relation
-from deepjoin.read.sql import identifier, literal
+from deepjoin.read.sql import identifier, literal, postgres_literal
 
 #: Name of the left table if it is not in the database.
 PLACEHOLDER = identifier("your_table")
@@ -31,16 +32,19 @@ MOST_SPELLINGS = 1_000
 
 _NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "duckdb": "DuckDB"}
 _SIMPLE = ("{cell}", "lower({cell})", "trim({cell})", "lower(trim({cell}))")
-#: From simple to complex; ties go to the first. SQLite has no regular expressions.
+#: From simple to complex; ties go to the first. SQLite has no regular expressions. In PostgreSQL
+#: backslashes are escaped, whatever standard_conforming_strings is where the statement runs, and
+#: functions are qualified unless their arguments have exactly the types of the server's own: any
+#: role may create one that fits better.
 _EXPRESSIONS = {
     "sqlite": _SIMPLE,
     "postgresql": (
         *_SIMPLE,
-        r"regexp_replace({cell}, '\.0+$', '')",
-        r"regexp_replace(lower({cell}), ' 00:00:00z?$', '')",
-        r"regexp_replace(lower(trim({cell})), '\s+', ' ', 'g')",
-        r"regexp_replace(lower(trim({cell})), "
-        r"'^(-?(?:0|[1-9][0-9]*))(?:\.0+|(\.[0-9]*[1-9])0+)$', '\1\2')",
+        r"pg_catalog.regexp_replace({cell}, '[.]0+$', '')",
+        r"pg_catalog.regexp_replace(lower({cell}), ' 00:00:00z?$', '')",
+        r"pg_catalog.regexp_replace(lower(trim({cell})), E'\\s+', ' ', 'g')",
+        r"pg_catalog.regexp_replace(lower(trim({cell})), "
+        r"'^(-?(?:0|[1-9][0-9]*))(?:[.]0+|([.][0-9]*[1-9])0+)$', E'\\1\\2')",
     ),
 }
 _CASTS = {
@@ -49,7 +53,8 @@ _CASTS = {
 }
 _CELLS_A_QUERY = 500
 _IS_ORDERED = (
-    "SELECT relkind IN ('r', 'm') AND NOT relhassubclass FROM pg_class WHERE oid = to_regclass({})"
+    "SELECT relkind IN ('r', 'm') AND NOT relhassubclass FROM pg_catalog.pg_class "
+    "WHERE oid = pg_catalog.to_regclass({})"
 )
 
 
@@ -177,17 +182,22 @@ class Translation:
     def pairs(self, stored: str, columns: Sequence[str]) -> str:
         """List the pairs of a semantic join; no table of a database can hold a NUL."""
         pairs = stored_pairs(self.plan.session, stored, columns)
-        return pair_values([pair for pair in pairs if "\0" not in pair[0]])
+        return pair_values([pair for pair in pairs if "\0" not in pair[0]], self.literal)
+
+    def literal(self, text: str) -> str:
+        """Quote a string in the dialect of the database."""
+        return postgres_literal(text) if self.dialect == "postgresql" else literal(text)
 
     def _is_ordered(self, relation: Relation) -> bool:
         if self.dialect == "sqlite":
             return True
-        answer = self.ask(_IS_ORDERED.format(literal(relation.sql)))
+        answer = self.ask(_IS_ORDERED.format(self.literal(relation.sql)))
         return bool(answer and answer[0][0])
 
     def _side(self, side: QuerySide, relation: Relation | None) -> QuerySide:
         """Read a side with the names and types of the plan, and add its key as text."""
-        source, key = side.source, side.source.key
+        source = self._with_own_names(side.source, relation)
+        key = source.key
         table = relation.sql if relation else PLACEHOLDER
         mixed = self._mixed(relation, source) if relation and self.dialect == "sqlite" else set()
         cells = []
@@ -214,6 +224,20 @@ class Translation:
         listed = ",\n    ".join(cells)
         shows = f"(SELECT\n    {listed}\n    FROM {table}{order}) AS {side.table}_rows"
         return replace(side, source=replace(source, shows=shows, key=key))
+
+    def _with_own_names(self, source: SideTable, relation: Relation | None) -> SideTable:
+        """Name the columns as the database does; we read blank names of SQLite under others."""
+        if relation is None or self.dialect != "sqlite":
+            return source
+        sql = f"SELECT name FROM pragma_table_info({literal(relation.table)})"
+        names = [name for (name,) in self.ask(sql)]
+        own = dict(zip(unique_names(names), names, strict=True))
+
+        def named(column: SideColumn) -> SideColumn:
+            return replace(column, original=own.get(column.original, column.original))
+
+        columns = tuple(map(named, source.columns))
+        return replace(source, columns=columns, key=named(source.key))
 
     def _mixed(self, relation: Relation, source: SideTable) -> set[str]:
         """Find the columns of SQLite that hold text and other types."""
@@ -296,9 +320,9 @@ class Translation:
         cells = [cell for (cell,) in rows if "\0" not in cell]
         for start in range(0, len(cells), _CELLS_A_QUERY):
             some = cells[start : start + _CELLS_A_QUERY]
-            values = " UNION ALL SELECT ".join(literal(cell) for cell in some[1:])
+            values = " UNION ALL SELECT ".join(self.literal(cell) for cell in some[1:])
             more = f" UNION ALL SELECT {values}" if values else ""
-            yield f"(SELECT {literal(some[0])} AS cell{more}) AS cells", "cell"
+            yield f"(SELECT {self.literal(some[0])} AS cell{more}) AS cells", "cell"
 
 
 def _refusal(reason: str, instead: str = "") -> DeepJoinError:
@@ -315,11 +339,11 @@ def _key_text(dialect: str, kind: str, name: str) -> str:
             cell = f"CASE WHEN {cell} = {whole} THEN {whole} ELSE {cell} END"
         return f"CAST({cell} AS TEXT)"
     if kind == "DATE":
-        return f"to_json({cell}) #>> '{{}}'"
+        return f"pg_catalog.to_json({cell}) #>> '{{}}'"
     if kind == "TIMESTAMP":
-        return f"replace(to_json({cell}) #>> '{{}}', 'T', ' ')"
+        return f"replace(pg_catalog.to_json({cell}) #>> '{{}}', 'T', ' ')"
     if kind == "TIMESTAMP WITH TIME ZONE":
-        return f"replace(to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || 'Z'"
+        return f"replace(pg_catalog.to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || 'Z'"
     return f"CAST({cell} AS text)"
 
 
@@ -343,21 +367,24 @@ class DatabaseJoin(JoinSql):
     def _grouped(self, one: Aggregate) -> str:
         cell, kind = identifier(one.column.name), one.column.cast or one.column.kind
         postgres = self.dialect == "postgresql"
+        schema = "pg_catalog." if postgres else ""
         if one.function == "first":
-            return f"(array_agg({cell} ORDER BY {self.row_order}))[1]"
+            return f"(pg_catalog.array_agg({cell} ORDER BY {self.row_order}))[1]"
         if kind == "VARCHAR":
             cell = f"nullif(trim({cell}), '')"
         if one.function == "count":
-            return f"count({cell})"
+            return f"{schema}count({cell})"
         if one.function == "mean":
-            return f"CAST(avg({cell}) AS {'double precision' if postgres else 'REAL'})"
+            return f"CAST({schema}avg({cell}) AS {'double precision' if postgres else 'REAL'})"
         if one.function == "sum":
-            return f"CAST(sum({cell}) AS BIGINT)" if "INT" in kind else f"sum({cell})"
+            return (
+                f"CAST({schema}sum({cell}) AS BIGINT)" if "INT" in kind else f"{schema}sum({cell})"
+            )
         if postgres and kind == "BOOLEAN":
-            return f"{'bool_and' if one.function == 'min' else 'bool_or'}({cell})"
+            return f"{schema}{'bool_and' if one.function == 'min' else 'bool_or'}({cell})"
         # DuckDB compares text by its bytes, PostgreSQL by the rules of a language.
         by_bytes = ' COLLATE "C"' if postgres and kind == "VARCHAR" else ""
-        return f"{one.function}({cell}{by_bytes})"
+        return f"{schema}{one.function}({cell}{by_bytes})"
 
 
 def _listed_values(one: Aggregate) -> tuple[str, str]:
@@ -366,16 +393,18 @@ def _listed_values(one: Aggregate) -> tuple[str, str]:
     kind = one.column.cast or one.column.kind
     text = _key_text("postgresql", kind, one.column.name)
     if kind == "TIMESTAMP WITH TIME ZONE":
-        text = f"replace(to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || '+00'"
+        text = (
+            f"replace(pg_catalog.to_json({cell} AT TIME ZONE 'UTC') #>> '{{}}', 'T', ' ') || '+00'"
+        )
     sorted_text = f'trim({text}) COLLATE "C"'
     grouped = (
-        f"array_agg(DISTINCT {sorted_text} ORDER BY {sorted_text}) "
+        f"pg_catalog.array_agg(DISTINCT {sorted_text} ORDER BY {sorted_text}) "
         f"FILTER (WHERE trim({text}) <> '')"
     )
-    more = f"'; and ' || (cardinality({name}) - {MAX_VALUES}) || ' more'"
+    more = f"'; and ' || (pg_catalog.cardinality({name}) - {MAX_VALUES}) || ' more'"
     result = (
-        f"CASE WHEN cardinality({name}) > {MAX_VALUES} "
-        f"THEN array_to_string({name}[1:{MAX_VALUES}], '; ') || {more}\n"
-        f"    ELSE array_to_string({name}, '; ') END"
+        f"CASE WHEN pg_catalog.cardinality({name}) > {MAX_VALUES} "
+        f"THEN pg_catalog.array_to_string({name}[1:{MAX_VALUES}], '; ') || {more}\n"
+        f"    ELSE pg_catalog.array_to_string({name}, '; ') END"
     )
     return grouped, result

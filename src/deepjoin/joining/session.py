@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, ResourceLimit
 from deepjoin.files import TemporaryFolder
 
 if TYPE_CHECKING:
     import duckdb
 
 _BATCH_ROWS = 65_536
+#: What a join holds before it spills to disk; DuckDB would take four fifths of the machine.
+_MEMORY_LIMIT = "1GB"
+#: Bytes of address space below which DuckDB ends the process instead of reporting an error.
+_LEAST_SPACE = 800_000_000
 
 
 class Session:
     """A connection; closed, and its folder removed, at the latest when the object is deleted."""
 
     def __init__(self, memory_limit: str | None = None) -> None:
+        _check_address_space()
         import duckdb
 
         folder = TemporaryFolder("deepjoin-join-")
@@ -34,14 +39,14 @@ class Session:
         # A finalizer also runs at exit, where __del__ may not, so the folder never stays behind.
         self.close = weakref.finalize(self, _discard, self._connection, folder)
         self._connection.execute("SET TimeZone = 'UTC'").fetchall()
-        if memory_limit is not None:
-            try:
-                self._connection.execute("SET memory_limit = ?", [memory_limit]).fetchall()
-            except duckdb.Error:
-                self.close()
-                raise DeepJoinError(
-                    f"`memory_limit` is '{memory_limit}'; it must be a size such as '4GB'."
-                ) from None
+        try:
+            limit = memory_limit or _MEMORY_LIMIT
+            self._connection.execute("SET memory_limit = ?", [limit]).fetchall()
+        except duckdb.Error:
+            self.close()
+            raise DeepJoinError(
+                f"`memory_limit` is '{memory_limit}'; it must be a size such as '4GB'."
+            ) from None
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Open a cursor: an unread result blocks only the cursor that it came from."""
@@ -81,6 +86,20 @@ class Session:
                 yield from reader
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches(self, cursor))
+
+
+def _check_address_space() -> None:
+    """Refuse to join where loading DuckDB would crash the process."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_SPACE:
+        raise ResourceLimit(
+            f"A join needs {_LEAST_SPACE // 10**6} MB of address space, and the limit of this "
+            f"process is {limit // 10**6} MB; raise it with ulimit -v."
+        )
 
 
 @contextmanager

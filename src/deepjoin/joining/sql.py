@@ -6,7 +6,7 @@ rows of the right table the keys of the left one they match, and from there on i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -34,6 +34,9 @@ class ValueWriter(Protocol):
     def spelling(self, stored: str) -> Sequence[tuple[str, str]]:
         """Read the pairs of cell and key of a spelling table."""
 
+    def literal(self, text: str) -> str:
+        """Quote a string."""
+
     def pairs(self, stored: str, columns: Sequence[str]) -> str:
         """Write SQL for the rows of the table of pairs."""
 
@@ -48,6 +51,10 @@ class StoredValues:
     def spelling(self, stored: str) -> list[tuple[Any, ...]]:
         """Read the pairs of cell and key of a spelling table."""
         return self.session.run(f"SELECT cell, key FROM {stored} ORDER BY cell")
+
+    def literal(self, text: str) -> str:
+        """Quote a string."""
+        return literal(text)
 
     def pairs(self, stored: str, columns: Sequence[str]) -> str:
         """Write SQL for the rows of the table of pairs."""
@@ -68,7 +75,7 @@ def stored_pairs(session: Session, stored: str, columns: Sequence[str]) -> list[
     return session.run(f"SELECT {', '.join(columns)} FROM {stored}")
 
 
-def pair_values(pairs: Sequence[tuple[Any, ...]]) -> str:
+def pair_values(pairs: Sequence[tuple[Any, ...]], quoted: Callable[[str], str] = literal) -> str:
     """List pairs as SQL.
 
     >>> print(pair_values([("uk", "united kingdom", 0.8)]))
@@ -80,7 +87,7 @@ def pair_values(pairs: Sequence[tuple[Any, ...]]) -> str:
 
     def value(part: str | float | None) -> str:
         if isinstance(part, str):
-            return literal(part)
+            return quoted(part)
         return "NULL" if part is None else repr(part)
 
     rows = (f"({', '.join(map(value, pair))})" for pair in pairs)
@@ -106,7 +113,8 @@ class QuerySide:
         # Exceptions are joined on the cell's text and take precedence over the expression.
         exceptions = f"SELECT cell, key FROM {spelling}"
         if writer:
-            pairs = (f"({literal(cell)}, {literal(to)})" for cell, to in writer.spelling(spelling))
+            quoted = writer.literal
+            pairs = (f"({quoted(cell)}, {quoted(to)})" for cell, to in writer.spelling(spelling))
             exceptions = "VALUES\n    " + ",\n    ".join(pairs)
         spelled = (
             f"SELECT side.*, {self.key.key(source, 'side.')} AS {key}\n"

@@ -176,8 +176,8 @@ class _RowBatches:
 
     def __init__(self, path: Path, notes: list[str]) -> None:
         self.path, self.notes = path, notes
-        self.names: set[str] = set()
-        self.good = self.bad = 0
+        self.names: dict[str, None] = {}
+        self.good = self.bad = self.unnamed = 0
         self.is_repaired = self.is_crowded = False
 
     def batches(self, rows: Iterator[Row | None]) -> Iterator[pa.RecordBatch]:
@@ -195,10 +195,12 @@ class _RowBatches:
             block.append(row)
             size += sum(len(cell) for cell in row.values() if cell)
             if len(block) == _ROWS or size > MAX_ROW:
-                yield self._batch(block)
+                yield from self._made(block)
                 block, size = [], 0
         if block:
-            yield self._batch(block)
+            yield from self._made(block)
+        if self.unnamed:
+            yield pa.RecordBatch.from_arrays([], names=[])
         if not self.good:
             raise UnreadableTable(
                 f"{self.path} holds no JSON objects: {self.bad} lines and none could be read."
@@ -212,13 +214,28 @@ class _RowBatches:
         if self.is_repaired:
             self.notes.append(REPAIRED_NOTE)
 
+    def _made(self, block: list[Row]) -> Iterator[pa.RecordBatch]:
+        """Make the batch of some rows; rows without a key are rows of missing cells."""
+        if not self.names and not any(block):
+            self.unnamed += len(block)  # a batch without a column cannot hold them
+            return
+        if self.names and not any(block):
+            block[0] = {next(iter(self.names)): None}
+        batch = self._batch(block)
+        for start in range(0, self.unnamed, _ROWS):
+            size = min(_ROWS, self.unnamed - start)
+            nulls = [pa.nulls(size, field.type) for field in batch.schema]
+            yield pa.RecordBatch.from_arrays(nulls, schema=batch.schema)
+        self.unnamed = 0
+        yield batch
+
     def _batch(self, block: list[Row]) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}
         for name in dict.fromkeys(name for row in block for name in row):
             if name not in self.names and len(self.names) >= MAX_COLUMNS:
                 self.is_crowded = True
                 continue
-            self.names.add(name)
+            self.names[name] = None
             cells = [row.get(name) for row in block]
             try:
                 columns[name] = pa.array(cells, pa.string())

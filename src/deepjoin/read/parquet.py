@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deepjoin.model import Reading
@@ -16,6 +17,8 @@ from deepjoin.read.sql import literal
 # The most rows and bytes of a batch: rows may be wide.
 _ROWS = 65_536
 _BYTES = 64 << 20
+# Bytes that the cells of one column of a batch could take before its dictionary is looked at.
+_MOST_RISK = 4 << 30
 _BROKEN = "is not a readable Parquet file"
 
 
@@ -26,8 +29,8 @@ def read_parquet(path: Path) -> Reading:
 
     def batches() -> Iterator[pa.RecordBatch]:
         with file:
-            found = file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES))
             try:
+                found = file.iter_batches(rows_at_once(path, file.metadata))
                 for batch in named_batches(file.schema_arrow, found):
                     yield with_valid_text(batch, notes)
             except (pa.ArrowException, OSError) as error:
@@ -41,6 +44,39 @@ def _open(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error, _BROKEN) from None
+
+
+def rows_at_once(path: Path, metadata: pq.FileMetaData) -> int:
+    """Return how many rows of a file to read at once, so that their cells fit into memory.
+
+    A dictionary holds a cell once, however many rows have it: a small file may hold a cell of
+    megabytes in every row. So dictionaries that could be of such cells are looked at.
+    """
+    rows = batch_rows(metadata, _ROWS, _BYTES)
+    longest = 1
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        most = min(rows, group.num_rows)
+        columns = [group.column(at) for at in range(group.num_columns)]
+        risky = [
+            column.path_in_schema
+            for column in columns
+            if column.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+            and column.has_dictionary_page
+            and column.total_uncompressed_size * most > _MOST_RISK
+            and "." not in column.path_in_schema
+        ]
+        if not risky:
+            continue
+        with pq.ParquetFile(path, read_dictionary=risky) as file:
+            first = next(file.iter_batches(1, row_groups=[number], columns=risky), None)
+        for cells in first.columns if first is not None else ():
+            if pa.types.is_dictionary(cells.type):
+                cells = cells.dictionary
+            if not pa.types.is_nested(cells.type) and len(cells):
+                text = cells if _is_text(cells.type) else cells.cast(pa.binary())
+                longest = max(longest, pc.max(pc.binary_length(text)).as_py() or 1)
+    return int(max(1, min(rows, _BYTES // longest)))
 
 
 def batch_rows(metadata: pq.FileMetaData, most: int, size: int) -> int:
@@ -133,7 +169,8 @@ def duckdb_scan(path: Path) -> str | None:
             if _is_text(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
         ]
         try:
-            for batch in file.iter_batches(batch_rows(file.metadata, _ROWS, _BYTES), columns=texts):
+            most = rows_at_once(path, file.metadata)
+            for batch in file.iter_batches(most, columns=texts):
                 if not all(map(_is_valid, _decoded(batch, batch.schema.names).columns)):
                     return None
         except (pa.ArrowException, OSError) as error:

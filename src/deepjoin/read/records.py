@@ -81,8 +81,14 @@ class _Feed(Iterator[str]):
         """The lines of the record that is not complete."""
         return "".join(self._held)
 
+    @property
+    def went_on(self) -> bool:
+        """Whether the record was not complete at the end of its first line."""
+        return self.ended or len(self._held) > 1
+
     def take_back(self) -> str:
         """Return the first line of a broken record; the others are read again."""
+        self.ended = False
         first = self._held[0]
         self._again.extendleft(reversed(self._held[1:]))
         self._held = [first]
@@ -108,6 +114,7 @@ class Records:
         self._form = form
         self._width = width
         self._cut = cut
+        self._options = form.options()
         self.stray = 0
         self.first_stray = ""
 
@@ -125,7 +132,7 @@ class Records:
         csv.field_size_limit(_FIELD_LIMIT)
         while True:
             try:
-                for row in csv.reader(self._feed, strict=True, **self._form.options()):
+                for row in csv.reader(self._feed, strict=True, **self._options):
                     self._feed.release()
                     yield row
                 return
@@ -133,37 +140,33 @@ class Records:
                 # The quote may be closed in the text that follows this one.
                 if self._cut and self._feed.ended:
                     return
+                opens = self._feed.went_on
                 line = self._feed.take_back()
                 self.stray += 1
                 self.first_stray = self.first_stray or line.strip()
-                yield self._read_alone(line)
+                yield self._read_alone(line, opens)
 
-    def _read_alone(self, line: str) -> list[str]:
-        """Read a line whose quotes do not pair, in the way that gives the right width."""
-        form, width = self._form, self._width
-        loose = next(csv.reader([line], **form.options()))
-        plain = next(csv.reader([line], **Form(form.delimiter, "", form.padded).options()))
-        # A quote that opens a cell and is never closed is a character; one inside a cell is, too,
-        # but then the other quotes of the line still hold cells together.
-        chosen, other = (plain, loose) if _opens(line, form) else (loose, plain)
-        row = other if len(other) == width != len(chosen) else chosen
+    def _read_alone(self, line: str, opens: bool) -> list[str]:
+        """Read a line whose quotes do not pair, in the way that gives the right width.
+
+        A quote that opens a cell and is never closed is a character; one inside a cell is, too,
+        but then the other quotes of the line still hold cells together.
+        """
+        # Both ways only where the first gives another width: every line may be such a line.
+        row = self._plain(line) if opens else self._loose(line)
+        if len(row) != self._width:
+            other = self._loose(line) if opens else self._plain(line)
+            row = other if len(other) == self._width else row
         return [*row[:-1], row[-1].rstrip("\r\n")] if row else row
 
+    def _loose(self, line: str) -> list[str]:
+        return next(csv.reader([line], **self._options))
 
-def _opens(line: str, form: Form) -> bool:
-    """Check whether a line ends within quotes, so that a reader asks for the next."""
-    wants_more = False
-
-    def lines() -> Iterator[str]:
-        nonlocal wants_more
-        yield line
-        wants_more = True
-
-    try:
-        next(csv.reader(lines(), strict=True, **form.options()))
-    except csv.Error:
-        return wants_more
-    return False
+    def _plain(self, line: str) -> list[str]:
+        """Cut a line at every delimiter."""
+        text = line.rstrip("\r\n")
+        cells = text.split(self._form.delimiter) if text else []
+        return [cell.lstrip(" ") for cell in cells] if self._form.padded else cells
 
 
 def lines_of(text: str) -> Iterator[str]:

@@ -99,6 +99,8 @@ class Source(ABC):
     is_portable: ClassVar[bool] = False
     #: Places that a reopened source had before and that no longer exist.
     gone: tuple[Path, ...] = ()
+    #: What the user should know of the latest listing before the tables are read.
+    warnings: Sequence[str] = ()
     #: What the latest call of `tables` passed over; complete when that iterator is exhausted.
     skipped: list[Skipped]
 
@@ -175,14 +177,16 @@ def digest_of(item: Item) -> str:
 
 
 def file_stamp(status: os.stat_result) -> str:
-    """Return the stamp of a file: its size and the time of its last change.
+    """Return the stamp of a file: its size, the time of its last change, and which file it is.
 
+    Size and time may be those of another file that took its place, or be set by whoever wrote it;
+    its number and the time of its last move or other change of status are the system's own.
     A file changed a moment ago has none: it may change again within the same tick of its clock.
     A time far in the future counts, or the file would be read again until then.
     """
     if -_SOON <= time.time_ns() - status.st_mtime_ns < _LATELY:
         return ""
-    return f"{status.st_size}-{status.st_mtime_ns}"
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}-{status.st_ctime_ns}"
 
 
 def file_digest(path: Location) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from deepjoin.errors import DeepJoinError
 from deepjoin.read.formats import true_format
 
 
@@ -25,6 +27,43 @@ def literal(text: str) -> str:
     quoted = "'" + text.replace("'", "''") + "'"
     # A NUL inside SQL text ends the statement in some clients.
     return quoted.replace("\0", "' || chr(0) || '")
+
+
+def postgres_literal(text: str) -> str:
+    r"""Quote a string for PostgreSQL, whatever its standard_conforming_strings is.
+
+    >>> print(postgres_literal("it's"), postgres_literal("C:\\temp"))
+    'it''s' E'C:\\temp'
+    """
+    escaped = text.replace("\\", "\\\\")
+    return f"E{literal(escaped)}" if escaped != text else literal(text)
+
+
+#: What is no code: strings, quoted names, comments.
+_QUOTED = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/", re.DOTALL
+)
+_READS = re.compile(r"(?:select|with|values|table)\b", re.IGNORECASE)
+#: Words of statements that write, run procedures or end a transaction.
+_WRITES = re.compile(
+    r"\b(?:insert|update|delete|merge|into|create|alter|drop|truncate|grant|revoke|copy|attach|"
+    r"exec|execute|call|begin|commit|rollback)\b",
+    re.IGNORECASE,
+)
+
+
+def check_version_query(sql: str) -> None:
+    """Refuse a version query that is not one statement that reads.
+
+    Databases refuse writes in the read-only sessions that we open; some have no such sessions.
+    """
+    code = _QUOTED.sub(" ", sql).strip().removesuffix(";")
+    if sql and (";" in code or not _READS.match(code) or _WRITES.search(code)):
+        given = " ".join(sql.split())
+        raise DeepJoinError(
+            f"`version_query` is '{given[:80]}'; it must be one SELECT that writes nothing, such "
+            "as: SELECT max(updated_at) FROM {table}"
+        )
 
 
 def duckdb_scan(path: Path) -> str | None:

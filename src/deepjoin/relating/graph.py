@@ -73,7 +73,10 @@ class JoinGraph:
     def __iter__(self) -> Iterator[JoinEdge]:
         for batch in self.batches():
             for row in batch.to_pylist():
-                a, b = (ColumnPlace(row[f"{of}_table"], row[f"{of}_column"]) for of in ("a", "b"))
+                a, b = (
+                    ColumnPlace(*(row[f"{of}_{what}"] for what in ("table", "column", "id")))
+                    for of in ("a", "b")
+                )
                 shares = row["joinability"], row["reverse"]
                 yield JoinEdge(a, b, *shares, row["matched"], row["cardinality"])
 

@@ -113,15 +113,16 @@ def similar_joins(
     search: Callable[[ColumnPlace], Iterable[Hit]], columns: Sequence[ColumnPlace]
 ) -> list[JoinEdge]:
     """Find joins by meaning of some columns: those in which more values match than are equal."""
-    edges: dict[frozenset[ColumnPlace], JoinEdge] = {}
+    edges: dict[frozenset[tuple[str, str]], JoinEdge] = {}
     for column in columns:
         for hit in search(column):
-            found, other = hit.semantic, ColumnPlace(hit.table, hit.column)
+            found, other = hit.semantic, ColumnPlace(hit.table, hit.column, hit.column_id)
             if found is None or found.matched <= hit.equi.matched:
                 continue
             shares = found.joinability, found.reverse, found.matched
             edge = JoinEdge(column, other, *shares, hit.cardinality, "semantic")
-            edges.setdefault(frozenset((column, other)), edge)
+            ends = frozenset(((column.table, column.column), (other.table, other.column)))
+            edges.setdefault(ends, edge)
     return list(edges.values())
 
 

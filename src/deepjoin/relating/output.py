@@ -25,6 +25,7 @@ SCHEMA = pa.schema(
         *((name, pa.float64()) for name in ("joinability", "reverse")),
         *((name, pa.int64()) for name in ("matched", "a_size", "b_size")),
         ("cardinality", pa.string()),
+        *((name, pa.large_string()) for name in ("a_id", "b_id")),
     ]
 )
 
@@ -44,7 +45,9 @@ class EdgeRows:
     def __init__(self, lake: Numbering, edges: EdgeList, least: float) -> None:
         self._lake, self._edges, self._least = lake, edges, least
         # Mapped at once: a lake that has moved on may have removed them later.
-        self._table_names, self._column_names = map(self._strings, ("table_names", "column_names"))
+        self._table_names, self._column_names, self._column_ids = map(
+            self._strings, ("table_names", "column_names", "column_ids")
+        )
 
     def found(self) -> Iterator[JoinedColumns]:
         """Yield the edges by number, some at a time."""
@@ -75,6 +78,7 @@ class EdgeRows:
                            names.take(pa.array(column)))),
             *(found.matched / sizes[column] for column in (found.a, found.b)),
             *(found.matched, sizes[found.a], sizes[found.b], cardinality.cast(pa.string())),
+            *(self._column_ids.take(pa.array(column)) for column in (found.a, found.b)),
         ]  # fmt: skip
         return pa.record_batch([pa.array(array) for array in arrays], schema=SCHEMA)
 
@@ -120,7 +124,11 @@ def _write_json(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in batches:
             for row in batch.to_pylist():
                 edge: dict[str, Any] = {
-                    end: {"table": row[f"{end}_table"], "column": row[f"{end}_column"]}
+                    end: {
+                        "table": row[f"{end}_table"],
+                        "column": row[f"{end}_column"],
+                        "column_id": row[f"{end}_id"],
+                    }
                     for end in ("a", "b")
                 }
                 edge |= {n: row[n] for n in ("joinability", "reverse", "matched", "cardinality")}
@@ -137,6 +145,8 @@ _ATTRIBUTES = {
     "reverse": "double",
     "matched": "long",
     "cardinality": "string",
+    "a_id": "string",
+    "b_id": "string",
 }
 
 

@@ -176,7 +176,11 @@ def edge(lake: Numbering, a: int, b: int, matched: int) -> JoinEdge:
     shares = matched / int(lake.sizes[a]), matched / int(lake.sizes[b])
     cardinality = cardinality_of(*(int(counts.max(initial=1)) for counts in most))
     left, right = (
-        ColumnPlace(lake.table_name(int(lake.tables[column])), lake.column_name(column))
+        ColumnPlace(
+            lake.table_name(int(lake.tables[column])),
+            lake.column_name(column),
+            lake.column_id(column),
+        )
         for column in (a, b)
     )
     return JoinEdge(left, right, *shares, matched, cardinality)

@@ -87,6 +87,13 @@ class CurrentLake:
         """The newest lake that is ready."""
         return self._opened.lake
 
+    @property
+    def state(self) -> str:
+        """Whether the index that is served is "current", "old", or "gone" from the disk."""
+        if not self.lake.index.url and not _stamp(self.lake):
+            return "gone"
+        return "old" if self._warned else "current"
+
     def use(self, work: Callable[[Opened], Done]) -> Done:
         """Run work on the lake; run it again on the newer one if the files have disappeared."""
         opened = self._opened

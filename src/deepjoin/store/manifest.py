@@ -77,6 +77,10 @@ def manifest_bytes(folder: Path) -> bytes:
         return b""
 
 
+#: What an index folder holds, apart from the graph.
+_OWN = (SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new")
+
+
 def is_index(folder: Path) -> bool:
     """Tell whether a folder claims to be an index, whole or not.
 
@@ -84,7 +88,15 @@ def is_index(folder: Path) -> bool:
     """
     if (folder / "lock").is_file() and (folder / SEGMENTS).is_dir():
         return True
-    return is_index_manifest(manifest_bytes(folder))
+    content = manifest_bytes(folder)
+    if not (folder / MANIFEST).is_file() or is_index_manifest(content):
+        return is_index_manifest(content)
+    # A manifest cut short, alone in its folder, is no table: it is what is left of an index.
+    try:
+        json.loads(content)
+    except ValueError:
+        return not {path.name for path in folder.iterdir()} - {*_OWN, GRAPH}
+    return False
 
 
 def may_write(folder: Path) -> bool:
@@ -94,9 +106,9 @@ def may_write(folder: Path) -> bool:
     except FileNotFoundError:
         ours = True
     except (ValueError, AttributeError):  # a manifest cut short may be ours
-        ours = (folder / SEGMENTS).is_dir()
+        ours = (folder / SEGMENTS).is_dir() or is_index(folder)
     # A commit removes every segment it does not name, so nothing else may lie there.
-    known = {SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new"}
+    known = set(_OWN)
     there = {path.name for path in folder.iterdir()}
     if MANIFEST in there:
         known |= {GRAPH}

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import xxhash
 from pyarrow import ArrowException
 
-from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName, unknown_name
+from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName, resource_limit, unknown_name
 from deepjoin.model import Column
 from deepjoin.settings import Vectors
 from deepjoin.store.catalog import TableEntry
@@ -116,6 +116,8 @@ class OpenIndex:
                     continue
                 if isinstance(error, DeepJoinError):
                     raise
+                if limit := resource_limit(error):
+                    raise limit from None
                 raise damaged(self.path, f"a file is not what was written ({error})") from None
         raise AssertionError("the last attempt returns or raises")
 

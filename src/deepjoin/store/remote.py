@@ -130,7 +130,7 @@ def _updated(store: IndexBucket, folder: Path, missing_ok: bool, progress: Progr
     (folder / SEGMENTS).mkdir(parents=True, exist_ok=True)
     lacking = [record for record in records if not is_whole(folder, record)]
     _download(store, folder, lacking, progress)
-    replace_file(folder / MANIFEST, found.content)
+    replace_file(folder / MANIFEST, found.content, private=True)
     named = {record.name for record in records}
     for old in (folder / SEGMENTS).iterdir():
         if old.name not in named:
@@ -186,7 +186,7 @@ def working_copy(
             else:
                 content = (pulled.folder / MANIFEST).read_bytes()
                 link_segments(manifest_of(content, url).segments, pulled.folder, folder)
-                replace_file(folder / MANIFEST, content)
+                replace_file(folder / MANIFEST, content, private=True)
         yield Pulled(folder, pulled.token)
         # Not in a `finally`: after a failure the next run resumes from what is here.
         shutil.rmtree(folder, ignore_errors=True)

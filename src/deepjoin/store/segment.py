@@ -199,6 +199,11 @@ class Numbering:
         segment, number = self.column(column)
         return segment.catalog.column_names[number]
 
+    def column_id(self, column: int) -> str:
+        """Return the id of a column, which no other column has."""
+        segment, number = self.column(column)
+        return segment.catalog.column_ids[number]
+
     def table(self, table: int) -> tuple[Segment, int]:
         """Return the segment of a table, and its number there."""
         which = int(np.searchsorted(self.table_starts, table, "right")) - 1

@@ -90,11 +90,17 @@ class IndexWriter:
         """Note segments that are complete but not yet part of the index."""
         build = {"key": key, "salt": salt, "of": _manifest_digest(self.folder)}
         fields = build | {"segments": [asdict(record) for record in records]}
-        replace_file(self.folder / PENDING, json.dumps(fields), durable=True)
+        replace_file(self.folder / PENDING, json.dumps(fields), durable=True, private=bool(salt))
 
     def commit(self, manifest: Manifest) -> None:
         """Make a manifest the state of the index, and remove what it does not name."""
-        replace_file(self.folder / MANIFEST, manifest.to_json(), durable=True)
+        # The salt is in it; whoever has that can try values.
+        replace_file(
+            self.folder / MANIFEST,
+            manifest.to_json(),
+            durable=True,
+            private=bool(manifest.settings.salt),
+        )
         (self.folder / PENDING).unlink(missing_ok=True)
         self.clean({record.name for record in manifest.segments})
 

@@ -27,6 +27,8 @@ export interface ColumnDescription {
 export interface ColumnPlace {
   table: string;
   column: string;
+  /** Tells columns of one name apart, as in a hit; left out where it is not known. */
+  column_id?: string;
 }
 
 /** An indexed column in a list. */
@@ -59,9 +61,11 @@ export interface GraphTable {
   distance: number;
 }
 
-/** Sent when the service is up. */
+/** Sent when the service is up; says nothing about the lake that a token protects. */
 export interface Health {
   status: "ok";
+  /** Whether the newest index is served, an older one since the newest cannot be opened, or one whose files have been removed. */
+  index: "current" | "old" | "gone";
 }
 
 /** A column of the lake that joins with the query, and the evidence for it. */

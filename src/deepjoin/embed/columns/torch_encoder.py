@@ -37,6 +37,8 @@ _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 #: Least share of a model's words that its tokenizer has: models are padded, but less than that.
 _LEAST_WORDS = 0.5
 _BATCH = 64
+#: The first sentence-transformers that refuses to run the code of a local model folder.
+_LEAST_VERSION = 6
 #: Columns encoded at a time on a GPU; many, because only texts of the same length share a batch.
 _GPU_BLOCK = 1 << 14
 #: Texts on which half precision must agree with full precision, and the least cosine.
@@ -146,15 +148,23 @@ class TorchEncoder(TextEncoder):
 def load_model(spec: str, device: str | None) -> Any:
     """Load a sentence-transformers model by folder or name, without its normalisation."""
     try:
+        import sentence_transformers
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise MissingExtra(
             f"The encoder '{spec}' needs torch: pip install 'deepjoin[train]', "
             "or use the encoder 'default'."
         ) from None
+    # Below 6 it imports Python files of a local folder, whatever trust_remote_code is.
+    if int(sentence_transformers.__version__.partition(".")[0]) < _LEAST_VERSION:
+        raise MissingExtra(
+            f"The encoder '{spec}' needs sentence-transformers {_LEAST_VERSION} or newer, which "
+            f"runs no code of a model folder; {sentence_transformers.__version__} is installed: "
+            "pip install -U 'deepjoin[train]'"
+        )
     try:
         with quiet():
-            loaded = SentenceTransformer(spec, device=device)
+            loaded = SentenceTransformer(spec, device=device, trust_remote_code=False)
         modules = [module for module in loaded if type(module).__name__ != "Normalize"]
         return SentenceTransformer(modules=modules, device=device).eval()
     # Each library raises its own type of error for missing, damaged or unknown models.

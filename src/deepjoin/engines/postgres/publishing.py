@@ -356,8 +356,9 @@ class _ServerJob:
         size = table.dimension * (2 if table.kind == "halfvec" else 4) + 64 * _LINKS + 256
         wanted = min(self.run.settings.memory, table.vectors * size * 5 // 4) // 1024
         sql = (
-            "SELECT set_config('maintenance_work_mem', greatest(setting::bigint, %s)::text, true) "
-            "FROM pg_settings WHERE name = 'maintenance_work_mem'"
+            "SELECT pg_catalog.set_config('maintenance_work_mem', "
+            "greatest(setting::pg_catalog.int8, %s)::pg_catalog.text, true) "
+            "FROM pg_catalog.pg_settings WHERE name = 'maintenance_work_mem'"
         )
         self.connection.execute(sql, [wanted])
         execute(

@@ -50,8 +50,8 @@ CREATE TABLE IF NOT EXISTS deepjoin.uses (
   part int REFERENCES deepjoin.parts, PRIMARY KEY (lake, part));
 """
 _SIZE = """
-SELECT coalesce(sum(pg_total_relation_size(
-  format('deepjoin.vectors_%%s_%%s', p.id, p.token)::regclass)), 0)
+SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(
+  pg_catalog.format('deepjoin.vectors_%%s_%%s', p.id, p.token)::pg_catalog.regclass)), 0)
 FROM deepjoin.uses u JOIN deepjoin.parts p ON p.id = u.part WHERE u.lake = %s
 """
 
@@ -108,10 +108,12 @@ class VectorTable:
 def prepare(connection: Connection[Any], place: str) -> Extension:
     """Create the tables of a store if they do not exist."""
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATING])
+        connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s)", [_CREATING])
         extension = ensure_extension(connection, place)
         # Create only what is missing: the role may own the schema and be allowed nothing else.
-        if connection.execute("SELECT to_regnamespace('deepjoin')").fetchone() == (None,):
+        if connection.execute("SELECT pg_catalog.to_regnamespace('deepjoin')").fetchone() == (
+            None,
+        ):
             connection.execute("CREATE SCHEMA deepjoin")
         if not is_made(connection):
             execute(connection, _TABLES.format(format=FORMAT))
@@ -121,11 +123,15 @@ def prepare(connection: Connection[Any], place: str) -> Extension:
 
 def is_made(connection: Connection[Any]) -> bool:
     """Tell whether a server has the tables of a store."""
-    return connection.execute("SELECT to_regclass('deepjoin.uses')").fetchone() != (None,)
+    return connection.execute("SELECT pg_catalog.to_regclass('deepjoin.uses')").fetchone() != (
+        None,
+    )
 
 
 def _check_format(connection: Connection[Any], place: str) -> None:
-    (number,) = connection.execute("SELECT max(format) FROM deepjoin.store").fetchone() or (0,)
+    (number,) = connection.execute(
+        "SELECT pg_catalog.max(format) FROM deepjoin.store"
+    ).fetchone() or (0,)
     if number > FORMAT:
         raise StoreUnusable(
             f"The vectors in {place} have format {number}; this version reads up to {FORMAT}. "
@@ -160,7 +166,7 @@ def lock_table(connection: Connection[Any], key: Sequence[object], *, wait: bool
     Without ``wait``, return False if another session holds it.
     """
     lock = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
-    sql = f"SELECT {lock}(hashtextextended(%s, 0))"
+    sql = f"SELECT pg_catalog.{lock}(pg_catalog.hashtextextended(%s, 0))"
     text = " ".join(["deepjoin part", *map(str, key)])
     return execute(connection, sql, [text]).fetchone() != (False,)
 
@@ -190,7 +196,7 @@ def create_table(connection: Connection[Any], extension: Extension, table: Vecto
 
 def hold(connection: Connection[Any], place: str, name: str) -> None:
     """Lock a lake on a server until the session ends."""
-    sql = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+    sql = "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended(%s, 0))"
     for attempt in range(_TRIES):
         if attempt:
             sleep(_PAUSE)
@@ -210,8 +216,8 @@ def check_name(
     A lake from another location that shares a segment is a copy or a moved one, not another.
     """
     sql = (
-        "SELECT location, coalesce(array_agg(p.segment), '{}') FROM deepjoin.lakes l LEFT JOIN "
-        "deepjoin.uses u ON u.lake = l.name LEFT JOIN deepjoin.parts p ON p.id = u.part "
+        "SELECT location, coalesce(pg_catalog.array_agg(p.segment), '{}') FROM deepjoin.lakes l "
+        "LEFT JOIN deepjoin.uses u ON u.lake = l.name LEFT JOIN deepjoin.parts p ON p.id = u.part "
         "WHERE l.name = %s GROUP BY l.name"
     )
     name, location = lake
@@ -243,7 +249,9 @@ def finish(connection: Connection[Any], name: str, tables: Sequence[int]) -> tup
         connection.execute(
             "DELETE FROM deepjoin.uses WHERE lake = %s AND part <> ALL(%s)", [name, list(tables)]
         )
-        connection.execute("UPDATE deepjoin.lakes SET published = now() WHERE name = %s", [name])
+        connection.execute(
+            "UPDATE deepjoin.lakes SET published = pg_catalog.now() WHERE name = %s", [name]
+        )
     dropped = _drop_unused(connection)
     (size,) = connection.execute(_SIZE, [name]).fetchone() or (0,)
     return dropped, int(size)

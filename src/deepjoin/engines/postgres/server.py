@@ -43,17 +43,18 @@ _GONE = ("42P01", "3F000", "42703", "42883", "42704")
 _TIMED_OUT, _FORBIDDEN = "57014", "42501"
 #: Prefixes of the SQL states of a failed connection and of a server that is shut down.
 _LOST = ("08", "57P")
-#: For long sessions: ignore the server's timeouts, and let it notice a dead client soon, so that
-#: the locks of a lost run are released.
+#: For long sessions: names mean the server's own functions; its timeouts are ignored; it notices a
+#: dead client soon, so that the locks of a lost run are released.
 _LONG_SESSION = """
-SET statement_timeout = 0; SET idle_session_timeout = 0;
+SET search_path = pg_catalog, pg_temp; SET statement_timeout = 0; SET idle_session_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
 SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4
 """
 
 #: Where pgvector is installed, and its version.
 _EXTENSION = """
-SELECT n.nspname, e.extversion FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+SELECT n.nspname, e.extversion FROM pg_catalog.pg_extension e
+JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace
 WHERE e.extname = 'vector'
 """
 
@@ -281,7 +282,7 @@ class Extension:
     def differing(self, one: str, other: str) -> str:
         """Write the Hamming distance of two codes; the operator for it came with 0.7."""
         if self.numbers < (0, 7):
-            return f"bit_count({one} # {other})::float8"
+            return f"pg_catalog.bit_count({one} # {other})::pg_catalog.float8"
         return f"{one} OPERATOR({self.name('<~>')}) ({other})"
 
     def operator_class(self, kind: str, metric: str) -> str:
@@ -299,7 +300,7 @@ def ensure_extension(connection: Connection[Any], place: str) -> Extension:
     found = connection.execute(_EXTENSION).fetchone()
     if found is None:
         try:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
         except psycopg.Error as error:
             why = " ".join(str(error).split("\n")[0].split()).rstrip(".")
             raise StoreUnusable(

@@ -158,6 +158,7 @@ class Shard:
             if not (query.exact or query.table.coded)
         ]
         chosen = {
+            "search_path": "pg_catalog, pg_temp",
             "statement_timeout": 1000 * ANSWERING,
             # Use the index, whatever the planner thinks it costs.
             "enable_seqscan": "off" if efforts else "on",
@@ -167,5 +168,5 @@ class Shard:
         if self._extension.iterates:
             chosen |= {"hnsw.iterative_scan": "strict_order"}
         return "SELECT " + ", ".join(
-            f"set_config('{name}', '{value}', true)" for name, value in chosen.items()
+            f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in chosen.items()
         )

@@ -109,6 +109,7 @@ class PostgresServers:
             with connection.transaction():
                 timeout = f"SET LOCAL statement_timeout = {int(1000 * ANSWERING)}"
                 connection.execute(timeout.encode())
+                connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
                 tables = tables_of(connection, server.place, segments)
                 ready = [table for table in tables if table.ready]
                 extension = extension_of(connection, server.place) if ready else NO_EXTENSION

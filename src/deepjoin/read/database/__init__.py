@@ -30,6 +30,7 @@ from deepjoin.read.source import (
     left_out,
     skipped_item,
 )
+from deepjoin.read.sql import check_version_query
 from deepjoin.settings import Settings
 
 __all__ = ["DatabaseSource", "is_database", "open_database", "reopen", "shown"]
@@ -41,7 +42,8 @@ class DatabaseSource(Source):
     ``include`` and ``exclude`` are patterns for a schema, a table or both (`sales.*`).
     ``sample_rows`` above 0 limits listed tables to their first rows. ``version_query`` is SQL
     whose answer changes whenever a table does, `{table}` being replaced by its quoted name, as
-    in ``SELECT max(updated_at) FROM {table}``; if it fails, the database's own stamp is used.
+    in ``SELECT max(updated_at) FROM {table}``; if it fails, the database's own stamp is used. It
+    is one statement that reads, and in PostgreSQL names other tables with their schemas.
     A ``prefix`` precedes the names of all tables, which other databases may have too.
     """
 
@@ -56,6 +58,7 @@ class DatabaseSource(Source):
         version_query: str = "",
         prefix: str = "",
     ) -> None:
+        check_version_query(version_query)
         self.database = _database(url)
         self.include, self.exclude = tuple(include), tuple(exclude)
         self.sample_rows = sample_rows
@@ -81,6 +84,7 @@ class DatabaseSource(Source):
         """List the tables and views, unread, in the order of their names."""
         wanted, count = self._wanted()
         relations = list(wanted.values())
+        self.warnings = self.database.warnings(relations)
         if count and not relations:
             yield skipped_item(self.database.place, left_out(count))
         versions: list[str | DeepJoinError | None] = [None] * len(relations)

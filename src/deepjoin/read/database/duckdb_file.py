@@ -13,6 +13,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
+from deepjoin.normalise.cells import unique_names
 from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, Relation
 from deepjoin.read.database.url import file_dialect
 from deepjoin.read.parquet import named_batches
@@ -69,7 +70,10 @@ class DuckdbDatabase(DatabaseFile):
 
     def fetch(self, connection: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and return all of its rows."""
-        return connection.execute(sql).fetchall()
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1:  # all of them would be run
+            raise duckdb.InvalidInputException(f"expected one statement, got {len(statements)}")
+        return connection.execute(statements[0]).fetchall()
 
     def batches(
         self, connection: DuckDBPyConnection, relation: Relation, limit: int, notes: list[str]
@@ -100,7 +104,9 @@ class DuckdbDatabase(DatabaseFile):
         is_lost = is_lost or file_dialect(self.path) != "duckdb"
         if isinstance(error, duckdb.FatalException) or is_lost:
             return DeepJoinError(f"Cannot read {self.place}: {said}.")
-        # A view may be of a file that is not there now.
+        if isinstance(error, duckdb.PermissionException):
+            said = "views of a DuckDB file may read its own tables only, no files or extensions"
+        # The disk may fail now and not later.
         passing = isinstance(error, duckdb.IOException)
         return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
 
@@ -110,7 +116,10 @@ class DuckdbDatabase(DatabaseFile):
         until = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                connection = duckdb.connect(self.path, read_only=True)
+                # A view of somebody else's file must not read others, nor fetch extensions.
+                connection = duckdb.connect(
+                    self.path, read_only=True, config={"enable_external_access": False}
+                )
                 break
             except duckdb.Error as error:
                 if "set lock" not in str(error) or time.monotonic() >= until:
@@ -120,7 +129,7 @@ class DuckdbDatabase(DatabaseFile):
                     ) from None
                 time.sleep(_PAUSE)
         with closing(connection):
-            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")
             yield connection
 
     def _query(self, connection: DuckDBPyConnection, relation: Relation, limit: int) -> str:
@@ -131,8 +140,11 @@ class DuckdbDatabase(DatabaseFile):
 def readable(described: list[tuple[Any, ...]], relation: Relation, limit: int = 0) -> str:
     """Write the query for the rows as they are read, from what DESCRIBE says of the table."""
     cells = []
-    for name, kind, *_ in described:
-        quoted = identifier(name)
-        is_plain = _BY_ARROW.fullmatch(kind)
-        cells.append(quoted if is_plain else f"CAST({quoted} AS VARCHAR) AS {quoted}")
+    # Blank and repeated names are read under others, which the query must give them, too.
+    shown = unique_names([name for name, *_ in described])
+    for (name, kind, *_), called in zip(described, shown, strict=True):
+        cell, quoted = identifier(name), identifier(called)
+        if not _BY_ARROW.fullmatch(kind):
+            cell = f"CAST({cell} AS VARCHAR)"
+        cells.append(cell if cell == quoted else f"{cell} AS {quoted}")
     return f"SELECT {', '.join(cells)} FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")

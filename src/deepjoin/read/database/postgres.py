@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,45 +22,68 @@ from deepjoin.read.database.relation import BATCH_BYTES, BATCH_ROWS, Database, R
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address
 from deepjoin.read.sql import identifier
 
-#: Dates and numbers in one notation, and rows always in the order in which they are stored.
+#: Dates and numbers in one notation, rows always in the order in which they are stored, and names
+#: that mean the server's own functions and operators: with the usual search_path, any role that may
+#: create a function in `public` could have it run by whoever indexes.
 _SETTINGS = (
+    "SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL standard_conforming_strings = on; "
     "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = "
     "'postgres'; SET LOCAL extra_float_digits = 1; SET LOCAL synchronize_seqscans = off; "
     "SET LOCAL max_parallel_workers_per_gather = 0"
 )
+#: Seconds that a query may take: of a table, whose rows are many, and any other, since a view may
+#: never end. A statement_timeout that the role, the database, PGOPTIONS or the URL sets stands.
+TABLE_SECONDS, QUERY_SECONDS = 3600, 300
+_TIMEOUT = """
+SELECT pg_catalog.set_config('statement_timeout', %s, true) FROM pg_catalog.pg_settings
+WHERE name = 'statement_timeout' AND source IN ('default', 'configuration file', 'session')
+  AND (setting = '0' OR source = 'session')
+"""
+_ROLE = """
+SELECT rolname FROM pg_catalog.pg_roles WHERE rolname = current_user AND rolsuper
+"""
 # A partition is read through the table that it belongs to.
 _RELATIONS = """
 SELECT n.nspname, c.relname, c.relkind IN ('r', 'p', 'm') AND c.relpersistence = 'p'
-    AND has_table_privilege(c.oid, 'SELECT'),
-  CASE WHEN c.relkind IN ('r', 'm', 'f') THEN c.reltuples::bigint ELSE -1 END,
-  obj_description(c.oid, 'pg_class'), has_any_column_privilege(c.oid, 'SELECT')
-    AND has_schema_privilege(n.oid, 'USAGE'),
-  (SELECT string_agg(a.attname || ': ' || d.description, '; ' ORDER BY a.attnum)
-   FROM pg_description d JOIN pg_attribute a ON a.attrelid = d.objoid AND a.attnum = d.objsubid
-   WHERE d.objoid = c.oid AND d.classoid = 'pg_class'::regclass AND d.objsubid > 0),
-  c.oid, extract(epoch FROM pg_postmaster_start_time())::text, txid_current_snapshot()::text
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    AND pg_catalog.has_table_privilege(c.oid, 'SELECT'),
+  CASE WHEN c.relkind IN ('r', 'm', 'f') THEN c.reltuples::pg_catalog.int8 ELSE -1 END,
+  pg_catalog.obj_description(c.oid, 'pg_class'),
+  pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+    AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'),
+  (SELECT pg_catalog.string_agg(a.attname || ': ' || d.description, '; ' ORDER BY a.attnum)
+   FROM pg_catalog.pg_description d
+   JOIN pg_catalog.pg_attribute a ON a.attrelid = d.objoid AND a.attnum = d.objsubid
+   WHERE d.objoid = c.oid AND d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
+     AND d.objsubid > 0),
+  c.relkind = 'v', c.oid,
+  extract(epoch FROM pg_catalog.pg_postmaster_start_time())::pg_catalog.text,
+  pg_catalog.txid_current_snapshot()::pg_catalog.text
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
 """
 # A domain counts as its base type.
 _COLUMNS = """
-SELECT a.attname, CASE WHEN b.typnamespace = 'pg_catalog'::regnamespace THEN b.typname ELSE '' END,
+SELECT a.attname,
+  CASE WHEN b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace THEN b.typname ELSE '' END,
   CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
-  has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
-  a.atthasmissing, a.attmissingval::text,
-  (SELECT string_agg(e.enumlabel, ',' ORDER BY e.enumsortorder) FROM pg_enum e
-   WHERE e.enumtypid IN (b.oid, b.typelem))
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
-WHERE a.attrelid = (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                    WHERE n.nspname = %s AND c.relname = %s)
+  pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
+  a.atthasmissing, a.attmissingval::pg_catalog.text,
+  (SELECT pg_catalog.string_agg(e.enumlabel, ',' ORDER BY e.enumsortorder)
+   FROM pg_catalog.pg_enum e WHERE e.enumtypid IN (b.oid, b.typelem))
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+WHERE a.attrelid = (
+    SELECT c.oid FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s)
   AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 # Which row versions a table has: every write makes new ones.
 _DIGEST = (
-    "SELECT count(*), sum(hashtextextended(concat_ws('-', tableoid, ctid, xmin), 0)) "
+    "SELECT pg_catalog.count(*), pg_catalog.sum(pg_catalog.hashtextextended("
+    "pg_catalog.concat_ws('-', tableoid, ctid, xmin), 0)) "
     "FROM (SELECT tableoid, ctid, xmin FROM {source}) AS versions"
 )
 _KINDS = {
@@ -107,11 +130,13 @@ class PostgresDatabase(Database):
         self._url = scheme.partition("+")[0] + separator + rest
         address = Address.of(self._url)
         self.place = address.shown()
+        self._superuser = ""
         self.secrets = [*address.secrets(), *filter(None, [os.environ.get("PGPASSWORD")])]
 
     def relations(self) -> list[Relation]:
         """List the tables and views of all schemas but the system's."""
         with self.session() as ask:
+            self._superuser = "".join(name for (name,) in ask(_ROLE))
             found = ask(_RELATIONS)
         return [
             Relation.in_schema(
@@ -120,19 +145,46 @@ class PostgresDatabase(Database):
                 stamp="-".join(map(str, state)) if is_versioned else "",
                 has_digest=is_versioned,
                 refusal="" if is_allowed else "no permission to read it",
+                is_view=view,
             )
-            for schema, table, is_versioned, rows, comment, is_allowed, columns, *state in found
+            for schema, table, is_versioned, rows, comment, is_allowed, columns, view, *state in (
+                found
+            )
         ]
 
+    def warnings(self, relations: Sequence[Relation]) -> list[str]:
+        """Warn of rights that other roles could use: those of a superuser, and those of views."""
+        found = []
+        if self._superuser:
+            found.append(
+                f"{self.place} is read as the superuser {self._superuser}: functions that views "
+                "and row security policies call run with all of its rights. Use a role that may "
+                "only read."
+            )
+        views = [relation.name for relation in relations if relation.is_view]
+        if views:
+            listed = ", ".join(views[:3]) + (f" and {len(views) - 3:,} more" if views[3:] else "")
+            found.append(
+                f"{self.place} has {len(views):,} {'view' if len(views) == 1 else 'views'} "
+                f"({listed}); reading them runs the functions they call. Leave out with `exclude` "
+                "what you do not trust."
+            )
+        return found
+
     def fetch(self, connection: Connection[Any], sql: str) -> list[tuple[Any, ...]]:
-        """Run a query in a savepoint, so that one that fails leaves the session usable."""
-        with connection.transaction():
-            return connection.execute(sql.encode()).fetchall()
+        """Run a query through a cursor, in a savepoint; one that fails leaves the session usable.
+
+        A cursor accepts one statement, a query that writes nothing.
+        """
+        with connection.transaction(), connection.cursor("deepjoin_query") as cursor:
+            cursor.execute(sql.encode())
+            return cursor.fetchall()
 
     def batches(
         self, connection: Connection[Any], relation: Relation, limit: int, notes: list[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table; columns of bytes are left out."""
+        _limit_time(connection, TABLE_SECONDS if relation.has_digest else QUERY_SECONDS)
         columns = _columns(connection, relation, notes)
         source = _source(relation, limit)
         if relation.has_digest:  # a view is not run twice
@@ -145,6 +197,7 @@ class PostgresDatabase(Database):
     def digest(self, relation: Relation, limit: int = 0) -> str:
         """Hash the row versions of a table and the definitions of its columns."""
         with self.reading(relation) as connection:
+            _limit_time(connection, TABLE_SECONDS)
             names = (relation.schema, relation.table)
             definitions = connection.execute(_COLUMNS, names).fetchall()
             sql = _DIGEST.format(source=_source(relation, limit))
@@ -163,6 +216,16 @@ class PostgresDatabase(Database):
         passing = (error.sqlstate or "").startswith(_PASSING)
         return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
 
+    def message(self, error: Exception) -> str:
+        """Write an error in one line; what took too long is told how to take longer."""
+        said = super().message(error)
+        if isinstance(error, errors.QueryCanceled) and "user request" not in said:
+            return (
+                f"{said}; allow more with PGOPTIONS='-c statement_timeout=2h', or leave it out "
+                "with `exclude`"
+            )
+        return said
+
     @contextmanager
     def connected(self) -> Iterator[Connection[Any]]:
         """Open a connection with one read-only snapshot."""
@@ -180,9 +243,15 @@ class PostgresDatabase(Database):
         try:
             with connection, connection.transaction(force_rollback=True):
                 connection.execute(_SETTINGS)
+                _limit_time(connection, QUERY_SECONDS)
                 yield connection
         finally:
             connection.close()
+
+
+def _limit_time(connection: Connection[Any], seconds: float) -> None:
+    """Limit the time of the statements that follow, unless the user has set a limit."""
+    connection.execute(_TIMEOUT, [f"{int(1000 * seconds)}ms"])
 
 
 def _gone(relation: Relation) -> UnreadableTable:
@@ -199,7 +268,7 @@ def _columns(
     """Look up the columns; what cannot be read is noted."""
     found = connection.execute(_COLUMNS, (relation.schema, relation.table)).fetchall()
     if not found:  # a table may have no columns, too
-        exists = connection.execute("SELECT to_regclass(%s)", [relation.sql]).fetchone()
+        exists = connection.execute("SELECT pg_catalog.to_regclass(%s)", [relation.sql]).fetchone()
         if exists == (None,):
             raise _gone(relation)
     columns = []
@@ -218,7 +287,7 @@ def _columns(
 def _column(name: str, kind: str, modifier: int) -> CopiedColumn:
     if kind == "bpchar":
         # The blanks that pad such a cell are not part of it.
-        return CopiedColumn(name, f"{identifier(name)}::text", pa.string())
+        return CopiedColumn(name, f"{identifier(name)}::pg_catalog.text", pa.string())
     if kind != "numeric":
         return CopiedColumn(name, identifier(name), _KINDS.get(kind, pa.string()))
     # NaN is a missing cell, as in every other source.
@@ -238,7 +307,8 @@ def _measured(
     if not open_ended:
         return columns
     questions = ", ".join(
-        f"max(scale({column.sql})), max(length(trunc(abs({column.sql}))::text))"
+        f"pg_catalog.max(pg_catalog.scale({column.sql})), pg_catalog.max(pg_catalog.length("
+        f"pg_catalog.trunc(pg_catalog.abs({column.sql}))::pg_catalog.text))"
         for column in open_ended
     )
     sql = f"SELECT {questions} FROM (SELECT * FROM {source}) AS numbers"

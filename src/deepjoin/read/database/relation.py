@@ -49,6 +49,7 @@ class Relation:
     stamp: str = ""
     has_digest: bool = False
     refusal: str = ""
+    is_view: bool = False
 
     @classmethod
     def in_schema(
@@ -108,6 +109,10 @@ class Database(ABC):
     def digest(self, relation: Relation, limit: int = 0) -> str:
         """Hash what `read` would give; '' where only reading shows a change."""
         return ""
+
+    def warnings(self, relations: Sequence[Relation]) -> list[str]:
+        """Say what the user should know before these tables and views are read."""
+        return []
 
     def describe(self, index: Path) -> str:
         """Return the address without secrets, a file's relative to the index folder."""

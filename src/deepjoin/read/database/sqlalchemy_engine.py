@@ -26,12 +26,15 @@ _SYSTEM = re.compile(
     "db_(access|security)admin|db_backupoperator|db_(deny)?data(reader|writer)",
     re.IGNORECASE,
 )
-#: The statement that makes a transaction read-only, where the dialect has one.
+#: The statements that make a transaction read-only, where the dialect has one.
 _READ_ONLY = {
-    "mysql": "SET TRANSACTION READ ONLY",
-    "mariadb": "SET TRANSACTION READ ONLY",
-    "oracle": "SET TRANSACTION READ ONLY",
-    "sqlite": "PRAGMA query_only = ON",
+    "mysql": ("SET TRANSACTION READ ONLY",),
+    "mariadb": ("SET TRANSACTION READ ONLY",),
+    "oracle": ("SET TRANSACTION READ ONLY",),
+    # As in `postgres.py`, names mean the server's own functions.
+    "postgresql": ("SET TRANSACTION READ ONLY", "SET LOCAL search_path = pg_catalog, pg_temp"),
+    "cockroachdb": ("SET TRANSACTION READ ONLY",),
+    "sqlite": ("PRAGMA query_only = ON",),
 }
 #: The packages of drivers, by their modules.
 _PACKAGES = {
@@ -132,8 +135,8 @@ class SqlalchemyDatabase(Database):
             raise DeepJoinError(f"Cannot open {self.place}: the file is gone.")
         try:
             connection = self._engine.connect()
-            if self.dialect in _READ_ONLY:
-                connection.exec_driver_sql(_READ_ONLY[self.dialect])
+            for statement in _READ_ONLY.get(self.dialect, ()):
+                connection.exec_driver_sql(statement)
         except SQLAlchemyError as error:
             raise self._failed("Cannot connect to", error) from None
         with connection:

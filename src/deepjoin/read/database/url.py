@@ -16,11 +16,20 @@ ADDRESS_VARIABLE = "DEEPJOIN_DATABASE_URL"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_.+-]+)://")
 # Several hosts, each with a port or not; IPv6 addresses are in brackets.
 _HOSTS = re.compile(r"(\[[^\]]*\]|[^:\[\],]*)(:[0-9]*)?(,(\[[^\]]*\]|[^:\[\],]*)(:[0-9]*)?)*")
-# Parameters whose values must not be shown.
-_SECRET = re.compile(
-    r"password|passwd|passphrase|pwd|secret|token|credential|odbc_connect|(private|api|access)_?key",
+#: Parameters that may be shown and stored; any other may hold a secret, whatever its name.
+_PUBLIC = re.compile(
+    "host|hostaddr|port|dbname|user|service|connect_timeout|client_encoding|"
+    "(fallback_)?application_name|target_session_attrs|load_balance_hosts|"
+    "keepalives(_idle|_interval|_count)?|tcp_user_timeout|sslmode|sslnegotiation|sslrootcert|"
+    "sslcert|sslkey|sslcrl|ssl_(min|max)_protocol_version|channel_binding|gssencmode|krbsrvname|"
+    "ssl|ssl_(ca|cert|key|verify_cert)|charset|collation|unix_socket|(read_|write_)?timeout|"
+    "driver|encrypt|trustservercertificate|trusted_connection|multisubnetfailover|"
+    "applicationintent|service_name|sid|account|database|schema|warehouse|role|region|location|"
+    "catalog|http_path|protocol|timezone|authenticator|cipher|kdf_iter",
     re.IGNORECASE,
 )
+#: Values that are no secrets; hiding them would make messages unreadable.
+_PLAIN = re.compile(r"[0-9]{0,3}|true|false|yes|no|on|off", re.IGNORECASE)
 _SYNONYMS = {"postgres": "postgresql"}
 # Schemes of databases, which are recognised without the name of a driver.
 _DIALECTS = re.compile(
@@ -169,12 +178,13 @@ class Address:
 
 def _secrets(password: str | None, query: str) -> list[str]:
     hidden = [part.partition("=")[2] for part in query.split("&") if _is_secret(part)]
+    hidden = [text for text in hidden if not _PLAIN.fullmatch(text)]
     raw = [text for text in (password, *hidden) if text]
     return sorted({*raw, *map(unquote, raw)}, key=len, reverse=True)
 
 
 def _is_secret(part: str) -> bool:
-    return _SECRET.search(unquote(part.partition("=")[0])) is not None
+    return _PUBLIC.fullmatch(unquote(part.partition("=")[0])) is None
 
 
 def from_environment(url: str) -> str:

@@ -46,9 +46,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Health:
-    """Sent when the service is up."""
+    """Sent when the service is up; says nothing about the lake that a token protects."""
 
     status: Annotated[str, AsJson(type=Literal["ok"])]
+    index: Annotated[str, AsJson(type=Literal["current", "old", "gone"])]
+    """Whether the newest index is served, an older one since the newest cannot be opened, or one
+    whose files have been removed."""
 
 
 @dataclass(frozen=True)

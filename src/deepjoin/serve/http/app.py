@@ -98,8 +98,8 @@ def _own_routes(service: Service) -> APIRouter:
 
     @router.get("/healthz", responses=documented(Health))
     async def health() -> Response:
-        """Tell that the service is up."""
-        return answer(Health("ok"))
+        """Tell that the service is up, and the state of its index."""
+        return answer(Health("ok", service.current.state))
 
     @router.get("/metrics", response_class=Response, responses={401: PROBLEMS[401]})
     async def metrics() -> Response:

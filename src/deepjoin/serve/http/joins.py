@@ -7,7 +7,7 @@ import io
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +18,13 @@ import pyarrow as pa
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.joining import JoinPlan
 from deepjoin.joining.entry import origin_side
 from deepjoin.joining.output import row_texts
 from deepjoin.lake import Lake
 from deepjoin.model import UploadDescription
+from deepjoin.read.sql import literal
 from deepjoin.serve.current import Opened
 from deepjoin.serve.http.answers import (
     JoinedColumn,
@@ -39,6 +40,7 @@ from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
 from deepjoin.serve.saving import check_rows, joined_name, save_join
 from deepjoin.settings import JoinSettings
+from deepjoin.store.manifest import DEFAULT
 
 if TYPE_CHECKING:
     from deepjoin.serve.http.service import Service
@@ -119,22 +121,34 @@ def join_routes(service: Service) -> APIRouter:
 
 @dataclass(frozen=True)
 class PlannedJoin:
-    """A join that is ready to run, and the upload it starts from, if any."""
+    """A join that is ready to run, the upload it starts from, if any, and the lake's own files."""
 
     lake: Lake
     plan: JoinPlan
     request: JoinRequest
     upload: Upload | None
+    files: Mapping[Path, str]
 
     def named(self, text: str) -> str:
-        """Name an upload in a text as its owner does."""
-        return text if self.upload is None else self.upload.named(text)
+        """Name an upload in a text as its owner does, and files of the lake as the lake does."""
+        return without_paths(text if self.upload is None else self.upload.named(text), self.files)
 
     @property
     def left(self) -> str:
         """The name of the left table."""
         left = self.request.left
         return self.upload.name if self.upload is not None else getattr(left, "table", "")
+
+
+def without_paths(text: str, files: Mapping[Path, str]) -> str:
+    """Replace paths of this machine by the names that clients know, also where SQL quotes them.
+
+    >>> without_paths("read_csv('/srv/it''s.csv')", {Path("/srv/it's.csv"): "it's.csv"})
+    "read_csv('it''s.csv')"
+    """
+    for path, name in files.items():
+        text = text.replace(literal(str(path)), literal(name)).replace(str(path), name)
+    return text
 
 
 class Joins:
@@ -233,7 +247,11 @@ class Joins:
             opened.check_table(request.left.table)
             # Never by a path: a client names tables of the lake, and nothing else is opened.
             left = origin_side(lake.index.origin(request.left.table), request.on)
+        tables = [hit.table, *([] if upload else [left.table.name])]
+        found = {name: lake.index.origin(name).path() for name in tables}
+        files = {path: name for name, path in found.items() if path is not None}
         with (
+            _without_paths(files),
             nullcontext() if upload is None else upload.called(),
             lake.plan_join(
                 left,
@@ -251,7 +269,16 @@ class Joins:
                 ),
             ) as plan,
         ):
-            yield PlannedJoin(lake, plan, request, upload)
+            yield PlannedJoin(lake, plan, request, upload, files)
+
+
+@contextmanager
+def _without_paths(files: Mapping[Path, str]) -> Iterator[None]:
+    """Let errors name the files of the lake as clients do."""
+    try:
+        yield
+    except UnreadableTable as error:
+        raise UnreadableTable(without_paths(str(error), files), passing=error.passing) from None
 
 
 def _code(write: Callable[[], str], comment: str, words: Callable[[str], str]) -> str:
@@ -316,8 +343,12 @@ def shell_quoted(word: str) -> str:
 
 
 def _location(planned: PlannedJoin) -> str:
+    """Name the index without saying where on this machine it is."""
     location = planned.lake.location
-    return str(location.resolve()) if isinstance(location, Path) else location
+    if not isinstance(location, Path):
+        return location
+    parts = location.resolve().parts
+    return "/".join(parts[-2:] if parts[-1] == DEFAULT else parts[-1:])
 
 
 def _option(value: object) -> object:

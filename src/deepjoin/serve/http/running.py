@@ -56,10 +56,29 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
         ready(f"http://{host}:{listener.getsockname()[1]}/")
         share_counters(folder / "counters")
         with _signals_kept():
-            supervisor = Multiprocess(config, [listener])
+            supervisor = _Workers(config, [listener])
             supervisor.run()
     if any(one.exitcode == STARTUP_FAILURE for one in supervisor.processes):
         raise DeepJoinError("A worker could not start; the line above says why.")
+
+
+class _Workers(Multiprocess):
+    """uvicorn's supervisor, which replaces dead workers without a word at our log level."""
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that ended or are silent, and log it."""
+        before = list(self.processes)
+        super().keep_subprocess_alive()
+        for process in before:
+            if process in self.processes or process.exitcode == STARTUP_FAILURE:
+                continue
+            code = process.exitcode or 0
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+            logging.getLogger("deepjoin.serve.http").warning(
+                "Worker %s ended with %s and was replaced; the requests it worked on are lost. If "
+                "this happens again, use fewer workers or more memory.",
+                *(process.pid, how),
+            )
 
 
 def _app(settings: ServerSettings) -> FastAPI:

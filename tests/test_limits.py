@@ -1,0 +1,105 @@
+"""A process with too few descriptors or too little memory says so in one line."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deepjoin
+from deepjoin import DeepJoinError
+from deepjoin.errors import ResourceLimit, resource_limit
+from deepjoin.joining import session
+
+FILES = "Too few file descriptors: close programs, or raise the limit, e.g. ulimit -n 1024."
+MEMORY = "Not enough memory: free some, or raise the limit of this process (ulimit -v)."
+needs_ulimit = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), FILES),
+        (OSError(errno.ENFILE, "Too many open files in system"), FILES),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), MEMORY),
+        (MemoryError(), MEMORY),
+        (RuntimeError("can't start new thread"), MEMORY),
+        (OSError(errno.ENOENT, "No such file"), None),
+        (ValueError("no"), None),
+    ],
+)
+def test_limits_are_told_from_other_errors(error: Exception, said: str | None) -> None:
+    limit = resource_limit(error)
+    assert (None if limit is None else str(limit)) == said
+
+
+def limited(limit: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command in a shell with a limit."""
+    words = [sys.executable, "-m", "deepjoin", *map(str, arguments)]
+    return subprocess.run(
+        ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *words], capture_output=True, text=True
+    )
+
+
+@needs_ulimit
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "limit", "said"),
+    [
+        ("search", "-n 16", FILES),
+        ("info", "-n 16", FILES),
+        ("check", "-n 16", FILES),
+        ("index", "-n 16", FILES),
+        ("search", "-v 300000", MEMORY),
+        (
+            "join",
+            "-v 500000",
+            "A join needs 800 MB of address space, and the limit of this process",
+        ),
+    ],
+)
+def test_one_line_says_which_limit(command: str, limit: str, said: str, lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    rest: dict[str, list[object]] = {
+        "search": ["--values", "France,Peru"],
+        "index": ["--rebuild"],
+        "join": [
+            lake_folder / "geo/cities.csv",
+            "-c",
+            "nation",
+            "--with",
+            "geo/countries.csv:country",
+        ],
+    }
+    done = limited(limit, command, lake_folder, *rest.get(command, []))
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert "damaged" not in done.stderr
+
+
+@needs_ulimit
+@pytest.mark.slow
+def test_a_search_works_in_500_megabytes(lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    done = limited("-v 488000", "search", lake_folder, "--values", "France,Peru,Itlay")
+    assert done.returncode == 0, done.stderr
+    assert "geo/countries.csv" in done.stdout
+
+
+def test_a_join_is_refused_where_duckdb_would_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (500_000_000, -1))
+    with pytest.raises(ResourceLimit, match="the limit of this process is 500 MB; raise it with"):
+        session.Session()
+
+
+def test_joins_hold_a_bounded_amount() -> None:
+    one = session.Session()
+    assert one.run("SELECT current_setting('memory_limit')") == [("953.6 MiB",)]
+    one.close()
+    with pytest.raises(DeepJoinError, match="`memory_limit` is 'much'; it must be a size such as"):
+        session.Session("much")
