@@ -75,6 +75,7 @@ Make one with: deepjoin index SOURCE -o no such folder
                 )
             device_named(device)
         self.device = device
+        self._reopening = str(path), url, device, vector_store
         self._store: PostgresServers | None = None
         if vector_store:
             from deepjoin.engines.postgres.store import PostgresServers
@@ -189,6 +190,10 @@ Make one with: deepjoin index SOURCE -o no such folder
     def __bool__(self) -> bool:
         # A lake without tables is a lake: `lake or default` must not replace it.
         return True
+
+    def __reduce__(self) -> tuple[type[Lake], tuple[Any, ...]]:
+        # A copy, also in another process, opens the index there.
+        return Lake, self._reopening
 
     def __repr__(self) -> str:
         return f"Lake('{self.location}', {len(self)} tables, {self.report.columns} columns)"

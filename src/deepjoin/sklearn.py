@@ -9,7 +9,7 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from deepjoin.enriching.enrich import PlannedJoin, apply_plan, plan_of
+from deepjoin.enriching.enrich import apply_plan
 from deepjoin.lake import Lake, open_lake
 from deepjoin.settings import EnrichSettings
 
@@ -42,10 +42,8 @@ class LakeEnricher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         name = _free("target", frame.column_names)
         table = frame.append_column(name, pa.chunked_array([pa.array(np.asarray(y))]))
         lake = self._opened()
-        found = lake.enrich(
-            table, name, depth=self.depth, settings=EnrichSettings(seed=self.seed)
-        )
-        self.plan_: tuple[PlannedJoin, ...] = plan_of(found)
+        found = lake.enrich(table, name, depth=self.depth, settings=EnrichSettings(seed=self.seed))
+        self.plan_ = found.plan
         self.score_before_, self.score_after_ = found.score_before, found.score_after
         self.feature_names_in_ = np.array(frame.column_names, object)
         self.n_features_in_ = len(frame.column_names)
@@ -64,12 +62,6 @@ class LakeEnricher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _opened(self) -> Lake:
         return self.lake if isinstance(self.lake, Lake) else open_lake(self.lake)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        if isinstance(self.lake, Lake):
-            state = {**state, "lake": str(self.lake.location)}
-        return state
 
 
 def _as_arrow(frame: Any) -> pa.Table:

@@ -18,9 +18,9 @@ examples:
   deepjoin enrich data/ houses.csv               what could be added at all
 
 Every key of your table is searched, and joins that make sense are made, up to --depth in a row; a
-row that meets several gets their count, mean, least and largest, or the most frequent value. Columns
-that tell the target more than shuffled ones are kept. The gain is measured by cross-validation, on
-rows that the choice of columns has not seen, with an interval."""
+row that meets several gets their count, mean, least and largest, or the most frequent value.
+Columns that tell the target more than shuffled ones are kept. The gain is measured by
+cross-validation, on rows that the choice of columns has not seen, with an interval."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

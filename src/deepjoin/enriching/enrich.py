@@ -19,8 +19,10 @@ from deepjoin.enriching.joins import (
     BroughtColumns,
     EnrichableLake,
     JoinChoice,
+    PlannedJoin,
     find_joins,
     is_copy,
+    joined_rows,
     make_join,
 )
 from deepjoin.errors import DeepJoinError, unknown_name
@@ -55,6 +57,8 @@ class Enrichment:
     #: "accuracy" or "R²".
     metric: str = ""
     seconds: float = 0.0
+    #: The joins as they can be made for other rows, see `apply_plan`.
+    plan: tuple[PlannedJoin, ...] = field(default=(), repr=False)
 
     @property
     def gain(self) -> float | None:
@@ -146,7 +150,7 @@ def enrich(
     gain = scorer.gain(base, new, settings.columns)
     rated = scorer.relevant(new)
     chosen = chosen_features(new, rated, settings.columns) if gain.after > gain.before else []
-    steps = _steps(scorer, base, chosen, owner, made, gain)
+    steps, plan = _steps(scorer, base, chosen, owner, made, gain)
     used = {one.table for one in steps}
     for one in made:
         if one.choice.hit.table not in used:
@@ -164,6 +168,7 @@ def enrich(
         interval=(gain.low, gain.high),
         metric=scorer.metric,
         seconds=perf_counter() - started,
+        plan=plan,
     )
 
 
@@ -238,8 +243,8 @@ def _walked(
                 rejected.append(RejectedJoin(table, choice.hit.column, choice.via, brought))
                 continue
             taken += brought.table.column_names
-            if brought.plain:
-                level.append((count, brought.table.select(brought.plain)))
+            if brought.keys is not None:
+                level.append((count, brought.keys))
             count += 1
             yield _Made(choice, brought)
 
@@ -262,31 +267,54 @@ def _steps(
     owner: dict[str, int],
     made: Sequence[_Made],
     gain: Gain,
-) -> list[EnrichStep]:
+) -> tuple[list[EnrichStep], tuple[PlannedJoin, ...]]:
     """List the joins that bring chosen columns, or lead to them, and what each gains."""
     wanted = {owner[feature.name] for feature in chosen}
-    for number in sorted(wanted, reverse=True):
+    for number in sorted(wanted):
         parent = made[number].choice.parent
         while parent >= 0:
             wanted.add(parent)
             parent = made[parent].choice.parent
-    steps = []
+    order = sorted(wanted)
+    steps, plan = [], []
     known, score = list(base), gain.before
-    for number in sorted(wanted):
-        one = made[number]
+    for number in order:
+        choice, brought = made[number].choice, made[number].brought
         mine = [feature for feature in chosen if owner[feature.name] == number]
         known += mine
         before, score = score, scorer.cross_validated(known) if mine else score
+        columns = tuple(feature.name for feature in mine)
         step = EnrichStep(
-            one.choice.hit.table,
-            one.choice.hit.column,
-            one.choice.via,
-            one.brought.cardinality,
-            one.brought.coverage,
-            one.choice.trust,
-            tuple(feature.name for feature in mine),
-            score - before if mine else None,
-            one.brought.sql,
+            table=choice.hit.table,
+            column=choice.hit.column,
+            via=choice.via,
+            cardinality=brought.cardinality,
+            coverage=brought.coverage,
+            trust=choice.trust,
+            columns=columns,
+            gain=score - before if mine else None,
+            sql=brought.sql,
         )
-        steps.append(replace(step))
-    return steps
+        steps.append(step)
+        parent = order.index(choice.parent) if choice.parent >= 0 else -1
+        plan.append(replace(brought.join, parent=parent, columns=columns))
+    return steps, tuple(plan)
+
+
+def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[PlannedJoin]) -> Any:
+    """Make the joins of an enrichment for other rows; unknown keys give missing values."""
+    table, _ = own_table(lake, given)
+    enriched, brought = table, list[pa.Table]()
+    for join in plan:
+        keys = table if join.parent < 0 else brought[join.parent]
+        if join.via not in keys.column_names:
+            raise unknown_name("column", join.via, "the table", keys.column_names)
+        rows, _ = joined_rows(lake, join, keys[join.via])
+        names = dict(join.names)
+        # A table of the lake that has changed may lack a column, or have more.
+        found = {names[name]: rows[name] for name in rows.column_names if name in names}
+        brought.append(pa.table(found))
+        for column in join.columns:
+            cells = found.get(column, pa.nulls(table.num_rows))
+            enriched = enriched.append_column(column, cells)
+    return _like(given, enriched)

@@ -118,7 +118,7 @@ class Scorer:
         np.add.at(table, (ranges[learn], y[learn]), 1)
         found = table.argmax(axis=1)[ranges[test]]
         usual = np.bincount(y[test]).max() / len(test)
-        return self._score(y[test], found) >= max(_LEAK, usual + 0.5 * (1 - usual))
+        return self._score(y[test], found) >= max(_LEAK, float(usual + 0.5 * (1 - usual)))
 
     def relevant(self, features: Sequence[Feature], rows: npt.NDArray[Any] | None = None) -> Floats:
         """Rate columns by how much a forest uses them beyond shuffled copies; 0 for no more.
@@ -239,7 +239,8 @@ class Scorer:
 
 def chosen_features(features: Sequence[Feature], rated: Floats, most: int) -> list[Feature]:
     """Choose the relevant columns, best first, without those that tell the same as a better one."""
-    order = sorted(np.flatnonzero(rated > 0), key=lambda at: (-rated[at], features[at].name))
+    known: list[int] = np.flatnonzero(rated > 0).tolist()
+    order = sorted(known, key=lambda at: (-rated[at], features[at].name))
     chosen: list[Feature] = []
     ranks: list[Floats] = []
     for at in order[: 3 * most]:
@@ -259,8 +260,9 @@ def _ranks(values: Floats) -> Floats:
     _, place, counts = np.unique(filled, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts + 1) / 2)[place]
     centred = ranks - ranks.mean()
-    norm = np.linalg.norm(centred)
-    return centred / norm if norm else centred
+    norm = float(np.linalg.norm(centred))
+    found: Floats = centred / norm if norm else centred
+    return found
 
 
 def _filled(features: Sequence[Feature], rows: npt.NDArray[Any]) -> Floats:
@@ -283,7 +285,7 @@ def _target(
 ) -> tuple[npt.NDArray[Any], Floats, bool]:
     """Return the rows that are scored, their targets as numbers, and whether these are classes."""
     known = np.flatnonzero(pc.is_valid(cells).to_numpy(zero_copy_only=False))
-    distinct = pc.count_distinct(cells).as_py()
+    distinct = len(cells.unique().drop_null())
     if distinct < 2:
         what = "no values" if distinct == 0 else "one value"
         raise DeepJoinError(f"`target` column '{name}' has {what}: there is nothing to predict.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from deepjoin.model import Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
 from deepjoin.read.sql import identifier
-from deepjoin.settings import EnrichSettings
+from deepjoin.settings import EnrichSettings, JoinSettings
 from deepjoin.store.open_index import OpenIndex
 
 #: Columns of the joined rows that are ours: the row of your table, and its key.
@@ -39,7 +39,14 @@ class EnrichableLake(Protocol):
         """Find the columns that join with a column."""
 
     def plan_join(
-        self, left: object, on: str, hit: Hit | tuple[str, str], *, many: str, join: str | None
+        self,
+        left: object,
+        on: str,
+        hit: Hit | tuple[str, str],
+        *,
+        many: str,
+        join: str | None,
+        settings: JoinSettings | None,
     ) -> JoinPlan:
         """Prepare a join."""
 
@@ -57,15 +64,39 @@ class JoinChoice:
 
 
 @dataclass(frozen=True)
+class PlannedJoin:
+    """A join that can be made again for other rows."""
+
+    via: str
+    #: Which join brings the key column; -1 for your own table.
+    parent: int
+    table: str
+    column: str
+    #: "equi", or "any" with the threshold of similar values.
+    join: str
+    tau: float | None
+    #: Whether a key meets several rows, so that they are summarised.
+    is_summarised: bool
+    #: Names of the new columns: as joined, and as the enriched table has them.
+    names: tuple[tuple[str, str], ...] = ()
+    #: Those that were chosen.
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class BroughtColumns:
     """What a join brings: columns aligned with the rows of your table."""
 
+    join: PlannedJoin
     table: pa.Table
-    #: The columns that are as the table of the lake has them, and may lead to further tables.
-    plain: tuple[str, ...]
     coverage: float
     cardinality: str
     sql: str
+
+    @property
+    def keys(self) -> pa.Table | None:
+        """The columns that may lead to further tables: those that are not summaries."""
+        return None if self.join.is_summarised else self.table
 
 
 def find_joins(
@@ -136,39 +167,56 @@ def make_join(
 ) -> BroughtColumns | str:
     """Join the keys of your rows with a hit; return the new columns, or why there are none.
 
-    A key that meets several rows gets their count, the mean, least and largest of numbers, and the
-    most frequent of other values. ``taken`` are names that the new columns must not have.
+    ``taken`` are names that the new columns must not have.
     """
-    left = pa.table({_ROW: pa.array(range(len(keys)), pa.int64()), _KEY: keys})
-    one_to_one = choice.hit.cardinality in ("1:1", "n:1")
-    many = "first" if one_to_one else "expand"
-    with lake.plan_join(left, _KEY, choice.hit, many=many, join=None) as plan:
+    hit = choice.hit
+    tau = None if hit.semantic is None else hit.semantic.tau
+    kind = "equi" if hit.semantic is None else hit.join
+    planned = PlannedJoin(choice.via, choice.parent, hit.table, hit.column, kind, tau, False)
+    with _planned(lake, planned, keys) as plan:
         facts = plan.facts
-        if many == "first" and facts.several_left_rows:
-            many = "expand"
-    if facts.result_rows > _MOST_ROWS and many == "expand":
-        return f"would make {facts.result_rows:,} rows of your {len(keys):,}"
-    with lake.plan_join(left, _KEY, choice.hit, many=many, join=None) as plan:
-        rows, sql = plan.to_arrow(), plan.sql
-    ours = {_ROW, _KEY, facts.similarity, facts.alternatives, choice.hit.column}
-    ours |= {facts.renamed.get(choice.hit.column)}
-    sources = [name for name in rows.column_names if name not in ours]
-    if not sources:
+        planned = replace(planned, is_summarised=facts.several_left_rows > 0)
+        expanded = facts.matched_left_rows * max(1, facts.max_fan_out)
+        if planned.is_summarised and expanded > _MOST_ROWS:
+            return f"would make up to {expanded:,} rows of your {len(keys):,}"
+    coverage = facts.matched_left_rows / max(1, facts.left_rows)
+    rows, sql = joined_rows(lake, planned, keys)
+    if not rows.column_names:
         return "has no other columns"
-    if many == "expand":
-        selected = _summaries(rows, sources)
+    names = joined_names(list(taken), rows.column_names, hit.table)
+    planned = replace(planned, names=tuple(zip(rows.column_names, names, strict=True)))
+    table = rows.rename_columns(names)
+    return BroughtColumns(planned, table, coverage, facts.cardinality, sql)
+
+
+def joined_rows(
+    lake: EnrichableLake, join: PlannedJoin, keys: pa.ChunkedArray
+) -> tuple[pa.Table, str]:
+    """Make a join; return the new columns, in the order of the keys, and the SQL.
+
+    A key that meets several rows gets their count, the mean, least and largest of numbers, and the
+    most frequent of other values.
+    """
+    with _planned(lake, join, keys) as plan:
+        facts, rows, sql = plan.facts, plan.to_arrow(), plan.sql
+    ours = {_ROW, _KEY, facts.similarity, facts.alternatives}
+    ours |= {join.column, facts.renamed.get(join.column)}
+    names = [name for name in rows.column_names if name not in ours]
+    if join.is_summarised and names:
+        selected = _summaries(rows, names)
         query = f"SELECT {_ROW}, {', '.join(sql for _, sql in selected)}\nFROM"
         rows = _grouped(rows, query)
         sql = f"{query} (\n{sql}\n)\nGROUP BY {_ROW}"
         names = [name for name, _ in selected]
-    else:
-        rows = rows.sort_by(_ROW)
-        names = sources
-    renamed = joined_names(list(taken), names, choice.hit.table)
-    table = pa.table([rows[name] for name in names], names=renamed)
-    coverage = facts.matched_left_rows / max(1, facts.left_rows)
-    plain = () if many == "expand" else tuple(renamed)
-    return BroughtColumns(table, plain, coverage, facts.cardinality, sql)
+    return rows.sort_by(_ROW).select(names), sql
+
+
+def _planned(lake: EnrichableLake, join: PlannedJoin, keys: pa.ChunkedArray) -> JoinPlan:
+    left = pa.table({_ROW: pa.array(range(len(keys)), pa.int64()), _KEY: keys})
+    many = "expand" if join.is_summarised else "first"
+    settings = None if join.tau is None else JoinSettings(tau=join.tau)
+    hit = join.table, join.column
+    return lake.plan_join(left, _KEY, hit, many=many, join=join.join, settings=settings)
 
 
 def _summaries(rows: pa.Table, columns: Sequence[str]) -> list[tuple[str, str]]:
