@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deepjoin.model import Hit, Match, Results
     from deepjoin.settings import (
         BuildSettings,
+        EnrichSettings,
         JoinSettings,
         PublishSettings,
         SearchSettings,
@@ -41,6 +42,7 @@ _LAZY = {
     "Match": ("deepjoin.model", "Match"),
     "Results": ("deepjoin.model", "Results"),
     "BuildSettings": ("deepjoin.settings", "BuildSettings"),
+    "EnrichSettings": ("deepjoin.settings", "EnrichSettings"),
     "JoinSettings": ("deepjoin.settings", "JoinSettings"),
     "PublishSettings": ("deepjoin.settings", "PublishSettings"),
     "SearchSettings": ("deepjoin.settings", "SearchSettings"),
@@ -55,6 +57,7 @@ __all__ = [
     "BuildSettings",
     "Column",
     "DeepJoinError",
+    "EnrichSettings",
     "Hit",
     "JoinSettings",
     "Lake",

@@ -21,6 +21,7 @@ from deepjoin.search.methods import method_for
 from deepjoin.search.query import SearchOptions, query_columns
 from deepjoin.search.searcher import Searcher, SearcherCache, search_columns
 from deepjoin.settings import (
+    EnrichSettings,
     JoinSettings,
     SearchSettings,
     Settings,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from deepjoin.build.refresh import Refreshed
     from deepjoin.checking.check import Check
     from deepjoin.engines.postgres.store import PostgresServers
+    from deepjoin.enriching.enrich import Enrichment
     from deepjoin.joining import JoinPlan
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.search.stores import OpenStore
@@ -73,6 +75,7 @@ Make one with: deepjoin index SOURCE -o no such folder
                 )
             device_named(device)
         self.device = device
+        self._reopening = str(path), url, device, vector_store
         self._store: PostgresServers | None = None
         if vector_store:
             from deepjoin.engines.postgres.store import PostgresServers
@@ -187,6 +190,10 @@ Make one with: deepjoin index SOURCE -o no such folder
     def __bool__(self) -> bool:
         # A lake without tables is a lake: `lake or default` must not replace it.
         return True
+
+    def __reduce__(self) -> tuple[type[Lake], tuple[Any, ...]]:
+        # A copy, also in another process, opens the index there.
+        return Lake, self._reopening
 
     def __repr__(self) -> str:
         return f"Lake('{self.location}', {len(self)} tables, {self.report.columns} columns)"
@@ -416,6 +423,41 @@ Make one with: deepjoin index SOURCE -o no such folder
         return make_graph(
             self.index, min_joinability, most=most, save=save, rebuild=rebuild, progress=progress
         )
+
+    def enrich(
+        self,
+        table: object,
+        target: str | None = None,
+        *,
+        depth: int = 2,
+        settings: EnrichSettings | None = None,
+        progress: Progress | None = None,
+    ) -> Enrichment:
+        """Add columns of the lake that help to predict a column of yours, and measure how much.
+
+        Every key of your table is searched; joins that make sense are made, those that would
+        multiply rows are summarised, and from the tables they bring the walk goes on. Columns that
+        tell the target more than shuffled ones are kept. The gain is measured on rows that the
+        choice has not seen. Your table itself, also as a copy in the lake, is never joined.
+
+        Parameters
+        ----------
+        table
+            A data frame, an Arrow table, the path of a file or the name of a table of this lake.
+        target
+            The column to predict; classes are scored by accuracy, numbers by R². Without one,
+            ``offers`` lists what could be added.
+        depth
+            How many joins in a row, at most 3.
+        settings
+            Bounds: tables, columns, seconds, rows that are looked at.
+        progress
+            Called with (tables joined, most tables, table).
+        """
+        from deepjoin.enriching.enrich import enrich
+
+        chosen = settings or EnrichSettings()
+        return enrich(self, table, target, depth, chosen, progress or no_progress)
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
         """Read what has changed in the sources, and reopen the lake."""

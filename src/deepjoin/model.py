@@ -304,6 +304,52 @@ def flat_row(hit: Hit) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class EnrichStep(Answer):
+    """One join of an enrichment, and what it adds."""
+
+    table: str
+    column: str
+    """Its key column."""
+    via: str
+    """The column of the enriched table that it is joined on."""
+    cardinality: str
+    coverage: float
+    """Share of your rows that have a match."""
+    trust: float
+    """The chance that the join makes sense."""
+    columns: tuple[str, ...]
+    """The columns it adds; empty where it only leads to another table."""
+    gain: float | None
+    """How much the score rises with these columns, after those of the steps before."""
+    sql: str
+
+
+@dataclass(frozen=True)
+class RejectedJoin(Answer):
+    """A join or a column that an enrichment did not use."""
+
+    table: str
+    column: str
+    via: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Offer(Answer):
+    """A column that the lake could add to a table."""
+
+    column: str
+    table: str
+    via: str
+    """The column of yours that leads to it."""
+    key: str
+    """The key column of the table."""
+    coverage: float
+    """Share of your rows that would get a value."""
+    trust: float
+
+
+@dataclass(frozen=True)
 class SearchMethod:
     """A search method that an index can answer with."""
 

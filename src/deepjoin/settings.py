@@ -206,6 +206,37 @@ class JoinSettings:
 
 
 @dataclass(frozen=True)
+class EnrichSettings:
+    """Bounds of an enrichment.
+
+    >>> EnrichSettings(seconds=30).tables
+    40
+    """
+
+    #: Most tables to join, and most hits of each key column to look at.
+    tables: int = 40
+    #: Most columns to add.
+    columns: int = 100
+    #: Seconds after which no further table is joined; measuring what was found comes on top.
+    seconds: float = 60.0
+    #: Least chance, from 0 to 1, that a join makes sense for it to be tried.
+    least: float = 0.3
+    #: Rows of your table on which columns are chosen and the gain is measured.
+    sample: int = 20_000
+    #: Makes everything that is drawn at random repeatable.
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("tables", "columns", "sample"):
+            if getattr(self, name) < 1:
+                raise DeepJoinError(f"`{name}` is {getattr(self, name)}; it must be at least 1.")
+        if not self.seconds >= 0:
+            raise DeepJoinError(f"`seconds` is {self.seconds}; it must be a number >= 0.")
+        if not 0 <= self.least <= 1:
+            raise DeepJoinError(f"`least` is {self.least}; it must be between 0 and 1.")
+
+
+@dataclass(frozen=True)
 class PublishSettings:
     """How published column vectors are indexed and searched in PostgreSQL.
 

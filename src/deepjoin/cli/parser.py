@@ -19,6 +19,7 @@ from deepjoin.cli import (
     check,
     compact,
     demo,
+    enrich,
     evaluate,
     graph,
     index,
@@ -70,7 +71,9 @@ class Command(Protocol):
 
 #: The commands by what they are for, in the order of the help.
 GROUPS: dict[str, dict[str, Command]] = {
-    "search and join": {"demo": demo, "search": search, "join": join, "graph": graph},
+    "search and join": {
+        **{"demo": demo, "search": search, "join": join, "enrich": enrich, "graph": graph},
+    },
     "make and keep an index": {
         **{"index": index, "info": info, "add": add, "remove": remove},
         **{"compact": compact, "check": check},

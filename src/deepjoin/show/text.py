@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from deepjoin.model import Hit, Match, Results
@@ -122,6 +122,37 @@ def render_entry(entry: TableEntry, screen: Screen = Screen()) -> str:
         rows.append((one.name, one.type, f"{one.distinct:,}", state))
     lines = [printable(f"{entry.name}: {entry.title}, {entry.rows:,} rows"), aligned(rows, screen)]
     return "\n".join([*lines, *(printable(f"repaired: {note}") for note in entry.notes)])
+
+
+def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> str:
+    """Draw what an enrichment added, or could add."""
+    if found["offers"]:
+        rows = [("column", "table", "via", "your rows", "trust")]
+        rows += [
+            (
+                one["column"],
+                one["table"],
+                one["via"],
+                f"{one['coverage']:.0%}",
+                f"{one['trust']:.2f}",
+            )
+            for one in found["offers"]
+        ]
+        return aligned(rows, screen, last="name")
+    if found["metric"] is None:
+        return "nothing in the lake joins with this table"
+    before, after = found["score_before"], found["score_after"]
+    line = f"{found['metric']} {before:.3f} -> {after:.3f}"
+    low, high = found["gain_low"], found["gain_high"]
+    if not found["steps"]:
+        return f"{line}: no table of the lake helps to predict it"
+    sure = "" if low > 0 else "; within chance"
+    rows = [("table", "via", "your rows", "gain", "adds")]
+    for step in found["steps"]:
+        gain = "" if step["gain"] is None else f"{step['gain']:+.3f}"
+        adds = ", ".join(step["columns"]) or "(leads to the next)"
+        rows.append((step["table"], step["via"], f"{step['coverage']:.0%}", gain, adds))
+    return f"{line} (gain {low:+.3f} to {high:+.3f}{sure})\n{aligned(rows, screen)}"
 
 
 def _why(hit: Hit) -> str:

@@ -1,0 +1,311 @@
+"""Columns as a model sees them: numbers, which of them tell the target, and what they gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.optional import require
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+Floats = npt.NDArray[np.float64]
+
+#: Text with at most this many values is a category; other text cannot be used by the model.
+_MOST_CATEGORIES = 100
+#: A target of whole numbers with at most this many values is a class.
+_MOST_CLASSES = 20
+_FOLDS = 5
+#: Rounds of comparing columns with shuffled copies, and in how many a column must be better.
+_ROUNDS, _WINS = 5, 4
+#: Shuffled copies that a column is compared with; random columns are rarely better than all.
+_SHADOWS = 50
+#: A column that alone predicts the target this well is taken for a copy of it.
+_LEAK = 0.98
+#: Columns that rank rows this much alike tell the same.
+_ALIKE = 0.98
+_RESAMPLES = 2000
+#: Columns that a forest compares; of more, the best one by one.
+_PROMISING = 150
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column as numbers; categories are numbered, missing values are NaN."""
+
+    name: str
+    values: Floats
+    is_category: bool
+
+
+def as_feature(name: str, cells: pa.ChunkedArray) -> Feature | None:
+    """Turn a column into numbers; None if a model can do nothing with it."""
+    kind = cells.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        values, is_category = cells.cast(pa.float64(), safe=False), False
+    elif pa.types.is_decimal(kind):
+        values, is_category = cells.cast(pa.float64()), False
+    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        values, is_category = cells.cast(pa.timestamp("s"), safe=False).cast(pa.int64()), False
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        counted = pc.value_counts(cells.drop_null()).to_pylist()
+        if not 1 < len(counted) <= _MOST_CATEGORIES or 2 * len(counted) > len(cells):
+            return None
+        # The most frequent values first, so that their numbers do not depend on the order of rows.
+        known = sorted(counted, key=lambda one: (-one["counts"], one["values"]))
+        values = pc.index_in(cells, pa.array([one["values"] for one in known], kind))
+        is_category = True
+    else:
+        return None
+    found = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    found = np.where(np.isfinite(found), found, np.nan)
+    is_constant = not np.nanstd(found) > 0 if np.isfinite(found).any() else True
+    return None if is_constant else Feature(name, found, is_category)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The score of a model without and with new columns, and an interval of the difference."""
+
+    before: float
+    after: float
+    low: float
+    high: float
+
+
+class Scorer:
+    """A target, and models that predict it: classes by accuracy, numbers by R²."""
+
+    def __init__(self, target: pa.ChunkedArray, name: str, rows: int, seed: int) -> None:
+        require("sklearn", "enrich", "Measuring what a join gains")
+        self.rows, self._y, self.is_class = _target(target, name, rows, seed)
+        self.seed = seed
+        #: What the score is called.
+        self.metric = "accuracy" if self.is_class else "R²"
+
+    def taken(self, feature: Feature) -> Feature:
+        """Restrict a column to the rows that are scored."""
+        return Feature(feature.name, feature.values[self.rows], feature.is_category)
+
+    def leaks(self, feature: Feature) -> bool:
+        """Check whether a column alone gives the target away, as a copy of it does.
+
+        The target is predicted from ranges of the column, learned on one half of the rows and
+        tried on the other.
+        """
+        known = np.flatnonzero(np.isfinite(feature.values))
+        if len(known) < 0.05 * len(self._y) or len(known) < 4 * _FOLDS:
+            return False
+        drawn = np.random.default_rng(self.seed).permutation(known)
+        learn, test = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
+        cuts = np.unique(np.quantile(feature.values[learn], np.linspace(0, 1, 129)[1:-1]))
+        ranges = np.searchsorted(cuts, feature.values, side="right")
+        classes, y = np.unique(self._y, return_inverse=True) if self.is_class else (None, self._y)
+        if classes is None:
+            counts = np.bincount(ranges[learn], minlength=len(cuts) + 1)
+            sums = np.bincount(ranges[learn], y[learn], minlength=len(cuts) + 1)
+            means = np.where(counts, sums / np.maximum(counts, 1), y[learn].mean())
+            return self._score(y[test], means[ranges[test]]) >= _LEAK
+        table = np.zeros((len(cuts) + 1, len(classes)))
+        np.add.at(table, (ranges[learn], y[learn]), 1)
+        found = table.argmax(axis=1)[ranges[test]]
+        usual = np.bincount(y[test]).max() / len(test)
+        return self._score(y[test], found) >= max(_LEAK, float(usual + 0.5 * (1 - usual)))
+
+    def relevant(self, features: Sequence[Feature], rows: npt.NDArray[Any] | None = None) -> Floats:
+        """Rate columns by how much a forest uses them beyond shuffled copies; 0 for no more.
+
+        A column counts if it is used more than all shuffled columns in most of several forests.
+        """
+        from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+        if not features:
+            return np.zeros(0)
+        rows = np.arange(len(self._y)) if rows is None else rows
+        table, y = _filled(features, rows), self._y[rows]
+        promising = self._promising(table, y)
+        table = table[:, promising]
+        wins, rated = np.zeros(len(promising)), np.zeros(len(promising))
+        kind = ExtraTreesClassifier if self.is_class else ExtraTreesRegressor
+        for number in range(_ROUNDS):
+            drawn = np.random.default_rng(self.seed + number)
+            shadows = _shuffled(table, drawn)
+            forest = kind(
+                60, min_samples_leaf=3, max_features=0.5, n_jobs=-1, random_state=self.seed + number
+            )
+            forest.fit(np.hstack([table, shadows]), y)
+            used = forest.feature_importances_
+            own, others = used[: len(promising)], used[len(promising) :]
+            wins += own > others.max()
+            rated += own
+        every = np.zeros(len(features))
+        every[promising] = np.where(wins >= _WINS, rated / _ROUNDS, 0.0)
+        return every
+
+    def _promising(self, table: Floats, y: Floats) -> npt.NDArray[Any]:
+        """Return the columns that go best with the target one by one, for a forest to look at."""
+        from sklearn.feature_selection import f_classif, f_regression
+
+        if table.shape[1] <= _PROMISING:
+            return np.arange(table.shape[1])
+        rate = f_classif if self.is_class else f_regression
+        with np.errstate(all="ignore"):
+            rated = np.nan_to_num(rate(table, y)[0], nan=0.0, posinf=np.finfo(float).max)
+        return np.sort(np.argsort(-rated, kind="stable")[:_PROMISING])
+
+    def cross_validated(self, features: Sequence[Feature]) -> float:
+        """Return the mean score over the folds."""
+        return float(
+            np.mean(
+                [
+                    self._score(self._y[test], self._predicted(features, train, test))
+                    for train, test in self._splits()
+                ]
+            )
+        )
+
+    def gain(self, base: Sequence[Feature], new: Sequence[Feature], most: int) -> Gain:
+        """Measure what new columns gain; in every fold they are chosen on the other folds alone.
+
+        So columns that fit the target by chance do not look good.
+        """
+        truth, before, after = [], [], []
+        for train, test in self._splits():
+            chosen = chosen_features(new, self.relevant(new, train), most)
+            truth.append(self._y[test])
+            before.append(self._predicted(base, train, test))
+            after.append(self._predicted([*base, *chosen], train, test) if chosen else before[-1])
+        y, old, fresh = (np.concatenate(each) for each in (truth, before, after))
+        drawn = np.random.default_rng(self.seed).integers(0, len(y), (_RESAMPLES, len(y)))
+        if self.is_class:
+            change = (fresh == y).astype(float) - (old == y)
+            differences = change[drawn].mean(axis=1)
+        else:
+            spread = max(float(((y - y.mean()) ** 2).mean()), 1e-300)
+            change = ((y - old) ** 2 - (y - fresh) ** 2) / spread
+            differences = change[drawn].mean(axis=1)
+        low, high = np.percentile(differences, [2.5, 97.5])
+        return Gain(self._score(y, old), self._score(y, fresh), float(low), float(high))
+
+    def _splits(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+        from sklearn.model_selection import KFold, StratifiedKFold
+
+        counts = np.unique(self._y, return_counts=True)[1] if self.is_class else np.array([_FOLDS])
+        kind = StratifiedKFold if counts.min() >= _FOLDS and self.is_class else KFold
+        return list(kind(_FOLDS, shuffle=True, random_state=self.seed).split(self._y, self._y))
+
+    def _predicted(
+        self,
+        features: Sequence[Feature],
+        train: npt.NDArray[Any],
+        test: npt.NDArray[Any],
+        iterations: int = 100,
+    ) -> Floats:
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+        if not features:
+            if self.is_class:
+                classes, counts = np.unique(self._y[train], return_counts=True)
+                return np.full(len(test), classes[counts.argmax()])
+            return np.full(len(test), self._y[train].mean())
+        table = np.column_stack([one.values for one in features])
+        kind = HistGradientBoostingClassifier if self.is_class else HistGradientBoostingRegressor
+        model = kind(
+            max_iter=iterations,
+            learning_rate=0.1,
+            max_leaf_nodes=15,
+            min_samples_leaf=max(5, min(20, len(train) // 50)),
+            categorical_features=[one.is_category for one in features],
+            random_state=self.seed,
+            early_stopping=False,
+        )
+        found: Floats = model.fit(table[train], self._y[train]).predict(table[test])
+        return found
+
+    def _score(self, y: Floats, found: Floats) -> float:
+        if self.is_class:
+            return float((y == found).mean())
+        spread = float(((y - y.mean()) ** 2).sum())
+        return 1 - float(((y - found) ** 2).sum()) / spread if spread else 0.0
+
+
+def chosen_features(features: Sequence[Feature], rated: Floats, most: int) -> list[Feature]:
+    """Choose the relevant columns, best first, without those that tell the same as a better one."""
+    known: list[int] = np.flatnonzero(rated > 0).tolist()
+    order = sorted(known, key=lambda at: (-rated[at], features[at].name))
+    chosen: list[Feature] = []
+    ranks: list[Floats] = []
+    for at in order[: 3 * most]:
+        rank = _ranks(features[at].values)
+        if any(abs(float(rank @ other)) > _ALIKE for other in ranks):
+            continue
+        chosen.append(features[at])
+        ranks.append(rank)
+        if len(chosen) == most:
+            break
+    return chosen
+
+
+def _ranks(values: Floats) -> Floats:
+    """Return centred ranks of length 1, so that a product is Spearman's correlation."""
+    filled = np.where(np.isfinite(values), values, np.nanmedian(values))
+    _, place, counts = np.unique(filled, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts + 1) / 2)[place]
+    centred = ranks - ranks.mean()
+    norm = float(np.linalg.norm(centred))
+    found: Floats = centred / norm if norm else centred
+    return found
+
+
+def _filled(features: Sequence[Feature], rows: npt.NDArray[Any]) -> Floats:
+    columns = []
+    for one in features:
+        values = one.values[rows]
+        known = values[np.isfinite(values)]
+        columns.append(np.where(np.isfinite(values), values, np.median(known) if len(known) else 0))
+    return np.column_stack(columns)
+
+
+def _shuffled(table: Floats, drawn: Generator) -> Floats:
+    """Return copies of columns in a random order of rows, which tell nothing of the target."""
+    picked = drawn.choice(table.shape[1], max(_SHADOWS, table.shape[1] // 5))
+    return drawn.permuted(table[:, picked], axis=0)
+
+
+def _target(
+    cells: pa.ChunkedArray, name: str, most: int, seed: int
+) -> tuple[npt.NDArray[Any], Floats, bool]:
+    """Return the rows that are scored, their targets as numbers, and whether these are classes."""
+    known = np.flatnonzero(pc.is_valid(cells).to_numpy(zero_copy_only=False))
+    distinct = len(cells.unique().drop_null())
+    if distinct < 2:
+        what = "no values" if distinct == 0 else "one value"
+        raise DeepJoinError(f"`target` column '{name}' has {what}: there is nothing to predict.")
+    if len(known) < 4 * _FOLDS:
+        raise DeepJoinError(
+            f"`target` column '{name}' has {len(known)} values; measuring needs {4 * _FOLDS}."
+        )
+    kind = cells.type
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    is_class = not is_number or (pa.types.is_integer(kind) and distinct <= _MOST_CLASSES)
+    if is_class and distinct > len(known) / 2:
+        raise DeepJoinError(
+            f"`target` column '{name}' has {distinct:,} different texts in {len(known):,} rows: "
+            "it must be a number, or a class that repeats."
+        )
+    if is_class:
+        encoded = cells.combine_chunks().dictionary_encode().indices
+        values = encoded.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    else:
+        values = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if len(known) > most:
+        known = np.sort(np.random.default_rng(seed).choice(known, most, replace=False))
+    return known, values[known], is_class

@@ -1,0 +1,250 @@
+"""The joins that an enrichment tries: found by search, made row by row of your table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from deepjoin.joining.columns import joined_names
+from deepjoin.joining.plan import JoinPlan
+from deepjoin.joining.session import Session
+from deepjoin.model import Column, Hit, RejectedJoin, Results
+from deepjoin.normalise.canonical import canonical
+from deepjoin.read.frames import as_columns
+from deepjoin.read.sql import identifier
+from deepjoin.settings import EnrichSettings, JoinSettings
+from deepjoin.store.open_index import OpenIndex
+
+#: Columns of the joined rows that are ours: the row of your table, and its key.
+_ROW, _KEY = "deepjoin_row", "deepjoin_key"
+#: A join that brings rows to fewer of your rows than this share is not tried.
+_LEAST_COVERAGE = 0.1
+#: Rows that a join may have before they are summarised.
+_MOST_ROWS = 20_000_000
+#: A column with fewer distinct values joins nearly everything, and tells nothing apart.
+_LEAST_DISTINCT = 5
+
+
+class EnrichableLake(Protocol):
+    """What an enrichment needs of a lake."""
+
+    index: OpenIndex
+
+    def search(
+        self, query: object, k: int | None = None, *, exclude_table: str | None = None
+    ) -> Results:
+        """Find the columns that join with a column."""
+
+    def plan_join(
+        self,
+        left: object,
+        on: str,
+        hit: Hit | tuple[str, str],
+        *,
+        many: str,
+        join: str | None,
+        settings: JoinSettings | None,
+    ) -> JoinPlan:
+        """Prepare a join."""
+
+
+@dataclass(frozen=True)
+class JoinChoice:
+    """A join that may be worth trying: a column that is there already, and a hit for it."""
+
+    via: str
+    hit: Hit
+    #: The step that brings the key column; -1 for your own table.
+    parent: int
+    #: How likely the join makes sense, from 0 to 1.
+    trust: float
+
+
+@dataclass(frozen=True)
+class PlannedJoin:
+    """A join that can be made again for other rows."""
+
+    via: str
+    #: Which join brings the key column; -1 for your own table.
+    parent: int
+    table: str
+    column: str
+    #: "equi", or "any" with the threshold of similar values.
+    join: str
+    tau: float | None
+    #: Whether a key meets several rows, so that they are summarised.
+    is_summarised: bool
+    #: Names of the new columns: as joined, and as the enriched table has them.
+    names: tuple[tuple[str, str], ...] = ()
+    #: Those that were chosen.
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BroughtColumns:
+    """What a join brings: columns aligned with the rows of your table."""
+
+    join: PlannedJoin
+    table: pa.Table
+    coverage: float
+    cardinality: str
+    sql: str
+
+    @property
+    def keys(self) -> pa.Table | None:
+        """The columns that may lead to further tables: those that are not summaries."""
+        return None if self.join.is_summarised else self.table
+
+
+def find_joins(
+    lake: EnrichableLake,
+    table: pa.Table,
+    parent: int,
+    is_left_out: Callable[[str], bool],
+    settings: EnrichSettings,
+) -> tuple[list[JoinChoice], list[RejectedJoin]]:
+    """Search with every column of a table; return the best join with each table, and why not."""
+    best: dict[str, JoinChoice] = {}
+    rejected: dict[str, RejectedJoin] = {}
+    for column in as_columns(table):
+        if _is_no_key(table[column.name], column, is_own=parent < 0):
+            continue
+        for hit in lake.search(column, settings.tables):
+            if is_left_out(hit.table):
+                continue
+            trust = _trust(column.name, hit)
+            reason = ""
+            if hit.joinability < _LEAST_COVERAGE:
+                reason = f"covers {hit.joinability:.0%} of your values"
+            elif trust < settings.least:
+                reason = f"looks like a coincidence (trust {trust:.2f})"
+            elif hit.cardinality == "n:m" and canonical(column.name) != canonical(hit.column):
+                reason = "is joined on columns that are a key of neither table"
+            if reason:
+                rejected.setdefault(
+                    hit.table, RejectedJoin(hit.table, hit.column, column.name, reason)
+                )
+            elif hit.table not in best or best[hit.table].trust < trust:
+                best[hit.table] = JoinChoice(column.name, hit, parent, trust)
+    found = sorted(best.values(), key=lambda one: (-one.trust, one.hit.table))
+    return found, [one for name, one in rejected.items() if name not in best]
+
+
+def _is_no_key(cells: pa.ChunkedArray, column: Column, is_own: bool) -> bool:
+    """Check whether a column cannot be a key: a measure, or one of few values.
+
+    Of a table that was joined, which may be wide, numbers must also differ in most rows.
+    """
+    known = [cell for cell in column.cells if cell]
+    distinct = len(set(known))
+    if pa.types.is_floating(cells.type) and not all(_is_whole(cell) for cell in known[:1000]):
+        return True
+    if not is_own and not pa.types.is_string(cells.type) and 3 * distinct < len(known):
+        return True
+    return distinct < _LEAST_DISTINCT
+
+
+def _is_whole(cell: str) -> bool:
+    return float(cell).is_integer()
+
+
+def _trust(name: str, hit: Hit) -> float:
+    """Estimate whether a join makes sense, where the search did not."""
+    probability = getattr(hit, "probability", None)
+    if probability is not None:
+        return float(probability)
+    same_name = canonical(name) == canonical(hit.column)
+    # Whole numbers of a range are found everywhere; only the name says that they are ids.
+    doubt = 1.0 if same_name else 0.2 if hit.generic else 0.7
+    return hit.joinability * doubt
+
+
+def make_join(
+    lake: EnrichableLake, choice: JoinChoice, keys: pa.ChunkedArray, taken: Collection[str]
+) -> BroughtColumns | str:
+    """Join the keys of your rows with a hit; return the new columns, or why there are none.
+
+    ``taken`` are names that the new columns must not have.
+    """
+    hit = choice.hit
+    tau = None if hit.semantic is None else hit.semantic.tau
+    kind = "equi" if hit.semantic is None else hit.join
+    planned = PlannedJoin(choice.via, choice.parent, hit.table, hit.column, kind, tau, False)
+    with _planned(lake, planned, keys) as plan:
+        facts = plan.facts
+        planned = replace(planned, is_summarised=facts.several_left_rows > 0)
+        expanded = facts.matched_left_rows * max(1, facts.max_fan_out)
+        if planned.is_summarised and expanded > _MOST_ROWS:
+            return f"would make up to {expanded:,} rows of your {len(keys):,}"
+    coverage = facts.matched_left_rows / max(1, facts.left_rows)
+    rows, sql = joined_rows(lake, planned, keys)
+    if not rows.column_names:
+        return "has no other columns"
+    names = joined_names(list(taken), rows.column_names, hit.table)
+    planned = replace(planned, names=tuple(zip(rows.column_names, names, strict=True)))
+    table = rows.rename_columns(names)
+    return BroughtColumns(planned, table, coverage, facts.cardinality, sql)
+
+
+def joined_rows(
+    lake: EnrichableLake, join: PlannedJoin, keys: pa.ChunkedArray
+) -> tuple[pa.Table, str]:
+    """Make a join; return the new columns, in the order of the keys, and the SQL.
+
+    A key that meets several rows gets their count, the mean, least and largest of numbers, and the
+    most frequent of other values.
+    """
+    with _planned(lake, join, keys) as plan:
+        facts, rows, sql = plan.facts, plan.to_arrow(), plan.sql
+    ours = {_ROW, _KEY, facts.similarity, facts.alternatives}
+    ours |= {join.column, facts.renamed.get(join.column)}
+    names = [name for name in rows.column_names if name not in ours]
+    if join.is_summarised and names:
+        selected = _summaries(rows, names)
+        query = f"SELECT {_ROW}, {', '.join(sql for _, sql in selected)}\nFROM"
+        rows = _grouped(rows, query)
+        sql = f"{query} (\n{sql}\n)\nGROUP BY {_ROW}"
+        names = [name for name, _ in selected]
+    return rows.sort_by(_ROW).select(names), sql
+
+
+def _planned(lake: EnrichableLake, join: PlannedJoin, keys: pa.ChunkedArray) -> JoinPlan:
+    left = pa.table({_ROW: pa.array(range(len(keys)), pa.int64()), _KEY: keys})
+    many = "expand" if join.is_summarised else "first"
+    settings = None if join.tau is None else JoinSettings(tau=join.tau)
+    hit = join.table, join.column
+    return lake.plan_join(left, _KEY, hit, many=many, join=join.join, settings=settings)
+
+
+def _summaries(rows: pa.Table, columns: Sequence[str]) -> list[tuple[str, str]]:
+    """List the summaries of columns: the name and SQL of each."""
+    found = [("matched_rows", f"count({identifier(columns[0])}) AS matched_rows")]
+    for name in columns:
+        kind, cell = rows.schema.field(name).type, identifier(name)
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            values = {"mean": f"avg({cell})", "min": f"min({cell})", "max": f"max({cell})"}
+        else:
+            # Of equally frequent values the least, so that the result is the same twice.
+            values = {"most_frequent": f"mode({cell} ORDER BY {cell})"}
+        for word, value in values.items():
+            found.append((f"{name}_{word}", f"{value} AS {identifier(f'{name}_{word}')}"))
+    return found
+
+
+def _grouped(rows: pa.Table, query: str) -> pa.Table:
+    session = Session()
+    try:
+        session.run("CREATE TABLE joined AS SELECT * FROM batch", rows)
+        return session.table(f"{query} joined GROUP BY {_ROW} ORDER BY {_ROW}")
+    finally:
+        session.close()
+
+
+def is_copy(lake: EnrichableLake, names: Iterable[str], rows: int, table: str) -> bool:
+    """Check whether a table of the lake is your table or a copy of it: its columns and rows."""
+    entry = lake.index.table(table)
+    columns = {canonical(one.name) for one in entry.columns}
+    return entry.rows == rows and columns.issuperset(map(canonical, names))
