@@ -37,7 +37,7 @@ _LOG = logging.getLogger("deepjoin.serve.http")
 #: Seconds between checks of the manifest; ticks between checks for expired uploads.
 _TICK, _SWEEP = 1.0, 60
 #: Seconds that abandoned work may continue when the service stops.
-_PATIENCE = 2.0
+_PATIENCE = 0.2
 #: How far the threads of long work step back where quick requests need the processor ("nice").
 _STEP_BACK = 5
 #: Seconds after which a Python thread lets another run; a quick request waits this often.
