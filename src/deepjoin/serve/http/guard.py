@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from fastapi import Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepjoin.serve.http.answers import problem, problem_page, wants_page
@@ -78,7 +79,10 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *_HEADERS, *([_NOT_STORED] * private)]
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError:  # so uvloop says that the connection was reset
+                raise ClientDisconnect from None
 
         limited, whole = self._limited(scope, receive)
 
@@ -105,6 +109,8 @@ class Guard:
                     leaving.cancel()
             else:
                 await refusal(scope, receive, secured)
+        except ClientDisconnect:
+            status = status or _LEFT
         except Exception as error:
             # The log names the route only: addresses and error messages may quote cells.
             _LOG.error("%s %s failed: %s", scope["method"], _route(scope), traced(error))
@@ -134,7 +140,8 @@ class Guard:
             # Compared in constant time, which reveals nothing about the token.
             if not hmac.compare_digest(given, self._bearer):
                 text = "A token is needed: send the header Authorization: Bearer TOKEN."
-                return problem(text, 401, {"www-authenticate": "Bearer"})
+                # What else the client sends is not waited for.
+                return problem(text, 401, {"www-authenticate": "Bearer"} | _CLOSE)
         return None
 
     def _limited(self, scope: Scope, receive: Receive) -> tuple[Receive, asyncio.Event]:
