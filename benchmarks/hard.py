@@ -24,17 +24,36 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 from common import emit, say
-from hard_cases import Case, Kind, kinds
+from hard_cases import Case, Files, Histories, Kills, Kind, Promises, Requests
+from hard_commands import HERE, Fairness, Flips, Limits, Signals
 
 KEPT = Path(__file__).parents[1] / "tests" / "hard"
 #: Seconds that making a case smaller may take.
 _SHRINKING = 60
 #: Failures of one kind after which it is left out: the next ones would be the same.
 _ENOUGH = 5
+
+
+def kinds() -> dict[str, Kind]:
+    """Return every kind by name."""
+    known: dict[str, Callable[[], Kind]] = {
+        "kill": Kills,
+        "history": Histories,
+        "promise": Promises,
+        "file": Files,
+        "request": Requests,
+        "signal": Signals,
+        "limit": Limits,
+        "fairness": Fairness,
+    }
+    if (HERE / "flips.py").exists():
+        known["flip"] = Flips
+    return {name: make() for name, make in known.items()}
 
 
 def failure(kind: Kind, case: Case) -> str | None:
@@ -101,6 +120,8 @@ def run(options: argparse.Namespace) -> int:
     number = options.first
     try:
         while time.monotonic() - started < 60 * options.minutes:
+            if all(failed[name] >= _ENOUGH for name in names):
+                break
             random = Random(f"{options.seed}:{number}")
             name = random.choices(names, weights)[0]
             number += 1

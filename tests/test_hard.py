@@ -29,7 +29,7 @@ def test_what_failed_once_does_not_fail_again(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["promise", "file", "history"])
 def test_a_round_of_cases_passes(name: str) -> None:
-    kind, random = hard_cases.kinds()[name], Random(f"{name} 0")
+    kind, random = hard.kinds()[name], Random(f"{name} 0")
     for _ in range(2):
         case = kind.make(random)
         assert json.loads(json.dumps(case)) == case, "a case can be kept"
@@ -69,7 +69,7 @@ def test_rounds_end_with_a_summary(
     tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(hard, "kinds", lambda: {"sums": Sums()})
-    arguments = ["--minutes", "0.01", "--seed", "0", "--out", str(tmp_path)]
+    arguments = ["--minutes", "1", "--seed", "0", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["hard.py", *arguments])
     assert hard.main() == 1
     said = capsys.readouterr()
