@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CORPUS ?= corpus
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test check format reference matrix wheel-check bench page page-check browser clean
+.PHONY: demo quick test check format reference matrix wheel-check hard bench page page-check browser clean
 
 demo: $(VENV)/installed
 	$(BIN)/deepjoin demo
@@ -41,6 +41,12 @@ matrix:
 # Build a wheel, install it into an empty environment, and use it.
 wheel-check:
 	$(PYTHON) tools/wheel_check.py
+
+# Look for what breaks: kills, power cuts, histories, malformed files and requests, signals, limits.
+# Not part of the tests; cases that fail are kept in tests/hard/, which the tests run again.
+MINUTES ?= 10
+hard: $(VENV)/developing
+	$(BIN)/python benchmarks/hard.py --minutes $(MINUTES)
 
 bench: $(VENV)/developing
 	$(BIN)/python benchmarks/equi_search.py $(CORPUS)

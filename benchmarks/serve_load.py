@@ -3,13 +3,16 @@
     python benchmarks/serve_load.py INDEX CORPUS --rate 100 --seconds 300
     python benchmarks/serve_load.py INDEX CORPUS --clients 50 --seconds 60
     python benchmarks/serve_load.py INDEX CORPUS --rate 100 --refresh 'deepjoin add INDEX x.csv'
+    python benchmarks/serve_load.py INDEX --beside 4 --join any --rate 5 --seconds 30
 
 Starts `deepjoin serve INDEX` on this machine and asks it for the top 10 of the queries of CORPUS,
 one after the other. With --rate, requests start on a clock whether or not earlier ones have been
 answered, and times count from when a request should have started, so that a slow answer is not
 hidden by the wait it causes (an open loop). With --clients, each asks again as soon as it has its
 answer (a closed loop). Memory is that of the worker processes, mapped files apart. --refresh runs
-a command again and again meanwhile. Prints one JSON object.
+a command again and again meanwhile. With --beside, small searches are measured alone and then
+beside clients that search with 40,000 values each, all taken from the index; "ratio" is what the
+small ones wait for the large ones. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -30,11 +33,20 @@ from itertools import cycle
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+import pyarrow.compute as pc
+
+import deepjoin
 from common import Row, emit, machine, percentiles, query_sets, say
 from deepjoin.read.corpus import CorpusSource
+from deepjoin.store.segment import Segment
 
 #: Connections that an open loop keeps; more requests at once open more.
 _IDLE = 64
+#: Small queries taken from an index, and values of each.
+_SMALL, _SMALL_VALUES = 50, 10
+#: Values of each segment that queries are taken from.
+_CONSIDERED = 1_000_000
 
 
 @dataclass
@@ -144,6 +156,50 @@ def bodies_of(corpus: Path, join: str) -> list[bytes]:
     ]
 
 
+def bodies_of_index(index: str, join: str, values: int, count: int, seed: int) -> list[bytes]:
+    """Write queries of values that columns of the index hold, with a letter more: none is equal."""
+    choose = np.random.default_rng(seed)
+    strings = [text for one in deepjoin.open(index).index.segments for text in _texts(one)]
+    queries = [choose.choice(len(strings), min(values, len(strings)), False) for _ in range(count)]
+    return [
+        json.dumps(
+            {"query": {"values": [f"{strings[one]}s" for one in query.tolist()]}, "join": join}
+        ).encode()
+        for query in queries
+    ]
+
+
+def _texts(segment: Segment) -> list[str]:
+    """Return values of a segment that are words: numbers are never compared by meaning."""
+    values = segment.values.values.arrow()
+    some = values.slice(0, _CONSIDERED)
+    return some.filter(pc.match_substring_regex(some, "^[A-Za-z ]{4,40}$")).to_pylist()
+
+
+async def beside(options: argparse.Namespace, port: int) -> Row:
+    """Measure small searches alone, then while clients search with many values each."""
+    small = bodies_of_index(options.index, options.join, _SMALL_VALUES, _SMALL, 0)
+    large = bodies_of_index(options.index, options.join, options.values, options.beside, 1)
+    asked, heavy = iter(cycle(small)), iter(cycle(large))
+    client, others = Client("127.0.0.1", port), Client("127.0.0.1", port)
+    await closed_loop(client, asked, 1, options.warm)
+    alone = await open_loop(client, asked, options.rate, options.seconds)
+    loading = asyncio.create_task(
+        closed_loop(others, heavy, options.beside, options.seconds + options.warm)
+    )
+    await asyncio.sleep(options.warm)
+    loaded = await open_loop(client, asked, options.rate, options.seconds)
+    say("waiting for the large searches")
+    large_seen = await loading
+    one, two = percentiles(alone.seconds), percentiles(loaded.seconds)
+    return {
+        "alone": one | {"statuses": dict(alone.statuses)},
+        "loaded": two | {"statuses": dict(loaded.statuses)},
+        "large": percentiles(large_seen.seconds) | {"statuses": dict(large_seen.statuses)},
+        "ratio": {name: two[name] / one[name] for name in one},
+    }
+
+
 @contextmanager
 def serving(index: str, workers: int) -> Iterator[tuple[int, int]]:
     """Start a service; gives its process and its port."""
@@ -233,20 +289,27 @@ def main() -> None:
     """Read the options, serve, load, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("index")
-    parser.add_argument("corpus", help="a folder with queries.parquet")
+    parser.add_argument("corpus", nargs="?", help="a folder with queries.parquet")
     parser.add_argument("--rate", type=float, default=100, help="requests a second, open loop")
     parser.add_argument("--clients", type=int, help="so many in a closed loop instead")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--warm", type=float, default=5, help="seconds of load before")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--join", choices=("equi", "any", "semantic"), default="equi")
+    parser.add_argument("--beside", type=int, default=0, help="clients with large searches")
+    parser.add_argument("--values", type=int, default=40_000, help="values of a large search")
     parser.add_argument("--refresh", help="a command to run meanwhile, again and again")
     parser.add_argument("--refresh-every", type=float, default=5, help="seconds between two")
     options = parser.parse_args()
+    if not options.beside and options.corpus is None:
+        parser.error("CORPUS is missing; only --beside takes its queries from the index")
     with serving(options.index, options.workers) as (pid, port):
         say(f"loading http://127.0.0.1:{port} for {options.seconds:g} s")
-        row = asyncio.run(measured(options, pid, port))
-    kept = ("rate", "clients", "seconds", "workers", "join", "refresh")
+        if options.beside:
+            row = asyncio.run(beside(options, port))
+        else:
+            row = asyncio.run(measured(options, pid, port))
+    kept = ("rate", "clients", "seconds", "workers", "join", "refresh", "beside", "values")
     asked = {name: getattr(options, name) for name in kept}
     emit("serve_load", **asked, **row, **machine())
 

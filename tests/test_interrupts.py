@@ -171,6 +171,25 @@ def test_a_search_ends_as_soon(lake_folder: Path) -> None:
     assert is_prompt(seconds), seconds
 
 
+@pytest.mark.parametrize("number", STATUS, ids=["SIGINT", "SIGTERM"])
+def test_the_status_is_that_of_the_signal_wherever_it_comes(lake_folder: Path, number: int) -> None:
+    """Python ends as if by SIGINT where the signal comes in code that was made from a string."""
+    code = STUCK.replace(
+        'hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)', 'exec("while True: pass")'
+    )
+    step = "deepjoin.lake:Lake.search"
+    search = ("search", lake_folder, "--values", "Peru")
+    deepjoin.index(lake_folder)
+    assert interrupted(code, step, number, *search)[:2] == (STATUS[signal.Signals(number)], MESSAGE)
+
+
+def test_a_signal_while_an_error_is_told_ends_the_command(lake_folder: Path) -> None:
+    step = "deepjoin.cli:say"
+    status, said, seconds = interrupted(STUCK, step, signal.SIGTERM, "info", lake_folder / "none")
+    assert (status, said) == (143, MESSAGE)
+    assert is_prompt(seconds), seconds
+
+
 def test_an_ignored_signal_stays_ignored(lake_folder: Path) -> None:
     """A shell lets commands in the background of a script ignore Ctrl-C."""
     code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + STUCK

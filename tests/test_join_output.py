@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import duckdb
 import pandas as pd
@@ -235,12 +236,9 @@ def test_a_write_that_is_stopped_leaves_the_old_file(
 
 
 def test_an_interrupt_inside_duckdb_is_one_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = text_plan()
-
-    def interrupted(_: object) -> None:
-        raise RuntimeError("Query interrupted")
-
-    monkeypatch.setattr("deepjoin.joining.session.Session.cursor", interrupted)
+    plan, cursor = text_plan(), MagicMock()
+    cursor.__enter__.return_value.sql.side_effect = RuntimeError("Query interrupted")
+    monkeypatch.setattr("deepjoin.joining.session.Session.cursor", lambda _: cursor)
     with pytest.raises(KeyboardInterrupt):
         plan.to_arrow()
 

@@ -15,6 +15,7 @@ import deepjoin
 from deepjoin import Column, Lake
 from deepjoin.relating.neighbourhood import paths
 from deepjoin.serve.mcp.server import TOOLS
+from deepjoin.serve.saving import JoinLimits
 from tests.support.agents import COUNTRIES, ask, refused, with_client
 
 from .conftest import MakeLake
@@ -307,7 +308,7 @@ def test_a_join_that_fails_leaves_no_file(
         patch.setattr("deepjoin.joining.output.literal", lambda text: "'/nowhere/at/all.csv'")
         assert "Cannot write" in refused(demo, "join", tmp_path, **asked)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr("deepjoin.serve.mcp.tools._MOST_ROWS", 0)
+    monkeypatch.setattr("deepjoin.serve.mcp.tools._MOST", JoinLimits(0, 1 << 30))
     assert "the limit is 0" in refused(demo, "join", tmp_path, **asked)
     monkeypatch.undo()
     gone = tmp_path / "gone"

@@ -117,12 +117,46 @@ def test_a_body_that_stops_is_not_awaited_and_a_slow_one_is(
     run(test)
 
 
-def test_too_many_silent_connections_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BoundedConnection, "most_open", 20)
+def test_headers_after_a_body_are_refused() -> None:
+    head = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+
+    async def test(port: int) -> None:
+        assert b"HTTP/1.1 200" in await answer_to(port, head, b"1\r\na\r\n0\r\n\r\n", GET + b"\r\n")
+        answer = await answer_to(port, head, b"0\r\n", *[b"a: b\r\n" * 1000] * 100)
+        assert answer.startswith(b"HTTP/1.1 431") or answer == b"reset"
+
+    run(test)
+
+
+def test_an_index_leaves_fewer_descriptors_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (300, 300))
+    monkeypatch.setattr("os.listdir", lambda _: ["0"] * 90)
+    assert (connections.most_open(0), connections.most_open(60)) == (70, 90)
+    monkeypatch.setattr("os.listdir", lambda _: ["0"] * 299)
+    assert connections.most_open(0) == 16
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\na",
+    ],
+    ids=["silent", "half a head", "idle", "half a body"],
+)
+def test_too_many_connections_make_room(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "most_open", lambda _: 20)
+    monkeypatch.setattr(BoundedConnection, "_counted_until", float("-inf"))
     request = b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n"
 
     async def test(port: int) -> None:
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+        silent = []
+        for _ in range(60):
+            silent.append(await asyncio.open_connection("127.0.0.1", port))
+            silent[-1][1].write(sent)
+            await silent[-1][1].drain()
         assert (await answer_to(port, request)).endswith(b"0")
         for _, writer in silent:
             await closed(writer)

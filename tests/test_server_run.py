@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -200,19 +201,38 @@ def test_workers_go_when_their_parent_is_killed(lake_folder: Path) -> None:
                     os.close(key.fd)
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds workers under /proc")
-def test_a_worker_that_dies_is_logged_and_replaced(lake_folder: Path) -> None:
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """Return the processes that answer requests."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    command = "/proc/{}/cmdline".format
+    return [int(one) for one in children if b"spawn_main" in Path(command(one)).read_bytes()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds workers in /proc")
+def test_a_worker_that_dies_is_told_and_replaced(lake_folder: Path) -> None:
     deepjoin.index(lake_folder)
     with started(lake_folder, "--workers", 1) as (process, address):
-        fetched(address, "healthz")
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        workers = [
-            child
-            for child in children
-            if "resource_tracker" not in Path(f"/proc/{child}/cmdline").read_text()
-        ]
-        os.kill(int(workers[0]), signal.SIGKILL)
+        assert fetched(address, "api/lake")["tables"] == 3
+        (worker,) = workers_of(process)
+        os.kill(worker, signal.SIGBUS)
+        assert fetched(address, "api/lake")["tables"] == 3
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
         assert process.stderr is not None
-        said = next(line for line in process.stderr if "Worker" in line)
-        assert f"Worker {workers[0]} ended with signal SIGKILL and was replaced" in said
+        said = process.stderr.read()
+    assert f"Worker {worker} died (Bus error); another takes its place" in said
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds workers in /proc")
+def test_a_service_stops_while_a_worker_does_not_answer(lake_folder: Path) -> None:
+    deepjoin.index(lake_folder)
+    with started(lake_folder, "--workers", 1) as (process, address):
         assert fetched(address, "healthz")["status"] == "ok"
+        (worker,) = workers_of(process)
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import deepjoin
+from deepjoin.joining.session import Session
+from deepjoin.progress import Stopped, StopSignal, check_stop
 from deepjoin.serve.http import app, guard
 from deepjoin.serve.http.problems import Busy, TooSlow
 from deepjoin.serve.http.service import ThreadPool
@@ -276,3 +278,120 @@ def test_a_preview_names_no_path_of_the_machine(served: Served, lake_folder: Pat
     answer = served.client.post("/api/join/preview", json=join)
     assert answer.status_code >= 400
     assert folder not in answer.text
+
+
+def test_work_past_its_time_stops() -> None:
+    work, stopped = ThreadPool(1, 1, 0.05), threading.Event()
+
+    def endless() -> None:
+        try:
+            while True:
+                check_stop()
+        except Stopped:
+            stopped.set()
+            raise
+
+    async def ask() -> None:
+        with pytest.raises(TooSlow):
+            await work.run(endless)
+        while work.held:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+    assert stopped.is_set()
+
+
+def test_a_query_of_duckdb_past_its_time_stops() -> None:
+    work, session = ThreadPool(1, 1, 0.2), Session()
+    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range + b.range < 0"
+
+    async def ask() -> None:
+        with pytest.raises(TooSlow):
+            await work.run(session.run, endless)
+        while work.held:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+    assert session.count("range(3)") == 3, "the session can still be used"
+    session.close()
+
+
+def test_work_that_waits_when_its_time_is_over_never_starts() -> None:
+    work, go, began = ThreadPool(1, 1, 0.05), threading.Event(), threading.Event()
+
+    async def ask() -> None:
+        first, second = (asyncio.create_task(work.run(one)) for one in (go.wait, began.set))
+        for task in (first, second):
+            with pytest.raises(TooSlow):
+                await task
+        go.set()
+        while work.held:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+    assert not began.is_set()
+
+
+def test_a_pool_that_closes_stops_its_work() -> None:
+    work, began = ThreadPool(1, 1, 30, in_background=True), threading.Event()
+
+    def endless() -> None:
+        began.set()
+        while True:
+            check_stop()
+
+    async def ask() -> None:
+        running = asyncio.create_task(work.run(endless))
+        await asyncio.to_thread(began.wait)
+        work.close()
+        with pytest.raises(Stopped, match="nobody waits for it"):
+            await running
+
+    asyncio.run(ask())
+
+
+def test_a_search_stops_between_two_blocks(lake_folder: Path) -> None:
+    lake, stop = deepjoin.index(lake_folder), StopSignal()
+    settings = deepjoin.SearchSettings(on_partial=lambda _: stop.stop())
+    with stop.watched(), pytest.raises(Stopped):
+        lake.search(["Peru", "Italy", "Frankreich"], settings=settings)
+
+
+def test_the_work_of_a_client_that_leaves_stops(lake_folder: Path) -> None:
+    began, stopped = threading.Event(), threading.Event()
+
+    def endless(*given: Any, **named: Any) -> None:
+        began.set()
+        try:
+            while True:
+                check_stop()
+        except Stopped:
+            stopped.set()
+            raise
+
+    async def ask(path: str) -> list[Any]:
+        """Send a search, and leave once it is being worked on."""
+        body, sent = json.dumps({"query": {"values": ["Peru"]}}).encode(), []
+        messages = [{"type": "http.request", "body": body}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await asyncio.to_thread(began.wait)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+        scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http"}
+        await served.client.app(scope, receive, send)
+        await asyncio.to_thread(stopped.wait)
+        return sent
+
+    with serving(lake_folder) as served, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(served.service.current.lake), "search", endless)
+        for path in ("/api/search", "/api/search/stream"):
+            began.clear(), stopped.clear()
+            assert asyncio.run(asyncio.wait_for(ask(path), 30)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -250,3 +251,29 @@ def test_health_tells_the_state_of_the_index(lake_folder: Path) -> None:
         manifest.write_text(content)
         served.service.current.renew()
         assert served.get("/healthz")["index"] == "current"
+
+
+@pytest.mark.slow
+def test_a_file_that_was_cut_is_told_instead_of_read(lake_folder: Path) -> None:
+    with serving(lake_folder) as served:
+        asked = {"query": {"values": ["Peru", "Italy"]}}
+        assert served.post("/api/search", asked)["hits"]
+        assert served.get("/healthz")["status"] == "ok"
+        (folder,) = (lake_folder / ".deepjoin" / "segments").iterdir()
+        cut = folder / "cell_rows.npy"
+        os.truncate(cut, cut.stat().st_size - 1)
+        served.service.current._measured = float("-inf")
+        error = served.post("/api/search", asked, 503)["error"]
+        assert "cell_rows.npy has" in error
+        assert "bytes where" in error
+        error = served.get("/healthz", 503)["error"]
+        assert error == "The files of the index were changed; searches fail."
+
+
+@pytest.mark.slow
+def test_a_file_that_is_gone_is_still_mapped(lake_folder: Path) -> None:
+    current = CurrentLake(deepjoin.index(lake_folder))
+    for path in (lake_folder / ".deepjoin" / "segments").rglob("*.npy"):
+        path.unlink()
+    current._measured = float("-inf")
+    assert current.use(lambda opened: opened.lake.search(["Peru", "Italy"], join="equi"))

@@ -23,9 +23,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import deepjoin
+from deepjoin.joining import JoinSide, plan_join
+from deepjoin.joining.output import JoinTooLarge
 from deepjoin.joining.session import Session
 from deepjoin.model import Column, Reading, Table
 from deepjoin.read.corpus import write_corpus
+from deepjoin.read.frames import frame_table
 from deepjoin.serve.http import describing, trial
 from deepjoin.serve.http import uploads as uploads_module
 from deepjoin.serve.http.problems import Busy, TooSlow
@@ -546,3 +549,29 @@ def test_joins_are_saved_only_where_there_is_a_place(lake_folder: Path, tmp_path
         assert first["bytes"] == (out / "my-join.parquet").stat().st_size
         assert served.post("/api/join/save", asked | {"on": "nope"}, 400)
         assert len(list(out.iterdir())) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["download?format=csv", "download?format=parquet", "save", "keep"])
+def test_a_joined_table_has_a_limit_in_bytes(lake_folder: Path, tmp_path: Path, way: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with serving(lake_folder, max_joined=100, out=out) as served:
+        error = served.post(f"/api/join/{way}", joined(served), 413)["error"]
+        assert error.startswith("The joined table takes more than 100 bytes, the limit.")
+        assert list(out.iterdir()) == []
+        kept = {path.suffix for path in served.service.uploads._folder.iterdir()}
+        assert kept == {".about", ".csv"}
+        assert list(served.service.joins._answers.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_join_that_grows_on_disk_is_stopped(tmp_path: Path) -> None:
+    table = pa.table({"key": ["k"] * 1000, "text": [os.urandom(500).hex() for _ in range(1000)]})
+    sides = (JoinSide(frame_table(table), "key") for _ in range(2))
+    with plan_join(*sides, settings=deepjoin.JoinSettings(memory_limit="50MB")) as plan:
+        with pytest.raises(JoinTooLarge, match=r"more than 30,000,000 bytes, the limit"):
+            plan.write(tmp_path / "joined.csv", 30_000_000)
+        assert list(tmp_path.iterdir()) == []
+        assert plan.facts.result_rows == 1_000_000
+        assert plan.preview(1).num_rows == 1, "the plan can still be used"

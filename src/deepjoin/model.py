@@ -33,6 +33,7 @@ from typing import (
 
 from deepjoin.lazy import cached_property
 from deepjoin.optional import as_frame
+from deepjoin.progress import check_stop
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +69,9 @@ class Reading:
     notes: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self.batches
+        for batch in self.batches:
+            check_stop()
+            yield batch
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,14 @@
-"""Progress of long work: one type of callback, what it counts, and threads that can be stopped."""
+"""Progress of long work: one type of callback, what it counts, and work that can be stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock
+
+from deepjoin.errors import DeepJoinError
 
 #: Called with how much is done, of how much, and what is being done: a name of `UNITS`, or the
 #: table that is being read.
@@ -25,6 +29,79 @@ UNITS = {
     "values": "values",
     "vectors": "vectors",
 }
+
+
+class Stopped(DeepJoinError):
+    """Raised inside work that nobody waits for any longer."""
+
+
+class StopSignal:
+    """Stops work in another thread: the work looks at it between two blocks of values.
+
+    Work is run inside `watched`; whatever it calls finds the signal with `check_stop`. What
+    interrupts a long call of another library is registered with `interrupting`.
+    """
+
+    def __init__(self) -> None:
+        #: Whether the work was told to stop.
+        self.is_set = False
+        self._lock = Lock()
+        self._interrupts: list[Callable[[], None]] = []
+
+    def stop(self) -> None:
+        """Tell the work to stop, from any thread."""
+        with self._lock:
+            self.is_set = True
+            for interrupt in self._interrupts:
+                interrupt()
+
+    def check(self) -> None:
+        """Raise `Stopped` if the work was told to stop."""
+        if self.is_set:
+            raise Stopped("The work was stopped: nobody waits for it any longer.")
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Let what runs in the block look at this signal."""
+        before = _STOP.set(self)
+        try:
+            self.check()
+            yield
+        finally:
+            _STOP.reset(before)
+
+    @contextmanager
+    def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        """Call a function if the work is told to stop during the block."""
+        with self._lock:
+            self.check()
+            self._interrupts.append(interrupt)
+        try:
+            yield
+        except Exception:
+            self.check()  # an error that the interruption caused is no other error
+            raise
+        finally:
+            with self._lock:
+                self._interrupts.remove(interrupt)
+
+
+_STOP: ContextVar[StopSignal | None] = ContextVar("deepjoin_stop", default=None)
+
+
+def stop_signal() -> StopSignal:
+    """Return the signal of the work that runs here; threads started by the work must be given it.
+
+    Work that nobody watches has one that is never set.
+    """
+    return _STOP.get() or StopSignal()
+
+
+def check_stop() -> None:
+    """Raise `Stopped` if nobody waits for this work any longer; called between two blocks."""
+    signal = _STOP.get()
+    if signal is not None:
+        signal.check()
 
 
 def no_progress(done: int, total: int, what: str) -> None:

@@ -34,31 +34,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Without ``arguments`` the process belongs to the command, and a signal ends it.
     """
     interrupts = Interrupts()
-    if arguments is None:
-        _fit_limits()
-    if arguments is None and threading.current_thread() is threading.main_thread():
-        interrupts.watch()
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character shows ? instead of failing.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
     try:
+        if arguments is None:
+            _fit_limits()
+        if arguments is None and threading.current_thread() is threading.main_thread():
+            interrupts.watch()
+        for stream in (sys.stdout, sys.stderr):
+            # A terminal that cannot show a character shows ? instead of failing.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
-        except Exception:
+        except Exception as error:
             # Some libraries turn the interruption into an error of theirs.
             if interrupts.is_raised:
                 raise KeyboardInterrupt from None
+            if isinstance(error, DeepJoinError):
+                # Without memory, modules cannot be loaded, which reads as damage of what needs them.
+                say(f"deepjoin: {resource_limit(error) or error}")
+                return 1
+            if isinstance(error, BrokenPipeError):
+                # The reader of our output has gone (as `head` does): not an error of ours.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 0
             raise
-    except DeepJoinError as error:
-        # Without memory, modules cannot be loaded, which reads as damage of what needs them.
-        say(f"deepjoin: {resource_limit(error) or error}")
-        return 1
-    except BrokenPipeError:
-        # The reader of our output has gone (as `head` does): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # also while an error is being reported
         if interrupts.is_first_to_say():
             say(MESSAGE)
         return interrupts.status

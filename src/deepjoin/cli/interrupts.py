@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -33,6 +35,8 @@ class Interrupts:
 
     def watch(self) -> None:
         """Handle signals until the process ends."""
+        # Registered first, so run last: what else runs at exit has removed its files by then.
+        atexit.register(self._end)
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -51,6 +55,18 @@ class Interrupts:
         if not self.is_raised:
             self.is_raised = True
             raise KeyboardInterrupt
+
+    def _end(self) -> None:
+        """Exit with the status of the signal.
+
+        Python itself would end as if by SIGINT where the exception came in code that was made at
+        run time, as that of dataclasses is.
+        """
+        if self.is_raised:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(self.status)
 
     def _enforce(self, woken: int) -> None:
         """Wait for a signal that this object handles, then for the grace period, and exit."""

@@ -52,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="maximum rows of such a file, and of a joined table (default 5,000,000)",
     )
     parser.add_argument(
+        "--max-joined",
+        metavar="SIZE",
+        type=size,
+        default=size("2GB"),
+        help="largest joined table that is made for a client (default 2GB)",
+    )
+    parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds,
@@ -91,6 +98,7 @@ def run(options: argparse.Namespace) -> None:
         token=token,
         max_upload=options.max_upload,
         max_rows=options.max_rows,
+        max_joined=options.max_joined,
         seconds=options.timeout,
         out=out,
         vector_store=tuple(stores),

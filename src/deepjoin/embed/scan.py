@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepjoin.arrays import Array, Float, Int, Int32, Integers, prefetch
+from deepjoin.progress import stop_signal
 
 Codes = npt.NDArray[np.uint8]
 Signed = npt.NDArray[np.int8]
@@ -124,8 +125,10 @@ class Scan:
 
         if chosen is not None:
             rows.prefetch(chosen)
+        signal = stop_signal()
 
         def scan(block: slice) -> CandidatePairs:
+            signal.check()
             if chosen is None:
                 rows.prefetch(block.start, size * (1 + self._threads))  # the next blocks as well
                 return self._block(rows, block)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,6 +20,7 @@ from deepjoin.joining.session import Session, explained
 from deepjoin.joining.sql import JoinSql, StoredValues, ValueWriter
 from deepjoin.lazy import cached_property
 from deepjoin.normalise.cells import as_strings
+from deepjoin.progress import Stopped, StopSignal, stop_signal
 from deepjoin.read.sql import literal
 
 #: Extensions of files that can be written, and how DuckDB writes them.
@@ -31,6 +35,14 @@ ENDINGS = {
 #: Spreadsheets also run the wide and small forms of these signs, as East Asian keyboards type them.
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠﹦﹢﹣﹫]"
 _NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+\-]?[0-9]+)?"
+
+
+#: Seconds between two looks at the size of what is written.
+_LOOK = 0.05
+
+
+class JoinTooLarge(DeepJoinError):
+    """A joined table with more rows or bytes than may be written."""
 
 
 class RowQuery(Protocol):
@@ -67,11 +79,12 @@ class JoinedRows:
         with explained():
             return self.session.reader(self._write(True))
 
-    def write(self, path: str | os.PathLike[str]) -> int:
+    def write(self, path: str | os.PathLike[str], most: int | None = None) -> int:
         """Write all rows to a .parquet, .csv or .tsv file (also .gz) and return their number.
 
         Parquet gets types, the others the cells as they were. An existing file is replaced
-        once the new one is complete.
+        once the new one is complete. ``most`` bounds the bytes of the file, and those that the
+        query needs on disk before it has its first row.
         """
         import duckdb
 
@@ -80,7 +93,11 @@ class JoinedRows:
         # CSV keeps the text of cells: types would rewrite numbers and dates.
         query = self._write(typed="parquet" in options)
         try:
-            with explained(besides=duckdb.IOException), written_aside(target) as aside:
+            with (
+                explained(besides=duckdb.IOException),
+                written_aside(target) as aside,
+                _bounded((aside.parent, self.session.folder), most),
+            ):
                 copied = self.session.run(f"COPY ({query}) TO {literal(str(aside))} ({options})")
         except (OSError, duckdb.IOException) as error:
             reason = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
@@ -88,6 +105,49 @@ class JoinedRows:
                 f"Cannot write {target}: {reason}. Choose a folder that exists and has room."
             ) from error
         return int(copied[0][0])
+
+
+@contextmanager
+def _bounded(folders: Sequence[Path], most: int | None) -> Iterator[None]:
+    """Stop what runs in the block once it has written more than ``most`` bytes to the folders."""
+    if most is None:
+        yield
+        return
+    above, bound, done = stop_signal(), StopSignal(), Event()
+
+    def look() -> None:
+        while not done.wait(_LOOK):
+            if above.is_set or _size(folders) > most:
+                bound.stop()
+                return
+
+    looking = Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        with bound.watched():
+            yield
+        too_large = _size(folders) > most  # what is small is written between two looks
+    except Stopped:
+        above.check()
+        too_large = True
+    finally:
+        done.set()
+        looking.join()
+    if too_large:
+        raise JoinTooLarge(
+            f"The joined table takes more than {most:,} bytes, the limit. Bring fewer columns "
+            '(`columns`), or where several rows match, keep the first (`many="first"`) or one '
+            'summary row (`many="aggregate"`).'
+        )
+
+
+def _size(folders: Sequence[Path]) -> int:
+    size = 0
+    for folder in folders:
+        for path in folder.rglob("*"):
+            with suppress(OSError):  # DuckDB removes what it no longer needs
+                size += path.stat().st_size if path.is_file() else 0
+    return size
 
 
 def writing_options(path: Path) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError, ResourceLimit
 from deepjoin.files import TemporaryFolder
+from deepjoin.progress import stop_signal
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,6 +36,8 @@ class Session:
             "temp_directory": str(folder.path),
             "python_enable_replacements": False,
         }
+        #: Where queries that do not fit in memory write to.
+        self.folder = folder.path
         self._connection = duckdb.connect(":memory:", config=config)
         # A finalizer also runs at exit, where __del__ may not, so the folder never stays behind.
         self.close = weakref.finalize(self, _discard, self._connection, folder)
@@ -56,7 +59,7 @@ class Session:
 
     def run(self, sql: str, batch: pa.Table | None = None) -> list[tuple[Any, ...]]:
         """Run one statement to its end and return its rows; it may read a table as `batch`."""
-        with _interruptible(), self.cursor() as cursor:
+        with self.cursor() as cursor, _interruptible(cursor):
             if batch is not None:
                 cursor.register("batch", batch)
             return cursor.execute(sql).fetchall()
@@ -72,7 +75,7 @@ class Session:
 
     def table(self, sql: str) -> pa.Table:
         """Run a query into memory."""
-        with _interruptible(), self.cursor() as cursor:
+        with self.cursor() as cursor, _interruptible(cursor):
             return cursor.sql(sql).to_arrow_table()
 
     def reader(self, sql: str) -> pa.RecordBatchReader:
@@ -80,9 +83,9 @@ class Session:
         cursor = self.cursor()
         reader = cursor.sql(sql).to_arrow_reader(_BATCH_ROWS)
 
-        def batches(session: Session, cursor: object) -> Iterator[Any]:
+        def batches(session: Session, cursor: duckdb.DuckDBPyConnection) -> Iterator[Any]:
             # The arguments keep the database open while there are batches to come.
-            with _interruptible():
+            with _interruptible(cursor):
                 yield from reader
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches(self, cursor))
@@ -117,10 +120,14 @@ def explained(besides: type[Exception] | tuple[()] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C, which DuckDB turns into a RuntimeError."""
+def _interruptible(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Stop a query with the work it is part of; raise KeyboardInterrupt on Ctrl-C.
+
+    DuckDB turns Ctrl-C into a RuntimeError.
+    """
     try:
-        yield
+        with stop_signal().interrupting(cursor.interrupt):
+            yield
     except RuntimeError as error:
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from None

@@ -19,6 +19,7 @@ from deepjoin.arrays import Array, Float, Int, Int32
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.embed.value_vectors import ValueVectors
 from deepjoin.matching.joinability import ONE, similarities
+from deepjoin.progress import check_stop
 
 if TYPE_CHECKING:
     from deepjoin.store.values.index import ValueIndex
@@ -38,6 +39,7 @@ def exact_similarities(queries: Float, cells: Int, exact: ExactVectors, values: 
     vectors = exact(distinct)
     decided = np.empty(len(cells), np.int64)
     for start in range(0, len(cells), _DECIDED):
+        check_stop()
         part = slice(start, start + _DECIDED)
         decided[part] = similarities(vectors[rows[part]], queries[cells[part]])
     return decided
@@ -153,6 +155,7 @@ class SimilarValues:
             yield pairs.cells, pairs.values
             return
         for start in range(0, len(self._vectors), COLUMNS):
+            check_stop()
             products = rows @ self._vectors[start : start + COLUMNS].T
             lowest = bound - self._slack
             some = np.flatnonzero(products.max(axis=1) >= lowest)

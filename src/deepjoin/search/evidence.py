@@ -14,6 +14,7 @@ import numpy as np
 from deepjoin.arrays import Double, Int, ranges
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import Brings, EquiEvidence, Hit, Match, SemanticEvidence
+from deepjoin.progress import check_stop
 from deepjoin.search.query import SearchQuery
 from deepjoin.store.catalog import Catalog
 from deepjoin.store.segment import Segment
@@ -97,6 +98,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     spellings, counts = query.cells.spellings, query.cells.counts
     hits = []
     for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
+        check_stop()
         index, cells = one.segment.values, one.cells.tolist()
         # Where the matched values are in the forward index: for their spellings and counts.
         start, stop = index.cells_of(one.column)
@@ -207,6 +209,7 @@ def _joined_segment(
         return Match(cells.spellings[cell], index.spelling(cells.values[cell], spelling))
 
     for i, (start, stop) in enumerate(pairwise(bounds)):
+        check_stop()
         here, other = mine[start:stop], theirs[start:stop]
         own = [counts[cell] for cell in here]
         join_size = sum(map(mul, own, other))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 from time import monotonic
@@ -16,13 +17,15 @@ from deepjoin.lazy import cached_property
 from deepjoin.model import SearchMethod
 from deepjoin.search.methods import served_methods
 from deepjoin.store.directory import Directory
-from deepjoin.store.manifest import MANIFEST
+from deepjoin.store.manifest import MANIFEST, SEGMENTS, damaged
 
 Done = TypeVar("Done")
 
 _LOG = logging.getLogger("deepjoin.lake")
 #: Seconds between checks of a folder, and of a bucket.
 _EVERY, _EVERY_REMOTE = 1.0, 60.0
+#: Seconds between two looks at the sizes of the mapped files, 50 microseconds each.
+_MEASURED = 0.1
 #: With more tables, finding the nearest name to a misspelt one would hold up other requests.
 _MANY = 10_000
 
@@ -65,7 +68,7 @@ class CurrentLake:
     def __init__(self, lake: Lake, *, finder: str = "", every: float = _EVERY) -> None:
         self._lock = Lock()
         self._every = _EVERY_REMOTE if lake.index.url else every
-        self._looked = monotonic()
+        self._looked, self._measured = monotonic(), float("-inf")
         # None, because the index may have changed between being opened and the first check.
         self._stamp: tuple[int, ...] | None = None
         self._warned = ""
@@ -98,12 +101,32 @@ class CurrentLake:
         """Run work on the lake; run it again on the newer one if the files have disappeared."""
         opened = self._opened
         try:
+            self.check_files()
             return work(opened)
         except IndexUnusable:
             self.renew()
             if self._opened is opened:  # no other thread found a newer one either
                 raise
             return work(self._opened)
+
+    def check_files(self) -> None:
+        """Raise if a mapped file is shorter than it was: reading beyond its end kills a process.
+
+        A file that is gone does no harm while it is mapped.
+        """
+        if monotonic() - self._measured < _MEASURED:
+            return
+        index = self.lake.index
+        for record in index.records:
+            for name, (size, _) in record.files.items():
+                with suppress(FileNotFoundError):
+                    found = os.stat(index.path / SEGMENTS / record.name / name).st_size
+                    if found < size:
+                        raise damaged(
+                            index.location,
+                            f"{record.name}/{name} has {found} bytes where {size} were written",
+                        )
+        self._measured = monotonic()
 
     def is_due(self) -> bool:
         """Check cheaply whether there may be a newer index; True at most once per interval."""

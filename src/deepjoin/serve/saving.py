@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan
 from deepjoin.joining.columns import table_suffix
+from deepjoin.joining.output import JoinTooLarge
 
 _TRIES = 1000
 
 
-class TooManyRows(DeepJoinError):
-    """A joined table with more rows than may be written."""
+class JoinLimits(NamedTuple):
+    """How large a joined table may be."""
+
+    rows: int
+    bytes: int
 
 
 def joined_name(left: str, right: str) -> str:
@@ -29,20 +34,20 @@ def check_rows(plan: JoinPlan, most: int) -> None:
     """Refuse a join with too many rows before it runs."""
     rows = plan.facts.result_rows
     if rows > most:
-        raise TooManyRows(
+        raise JoinTooLarge(
             f"The joined table has {rows:,} rows; the limit is {most:,}. Where several rows match, "
             'keep the first (`many="first"`) or one summary row (`many="aggregate"`).'
         )
 
 
 def save_join(
-    plan: JoinPlan, folder: Path, name: str, form: str, neutralise: bool, most: int
+    plan: JoinPlan, folder: Path, name: str, form: str, neutralise: bool, most: JoinLimits
 ) -> tuple[Path, int]:
     """Run a join into a new file and return its path and its rows; never replace a file."""
-    check_rows(plan, most)
+    check_rows(plan, most.rows)
     path = _new_file(folder, name, form)
     try:
-        return path, (plan.neutralised() if neutralise else plan).write(path)
+        return path, (plan.neutralised() if neutralise else plan).write(path, most.bytes)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

@@ -45,6 +45,7 @@ from deepjoin.embed.cells.words import (
     weights,
 )
 from deepjoin.lazy import cached_property
+from deepjoin.progress import check_stop
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -125,6 +126,7 @@ class StaticTable:
             part = array.slice(start, _VALUES_AT_ONCE)
             if isinstance(part, pa.ChunkedArray):
                 part = part.combine_chunks()
+            check_stop()
             self._encode_part(part, out[start : start + len(part)])
         return out
 
@@ -161,6 +163,7 @@ class StaticTable:
         starts, numbers, parts = split_words(plain)
         made = np.zeros((len(parts), self.dimension), np.float32)
         for start in range(0, len(parts), _WORDS_AT_ONCE):
+            check_stop()
             some = parts[start : start + _WORDS_AT_ONCE]
             made[start : start + len(some)] = self._part_vectors(some)
         vectors = np.zeros((len(words), self.dimension), np.float32)

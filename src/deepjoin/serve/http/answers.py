@@ -21,6 +21,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from deepjoin.errors import DeepJoinError, IndexUnusable
+from deepjoin.joining.output import JoinTooLarge
 from deepjoin.model import (
     AsJson,
     ColumnSummary,
@@ -33,7 +34,6 @@ from deepjoin.model import (
     to_json,
 )
 from deepjoin.serve.http.problems import Refused, TooLarge
-from deepjoin.serve.saving import TooManyRows
 from deepjoin.show.wording import in_fields, on_page
 
 
@@ -186,7 +186,11 @@ class Lines:
         """Run the work; if it fails before the first line, that is an ordinary error."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._queue.put_nowait(None))
-        first = await self._queue.get()
+        try:
+            first = await self._queue.get()
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
         if first is None:
             task.result()
         return StreamingResponse(self._lines(first, task), media_type=LINES)
@@ -201,6 +205,7 @@ class Lines:
             yield encoded(Problem(self._words(str(error)))) + b"\n"
         finally:
             self._has_left = True
+            task.cancel()  # unless it is done, nobody waits for it
 
 
 #: Schemas of all documented answers by name, for the OpenAPI document.
@@ -285,7 +290,7 @@ def handle_problems(app: FastAPI, place: str, style: str) -> None:
         words, text, status = wording(request), str(error), 400
         if isinstance(error, Refused):
             status = error.status
-        elif isinstance(error, TooManyRows):
+        elif isinstance(error, JoinTooLarge):
             status = TooLarge.status
         elif isinstance(error, IndexUnusable):
             status = 503

@@ -14,6 +14,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from deepjoin._version import __version__
+from deepjoin.errors import IndexUnusable
 from deepjoin.lake import Lake
 from deepjoin.serve.http.answers import (
     PROBLEMS,
@@ -22,6 +23,7 @@ from deepjoin.serve.http.answers import (
     answer,
     documented,
     handle_problems,
+    problem,
 )
 from deepjoin.serve.http.guard import Guard
 from deepjoin.serve.http.joins import join_routes
@@ -96,9 +98,13 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 def _own_routes(service: Service) -> APIRouter:
     router = APIRouter(tags=["service"])
 
-    @router.get("/healthz", responses=documented(Health))
+    @router.get("/healthz", responses=documented(Health) | {503: PROBLEMS[503]})
     async def health() -> Response:
         """Tell that the service is up, and the state of its index."""
+        try:
+            service.current.check_files()
+        except IndexUnusable:  # named to clients with a token only
+            return problem("The files of the index were changed; searches fail.", 503)
         return answer(Health("ok", service.current.state))
 
     @router.get("/metrics", response_class=Response, responses={401: PROBLEMS[401]})

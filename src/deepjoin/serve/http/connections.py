@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,22 +23,34 @@ _MOST_HEAD = 64 * 1024
 _HEAD_SECONDS = 10
 #: Seconds a client may be silent while its request's body is awaited.
 _BODY_SECONDS = 30
+#: Connections of a worker: at least, at most, and for how many seconds a count holds.
+_LEAST_OPEN, _MOST_OPEN, _COUNTED = 16, 4096, 1.0
 
 
-def _most_open() -> int:
-    """Return how many connections a worker keeps: half the descriptors, the rest for files."""
+def most_open(held: int) -> int:
+    """Return how many connections a worker keeps, of which it holds some.
+
+    A third of the descriptors that nothing else has: an upload takes two, and an open index one for
+    each of its files.
+    """
     try:
         resource = importlib.import_module("resource")
     except ImportError:  # Windows has no such limit
-        return 4096
+        return _MOST_OPEN
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 4096 if soft == resource.RLIM_INFINITY else max(int(soft) // 2, 16)
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_OPEN
+    others = 0
+    with suppress(OSError):
+        others = len(os.listdir("/dev/fd")) - held
+    return max(min((int(soft) - others) // 3, _MOST_OPEN), _LEAST_OPEN)
 
 
 class BoundedConnection(HttpToolsProtocol):
     """uvicorn's connection, closed when a request does not arrive."""
 
-    most_open = _most_open()
+    #: How many connections are kept, and until when that holds: an index may be opened meanwhile.
+    most_open, _counted_until = 0, float("-inf")
     _timer: TimerHandle | None = None
     _head_bytes = 0
     _awaits_head = False
@@ -44,16 +58,35 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first headers; make room if there are too many connections."""
         super().connection_made(transport)
-        self._opened = self.loop.time()
+        now = self.loop.time()
+        self._heard = now
         self._expect_head()
+        kind = type(self)
+        if now >= kind._counted_until:
+            kind.most_open = most_open(len(self.connections))
+            kind._counted_until = now + _COUNTED
         if len(self.connections) > self.most_open:
-            waiting = [
+            others = [
                 one
                 for one in self.connections
-                if isinstance(one, BoundedConnection) and one._awaits_head
+                if isinstance(one, BoundedConnection) and one is not self and one._is_waiting
             ]
-            # The longest silent one: a client that means to ask does so within milliseconds.
-            min(waiting, key=lambda one: one._opened).transport.abort()
+            # One without a request before one whose body is awaited, and of these the longest
+            # silent: a client that means to ask does so within milliseconds.
+            chosen = min(others, key=lambda one: (one._is_mid_body, one._heard), default=self)
+            chosen.transport.abort()
+
+    @property
+    def _is_mid_body(self) -> bool:
+        return self.cycle is not None and self.cycle.more_body
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether it is the client's turn: no request is being worked on."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        return not self.transport.is_closing() and (
+            self._awaits_head or is_idle or self._is_mid_body
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
@@ -62,6 +95,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Count what comes before the headers are complete."""
+        self._heard = self.loop.time()
         super().data_received(data)
         if self.transport.is_closing():
             return
@@ -77,6 +111,13 @@ class BoundedConnection(HttpToolsProtocol):
         if not self._awaits_head:
             self._expect_head()
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Refuse headers after a body in chunks: uvicorn would collect them, for nobody."""
+        if self._awaits_head:
+            super().on_header(name, value)
+        else:
+            self._refuse("431 Request Header Fields Too Large")
 
     def on_headers_complete(self) -> None:
         """Let the request take its time from here on: the service has limits of its own."""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from fastapi import Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deepjoin.serve.http.answers import problem, problem_page, wants_page
@@ -51,6 +52,8 @@ _SLOW = "The request did not arrive within {:g} seconds. Upload less, or a compr
 _CLOSE = {"connection": "close"}
 _METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _READING = ("GET", "HEAD", "OPTIONS")
+#: The status that counters show for a request whose client left before the answer.
+_LEFT = 499
 #: These need the token; the page itself holds no data, so anyone may load it.
 _PRIVATE = ("/api", "/metrics")
 
@@ -67,22 +70,47 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = perf_counter(), 0
+        started, status, sent = perf_counter(), 0, False
         private = scope["path"].startswith(_PRIVATE)
 
         async def secured(message: Message) -> None:
-            nonlocal status
+            nonlocal status, sent
+            sent = message["type"] == "http.response.body" and not message.get("more_body")
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *_HEADERS, *([_NOT_STORED] * private)]
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError:  # so uvloop says that the connection was reset
+                raise ClientDisconnect from None
+
+        limited, whole = self._limited(scope, receive)
+
+        async def left() -> None:
+            """Wait for the client to leave; before its request is complete, others do."""
+            await whole.wait()
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
         try:
             refusal = self._refusal(scope, private)
             if refusal is None:
-                await self._app(scope, self._limited(scope, receive), secured)
+                answered = asyncio.ensure_future(self._app(scope, limited, secured))
+                leaving = asyncio.ensure_future(left())
+                leaving.add_done_callback(lambda _: sent or answered.cancel())
+                try:
+                    await answered
+                except asyncio.CancelledError:
+                    if not leaving.done():  # the service stops
+                        answered.cancel()
+                        raise
+                    status = status or _LEFT
+                finally:
+                    leaving.cancel()
             else:
                 await refusal(scope, receive, secured)
+        except ClientDisconnect:
+            status = status or _LEFT
         except Exception as error:
             # The log names the route only: addresses and error messages may quote cells.
             _LOG.error("%s %s failed: %s", scope["method"], _route(scope), traced(error))
@@ -112,21 +140,25 @@ class Guard:
             # Compared in constant time, which reveals nothing about the token.
             if not hmac.compare_digest(given, self._bearer):
                 text = "A token is needed: send the header Authorization: Bearer TOKEN."
-                return problem(text, 401, {"www-authenticate": "Bearer"})
+                # What else the client sends is not waited for.
+                return problem(text, 401, {"www-authenticate": "Bearer"} | _CLOSE)
         return None
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """Stop reading a body that is too large or too slow, whatever length it claims to have."""
+    def _limited(self, scope: Scope, receive: Receive) -> tuple[Receive, asyncio.Event]:
+        """Stop reading a body that is too large or too slow, whatever length it claims to have.
+
+        The event is set once the body is complete.
+        """
         most, seconds = self._settings.max_upload, self._settings.seconds
         if scope["path"] == "/api/uploads":
             seconds *= _PATIENCE
         else:
             most = min(most, _JSON)
-        over, size, whole = asyncio.get_running_loop().time() + seconds, 0, False
+        over, size, whole = asyncio.get_running_loop().time() + seconds, 0, asyncio.Event()
 
         async def counted() -> Message:
-            nonlocal size, whole
-            if whole:  # waits for the client to disconnect
+            nonlocal size
+            if whole.is_set():  # waits for the client to disconnect
                 return await receive()
             try:
                 async with asyncio.timeout_at(over):
@@ -134,12 +166,13 @@ class Guard:
             except TimeoutError:
                 raise HTTPException(408, _SLOW.format(seconds), _CLOSE) from None
             size += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
             if size > most:
                 raise HTTPException(413, str(too_large(most)), _CLOSE)
+            if not message.get("more_body", False):
+                whole.set()
             return message
 
-        return counted
+        return counted, whole
 
 
 def hostname(host: str) -> str:

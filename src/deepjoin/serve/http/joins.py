@@ -38,7 +38,7 @@ from deepjoin.serve.http.problems import Forbidden, Refused
 from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTable
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
-from deepjoin.serve.saving import check_rows, joined_name, save_join
+from deepjoin.serve.saving import JoinLimits, check_rows, joined_name, save_join
 from deepjoin.settings import JoinSettings
 from deepjoin.store.manifest import DEFAULT
 
@@ -205,7 +205,9 @@ class Joins:
         ):
             check_rows(planned.plan, self._settings.max_rows)
             path = Path(folder, f"joined.{form}")
-            (planned.plan.neutralised() if neutralise else planned.plan).write(path)
+            (planned.plan.neutralised() if neutralise else planned.plan).write(
+                path, self._settings.max_joined
+            )
             return joined_name(planned.left, request.hit.table), path.open("rb")
 
     def keep(self, opened: Opened, request: JoinRequest) -> UploadDescription:
@@ -226,7 +228,7 @@ class Joins:
                 "(deepjoin serve --out FOLDER). Download the joined table instead."
             )
         with self._planned(opened, request) as planned:
-            most = self._settings.max_rows
+            most = JoinLimits(self._settings.max_rows, self._settings.max_joined)
             name = name or joined_name(planned.left, request.hit.table)
             path, rows = save_join(planned.plan, out, name, form, neutralise, most)
         return SavedJoin(path.name, rows, path.stat().st_size)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Annotated
+from time import monotonic
+from typing import Annotated, Protocol, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -43,6 +44,7 @@ from deepjoin.serve.http.requests import (
     SearchRequest,
     UploadColumn,
     UploadTable,
+    ValueList,
 )
 from deepjoin.serve.http.service import Service
 from deepjoin.serve.http.settings import ServerSettings
@@ -56,10 +58,23 @@ Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
 
 #: Share of a request's time after which a search sends what it has.
 _ANSWERED = 0.8
-#: A query with more values takes so long that it must not hold up quick requests.
-_MANY = 5_000
+#: A query with more values takes so long that it must not hold up quick requests, one with
+#: even more so long that it must not hold up uploads and joins either.
+_MANY, _VERY_MANY = 512, 5_000
+#: Seconds that a search has at least, however long it waited for its turn: equal values are found.
+_LEAST = 1e-9
 #: Columns of a map whose joins by meaning are searched for, and hits of each.
 _SIMILAR, _SIMILAR_HITS = 40, 10
+
+
+Done = TypeVar("Done")
+
+
+class Pool(Protocol):
+    """Runs work on the lake in some thread."""
+
+    async def __call__(self, work: Callable[[Opened], Done], /) -> Done:
+        """Wait for a thread, run the work there, and return what it returns."""
 
 
 def lake_routes(service: Service) -> APIRouter:
@@ -152,9 +167,9 @@ def search_routes(service: Service) -> APIRouter:
     @router.post("/search", responses=documented(Results))
     async def search(request: SearchRequest) -> Response:
         """Find the columns of the lake that join with a column, or with each of a table."""
-        run = service.heavily if await _is_slow(service, request) else service.quickly
+        run, late = await _pool(service, request), _late(service, request)
         # Encoded in the thread: hits read what they bring from disk on the way.
-        found = await run(lambda opened: encoded(_search(service, opened, request)))
+        found = await run(lambda opened: encoded(_search(service, opened, request, late)))
         return Response(found, media_type="application/json")
 
     @router.post("/search/stream", response_class=Response, responses=documented_lines(Results))
@@ -164,11 +179,11 @@ def search_routes(service: Service) -> APIRouter:
         A line with `partial` may be followed by a better one. A search that fails after the first
         line ends with a line `{"error": "…"}`.
         """
-        run = service.heavily if await _is_slow(service, request) else service.quickly
+        run, late = await _pool(service, request), _late(service, request)
         lines = Lines(wording(asked))
 
         def work(opened: Opened) -> None:
-            results = _search(service, opened, request, lines.send)
+            results = _search(service, opened, request, late, lines.send)
             if results.partial is None:  # others have been sent
                 lines.send(results)
 
@@ -181,14 +196,13 @@ def _search(
     service: Service,
     opened: Opened,
     request: SearchRequest,
+    late: float,
     on_partial: Callable[[Results], None] | None = None,
 ) -> Results:
     most = service.settings.max_hits
     if request.k > most:
         raise Refused(f"`k` is {request.k}; this service returns at most {most} hits.")
     check_method(request.method, opened.methods)
-    # What is found by then is sent: better than an error when the request's time is up.
-    limit = _ANSWERED * service.settings.seconds
     return opened.lake.search(
         _query(service, opened, request),
         request.k,
@@ -200,27 +214,45 @@ def _search(
             tau=request.tau,
             group=request.group,
             matches=request.matches,
-            time_limit=min(limit, request.time_limit or limit),
+            time_limit=max(_LEAST, late - monotonic()),
             on_partial=on_partial,
         ),
     )
 
 
-async def _is_slow(service: Service, request: SearchRequest) -> bool:
-    """Tell whether a search would hold up others: with many values, or a file to read."""
+def _late(service: Service, request: SearchRequest) -> float:
+    """Return when to send what is found: better than an error once the request's time is up."""
+    limit = _ANSWERED * service.settings.seconds
+    return monotonic() + min(limit, request.time_limit or limit)
+
+
+async def _pool(service: Service, request: SearchRequest) -> Pool:
+    """Choose the threads for a search, so that small ones never wait for large ones."""
     query = request.query
-    if isinstance(query, UploadColumn | UploadTable | LakeTable):
-        return True
-    if not isinstance(query, LakeColumn):
-        return len(query.values) > _MANY
 
-    def slow(opened: Opened) -> bool:
-        opened.check_table(query.table)
-        lake = opened.lake
-        # A lake of hashes has to read the table again.
-        return lake.settings.hash_only or lake.index.column_size(query.table, query.column) > _MANY
+    def measured(opened: Opened) -> tuple[int, bool]:
+        """Return how many values a query has at most, and whether a file is read for them."""
+        match query:
+            case ValueList():
+                return len(query.values), False
+            case UploadColumn() | UploadTable():
+                return int(service.uploads.detail(query.upload)["rows"]), True
+            case LakeColumn():
+                opened.check_table(query.table)
+                size = opened.lake.index.column_size(query.table, query.column)
+                # A lake of hashes has to read the table again.
+                return size, opened.lake.settings.hash_only
+            case LakeTable():
+                opened.check_table(query.table)
+                return opened.lake.table(query.table).rows or 0, True
 
-    return await service.quickly(slow)
+    if isinstance(query, ValueList):  # needs no thread
+        values, reads = measured(service.current.opened)
+    else:
+        values, reads = await service.quickly(measured)
+    if values > _VERY_MANY:
+        return service.in_turn
+    return service.heavily if reads or values > _MANY else service.quickly
 
 
 def _query(service: Service, opened: Opened, request: SearchRequest) -> Column | list[Column]:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import TemporaryFolder
@@ -26,11 +27,14 @@ from deepjoin.serve.http.connections import BoundedConnection
 from deepjoin.serve.http.service import share_counters
 from deepjoin.serve.http.settings import ServerSettings
 
+_LOG = logging.getLogger("deepjoin.serve.http")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: Connections that may wait to be accepted.
 _BACKLOG = 2048
 #: Seconds after which a silent worker counts as dead.
 _SILENT = 60
+#: Seconds that requests have to finish when the service stops, and workers to end after that.
+_GRACE, _ENDED = 1, 0.3
 
 
 def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[str], None]) -> None:
@@ -47,38 +51,76 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
             access_log=False,
             log_level=logging.WARNING,
             server_header=False,
-            timeout_graceful_shutdown=int(settings.seconds) + 1,
+            timeout_graceful_shutdown=_GRACE,
             # Any client can forge these headers.
             proxy_headers=False,
-            timeout_worker_healthcheck=_SILENT,
         )
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         ready(f"http://{host}:{listener.getsockname()[1]}/")
         share_counters(folder / "counters")
         with _signals_kept():
-            supervisor = _Workers(config, [listener])
+            supervisor = Supervisor(config, [listener])
             supervisor.run()
     if any(one.exitcode == STARTUP_FAILURE for one in supervisor.processes):
         raise DeepJoinError("A worker could not start; the line above says why.")
 
 
-class _Workers(Multiprocess):
-    """uvicorn's supervisor, which replaces dead workers without a word at our log level."""
+class Supervisor(Multiprocess):
+    """uvicorn's supervisor, which does not wait for a worker that is dead or busy.
+
+    uvicorn's own asks one worker after the other and waits up to a minute for each answer, also
+    from one that has just died; signals and dead workers wait as long.
+    """
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        #: When each worker was asked for a sign of life; those that have answered are not here.
+        self._asked: dict[int | None, float] = {}
 
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that ended or are silent, and log it."""
-        before = list(self.processes)
-        super().keep_subprocess_alive()
-        for process in before:
-            if process in self.processes or process.exitcode == STARTUP_FAILURE:
-                continue
-            code = process.exitcode or 0
-            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-            logging.getLogger("deepjoin.serve.http").warning(
-                "Worker %s ended with %s and was replaced; the requests it worked on are lost. If "
-                "this happens again, use fewer workers or more memory.",
-                *(process.pid, how),
-            )
+        """Replace workers that have died or are silent; stop if one cannot start."""
+        for place, worker in enumerate(self.processes):
+            if worker.process.is_alive():
+                if not self._is_silent(worker):
+                    continue
+                worker.kill()
+            worker.join()
+            if worker.exitcode == STARTUP_FAILURE:
+                self.should_exit.set()
+                return
+            _LOG.error("Worker %s died (%s); another takes its place", worker.pid, _cause(worker))
+            self._asked.pop(worker.pid, None)
+            self.processes[place] = Process(self.config, self.sockets)
+            self.processes[place].start()
+
+    def join_all(self) -> None:
+        """Wait for the workers to end, and kill those that do not: within two seconds in all."""
+        over = monotonic() + _GRACE + _ENDED
+        for worker in self.processes:
+            worker.process.join(max(0.0, over - monotonic()))
+            if worker.process.is_alive():
+                _LOG.warning("Worker %s did not stop and was killed", worker.pid)
+                worker.process.kill()
+                worker.join()
+
+    def _is_silent(self, worker: Process) -> bool:
+        """Ask a worker for a sign of life, unless its answer is awaited already."""
+        try:
+            if worker.pid not in self._asked:
+                worker.parent_conn.send(b"ping")
+                self._asked[worker.pid] = monotonic()
+            if worker.parent_conn.poll():
+                worker.parent_conn.recv()
+                del self._asked[worker.pid]
+        except (OSError, EOFError):  # it dies at this moment
+            return False
+        return monotonic() - self._asked.get(worker.pid, monotonic()) > _SILENT
+
+
+def _cause(worker: Process) -> str:
+    """Say how a worker ended."""
+    status = worker.exitcode or 0
+    return signal.strsignal(-status) or "" if status < 0 else f"status {status}"
 
 
 def _app(settings: ServerSettings) -> FastAPI:
@@ -90,7 +132,7 @@ def _app(settings: ServerSettings) -> FastAPI:
     try:
         return create_app(settings)
     except DeepJoinError as error:
-        logging.getLogger("deepjoin.serve.http").error("%s", error)
+        _LOG.error("%s", error)
         sys.exit(STARTUP_FAILURE)
 
 

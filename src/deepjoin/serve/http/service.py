@@ -6,11 +6,13 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -23,19 +25,23 @@ from prometheus_client import (
 )
 
 from deepjoin.lake import Lake, open_lake
+from deepjoin.progress import StopSignal
 from deepjoin.serve.current import CurrentLake, Opened, warm
 from deepjoin.serve.http.joins import Joins
 from deepjoin.serve.http.problems import Busy, TooSlow, traced
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Uploads
 
-Given = ParamSpec("Given")
 Done = TypeVar("Done")
 _LOG = logging.getLogger("deepjoin.serve.http")
 #: Seconds between checks of the manifest; ticks between checks for expired uploads.
 _TICK, _SWEEP = 1.0, 60
 #: Seconds that abandoned work may continue when the service stops.
-_PATIENCE = 2.0
+_PATIENCE = 0.2
+#: How far the threads of long work step back where quick requests need the processor ("nice").
+_STEP_BACK = 5
+#: Seconds after which a Python thread lets another run; a quick request waits this often.
+_SWITCH = 0.001
 
 #: Where prometheus_client shares counters between processes; it reads this when it is imported.
 _COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
@@ -57,7 +63,14 @@ class Service:
         self.joins = Joins(settings, self.uploads)
         self.metrics = Metrics(settings.is_worker)
         self._quick = ThreadPool(settings.threads, settings.waiting, settings.seconds)
-        self._heavy = ThreadPool(settings.heavy_threads, settings.heavy_waiting, settings.seconds)
+        self._heavy = ThreadPool(
+            settings.heavy_threads, settings.heavy_waiting, settings.seconds, in_background=True
+        )
+        self._large = ThreadPool(
+            settings.large_threads, settings.large_waiting, settings.seconds, in_background=True
+        )
+        if settings.is_worker:  # the process is ours
+            sys.setswitchinterval(_SWITCH)
 
     async def quickly(self, work: Callable[[Opened], Done]) -> Done:
         """Work on the lake, for a request that takes milliseconds."""
@@ -66,6 +79,14 @@ class Service:
     async def heavily(self, work: Callable[[Opened], Done]) -> Done:
         """Work on the lake and on files, in threads that quick requests do not wait for."""
         return await self._heavy.run(self.current.use, work)
+
+    async def in_turn(self, work: Callable[[Opened], Done]) -> Done:
+        """Search with many values: these wait for each other, and no other request for them."""
+        return await self._large.run(self.current.use, work)
+
+    @property
+    def _held(self) -> int:
+        return self._quick.held + self._heavy.held + self._large.held
 
     async def watch(self) -> None:
         """Every second: adopt a newer index, delete expired uploads, stop if the parent died."""
@@ -78,7 +99,7 @@ class Service:
                     await asyncio.to_thread(self.current.renew)
                 if ticks % _SWEEP == 0:
                     await asyncio.to_thread(self.uploads.expire)
-                self.metrics.waiting.set(self._quick.held + self._heavy.held)
+                self.metrics.waiting.set(self._held)
                 self.metrics.tables.set(self.current.lake.report.tables)
                 self.metrics.renewals.set(self.current.renewals)
             except Exception as error:
@@ -88,9 +109,9 @@ class Service:
 
     def close(self) -> None:
         """Stop the threads; a worker process does not wait for long work."""
-        self._quick.close()
-        self._heavy.close()
-        if self.settings.is_worker and self._quick.held + self._heavy.held:
+        for pool in (self._quick, self._heavy, self._large):
+            pool.close()
+        if self.settings.is_worker and self._held:
             _LOG.warning("Requests that were still running were abandoned")
             last = threading.Timer(_PATIENCE, os._exit, (0,))
             last.daemon = True
@@ -100,33 +121,43 @@ class Service:
 class ThreadPool:
     """Threads with a bounded queue.
 
-    A thread cannot be stopped: work that exceeds its time holds its place until it ends, so slow
-    requests exhaust the pool, never the machine.
+    Work that exceeds its time, or whose client has left, is told to stop, and does so after the
+    block of values or rows it is at; until then it holds its place, so slow requests exhaust the
+    pool, never the machine. Threads ``in_background`` leave the processor to others.
     """
 
-    def __init__(self, threads: int, waiting: int, seconds: float) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="deepjoin-work")
+    def __init__(
+        self, threads: int, waiting: int, seconds: float, *, in_background: bool = False
+    ) -> None:
+        self._pool = ThreadPoolExecutor(
+            threads, "deepjoin-work", initializer=_step_back if in_background else None
+        )
         self._most, self._seconds = threads + waiting, seconds
         #: Requests that run or wait.
         self.held = 0
+        self._running: set[StopSignal] = set()
 
-    async def run(
-        self, work: Callable[Given, Done], *given: Given.args, **named: Given.kwargs
-    ) -> Done:
+    async def run(self, work: Callable[..., Done], *given: object) -> Done:
         """Call a function in a thread; refuse if too many wait, or if it takes too long."""
         if self.held >= self._most:
             raise Busy(f"The service is busy: {self.held} requests wait. Try again in a moment.")
-        loop = asyncio.get_running_loop()
+        loop, stop = asyncio.get_running_loop(), StopSignal()
+
+        def watched() -> Done:
+            with stop.watched():
+                return work(*given)
 
         def release() -> None:
             self.held -= 1
+            self._running.discard(stop)
 
         def done(_: object) -> None:
             if not loop.is_closed():  # only the loop's thread may change the count
                 loop.call_soon_threadsafe(release)
 
-        future = self._pool.submit(work, *given, **named)
+        future = self._pool.submit(watched)
         self.held += 1
+        self._running.add(stop)
         future.add_done_callback(done)
         try:
             async with asyncio.timeout(self._seconds):
@@ -134,14 +165,27 @@ class ThreadPool:
         except TimeoutError:
             if future.done() and not future.cancelled():  # the work itself raised it
                 return future.result()
+            stop.stop()
             raise TooSlow(
                 f"The request took longer than {self._seconds:g} seconds, the limit of this "
                 "service. Ask for less, or ask whoever runs the service to raise the limit."
             ) from None
+        except asyncio.CancelledError:  # the client has left, or the service stops
+            stop.stop()
+            raise
 
     def close(self) -> None:
-        """Start nothing more; what runs may finish."""
+        """Start nothing more, and stop what runs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        for stop in list(self._running):
+            stop.stop()
+
+
+def _step_back() -> None:
+    """Let other threads go first: on Linux, threads have priorities, and inherit them."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _STEP_BACK)
 
 
 class Metrics:

@@ -25,6 +25,8 @@ class ServerSettings:
     max_upload: int = 100 << 20
     #: Rows of one upload and of one joined table.
     max_rows: int = 5_000_000
+    #: Bytes of one joined table, and of what its join needs on disk.
+    max_joined: int = 2 << 30
     #: Seconds that one request may take.
     seconds: float = 30.0
     #: The folder where joined tables may be saved; None: nowhere.
@@ -35,11 +37,14 @@ class ServerSettings:
     parent: int = 0
     #: How many processes share this machine.
     workers: int = 1
-    #: Threads that search, threads that read, join and write files, and requests that may wait.
+    #: Threads that search, threads that read, join and write files, threads that search with very
+    #: many values, and requests that may wait for each.
     threads: int = 2
     waiting: int = 256
     heavy_threads: int = 2
     heavy_waiting: int = 16
+    large_threads: int = 1
+    large_waiting: int = 8
     #: The most hits of a search and rows of a preview.
     max_hits: int = 200
     max_preview: int = 200

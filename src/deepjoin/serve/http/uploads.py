@@ -24,6 +24,7 @@ from fastapi import Path as InPath
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan, JoinSide
+from deepjoin.joining.output import JoinTooLarge
 from deepjoin.model import Column, Table, UploadDescription, to_json
 from deepjoin.read import title_of
 from deepjoin.read.formats import format_of, read_file, suffixes
@@ -35,7 +36,6 @@ from deepjoin.serve.http.problems import Busy, NotFound, Refused, TooLarge
 from deepjoin.serve.http.requests import PastedValues
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.trial import try_to_read
-from deepjoin.serve.saving import TooManyRows
 
 if TYPE_CHECKING:
     from deepjoin.serve.http.service import Service
@@ -90,7 +90,7 @@ class Upload:
         """Let errors name the file as its owner does."""
         try:
             yield
-        except (Refused, TooManyRows) as error:
+        except (Refused, JoinTooLarge) as error:
             raise type(error)(self.named(str(error))) from None
         except DeepJoinError as error:
             if not self.path.exists():
@@ -140,7 +140,7 @@ class Uploads:
         """Store a joined table."""
         upload = self._new(name, ".parquet")
         try:
-            plan.write(upload.path)
+            plan.write(upload.path, self._settings.max_joined)
         except BaseException:
             self.discard(upload.token)
             raise

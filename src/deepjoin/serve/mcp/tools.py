@@ -48,7 +48,7 @@ from deepjoin.serve.mcp.arguments import (
     SearchArguments,
     TableArguments,
 )
-from deepjoin.serve.saving import save_join
+from deepjoin.serve.saving import JoinLimits, save_join
 from deepjoin.settings import JoinSettings, SearchSettings
 from deepjoin.show.text import cardinality_words, count, generic_words, one_line
 from deepjoin.show.wording import in_tool_arguments
@@ -59,7 +59,8 @@ _EXAMPLES, _COLUMNS, _NOTES = 10, 100, 5
 #: Matched cells, new columns and other columns that a hit of a search lists.
 _CELLS, _BROUGHT, _ALSO = 5, 20, 10
 #: Columns and warnings of a preview, and rows of a join that a tool may write.
-_JOINED, _WARNINGS, _MOST_ROWS = 50, 20, 5_000_000
+_JOINED, _WARNINGS = 50, 20
+_MOST = JoinLimits(rows=5_000_000, bytes=2 << 30)
 
 
 class AgentSession:
@@ -366,9 +367,7 @@ class AgentSession:
         assert self.out is not None
         cutter = Cutter()
         with self._planned(args) as plan:
-            path, rows = save_join(
-                plan, self.out, args.name, args.format, args.neutralise, _MOST_ROWS
-            )
+            path, rows = save_join(plan, self.out, args.name, args.format, args.neutralise, _MOST)
             return FileAnswer(
                 file=path.name,
                 path=str(path),

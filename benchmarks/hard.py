@@ -1,0 +1,174 @@
+"""Look for what breaks, for a given number of minutes: `make hard MINUTES=10`.
+
+    python benchmarks/hard.py --minutes 10
+    python benchmarks/hard.py --only signal,limit --seed 7
+    python benchmarks/hard.py --replay tests/hard/promise-1a2b3c4d.json
+
+Every round runs one case of one kind: a writing command killed beside its commit or at a power
+cut, a random history against a clean build, the promise of a search against the rows of its join,
+a malformed file, an odd request, a command that gets a signal or has too little memory, too few
+descriptors or too small a disk, small searches beside large ones, and flipped bits. The case
+follows from the seed and the number of its round. One that fails is made smaller while it still
+fails, printed, and kept in tests/hard/, where `tests/test_hard.py` runs it again. Prints one JSON
+object; the status is 1 if something failed. Ctrl-C ends it with the summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from common import emit, say
+from hard_cases import Case, Files, Histories, Kills, Kind, Promises, Requests
+from hard_commands import HERE, Fairness, Flips, Limits, Signals
+
+KEPT = Path(__file__).parents[1] / "tests" / "hard"
+#: Seconds that making a case smaller may take.
+_SHRINKING = 60
+#: Failures of one kind after which it is left out: the next ones would be the same.
+_ENOUGH = 5
+
+
+def kinds() -> dict[str, Kind]:
+    """Return every kind by name."""
+    known: dict[str, Callable[[], Kind]] = {
+        "kill": Kills,
+        "history": Histories,
+        "promise": Promises,
+        "file": Files,
+        "request": Requests,
+        "signal": Signals,
+        "limit": Limits,
+        "fairness": Fairness,
+    }
+    if (HERE / "flips.py").exists():
+        known["flip"] = Flips
+    return {name: make() for name, make in known.items()}
+
+
+def failure(kind: Kind, case: Case) -> str | None:
+    """Run a case; return why it failed, or None."""
+    place = Path(tempfile.mkdtemp(prefix="hard-"))
+    try:
+        kind.run(case, place)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever it is, it is what we look for
+        return traceback.format_exc()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return None
+
+
+def shrunk(kind: Kind, case: Case) -> Case:
+    """Return the smallest case found that fails as well."""
+    over, found = time.monotonic() + _SHRINKING, True
+    while found:
+        found = False
+        for smaller in kind.smaller(case):
+            if time.monotonic() > over:
+                return case
+            if failure(kind, smaller) is not None:
+                case, found = smaller, True
+                break
+    return case
+
+
+def keep(folder: Path, name: str, case: Case, why: str) -> Path:
+    """Keep a failing case as a file, with the last line of its error."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"kind": name, "case": case}, indent=1)
+    path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
+    last = why.strip().splitlines()[-1][:300]
+    path.write_text(json.dumps({"kind": name, "why": last, "case": case}, indent=1) + "\n")
+    return path
+
+
+def replay(path: Path) -> str | None:
+    """Run a kept case again; return why it fails, or None."""
+    kept = json.loads(path.read_text())
+    known = kinds()
+    try:
+        return failure(known[kept["kind"]], kept["case"])
+    finally:
+        close(known)
+
+
+def close(known: dict[str, Kind]) -> None:
+    """Let kinds remove what they share between cases."""
+    for kind in known.values():
+        getattr(kind, "close", lambda: None)()
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run rounds until the time is over; return how many failed."""
+    known = kinds()
+    names = options.only.split(",") if options.only else list(known)
+    weights = [known[name].weight for name in names]
+    rounds, failed, seconds = Counter[str](), Counter[str](), Counter[str]()
+    started = time.monotonic()
+    number = options.first
+    try:
+        while time.monotonic() - started < 60 * options.minutes:
+            if all(failed[name] >= _ENOUGH for name in names):
+                break
+            random = Random(f"{options.seed}:{number}")
+            name = random.choices(names, weights)[0]
+            number += 1
+            if failed[name] >= _ENOUGH:
+                continue
+            before = time.monotonic()
+            case = known[name].make(random)
+            why = failure(known[name], case)
+            rounds[name] += 1
+            seconds[name] += round(time.monotonic() - before, 3)
+            if why is not None:
+                failed[name] += 1
+                path = keep(options.out, name, shrunk(known[name], case), why)
+                say(f"--seed {options.seed} --first {number - 1}: {name} failed\n{why}kept: {path}")
+    except KeyboardInterrupt:
+        say("interrupted")
+    finally:
+        close(known)
+    emit(
+        "hard",
+        seed=options.seed,
+        minutes=round((time.monotonic() - started) / 60, 1),
+        rounds=sum(rounds.values()),
+        by_kind=dict(rounds),
+        failed=dict(failed),
+        seconds={name: round(of, 1) for name, of in seconds.items()},
+    )
+    return sum(failed.values())
+
+
+def main() -> int:
+    """Run, or replay."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", default=str(int(time.time())), help="default: the time")
+    parser.add_argument("--first", type=int, default=0, help="number of the first round")
+    parser.add_argument("--only", help="kinds, separated by commas")
+    parser.add_argument("--out", type=Path, default=KEPT, help="where failing cases are kept")
+    parser.add_argument("--replay", type=Path, help="run a kept case again")
+    options = parser.parse_args()
+    if options.replay is not None:
+        why = replay(options.replay)
+        print(why or "passed")
+        return int(why is not None)
+    say(f"seed {options.seed}")
+    return int(run(options) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

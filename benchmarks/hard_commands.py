@@ -1,0 +1,280 @@
+"""Cases of `hard.py` that run whole commands: signals, limits, load, flipped bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+from tests.support.rivals import small_disk
+
+import deepjoin
+from deepjoin.read.corpus import write_corpus
+from hard_cases import Case, Kind, same
+
+#: Seconds in which a command must end after a signal.
+_PROMPT = 2.0
+#: Seconds that a step of training may take on a busy machine.
+_STEP = 60
+#: Seconds after which a command counts as hanging.
+_HANGS = 120
+#: Seconds in which a signal comes, by command; other commands take about three.
+_SIGNALLED_WITHIN = {"train": 30.0, "serve": 8.0, "evaluate": 8.0, "encode": 12.0, "index": 6.0}
+HERE = Path(__file__).parent
+
+
+class Commands(Kind):
+    """Base of the kinds that run commands on a copy of a lake of some size."""
+
+    @cache  # noqa: B019  # there is one of these
+    def _prepared(self) -> Path:
+        place = Path(tempfile.mkdtemp(prefix="deepjoin-hard-"))
+        random = Random(0)
+        for number in range(8):
+            rows = [
+                f"{row},person {random.randrange(9999):x} of town {town:x},town {town:x}"
+                for row in range(3000)
+                for town in [random.randrange(999)]
+            ]
+            text = "id,person,town\n" + "\n".join(rows) + "\n"
+            write_text(place / "data" / f"t{number}.csv", text)
+        write_text(place / "more.csv", "person\n" + "\n".join(f"town {n:x}" for n in range(3000)))
+        lake = deepjoin.index(place / "data", place / "index")
+        columns = [lake.column(table, "person") for table in lake.tables]
+        write_corpus(place / "corpus", columns, columns[:3])
+        return place
+
+    def close(self) -> None:
+        """Remove what was prepared."""
+        if self._prepared.cache_info().currsize:
+            shutil.rmtree(self._prepared(), ignore_errors=True)
+
+    def _place(self, place: Path) -> Path:
+        shutil.copytree(self._prepared(), place / "lake")
+        (place / "tmp").mkdir()
+        return place / "lake"
+
+    @staticmethod
+    def arguments(command: str, lake: Path) -> list[str]:
+        """Return the arguments of a command."""
+        index, data, more = str(lake / "index"), str(lake / "data"), str(lake / "more.csv")
+        return {
+            "index": ["index", data, "-o", str(lake / "new")],
+            "encode": ["index", data, "-o", str(lake / "new"), "--encoder", "default"],
+            "refresh": ["index", data, "-o", index],
+            "rebuild": ["index", data, "-o", index, "--rebuild"],
+            "add": ["add", index, more],
+            "remove": ["remove", index, "t1.csv"],
+            "compact": ["compact", index],
+            "check": ["check", index],
+            "info": ["info", index],
+            "search": ["search", index, more, "-c", "person"],
+            "join": [
+                *("join", index, more, "-c", "person", "--with", "t2.csv:person"),
+                *("-o", str(lake / "joined.csv")),
+            ],
+            "graph": ["graph", index, "--rebuild", "-o", str(lake / "edges.csv")],
+            "evaluate": ["evaluate", str(lake / "corpus"), "--cache", str(lake / "cache")],
+            "train": ["train", data, "-o", str(lake / "model"), "--steps", "3", "--batch", "4"],
+            "serve": ["serve", index, "--port", "0", "--workers", "1"],
+        }[command]
+
+    @staticmethod
+    def environment(place: Path) -> dict[str, str]:
+        """Return the environment of a command: its temporary files go where they are looked for."""
+        return os.environ | {"TMPDIR": str(place / "tmp"), "DEEPJOIN_CACHE": str(place / "cache")}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+class Signals(Commands):
+    """Ctrl-C and SIGTERM end every command within two seconds, and the index stays usable."""
+
+    weight = 2
+
+    def make(self, random: Random) -> Case:
+        """Choose a command, a signal and a moment."""
+        names = ("index", "encode", "refresh", "rebuild", "add", "remove", "compact", "check")
+        command = random.choice((*names, "search", "join", "graph", "evaluate", "train", "serve"))
+        seconds = random.uniform(0, _SIGNALLED_WITHIN.get(command, 3.0))
+        return {"command": command, "signal": random.choice((2, 15)), "seconds": round(seconds, 3)}
+
+    def run(self, case: Case, place: Path) -> None:
+        """Run the command, send the signal, and look at what is left."""
+        lake, environment = self._place(place), self.environment(place)
+        started = time.monotonic()
+        subprocess.run([sys.executable, "-c", "import json"], check=True)
+        slack = 10 * (time.monotonic() - started)  # what a busy machine adds
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deepjoin", *self.arguments(case["command"], lake)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            said = process.communicate(timeout=case["seconds"])[1]
+            sent = None
+        except subprocess.TimeoutExpired:
+            sent = time.monotonic()
+            process.send_signal(case["signal"])
+            try:
+                said = process.communicate(timeout=_HANGS)[1]
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise AssertionError(f"still there {_HANGS} s after the signal") from None
+        taken = 0.0 if sent is None else time.monotonic() - sent
+        # A training run saves the step it is at when it gets Ctrl-C, and says so.
+        slack += _STEP if (case["command"], case["signal"]) == ("train", signal.SIGINT) else 0
+        if taken > _PROMPT + slack:
+            raise AssertionError(
+                f"ended {taken:.1f} s after the signal; allowed {_PROMPT + slack:.1f}"
+            )
+        status = process.returncode
+        # Before the first line of ours, Python's own handlers end the process.
+        if status not in (0, 128 + case["signal"], -case["signal"]):
+            raise AssertionError(f"status {status}: {said[-500:]}")
+        if "Traceback" in said and status != -case["signal"]:
+            raise AssertionError(said[-1500:])
+        found = deepjoin.open(lake / "index").search(["person 1 of town 1"], 1)
+        same(len(found), 1, "hits afterwards")
+        with mock.patch.dict(os.environ, environment):
+            again = [sys.executable, "-m", "deepjoin", *self.arguments("join", lake)]
+            subprocess.run(again, check=True, capture_output=True, env=environment)
+        strays = [str(path) for path in (place / "tmp").glob("deepjoin-*")]
+        strays += [str(path) for path in lake.glob(".deepjoin-*")]
+        same(strays, [], "strays after the next command")
+
+
+class Limits(Commands):
+    """With too little memory, too few descriptors or too small a disk, one line says so."""
+
+    weight = 2
+
+    def make(self, random: Random) -> Case:
+        """Choose a command and a limit."""
+        limit = random.choice(("memory", "descriptors", "disk"))
+        amount = {
+            "memory": lambda: random.randint(150, 3000),
+            "descriptors": lambda: random.randint(10, 128),
+            "disk": lambda: random.randint(1, 24),
+        }[limit]()
+        some = ("index", "encode", "rebuild", "add", "compact", "check", "search", "join", "graph")
+        command = random.choice(some if limit != "disk" else some[:5])
+        return {"command": command, "limit": limit, "amount": amount}
+
+    def run(self, case: Case, place: Path) -> None:
+        """Run the command; it works, or fails with one line, and the index stays usable."""
+        with ExitStack() as stack:
+            if case["limit"] == "disk":
+                try:
+                    small = stack.enter_context(
+                        small_disk(place / "disk", f"{case['amount'] + 9}m")
+                    )
+                except PermissionError:
+                    return
+                lake = small / "lake"
+                (small / "tmp").mkdir()
+                try:
+                    shutil.copytree(self._prepared(), lake)
+                except (OSError, shutil.Error):
+                    return  # not even the lake fits
+                environment = self.environment(small)
+            else:
+                lake, environment = self._place(place), self.environment(place)
+
+            def limited() -> None:
+                amount = case["amount"]
+                if case["limit"] == "memory":
+                    resource.setrlimit(resource.RLIMIT_AS, (amount << 20, amount << 20))
+                elif case["limit"] == "descriptors":
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (amount, amount))
+
+            done = subprocess.run(
+                [sys.executable, "-m", "deepjoin", *self.arguments(case["command"], lake)],
+                capture_output=True,
+                text=True,
+                env=environment,
+                preexec_fn=limited,
+                timeout=_HANGS,
+                check=False,
+            )
+            if done.returncode not in (0, 1):
+                raise AssertionError(f"status {done.returncode}: {done.stderr[-1500:]}")
+            if "Traceback" in done.stderr:
+                raise AssertionError(done.stderr[-1500:])
+            if done.returncode and "rebuild" in done.stderr.lower():
+                raise AssertionError(f"told as damage: {done.stderr[-500:]}")
+            found = deepjoin.open(lake / "index").search(["person 1 of town 1"], 1)
+            same(len(found), 1, "hits afterwards")
+
+
+class Fairness(Kind):
+    """A small search beside large ones: no errors, and not much slower than alone."""
+
+    weight = 0.05
+    #: How many times slower the slowest hundredth may be: far more than was ever measured.
+    _MOST = 15.0
+
+    def make(self, random: Random) -> Case:
+        """Choose how many clients search with many values."""
+        return {"beside": random.randint(1, 4), "values": 20_000}
+
+    def run(self, case: Case, place: Path) -> None:
+        """Run the load test."""
+        words = [f"person {number:x} of town {number * 7919 % 9973:x}" for number in range(40_000)]
+        write_text(place / "data" / "t.csv", "person\n" + "\n".join(words) + "\n")
+        deepjoin.index(place / "data", place / "index")
+        command = [sys.executable, str(HERE / "serve_load.py"), str(place / "index")]
+        command += ["--beside", str(case["beside"]), "--values", str(case["values"])]
+        command += [
+            "--join",
+            "any",
+            "--rate",
+            "4",
+            "--seconds",
+            "8",
+            "--warm",
+            "2",
+            "--workers",
+            "1",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        row = json.loads(done.stdout.splitlines()[-1])
+        same(set(row["loaded"]["statuses"]), {"200"}, "statuses of small searches")
+        if row["ratio"]["p99_ms"] > self._MOST:
+            raise AssertionError(f"{row['ratio']}")
+
+
+class Flips(Kind):
+    """A flipped bit is told, or changes nothing: `flips.py`, where that script is."""
+
+    weight = 0.5
+
+    def make(self, random: Random) -> Case:
+        """Choose a seed."""
+        return {"seed": random.randrange(1 << 30), "flips": 10}
+
+    def run(self, case: Case, place: Path) -> None:
+        """Run the script."""
+        command = [sys.executable, str(HERE / "flips.py"), "--seed", str(case["seed"])]
+        command += ["--flips", str(case["flips"])]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=place, check=False)
+        if done.returncode:
+            raise AssertionError((done.stdout + done.stderr)[-2000:])
