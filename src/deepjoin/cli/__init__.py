@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if interrupts.is_raised:
                 raise KeyboardInterrupt from None
             if isinstance(error, DeepJoinError):
-                # Without memory, modules cannot be loaded, which reads as damage of what needs them.
+                # Without memory, modules cannot be loaded, which reads as damage.
                 say(f"deepjoin: {resource_limit(error) or error}")
                 return 1
             if isinstance(error, BrokenPipeError):
