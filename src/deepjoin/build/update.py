@@ -17,18 +17,27 @@ from deepjoin.build.encoding import Encoding, kept_columns
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.segment_builder import SegmentBuilder, Titles, build_corpus
 from deepjoin.build.workers import PartJob
+from deepjoin.checksums import NAME
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import link_or_copy
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.store.catalog import CatalogWriter
 from deepjoin.store.ledger import Entry, Key, entries_of, rows_of, write_ledger
-from deepjoin.store.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
+from deepjoin.store.manifest import (
+    FORMAT,
+    READS,
+    SEGMENTS,
+    Described,
+    Manifest,
+    SegmentRecord,
+    damaged,
+)
 from deepjoin.store.models import located
 from deepjoin.store.open_index import opened
 from deepjoin.store.report import live_report, sum_of
 from deepjoin.store.segment import FRAMES, Segment
-from deepjoin.store.storage import IndexWriter
+from deepjoin.store.storage import FilesRead, IndexWriter, compare_files
 from deepjoin.store.values.builder import MergeInput, merge_values
 
 #: A segment is merged with those behind it unless it is this many times as large: so there are
@@ -181,17 +190,28 @@ class IndexUpdate:
         if first == len(self.records):
             return
         segments = self.segments()[first:]
+        for segment, record in zip(segments, self.records[first:], strict=True):
+            self._verify(segment, record)
         out, scratch = self._next_folders()
         merge_segments(segments, out, scratch, self.resources, whole=first == 0)
         self._encoding.merge(segments, out, renew=whole)
         # Kept frames are linked, so their fingerprints need not be computed again.
         known = {
-            (segment.folder / name).stat().st_ino: fingerprint
+            (path := segment.folder / name).stat().st_ino: (path, fingerprint)
             for segment, record in zip(segments, self.records[first:], strict=True)
             for name, fingerprint in record.files.items()
             if name.startswith(f"{FRAMES}/")
         }
         self.records[first:] = [self._writer.place(out, known)]
+
+    def _verify(self, segment: Segment, record: SegmentRecord) -> None:
+        """Verify what is about to be copied: damage must not get new checksums."""
+        segment.settle(whole=True)
+        # What else is read is verified then; without checksums of blocks, nothing would be.
+        if NAME not in record.files:
+            folder = self._writer.folder
+            for problem in compare_files(folder, [record], FilesRead()):
+                raise damaged(folder, problem)
 
     def commit(self) -> None:
         """Make this the index that readers open."""
@@ -209,9 +229,13 @@ class IndexUpdate:
             if not self._encoding.lacking(segment):
                 continue
             out, _ = self._next_folders()
+            self._verify(segment, self.records[number])
             self._encoding.complete(segment, out, self.segments())
             record = self.records[number]
-            known = {(segment.folder / name).stat().st_ino: of for name, of in record.files.items()}
+            known = {
+                (path := segment.folder / name).stat().st_ino: (path, fingerprint)
+                for name, fingerprint in record.files.items()
+            }
             self.records[number] = replace(self._writer.place(out, known), removed=record.removed)
             self.commit()
 

@@ -19,6 +19,7 @@ from deepjoin.arrays import (
     find_sorted,
     load_strings,
     ranges,
+    settle,
 )
 from deepjoin.lazy import cached_property
 from deepjoin.store.catalog import Catalog
@@ -45,15 +46,22 @@ class Segment:
 
     def expect_lookups(self) -> None:
         """Prepare for searches, which read little of each file, here and there."""
-        parts: list[object] = [self.values, self.catalog]
-        if self.cells is not None:
-            parts += self.cells.parts
-        for part in parts:
+        for part in self._parts():
             for one in vars(part).values():
                 if isinstance(one, Strings):
                     one.expect_lookups()
                 for array in one if isinstance(one, tuple) else (one,):
                     expect_lookups(array)
+
+    def settle(self, whole: bool = False) -> None:
+        """Read as without checksums what is verified; ``whole`` verifies all that searches read."""
+        for part in self._parts():
+            settle(part, whole)
+
+    def _parts(self) -> list[object]:
+        """List what holds mapped files."""
+        cells = [] if self.cells is None else self.cells.parts
+        return [self.values, self.catalog, *cells]
 
     def without(self, removed: Iterable[int]) -> Segment:
         """Return the same segment, with these tables and no others out of the lake."""
