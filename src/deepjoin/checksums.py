@@ -73,7 +73,7 @@ class Checksums:
     """The checksums of a sealed folder, mapped; they stay readable when the folder is removed."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        self.folder = folder
+        self.folder, self.stamp = folder, _stamp(os.fstat(number))
         self._map = mmap.mmap(number, 0, access=mmap.ACCESS_READ)
         #: Of each file: its size, the checksum of all of it, and where those of its blocks start.
         self._files: dict[str, tuple[int, str, int]] | None = None
@@ -105,9 +105,7 @@ class Checksums:
 
     def guard(self, name: str, number: int, pages: Any) -> Guard:
         """Return the guard of an open file, shared by all that map the same one."""
-        found = os.fstat(number)
-        # A file that is written to, or replaced, is another one.
-        key = name, found.st_ino, found.st_mtime_ns
+        key = name, *_stamp(os.fstat(number))
         guard = self._guards.get(key)
         if guard is None:
             guard = self._guards[key] = Guard(self, name, pages)
@@ -202,14 +200,18 @@ def sealed_file(path: Path) -> SealedFile | None:
             return None
         # Only there: other programs call files by the same name.
         if above.endswith(_PARENTS):
-            found = _OPEN.get(folder) or _opened(folder)
+            found = _opened(folder)
             return None if found is None else SealedFile(found, name)
         folder, name = above, f"{own}/{name}"
 
 
 def _opened(folder: str) -> Checksums | None:
+    path = os.path.join(folder, NAME)
     try:
-        with open(os.path.join(folder, NAME), "rb") as file:
+        found = _OPEN.get(folder)
+        if found is not None and found.stamp == _stamp(os.stat(path)):
+            return found
+        with open(path, "rb") as file:
             found = Checksums(Path(folder), file.fileno())
     except (
         OSError,
@@ -220,6 +222,11 @@ def _opened(folder: str) -> Checksums | None:
     return found
 
 
+def _stamp(found: os.stat_result) -> tuple[int, int]:
+    """Tell a file from one that is written later, or to the same place."""
+    return found.st_ino, found.st_mtime_ns
+
+
 def verify_file(path: Path) -> Path:
     """Verify a whole file that another library will open; one without checksums is left as is."""
     found = sealed_file(path)
@@ -228,8 +235,8 @@ def verify_file(path: Path) -> Path:
             if os.fstat(file.fileno()).st_size == 0:
                 found.checksums.of(found.name, 0)
             else:
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
-                    Guard(found.checksums, found.name, pages).whole()
+                pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                Guard(found.checksums, found.name, pages).whole()
     return path
 
 
