@@ -72,9 +72,11 @@ def joined(index: Path, queries: list[list[str]]) -> Any:
 
 def compacted(index: Path, queries: list[list[str]]) -> Any:
     """Merge all segments, then search, and check what was written."""
-    Lake(index).compact()
+    lake = Lake(index)
+    lake.remove(sorted(lake.tables)[0])  # or there may be nothing to do
+    assert lake.compact()
     found = [searched(join)(index, queries) for join in JOINS]
-    return found, Lake(index).check(tables=0).problems
+    return found, checked(index, queries)
 
 
 def checked(index: Path, _: list[list[str]]) -> Any:
