@@ -80,11 +80,16 @@ class Checksums:
         self._numbers: Sums = np.zeros(0, np.uint32)
         self._guards: WeakValueDictionary[tuple[str, int, int], Guard] = WeakValueDictionary()
 
-    def of(self, name: str, size: int) -> tuple[str, Sums]:
-        """Return the checksum of a file of this size, and those of its blocks."""
+    def of(self, name: str, size: int) -> tuple[str, Sums] | None:
+        """Return the checksum of a file of this size, and those of its blocks.
+
+        None for a file that was not there when the folder was sealed.
+        """
         if self._files is None:
             self._files = self._read()
-        written, digest, first = self._files.get(name, (-1, "", 0))
+        if name not in self._files:
+            return None
+        written, digest, first = self._files[name]
         if size != written:
             raise DamagedFile(self.folder, name)
         return digest, self._numbers[first : first - (-size >> _SHIFT)]
@@ -135,10 +140,9 @@ class Guard:
             for start in range(0, size, _PIECE):
                 self._request(start, min(2 * _PIECE, size - start))
                 digest.update(view[start : start + _PIECE])
-            if digest.hexdigest() == self._checksums.of(self._name, size)[0]:
-                with self._lock:
-                    self._marks[:] = 1
-                    self.left = 0
+            sums = self._checksums.of(self._name, size)
+            if sums is None or digest.hexdigest() == sums[0]:
+                self._mark(slice(None))
         if self.left:
             self._verify(np.flatnonzero(self._marks == 0))
 
@@ -156,21 +160,29 @@ class Guard:
             self._verify(blocks[self._marks[blocks] == 0])
 
     def _verify(self, blocks: npt.NDArray[np.int64]) -> None:
+        if len(blocks) == 0:  # another thread was faster
+            return
         pages, count = self._pages, len(self.seen)
         if self.left == count:
             # The first block says what the others hold. Small files are read whole anyway.
             blocks = np.arange(count) if len(pages) <= _SMALL else np.union1d(0, blocks)
-        _, sums = self._checksums.of(self._name, len(pages))
+        sums = self._checksums.of(self._name, len(pages))
+        if sums is None:
+            self._mark(slice(None))
+            return
         view = memoryview(pages)
         first, size = int(blocks[0]), int(blocks[-1] - blocks[0] + 1)
         if size == len(blocks) > 1:
             self._request(first << _SHIFT, size << _SHIFT)
-        for block, wanted in zip(blocks.tolist(), sums[blocks].tolist(), strict=True):
+        for block, wanted in zip(blocks.tolist(), sums[1][blocks].tolist(), strict=True):
             start = block << _SHIFT
             if xxh3_64_intdigest(view[start : start + BLOCK]) & _MASK != wanted:
                 end = min(start + BLOCK, len(pages)) - 1
                 where = f" (between bytes {start} and {end})"
                 raise DamagedFile(self._checksums.folder, self._name, where)
+        self._mark(blocks)
+
+    def _mark(self, blocks: npt.NDArray[np.int64] | slice) -> None:
         with self._lock:
             self.left -= int((self._marks[blocks] == 0).sum())
             self._marks[blocks] = 1
@@ -245,7 +257,7 @@ def read_verified(path: Path) -> bytes:
     content = path.read_bytes()
     found = sealed_file(path)
     if found is not None:
-        _, sums = found.checksums.of(found.name, len(content))
-        if block_sums(content) != sums.tolist():
+        sums = found.checksums.of(found.name, len(content))
+        if sums is not None and block_sums(content) != sums[1].tolist():
             raise DamagedFile(found.checksums.folder, found.name)
     return content

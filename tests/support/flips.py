@@ -74,7 +74,7 @@ def compacted(index: Path, queries: list[list[str]]) -> Any:
     """Merge all segments, then search, and check what was written."""
     lake = Lake(index)
     lake.remove(sorted(lake.tables)[0])  # or there may be nothing to do
-    assert lake.compact()
+    lake.compact()
     found = [searched(join)(index, queries) for join in JOINS]
     return found, checked(index, queries)
 

@@ -82,6 +82,8 @@ class OpenIndex:
         """Report damaged files as the cause when something fails that cannot in a sound index."""
         try:
             yield
+        except DamagedFile as error:
+            raise self._damaged(error) from None
         except DeepJoinError:
             raise
         except Exception as error:
@@ -95,6 +97,15 @@ class OpenIndex:
             if problems:
                 raise IndexUnusable(problems[0]) from None
             raise
+
+    def _damaged(self, error: DamagedFile) -> IndexUnusable:
+        """Say what to do about a damaged file; of an index in a bucket, the copy is damaged."""
+        if not self.url:
+            return error
+        return IndexUnusable(
+            f"The copy of {self.url} on this machine is damaged: {error.what}. Remove {self.path}; "
+            "the next command downloads it again."
+        )
 
     def count_search(self) -> None:
         """Count a search; after some, the rest of the index is verified aside.
@@ -135,6 +146,8 @@ class OpenIndex:
                 # A commit between reading the manifest and mapping a segment may remove it.
                 if attempt + 1 < _ATTEMPTS and manifest_bytes(self.path) != before:
                     continue
+                if isinstance(error, DamagedFile):
+                    raise self._damaged(error) from None
                 if isinstance(error, DeepJoinError):
                     raise
                 raise damaged(self.path, f"a file is not what was written ({error})") from None

@@ -113,7 +113,7 @@ class Segment:
         assert self.dead is not None
         columns = np.flatnonzero(self.dead)
         sizes = self.values.sizes(columns)
-        places = ranges(np.asarray(self.values.column_offsets)[columns], sizes)
+        places = ranges(self.values.column_offsets[columns], sizes)
         numbers, counts = np.unique(self.values.cell_values[places], return_counts=True)
         return numbers.astype(np.int64), counts
 

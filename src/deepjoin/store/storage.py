@@ -214,8 +214,8 @@ def seal(folder: Path, known: Known | None = None) -> Files:
         shared = known.get(path.stat().st_ino) if known else None
         # Links to files of other segments need not be read again.
         sealed = sealed_file(shared[0]) if shared else None
-        if shared and sealed:
-            return shared[1], sealed.checksums.of(sealed.name, shared[1][0])[1]
+        if shared and sealed and (of := sealed.checksums.of(sealed.name, shared[1][0])):
+            return shared[1], of[1]
         sums: list[int] = []
         written = fingerprint(path, sync=True, sums=sums)
         if shared and written != shared[1]:
