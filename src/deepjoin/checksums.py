@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ NAME = "checksums"
 #: Bytes that share a checksum: a page, so that verifying reads nothing that is not needed.
 BLOCK, _SHIFT = 1 << 12, 12
 _MASK = 0xFFFFFFFF
+#: Begins the file: the checksum and the length of what is said about the files, which follows.
+_PREFIX = b"%s %010d\n"
 #: Sealed folders are in folders of these names.
 _PARENTS = ("segments", "graph")
 #: Files up to this size are verified as a whole when they are first read.
@@ -60,10 +63,9 @@ def write_checksums(folder: Path, files: Mapping[str, tuple[tuple[int, str], Sum
     """Write checksums: of each file, its size, the checksum of all of it, those of its blocks."""
     whole = {name: of for name, (of, _) in files.items()}
     header = json.dumps({"block": BLOCK, "files": whole}, ensure_ascii=False).encode()
-    digest = xxh3_64_hexdigest(header).encode()
     path = folder / NAME
     with path.open("wb") as file:
-        file.write(digest + b" " + header + b"\n")
+        file.write(_PREFIX % (xxh3_64_hexdigest(header).encode(), len(header)) + header)
         for _, numbers in files.values():
             file.write(numbers.astype("<u4").tobytes())
     return path
@@ -95,22 +97,24 @@ class Checksums:
         return digest, self._numbers[first : first - (-size >> _SHIFT)]
 
     def _read(self) -> dict[str, tuple[int, str, int]]:
-        end = self._map.find(b"\n")
-        digest, _, header = self._map[: max(0, end)].partition(b" ")
-        if xxh3_64_hexdigest(header).encode() != digest:
+        length = self._map[17:27]
+        start = len(_PREFIX % (b"0" * 16, 0))
+        end = start + int(length) if length.isdigit() else 0
+        header = self._map[start:end]
+        if self._map[:start] != _PREFIX % (xxh3_64_hexdigest(header).encode(), len(header)):
             raise DamagedFile(self.folder, NAME)
         files, count = {}, 0
         for name, (size, of) in json.loads(header)["files"].items():
             files[name] = size, of, count
             count -= -size >> _SHIFT
-        if end + 1 + 4 * count != len(self._map):
+        if end + 4 * count != len(self._map):
             raise DamagedFile(self.folder, NAME)
-        self._numbers = np.frombuffer(self._map, "<u4", count, end + 1)
+        self._numbers = np.frombuffer(self._map, "<u4", count, end)
         return files
 
-    def guard(self, name: str, number: int, pages: Any) -> Guard:
-        """Return the guard of an open file, shared by all that map the same one."""
-        key = name, *_stamp(os.fstat(number))
+    def guard(self, name: str, found: os.stat_result, pages: Any) -> Guard:
+        """Return the guard of a mapped file, shared by all that map the same one."""
+        key = name, *_stamp(found)
         guard = self._guards.get(key)
         if guard is None:
             guard = self._guards[key] = Guard(self, name, pages)
@@ -212,18 +216,22 @@ def sealed_file(path: Path) -> SealedFile | None:
             return None
         # Only there: other programs call files by the same name.
         if above.endswith(_PARENTS):
-            found = _opened(folder)
+            found = _OPEN.get(folder) or _opened(folder)
             return None if found is None else SealedFile(found, name)
         folder, name = above, f"{own}/{name}"
 
 
+def open_again(folder: Path) -> None:
+    """Make sure that checksums written since, if any, are those that are found from now on."""
+    found = _OPEN.get(str(folder))
+    with suppress(OSError):
+        if found is not None and found.stamp != _stamp((folder / NAME).stat()):
+            _OPEN.pop(str(folder), None)
+
+
 def _opened(folder: str) -> Checksums | None:
-    path = os.path.join(folder, NAME)
     try:
-        found = _OPEN.get(folder)
-        if found is not None and found.stamp == _stamp(os.stat(path)):
-            return found
-        with open(path, "rb") as file:
+        with open(os.path.join(folder, NAME), "rb") as file:
             found = Checksums(Path(folder), file.fileno())
     except (
         OSError,

@@ -21,6 +21,7 @@ from deepjoin.arrays import (
     ranges,
     settle,
 )
+from deepjoin.checksums import open_again
 from deepjoin.lazy import cached_property
 from deepjoin.store.catalog import Catalog
 from deepjoin.store.cell_vectors import CellVectors
@@ -36,6 +37,7 @@ class Segment:
 
     def __init__(self, folder: Path, removed: Iterable[int] = ()) -> None:
         self.folder = folder
+        open_again(folder)
         self.values = ValueIndex(folder)
         self.catalog = Catalog(folder)
         self.ledger = read_ledger(folder)

@@ -27,6 +27,7 @@ from deepjoin.checksums import (
     DamagedFile,
     Sums,
     block_sums,
+    open_again,
     sealed_file,
     write_checksums,
 )
@@ -226,6 +227,7 @@ def seal(folder: Path, known: Known | None = None) -> Files:
         found = dict(zip(names, pool.map(summed, names), strict=True))
     files = {name: written for name, (written, _) in found.items()}
     files[NAME] = fingerprint(write_checksums(folder, found), sync=True)
+    open_again(folder)
     return dict(sorted(files.items()))
 
 
