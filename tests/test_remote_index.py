@@ -22,6 +22,7 @@ from deepjoin.store.manifest import FORMAT, READS, Manifest, read_manifest
 from deepjoin.store.remote import Pulled, is_remote, pull, push, working_copy
 from deepjoin.store.storage import writing
 from tests.support.buckets import BUCKET, Store, answering, running_store, use
+from tests.support.index_files import resealed
 
 pytestmark = pytest.mark.slow
 
@@ -93,7 +94,7 @@ def changed(bucket: Store, change: Callable[[dict[str, Any]], object]) -> None:
     """Rewrite the manifest at the URL."""
     fields = json.loads(bucket.contents(f"{PREFIX}manifest.json")[f"{PREFIX}manifest.json"])
     change(fields)
-    bucket.put(**{f"{PREFIX}manifest.json": json.dumps(fields)})
+    bucket.put(**{f"{PREFIX}manifest.json": resealed(fields)})
     bucket.requests.clear()
 
 
@@ -125,12 +126,12 @@ def test_only_new_segments_travel(bucket: Store, tmp_path: Path, monkeypatch: An
     monkeypatch.setenv("DEEPJOIN_CACHE", str(tmp_path / "cache"))
     again = push(build(built, "two", "three"), URL, token)
     assert again != token
-    assert len(puts(bucket)) == 2
+    assert len(puts(bucket)) == 3
     assert at_the_url(bucket) == files(built)
     bucket.requests.clear()
     monkeypatch.setenv("DEEPJOIN_CACHE", str(tmp_path / "elsewhere"))
     assert pull(URL) == Pulled(first, again)
-    assert len(gets(bucket)) == 2
+    assert len(gets(bucket)) == 3
     assert files(first) == files(built)
 
 
@@ -206,7 +207,7 @@ def test_a_failed_upload_leaves_the_index_and_the_next_goes_on(
     assert files(pull(URL).folder) == files(old)
     bucket.requests.clear()
     push(new, URL, token)
-    assert len(puts(bucket)) == 3
+    assert len(puts(bucket)) == 5
     assert at_the_url(bucket) == files(new)
 
 
@@ -351,7 +352,7 @@ def test_what_is_broken_in_a_copy_is_fetched_again(bucket: Store, tmp_path: Path
     (folder / "segments" / "pulling-abc").mkdir()
     bucket.requests.clear()
     pull(URL)
-    assert len(gets(bucket)) == 4
+    assert len(gets(bucket)) == 6
     assert files(folder) == files(built)
     assert not list((folder / "segments").glob("pulling-*"))
 
@@ -365,7 +366,7 @@ def test_several_may_pull_at_once(
         pulled = list(pool.map(pull, [URL] * 4))
     assert len(set(pulled)) == 1
     assert files(pulled[0].folder) == files(tmp_path / "built")
-    assert len(gets(bucket)) == 2
+    assert len(gets(bucket)) == 3
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "a//b", "./a", "a\\b", "", "a\0b"])

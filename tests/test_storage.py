@@ -27,7 +27,7 @@ from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.store import manifest
 from deepjoin.store.values.index import FORWARD, ValueIndexWriter
 from tests.support.command_line import Answer, Run, call
-from tests.support.index_files import files_of, search_answers
+from tests.support.index_files import changed_manifest, files_of, search_answers
 
 pytestmark = pytest.mark.slow
 
@@ -46,13 +46,7 @@ def built(lake_folder: Path) -> Path:
 
 
 def rewritten(change: Callable[[dict[str, Any]], object]) -> Damage:
-    def damage(index: Path) -> None:
-        path = index / "manifest.json"
-        fields = json.loads(path.read_text())
-        change(fields)
-        path.write_text(json.dumps(fields))
-
-    return damage
+    return lambda index: changed_manifest(index, change)
 
 
 def in_segment(change: Callable[[dict[str, Any]], object]) -> Damage:
@@ -178,7 +172,7 @@ def test_a_newer_format_names_the_version_to_install(run: Run, built: Path) -> N
     rewritten(lambda fields: fields.update(format=99, version="9.1", novelty=[1]))(built)
     texts = ("deepjoin 9.1", "format 99", "pip install 'deepjoin>=9.1'")
     run("search", built, "--values", "Peru").refused(*texts)
-    with pytest.raises(IndexUnusable, match="reads up to format 1"):
+    with pytest.raises(IndexUnusable, match="reads up to format 2"):
         deepjoin.open(built)
 
 

@@ -6,14 +6,17 @@ import io
 import math
 import mmap
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from deepjoin.checksums import BLOCK, Guard, sealed_file, verify_file
 
 Array = npt.NDArray[Any]
 Int = npt.NDArray[np.int64]
@@ -30,8 +33,18 @@ Rows = Half | Float
 _SMALL, _GAP = 8 << 20, 4
 #: So few elements are read one by one: searches of a few values take half a millisecond.
 _FEW = 32
+_SHIFT = BLOCK.bit_length() - 1
 #: Bytes of a header as numpy pads it, so that it can be rewritten when the length is known.
 HEADER = 128
+_HEADER_PATTERN = re.compile(
+    rb"\x93NUMPY\x01\x00v\x00\{'descr': '([^']+)', 'fortran_order': False, "
+    rb"'shape': \((\d+), ?(\d*)\), \} *\n"
+)
+#: What files are made of, as headers name it.
+_DTYPES = {
+    np.dtype(kind).str.encode(): np.dtype(kind)
+    for kind in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8", "?")
+}
 
 
 class ArrayWriter:
@@ -89,18 +102,169 @@ def create_array(path: Path, dtype: npt.DTypeLike, *shape: int) -> Array:
 
 
 def load_array(path: Path) -> Array:
-    """Map an array; only the pages that are touched are read."""
+    """Map an array; only the pages that are touched are read, and verified if there are checksums.
+
+    Then it is a `StoredArray`, which can do what a read-only array can.
+    """
     # Several times faster than np.load, and opening a lake takes a hundred of these.
     with path.open("rb") as file:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError(f"{path.name} is not an array of .npy version 1.0")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        start = file.tell()
-        if shape[0] == 0:
-            return np.zeros(0, dtype)
+        # As numpy writes it, and no other: parsing what it allows takes most of the time.
+        header = _HEADER_PATTERN.fullmatch(file.read(HEADER))
+        found = os.fstat(file.fileno())
+        shape = tuple(int(size) for size in header.group(2, 3) if size) if header else ()
+        dtype, start, count = _DTYPES.get(header[1]) if header else None, HEADER, math.prod(shape)
+        # It is verified with the first element; until then, it agrees with the size.
+        if dtype is None or start + count * dtype.itemsize != found.st_size:
+            verify_file(path)
+            raise ValueError(f"{path.name} is not a plain array")
+        if count == 0:  # nothing can be mapped
+            verify_file(path)
+            return np.zeros(shape, dtype)
         pages = _Pages(file.fileno(), 0, access=mmap.ACCESS_READ)
-    pages.start = start
-    return np.frombuffer(pages, dtype, shape[0], start)
+        pages.start = start
+        array = np.frombuffer(pages, dtype, count, start).reshape(shape)
+        sealed = sealed_file(path)
+        if sealed is None:
+            return array
+        guard = sealed.checksums.guard(sealed.name, found, pages)
+        return cast(Array, StoredArray(array, guard, start))
+
+
+class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """A mapped array whose blocks are verified when they are first read.
+
+    Reading elements verifies their blocks, everything else that needs the content verifies all:
+    whatever numpy, Arrow and our own code make of it, they never see a block that is damaged.
+    """
+
+    __slots__ = ("_start", "_step", "dtype", "guard", "mapped", "shape", "strides")
+
+    def __init__(self, mapped: Array, guard: Guard, start: int) -> None:
+        self.mapped, self.guard, self._start = mapped, guard, start
+        self.dtype, self.shape, self.strides = mapped.dtype, mapped.shape, mapped.strides
+        #: Bytes from one element or row to the next.
+        self._step = mapped.strides[0]
+
+    def __len__(self) -> int:
+        return len(self.mapped)
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions the array has."""
+        return len(self.shape)
+
+    def __getitem__(self, key: Any) -> Any:
+        if self.guard.left:
+            if type(key) is int and key >= 0:  # most reads; a row may reach into the next block
+                first = self._start + key * self._step
+                seen = self.guard.seen[first >> _SHIFT : (first + self._step - 1 >> _SHIFT) + 1]
+                if 0 in seen:
+                    self._verify(key)
+            else:
+                self._verify(key)
+        return self.mapped[key]
+
+    def _verify(self, key: Any) -> None:
+        """Verify what a key reads."""
+        if isinstance(key, (int, np.integer)):
+            first = self._start + (key if key >= 0 else key + len(self)) * self._step
+            self.guard.span(first, first + self._step - 1)
+        elif isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step != 1:
+                self.guard.whole()
+            elif start < stop:
+                self.guard.span(
+                    self._start + start * self._step, self._start + stop * self._step - 1
+                )
+        elif isinstance(key, np.ndarray) and key.dtype.kind in "iub" and key.ndim:
+            rows = np.flatnonzero(key) if key.dtype.kind == "b" else key.ravel()
+            self.verify_rows(rows)
+        else:
+            self.guard.whole()
+
+    def verify_rows(self, rows: Array) -> None:
+        """Verify elements by their numbers."""
+        if len(rows) == 0:
+            return
+        if rows.min() < 0 or self._step > BLOCK:
+            self.guard.whole()
+            return
+        places = rows.astype(np.int64)
+        places *= self._step
+        places += self._start
+        self.guard.blocks(places >> _SHIFT)
+        if self._start % self._step or BLOCK % self._step:  # some rows reach into the next block
+            places += self._step - 1
+            self.guard.blocks(places >> _SHIFT)
+
+    def take(self, indices: Any, axis: int | None = None, **options: Any) -> Any:
+        """Copy some elements or rows."""
+        if self.guard.left:
+            self._verify(np.asarray(indices) if axis == 0 or self.ndim == 1 else None)
+        return self.mapped.take(indices, axis=axis, **options)
+
+    def searchsorted(self, wanted: Any, side: Any = "left", sorter: Any = None) -> Any:
+        """Find places in ascending numbers; only those beside each place are verified."""
+        places = self.mapped.searchsorted(wanted, side, sorter)
+        if not self.guard.left or np.size(places) == 0:
+            return places
+        # Between these two no other place is possible, however the search came there.
+        before, behind = np.maximum(places - 1, 0), np.minimum(places, len(self) - 1)
+        low, high = self[np.atleast_1d(before)], self[np.atleast_1d(behind)]
+        left = side == "left"
+        below = (low < wanted) if left else (low <= wanted)
+        above = (high >= wanted) if left else (high > wanted)
+        if not np.all((below | (places == 0)) & (above | (places == len(self)))):
+            self.guard.whole()
+            return self.mapped.searchsorted(wanted, side, sorter)
+        return places
+
+    def reshape(self, *shape: int) -> StoredArray:
+        """Return the same elements in another shape."""
+        return StoredArray(self.mapped.reshape(*shape), self.guard, self._start)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        self.guard.whole()
+        return np.array(self.mapped, dtype) if copy else np.asarray(self.mapped, dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **options: Any) -> Any:
+        plain = (np.asarray(one) if isinstance(one, StoredArray) else one for one in given)
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __arrow_array__(self, type: Any = None) -> pa.Array:
+        return pa.array(np.asarray(self), type)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(np.asarray(self))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+
+def settle(holder: object, whole: bool = False) -> None:
+    """Replace the arrays of an object that are verified by plain ones, which are faster.
+
+    ``whole`` verifies all of them first.
+    """
+    for name, one in list(vars(holder).items()):
+        vars(holder)[name] = settled(one, whole)
+
+
+def settled(one: Any, whole: bool) -> Any:
+    """Return the plain array of one that is verified; strings and tuples likewise."""
+    if isinstance(one, StoredArray):
+        if whole:
+            one.guard.whole()
+        return one if one.guard.left else one.mapped
+    if isinstance(one, Strings):
+        one.settle(whole)
+    elif isinstance(one, tuple) and any(isinstance(part, StoredArray) for part in one):
+        parts = [settled(part, whole) for part in one]
+        return type(one)(*parts) if hasattr(one, "_fields") else tuple(parts)
+    return one
 
 
 class _Pages(mmap.mmap):
@@ -114,6 +278,8 @@ class _Pages(mmap.mmap):
 
 def _pages(array: Any) -> _Pages | None:
     """Return the pages that an array is mapped from, if it is."""
+    if isinstance(array, StoredArray):
+        array = array.mapped
     while isinstance(array, np.ndarray | memoryview):
         array = array.base if isinstance(array, np.ndarray) else array.obj
     return array if isinstance(array, _Pages) else None
@@ -212,9 +378,13 @@ class Strings(Sequence[str]):
     """An immutable list of strings: one byte array and where each string starts."""
 
     def __init__(self, offsets: Array, data: Array) -> None:
+        self._arrays: tuple[Array, Array] = offsets, data
+        arrays: tuple[Any, Any] = offsets, data
         # Memory views return plain integers, at half the cost of an array's.
-        self._offsets = offsets.data
-        self._data = data.data
+        self._offsets, self._data = (
+            (one.mapped if isinstance(one, StoredArray) else one).data for one in arrays
+        )
+        self._is_verified = not any(isinstance(one, StoredArray) for one in arrays)
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Strings:
@@ -226,20 +396,21 @@ class Strings(Sequence[str]):
 
     def expect_lookups(self) -> None:
         """Expect strings far apart to be read."""
-        expect_lookups(self._offsets)
-        expect_lookups(self._data)
+        for array in self._arrays:
+            expect_lookups(array)
 
     def prefetch(self, numbers: Int) -> None:
         """Start reading strings that will be needed soon."""
-        if len(numbers) < _FEW or _pages(self._data) is None:
+        offsets, data = self._arrays
+        if len(numbers) < _FEW or _pages(data) is None:
             return
-        offsets = np.asarray(self._offsets)
         prefetch(offsets, numbers, 2)
-        prefetch(np.asarray(self._data), offsets[numbers], offsets[numbers + 1] - offsets[numbers])
+        starts = offsets[numbers]
+        prefetch(data, starts, offsets[numbers + 1] - starts)
 
     def arrow(self) -> pa.LargeStringArray:
         """Give the same strings, not copied, as an Arrow array."""
-        buffers = pa.py_buffer(self._offsets), pa.py_buffer(self._data)
+        buffers = (pa.py_buffer(np.asarray(one).data) for one in self._arrays)
         return pa.LargeStringArray.from_buffers(len(self), *buffers)
 
     @overload
@@ -249,7 +420,19 @@ class Strings(Sequence[str]):
     def __getitem__(self, i: int | slice) -> str | list[str]:
         if isinstance(i, slice):
             return [self[at] for at in range(*i.indices(len(self)))]
+        if not self._is_verified:
+            self._verify(i)
         return str(self._data[self._offsets[i] : self._offsets[i + 1]], "utf-8")
+
+    def _verify(self, i: int) -> None:
+        """Verify one string, unless all are."""
+        offsets, data = self._arrays
+        data[int(offsets[i]) : int(offsets[i + 1])]
+
+    def settle(self, whole: bool) -> None:
+        """Stop verifying strings if all are verified; ``whole`` verifies them."""
+        self._arrays = settled(self._arrays[0], whole), settled(self._arrays[1], whole)
+        self._is_verified = not any(isinstance(one, StoredArray) for one in self._arrays)
 
 
 class StringsWriter:

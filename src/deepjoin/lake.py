@@ -252,6 +252,7 @@ Make one with: deepjoin index SOURCE -o no such folder
             for results in search_columns(searcher, columns, options):
                 if chosen.on_partial is not None and results.partial is not None:
                     chosen.on_partial(results)
+        self.index.count_search()
         return results
 
     def _searcher(self, method: str, join: str, tau: float | None) -> Searcher:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 
 import deepjoin
 from deepjoin import Lake
 from deepjoin.checking.check import Check
 from deepjoin.embed.scan import SLACK
+from deepjoin.store.manifest import sealed_json
+from deepjoin.store.storage import seal
 
 
 def files_of(index: Path) -> dict[str, bytes]:
@@ -29,12 +30,15 @@ def files_of(index: Path) -> dict[str, bytes]:
 
 def sign(index: Path) -> None:
     """Make the manifest name the files as they are now, so that no checksum tells damage."""
-    fields = json.loads((index / "manifest.json").read_text())
-    for segment in fields["segments"]:
-        for name in segment["files"]:
-            content = (index / "segments" / segment["name"] / name).read_bytes()
-            segment["files"][name] = [len(content), xxhash.xxh3_64_hexdigest(content)]
-    (index / "manifest.json").write_text(json.dumps(fields))
+
+    def signed(fields: Any) -> None:
+        for segment in fields["segments"]:
+            folder = index / "segments" / segment["name"]
+            there = [name for name in segment["files"] if (folder / name).exists()]
+            segment["files"] = seal(folder)
+            segment["files"] = {name: segment["files"][name] for name in there}
+
+    changed_manifest(index, signed)
 
 
 def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
@@ -82,7 +86,12 @@ def changed_manifest(index: Path, change: Callable[[Any], object]) -> None:
     """Edit the manifest of an index."""
     fields = json.loads((index / "manifest.json").read_text())
     change(fields)
-    (index / "manifest.json").write_text(json.dumps(fields))
+    (index / "manifest.json").write_text(resealed(fields))
+
+
+def resealed(fields: dict[str, Any]) -> str:
+    """Write the fields of a manifest again, with the checksum of what it says now."""
+    return sealed_json({name: of for name, of in fields.items() if name != "checksum"})
 
 
 def search_answers(index: Path) -> list[Any]:

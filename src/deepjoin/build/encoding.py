@@ -14,6 +14,7 @@ import numpy as np
 from deepjoin.arrays import Marks
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.workers import EncodeElsewhere, TextModel
+from deepjoin.checksums import NAME, verify_file
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns.cache import CachedEncoder, VectorCache
 from deepjoin.embed.columns.encoder import ColumnEncoder, TextEncoder
@@ -138,7 +139,9 @@ class Encoding:
             taken.append(cell_vectors.FOLDER)
         for path in segment.folder.rglob("*"):
             name = path.relative_to(segment.folder)
-            if path.is_file() and (name.parts[0] != "vectors" or name.parent in taken):
+            if name == Path(NAME) or not path.is_file():
+                continue
+            if name.parts[0] != "vectors" or name.parent in taken:
                 _link(path, out / name)
         if cell_vectors.FOLDER not in taken:
             self.write_cell_vectors(out)
@@ -218,4 +221,5 @@ def kept_columns(segment: Segment) -> Marks:
 
 def _link(path: Path, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
-    link_or_copy(path, to)
+    # Verified here, since what is read of the link has no checksums yet.
+    link_or_copy(verify_file(path), to)

@@ -19,6 +19,7 @@ from deepjoin.build.listing import Changes, ListedItem, list_items
 from deepjoin.build.reading import read_changes
 from deepjoin.build.segment_builder import Titles
 from deepjoin.build.update import IndexPlan, IndexUpdate, namesake, tables_of
+from deepjoin.checksums import NAME as CHECKSUMS
 from deepjoin.errors import DeepJoinError, resource_limit
 from deepjoin.read import Source, open_sources
 from deepjoin.read.walk import is_glob
@@ -233,12 +234,14 @@ class RemoveTables(IndexCommand[list[str]]):
 def compact(location: Location, resources: BuildResources) -> bool:
     """Merge all segments into one without removed tables; False if there is nothing to do.
 
+    An index of an earlier version gets its checksums.
     Columns are encoded again if the frequencies of values have changed since.
     """
     with editing(location, resources.progress) as folder:
         lake = OpenIndex(folder)
         only = len(lake.records) == 1 and not lake.records[0].removed
-        if only and not is_outdated(lake.segments):
+        sealed = all(CHECKSUMS in record.files for record in lake.records)
+        if only and sealed and not is_outdated(lake.segments):
             clear_up(folder)
             return False
         return run(Compact(folder, resources))

@@ -13,22 +13,31 @@ import pyarrow as pa
 
 from deepjoin._version import __version__
 from deepjoin.arrays import Int, Marks, load_strings
-from deepjoin.build.encoding import Encoding, kept_columns
+from deepjoin.build.encoding import Encoding, is_outdated, kept_columns
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.segment_builder import SegmentBuilder, Titles, build_corpus
 from deepjoin.build.workers import PartJob
+from deepjoin.checksums import NAME as CHECKSUMS
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import link_or_copy
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 from deepjoin.store.catalog import CatalogWriter
 from deepjoin.store.ledger import Entry, Key, entries_of, rows_of, write_ledger
-from deepjoin.store.manifest import FORMAT, READS, SEGMENTS, Described, Manifest, SegmentRecord
+from deepjoin.store.manifest import (
+    FORMAT,
+    READS,
+    SEGMENTS,
+    Described,
+    Manifest,
+    SegmentRecord,
+    damaged,
+)
 from deepjoin.store.models import located
 from deepjoin.store.open_index import opened
 from deepjoin.store.report import live_report, sum_of
 from deepjoin.store.segment import FRAMES, Segment
-from deepjoin.store.storage import IndexWriter
+from deepjoin.store.storage import FilesRead, IndexWriter, Known, compare_files
 from deepjoin.store.values.builder import MergeInput, merge_values
 
 #: A segment is merged with those behind it unless it is this many times as large: so there are
@@ -181,17 +190,33 @@ class IndexUpdate:
         if first == len(self.records):
             return
         segments = self.segments()[first:]
+        if whole and len(segments) == 1 and not segments[0].removed and not is_outdated(segments):
+            self._add_checksums(segments[0])
+            return
+        for segment, record in zip(segments, self.records[first:], strict=True):
+            self._verify(segment, record)
         out, scratch = self._next_folders()
         merge_segments(segments, out, scratch, self.resources, whole=first == 0)
         self._encoding.merge(segments, out, renew=whole)
-        # Kept frames are linked, so their fingerprints need not be computed again.
-        known = {
-            (segment.folder / name).stat().st_ino: fingerprint
-            for segment, record in zip(segments, self.records[first:], strict=True)
-            for name, fingerprint in record.files.items()
-            if name.startswith(f"{FRAMES}/")
-        }
-        self.records[first:] = [self._writer.place(out, known)]
+        # Kept frames are linked, so their checksums need not be computed again.
+        self.records[first:] = [self._writer.place(out, _shared(segments, self.records[first:]))]
+
+    def _add_checksums(self, segment: Segment) -> None:
+        """Put the same files, with checksums, in the place of the only segment."""
+        out, _ = self._next_folders()
+        for name in self.records[0].files:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(segment.folder / name, out / name)
+        self.records[0] = self._writer.place(out, _shared([segment], self.records))
+
+    def _verify(self, segment: Segment, record: SegmentRecord) -> None:
+        """Verify what is about to be copied: damage must not get new checksums."""
+        segment.settle(whole=True)
+        # What else is read is verified then; without checksums of blocks, nothing would be.
+        if CHECKSUMS not in record.files:
+            folder = self._writer.folder
+            for problem in compare_files(folder, [record], FilesRead()):
+                raise damaged(folder, problem)
 
     def commit(self) -> None:
         """Make this the index that readers open."""
@@ -209,11 +234,21 @@ class IndexUpdate:
             if not self._encoding.lacking(segment):
                 continue
             out, _ = self._next_folders()
+            self._verify(segment, self.records[number])
             self._encoding.complete(segment, out, self.segments())
             record = self.records[number]
-            known = {(segment.folder / name).stat().st_ino: of for name, of in record.files.items()}
+            known = _shared([segment], [record])
             self.records[number] = replace(self._writer.place(out, known), removed=record.removed)
             self.commit()
+
+
+def _shared(segments: Sequence[Segment], records: Sequence[SegmentRecord]) -> Known:
+    """Return the files of segments, to which another one may have links."""
+    return {
+        (path := segment.folder / name).stat().st_ino: (path, fingerprint)
+        for segment, record in zip(segments, records, strict=True)
+        for name, fingerprint in record.files.items()
+    }
 
 
 def tables_of(segment: Segment, keys: Collection[Key]) -> list[int]:

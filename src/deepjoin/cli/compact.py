@@ -21,12 +21,12 @@ def run(options: argparse.Namespace) -> None:
     from deepjoin.cli.opening import open_index
 
     lake = open_index(options.index)
-    before, segments = lake.info()["bytes"], len(lake.index.segments)
+    before, records = lake.info()["bytes"], lake.index.records
     if not lake.compact():
         say(f"{lake.location} already has one segment.")
         return
     after = lake.info()["bytes"]
-    say(
-        f"Merged {segments} {'segment' if segments == 1 else 'segments'} into one in "
-        f"{lake.location}: {human_size(before)} before, {human_size(after)} after."
-    )
+    done = f"Merged {len(records)} segments into one in"
+    if len(records) == 1:
+        done = "Merged 1 segment into one in" if records[0].removed else "Added checksums to"
+    say(f"{done} {lake.location}: {human_size(before)} before, {human_size(after)} after.")

@@ -145,7 +145,7 @@ class Scan:
 
     def products(self, codes: Codes) -> Int32:
         """Multiply rows of one scale with every query, roughly: good enough to compare."""
-        return self._multiply(codes, self._signed)
+        return self._multiply(np.asarray(codes), self._signed)
 
     def _block(self, rows: QuantisedRows, here: slice) -> CandidatePairs:
         scales, errors = rows.scales[here], rows.errors[here]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Float, Half, Hashes, Int, Rows, create_array
+from deepjoin.arrays import Float, Half, Hashes, Int, Rows, create_array, load_array
 from deepjoin.errors import DeepJoinError, unknown_name
 
 #: Files of a vector index, which has its own folder.
@@ -175,9 +175,7 @@ def index_rows(
 
 def load_rows(folder: Path) -> Half:
     """Map the stored rows."""
-    # A plain array over the map: taking rows from np.memmap is slower.
-    rows: Half = np.asarray(np.load(folder / ROWS, mmap_mode="r"))
-    return rows
+    return load_array(folder / ROWS)
 
 
 def checked(vectors: npt.ArrayLike, dimension: int | None = None) -> Float:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Double, Float, Half, Int, Integers, Marks
+from deepjoin.arrays import Double, Float, Half, Int, Integers, Marks, load_array
+from deepjoin.checksums import read_verified, verify_file
 from deepjoin.embed.vector_build import (
     ABOUT,
     FORMAT,
@@ -55,7 +56,7 @@ class VectorIndex:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            about = json.loads((folder / ABOUT).read_text())
+            about = json.loads(read_verified(folder / ABOUT))
         except (OSError, ValueError) as error:
             raise IndexUnusable(
                 f"{folder} has no vector index that can be read ({error}). Build the index again."
@@ -80,7 +81,8 @@ class VectorIndex:
     @cached_property
     def _faiss(self) -> Any:
         with faiss_threads(1) as faiss:
-            return faiss.read_index(str(self._folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
+            path = verify_file(self._folder / INDEX)
+            return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
 
     @cached_property
     def rows(self) -> Half:
@@ -89,11 +91,11 @@ class VectorIndex:
 
     @cached_property
     def _offsets(self) -> Int:
-        return np.asarray(np.load(self._folder / OFFSETS), np.int64)
+        return np.asarray(load_array(self._folder / OFFSETS), np.int64)
 
     @cached_property
     def _members(self) -> Int:
-        return np.asarray(np.load(self._folder / MEMBERS), np.int64)
+        return np.asarray(load_array(self._folder / MEMBERS), np.int64)
 
     @cached_property
     def _whole(self) -> tuple[Float, Float]:

@@ -32,9 +32,9 @@ from deepjoin.progress import Progress, no_progress
 from deepjoin.relating.edges import EdgeList, check_share
 from deepjoin.relating.join_all import EarlierGraph, JoinWork, join_all
 from deepjoin.relating.output import SCHEMA, EdgeRows, GraphSize
-from deepjoin.store.manifest import GRAPH, MANIFEST, Files
+from deepjoin.store.manifest import GRAPH, MANIFEST, Files, is_sealed, sealed_json
 from deepjoin.store.open_index import OpenIndex
-from deepjoin.store.storage import fingerprints
+from deepjoin.store.storage import fingerprints, seal
 
 _PRODUCT = "deepjoin graph"
 _FORMAT = 1
@@ -200,7 +200,7 @@ class GraphManifest:
 
     def to_json(self) -> str:
         """Return the manifest as text."""
-        return json.dumps({"product": _PRODUCT} | asdict(self), indent=1)
+        return sealed_json({"product": _PRODUCT} | asdict(self))
 
 
 def described(lake: OpenIndex) -> tuple[SegmentState, ...]:
@@ -215,7 +215,11 @@ def described(lake: OpenIndex) -> tuple[SegmentState, ...]:
 def read_graph(folder: Path) -> GraphManifest | None:
     """Read the manifest of an index's graph; None if there is none, or it cannot be used."""
     try:
-        fields = json.loads((folder / GRAPH / MANIFEST).read_text("utf-8"))
+        content = (folder / GRAPH / MANIFEST).read_bytes()
+        fields = json.loads(content)
+        # An earlier version wrote no checksum.
+        if fields.pop("checksum", None) is not None and not is_sealed(content):
+            return None
         if fields.pop("product") != _PRODUCT or fields["format"] != _FORMAT:
             return None
         files = {str(name): (int(size), str(of)) for name, (size, of) in fields["files"].items()}
@@ -283,7 +287,7 @@ def commit_graph(
     folder: Path, built: Path, share: float, edges: int, segments: Sequence[SegmentState]
 ) -> GraphManifest:
     """Make a folder that was written aside the graph of the lake."""
-    files = fingerprints(built)
+    files = seal(built)
     name = xxh3_64_hexdigest(json.dumps(files).encode())
     place = folder / GRAPH / name
     # The name is a digest of the content: the same graph is already in place.

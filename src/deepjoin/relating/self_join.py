@@ -133,7 +133,7 @@ class SomePostings:
 
     def __init__(self, index: ValueIndex, columns: Int) -> None:
         sizes = index.sizes(columns)
-        values = index.cell_values[ranges(np.asarray(index.column_offsets)[columns], sizes)]
+        values = index.cell_values[ranges(index.column_offsets[columns], sizes)]
         order = np.argsort(values, kind="stable")
         self._columns = np.repeat(columns, sizes)[order].astype(np.int32)
         self._values, self._starts = np.unique(values[order], return_index=True)

@@ -66,7 +66,7 @@ class CellMatches:
         order = np.argsort(pairs.values, kind="stable")
         wanted = pairs.values[order]
         sizes = index.sizes(columns)
-        held = index.cell_values[ranges(np.asarray(index.column_offsets)[columns], sizes)]
+        held = index.cell_values[ranges(index.column_offsets[columns], sizes)]
         held, which = held.astype(np.int64), np.repeat(np.arange(len(columns)), sizes)
         first = np.searchsorted(wanted, held)
         here = np.zeros(len(held), bool)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deepjoin.arrays import Float, Hashes, Int, Marks, find_sorted, load_array, load_strings
+from deepjoin.checksums import read_verified
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.list_build import LISTS_FROM, write_value_lists
 from deepjoin.embed.scan import CandidatePairs, QuantisedRows
@@ -58,7 +59,7 @@ class CellVectors:
         """Open those of a segment; None if it has none."""
         folder = segment / FOLDER
         try:
-            about = json.loads((folder / _ABOUT).read_bytes())
+            about = json.loads(read_verified(folder / _ABOUT))
         except FileNotFoundError:
             return None
         return cls(folder, str(about["name"]), str(about["digest"]))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.checksums import verify_file
 from deepjoin.read.source import Skipped
 
 LEDGER = "ledger.arrow"
@@ -89,7 +90,7 @@ def write_ledger(folder: Path, entries: Iterable[Entry]) -> None:
 
 def read_ledger(folder: Path) -> pa.Table:
     """Map the entries of a segment; they stay readable when the file is deleted."""
-    with pa.memory_map(str(folder / LEDGER)) as file:
+    with pa.memory_map(str(verify_file(folder / LEDGER))) as file:
         table = pa.ipc.open_file(file).read_all()
     if table.schema != _SCHEMA:
         raise ValueError(f"{LEDGER} is not what was written")

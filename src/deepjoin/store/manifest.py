@@ -8,11 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from xxhash import xxh3_64_hexdigest
+
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.read.walk import INDEX_MARKS, INDEX_PRODUCT, is_index_manifest
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
 
-FORMAT = 1
+#: Since 2, the manifest and every segment have checksums; 1 is read as well.
+FORMAT = 2
 MANIFEST, SEGMENTS, _ = INDEX_MARKS
 #: Folder of the index inside the folder of its tables, where no other place is chosen.
 DEFAULT = ".deepjoin"
@@ -21,6 +24,8 @@ GRAPH = "graph"
 #: Raised when a later version would store something else for the same tables.
 READS = 1
 PRODUCT = INDEX_PRODUCT
+#: The end of JSON with a checksum.
+_TAIL, _NO_DIGEST = ',\n "checksum": "%s"\n}', "0" * 16
 
 #: Size and checksum of each file of a segment.
 Files = dict[str, tuple[int, str]]
@@ -65,8 +70,20 @@ class Manifest:
     vectors: Vectors = NO_VECTORS
 
     def to_json(self) -> str:
-        """Return the manifest as text."""
-        return json.dumps({"product": PRODUCT} | asdict(self), indent=1, ensure_ascii=False)
+        """Return the manifest as text, with its own checksum."""
+        return sealed_json({"product": PRODUCT} | asdict(self))
+
+
+def sealed_json(fields: dict[str, Any]) -> str:
+    """Write fields as JSON that ends in a checksum of all that comes before it."""
+    text = json.dumps(fields, indent=1, ensure_ascii=False).removesuffix("\n}")
+    return text + _TAIL % xxh3_64_hexdigest(text.encode())
+
+
+def is_sealed(content: bytes) -> bool:
+    """Tell whether JSON is as `sealed_json` wrote it."""
+    text = content[: -len(_TAIL % _NO_DIGEST)]
+    return content[len(text) :] == (_TAIL % xxh3_64_hexdigest(text)).encode()
 
 
 def manifest_bytes(folder: Path) -> bytes:
@@ -148,7 +165,9 @@ def manifest_of(content: bytes, where: str | Path) -> Manifest:
         fields = json.loads(content)
     except ValueError:
         raise damaged(where, f"{MANIFEST} is not valid JSON") from None
-    if not isinstance(fields, dict):
+    # Before anything is believed. Format 1 had no checksum.
+    sealed = is_sealed(content)
+    if not isinstance(fields, dict) or ("checksum" in fields and not sealed):
         raise damaged(where, f"{MANIFEST} is not what was written")
     if fields.pop("product", None) != PRODUCT:
         raise OtherProgram(
@@ -163,6 +182,8 @@ def manifest_of(content: bytes, where: str | Path) -> Manifest:
             f"Upgrade with: pip install 'deepjoin>={fields.get('version')}'"
         )
     try:
+        if fields.pop("checksum", None) is None and fields["format"] != 1:
+            raise ValueError("no checksum")
         settings: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in fields["settings"].items()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
+from threading import Thread
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow.compute as pc
 import xxhash
 from pyarrow import ArrowException
 
+from deepjoin.checksums import NAME, DamagedFile
 from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName, resource_limit, unknown_name
 from deepjoin.model import Column
 from deepjoin.settings import Vectors
@@ -33,6 +36,10 @@ from deepjoin.store.storage import file_problems
 
 #: How often to try opening an index while other processes commit.
 _ATTEMPTS = 50
+#: A process that searches as often as this will go on to.
+_SETTLED_AFTER = 16
+#: The share of the memory up to which an index is read whole to verify it.
+_MEMORY_SHARE = 4
 #: Tables named for an ending that several have.
 _CANDIDATES = 12
 
@@ -49,6 +56,7 @@ class OpenIndex:
         #: The manifest of the state that is open, byte for byte; empty while none is.
         self._opened_manifest = b""
         self.segments: Sequence[Segment] = ()
+        self._searches = 0
         self._map()
 
     def reopen(self) -> bool:
@@ -74,6 +82,8 @@ class OpenIndex:
         """Report damaged files as the cause when something fails that cannot in a sound index."""
         try:
             yield
+        except DamagedFile as error:
+            raise self._damaged(error) from None
         except DeepJoinError:
             raise
         except Exception as error:
@@ -87,6 +97,28 @@ class OpenIndex:
             if problems:
                 raise IndexUnusable(problems[0]) from None
             raise
+
+    def _damaged(self, error: DamagedFile) -> IndexUnusable:
+        """Say what to do about a damaged file; of an index in a bucket, the copy is damaged."""
+        if not self.url:
+            return error
+        return IndexUnusable(
+            f"The copy of {self.url} on this machine is damaged: {error.what}. Remove {self.path}; "
+            "the next command downloads it again."
+        )
+
+    def count_search(self) -> None:
+        """Count a search; after some, the rest of the index is verified aside.
+
+        Then searches read it as fast as an index without checksums.
+        """
+        self._searches += 1
+        if self._searches == _SETTLED_AFTER and 0 < self._bytes() <= _share_of_memory():
+            Thread(target=_settle, args=(self.segments,), daemon=True).start()
+
+    def _bytes(self) -> int:
+        """Size of the segments with checksums."""
+        return sum(record.bytes for record in self.records if NAME in record.files)
 
     @property
     def location(self) -> str | Path:
@@ -114,6 +146,8 @@ class OpenIndex:
                 # A commit between reading the manifest and mapping a segment may remove it.
                 if attempt + 1 < _ATTEMPTS and manifest_bytes(self.path) != before:
                     continue
+                if isinstance(error, DamagedFile):
+                    raise self._damaged(error) from None
                 if isinstance(error, DeepJoinError):
                     raise
                 if limit := resource_limit(error):
@@ -128,6 +162,7 @@ class OpenIndex:
         self.report: BuildReport = lake_report(segments)
         # Only now: a report that fails must leave the index as it was open.
         self.segments = segments
+        self._searches = 0
         #: All columns under one number each, for what goes through the whole lake.
         self.numbering = Numbering(segments)
         self.settings = manifest.settings
@@ -298,6 +333,19 @@ class OpenIndex:
         """Return the name a file has as a table of this lake, or None if it is none."""
         names = (name_of(path, source, self.path) for source in self.sources)
         return next((name for name in names if name is not None), None)
+
+
+def _settle(segments: Sequence[Segment]) -> None:
+    """Verify segments; what is damaged is reported to whoever reads it."""
+    for segment in segments:
+        with suppress(DamagedFile):
+            segment.settle(whole=True)
+
+
+def _share_of_memory() -> int:
+    if not hasattr(os, "sysconf"):  # Windows
+        return 0
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MEMORY_SHARE
 
 
 def opened(

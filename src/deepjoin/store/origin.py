@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deepjoin.checksums import verify_file
 from deepjoin.errors import UnreadableTable
 from deepjoin.model import Table
 from deepjoin.normalise.private import hidden_text, key
@@ -49,7 +50,7 @@ class TableOrigin:
                 f"{self.name} was in memory when it was indexed, and the index has no copy of it "
                 "(any more). Search finds it; to join, index its file, or open the lake again."
             )
-        return Table(self.name, lambda: read_parquet(path))
+        return Table(self.name, lambda: read_parquet(verify_file(path)))
 
     def cells(self, column: str) -> list[str]:
         """Read the cells of a column as they would be indexed: no empty ones, none too long."""

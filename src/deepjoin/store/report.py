@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from deepjoin.arrays import Hashes, Marks, find_sorted
+from deepjoin.checksums import read_verified
 from deepjoin.read.source import Skipped
 from deepjoin.store.ledger import passed_over
 from deepjoin.store.segment import Segment
@@ -55,7 +56,7 @@ class BuildReport:
     @classmethod
     def load(cls, folder: Path) -> BuildReport:
         """Read the stored report of a segment."""
-        fields = json.loads((folder / REPORT).read_bytes())
+        fields = json.loads(read_verified(folder / REPORT))
         fields["left_out"] = Counter(fields["left_out"])
         fields["notes"] = [(table, note) for table, note in fields["notes"]]
         return cls(**fields)

@@ -19,7 +19,9 @@ from deepjoin.arrays import (
     find_sorted,
     load_strings,
     ranges,
+    settle,
 )
+from deepjoin.checksums import open_again
 from deepjoin.lazy import cached_property
 from deepjoin.store.catalog import Catalog
 from deepjoin.store.cell_vectors import CellVectors
@@ -35,6 +37,7 @@ class Segment:
 
     def __init__(self, folder: Path, removed: Iterable[int] = ()) -> None:
         self.folder = folder
+        open_again(folder)
         self.values = ValueIndex(folder)
         self.catalog = Catalog(folder)
         self.ledger = read_ledger(folder)
@@ -45,15 +48,22 @@ class Segment:
 
     def expect_lookups(self) -> None:
         """Prepare for searches, which read little of each file, here and there."""
-        parts: list[object] = [self.values, self.catalog]
-        if self.cells is not None:
-            parts += self.cells.parts
-        for part in parts:
+        for part in self._parts():
             for one in vars(part).values():
                 if isinstance(one, Strings):
                     one.expect_lookups()
                 for array in one if isinstance(one, tuple) else (one,):
                     expect_lookups(array)
+
+    def settle(self, whole: bool = False) -> None:
+        """Read as without checksums what is verified; ``whole`` verifies all that searches read."""
+        for part in self._parts():
+            settle(part, whole)
+
+    def _parts(self) -> list[object]:
+        """List what holds mapped files."""
+        cells = [] if self.cells is None else self.cells.parts
+        return [self.values, self.catalog, *cells]
 
     def without(self, removed: Iterable[int]) -> Segment:
         """Return the same segment, with these tables and no others out of the lake."""
@@ -105,7 +115,7 @@ class Segment:
         assert self.dead is not None
         columns = np.flatnonzero(self.dead)
         sizes = self.values.sizes(columns)
-        places = ranges(np.asarray(self.values.column_offsets)[columns], sizes)
+        places = ranges(self.values.column_offsets[columns], sizes)
         numbers, counts = np.unique(self.values.cell_values[places], return_counts=True)
         return numbers.astype(np.int64), counts
 

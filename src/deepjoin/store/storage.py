@@ -15,12 +15,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from threading import Event
+from typing import Any
 
+import numpy as np
 import xxhash
 
+from deepjoin.checksums import (
+    NAME,
+    DamagedFile,
+    Sums,
+    block_sums,
+    open_again,
+    sealed_file,
+    write_checksums,
+)
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.files import locked, replace_file, sync_folder
 from deepjoin.progress import Progress, no_progress
@@ -31,9 +41,11 @@ from deepjoin.store.manifest import (
     Manifest,
     SegmentRecord,
     check_sizes,
+    is_sealed,
     is_whole,
     manifest_bytes,
     read_manifest,
+    sealed_json,
     segment_record,
 )
 
@@ -42,8 +54,8 @@ PENDING = "pending.json"
 #: Files read or synced at a time; the disk can combine the writes of several.
 _THREADS = 8
 _BLOCK = 1 << 22
-#: Size and checksum of files by their inodes.
-Known = Mapping[int, tuple[int, str]]
+#: By their inodes, files of other segments, with size and checksum.
+Known = Mapping[int, tuple[Path, tuple[int, str]]]
 _SCRATCH = "writing-"
 
 
@@ -57,9 +69,9 @@ class IndexWriter:
     def place(self, built: Path, known: Known | None = None) -> SegmentRecord:
         """Move a finished segment, synced, among the others; no manifest names it yet.
 
-        ``known`` are fingerprints, by inode, of files that it shares with other segments.
+        ``known`` are the files that it shares with other segments.
         """
-        files = fingerprints(built, known)
+        files = seal(built, known)
         segments = self.folder / SEGMENTS
         # Named after its content, so that the same content is stored once. A damaged segment of
         # that name may be part of the current manifest and must stay until that is replaced.
@@ -90,7 +102,8 @@ class IndexWriter:
         """Note segments that are complete but not yet part of the index."""
         build = {"key": key, "salt": salt, "of": _manifest_digest(self.folder)}
         fields = build | {"segments": [asdict(record) for record in records]}
-        replace_file(self.folder / PENDING, json.dumps(fields), durable=True, private=bool(salt))
+        text = sealed_json(fields)
+        replace_file(self.folder / PENDING, text, durable=True, private=bool(salt))
 
     def commit(self, manifest: Manifest) -> None:
         """Make a manifest the state of the index, and remove what it does not name."""
@@ -114,7 +127,7 @@ class IndexWriter:
 def pending_salt(folder: Path) -> str:
     """Return the salt of an interrupted first build, which the next run must use again."""
     try:
-        return str(json.loads((folder / PENDING).read_text("utf-8"))["salt"])
+        return str(_read_pending(folder)["salt"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -122,7 +135,7 @@ def pending_salt(folder: Path) -> str:
 def _pending(folder: Path) -> tuple[str, list[SegmentRecord]]:
     """Read the key and the segments of an interrupted build that can resume; else '' and []."""
     try:
-        fields = json.loads((folder / PENDING).read_text("utf-8"))
+        fields = _read_pending(folder)
         if fields["of"] != _manifest_digest(folder):  # something was committed since
             return "", []
         records = [segment_record(one) for one in fields["segments"]]
@@ -131,6 +144,15 @@ def _pending(folder: Path) -> tuple[str, list[SegmentRecord]]:
         return str(fields["key"]), records
     except (OSError, ValueError, KeyError, TypeError, AttributeError, DeepJoinError):
         return "", []
+
+
+def _read_pending(folder: Path) -> dict[str, Any]:
+    content = (folder / PENDING).read_bytes()
+    fields: dict[str, Any] = json.loads(content)
+    # An earlier version wrote none.
+    if not is_sealed(content) and (b"\n" in content or "checksum" in fields):
+        raise ValueError(f"{PENDING} is not what was written")
+    return fields
 
 
 def _manifest_digest(folder: Path) -> str:
@@ -187,17 +209,48 @@ def _left_over(folder: Path) -> list[Path]:
     ]
 
 
-def fingerprints(segment: Path, known: Known | None = None) -> Files:
-    """Return size and checksum of every file of a segment, synced to disk."""
-    paths = sorted(path for path in segment.rglob("*") if path.is_file())
-    # Files that are links to those of other segments need not be read again.
-    shared = {path: known[ino] for path in paths if known and (ino := path.stat().st_ino) in known}
-    own = [path for path in paths if path not in shared]
+def seal(folder: Path, known: Known | None = None) -> Files:
+    """Write the checksums of a folder's blocks beside its files, and sync all of them to disk.
+
+    Returns size and checksum of every file. Nothing may change in the folder afterwards.
+    """
+    names = _file_names(folder)
+    (folder / NAME).unlink(missing_ok=True)
+
+    def summed(name: str) -> tuple[tuple[int, str], Sums]:
+        path = folder / name
+        shared = known.get(path.stat().st_ino) if known else None
+        # Links to files of other segments need not be read again.
+        sealed = sealed_file(shared[0]) if shared else None
+        if shared and sealed and (of := sealed.checksums.of(sealed.name, shared[1][0])):
+            return shared[1], of[1]
+        sums: list[int] = []
+        written = fingerprint(path, sync=True, sums=sums)
+        if shared and written != shared[1]:
+            raise DamagedFile(shared[0].parents[name.count("/")], name)
+        return written, np.array(sums, np.uint32)
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        shared |= zip(own, pool.map(partial(fingerprint, sync=True), own), strict=True)
-    found = [shared[path] for path in paths]
-    names = [path.relative_to(segment).as_posix() for path in paths]
-    return dict(zip(names, found, strict=True))
+        found = dict(zip(names, pool.map(summed, names), strict=True))
+    files = {name: written for name, (written, _) in found.items()}
+    files[NAME] = fingerprint(write_checksums(folder, found), sync=True)
+    open_again(folder)
+    return dict(sorted(files.items()))
+
+
+def fingerprints(folder: Path) -> Files:
+    """Return size and checksum of every file of a folder."""
+    names = sorted([*_file_names(folder), *([NAME] if (folder / NAME).exists() else [])])
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda name: fingerprint(folder / name), names)
+        return dict(zip(names, found, strict=True))
+
+
+def _file_names(folder: Path) -> list[str]:
+    """Name the files of a folder, in order, apart from their checksums."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    names = sorted(path.relative_to(folder).as_posix() for path in paths)
+    return [name for name in names if name != NAME]
 
 
 def _discard(path: Path) -> None:
@@ -279,12 +332,19 @@ def named_segments(folder: Path) -> Sequence[SegmentRecord]:
         return records
 
 
-def fingerprint(path: Path, *, sync: bool = False, stop: Event | None = None) -> tuple[int, str]:
-    """Return size and checksum of a file, read until ``stop`` is set; ``sync`` it to disk."""
+def fingerprint(
+    path: Path, *, sync: bool = False, stop: Event | None = None, sums: list[int] | None = None
+) -> tuple[int, str]:
+    """Return size and checksum of a file, read until ``stop`` is set; ``sync`` it to disk.
+
+    ``sums`` gets the checksums of its blocks.
+    """
     digest, size = xxhash.xxh3_64(), 0
     with path.open("rb") as file:
         while not (stop and stop.is_set()) and (block := file.read(_BLOCK)):
             digest.update(block)
+            if sums is not None:
+                sums += block_sums(block)
             size += len(block)
         if sync:
             os.fsync(file.fileno())

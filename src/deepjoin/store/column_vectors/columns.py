@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from deepjoin.arrays import Half, Marks, Rows
+from deepjoin.checksums import read_verified
 from deepjoin.embed.vector_build import index_rows, load_rows, narrowed, new_rows
 from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.lazy import cached_property
@@ -49,7 +50,7 @@ class ColumnVectors:
         """Open those of a segment's folder; None if it has none."""
         folder = segment / FOLDER / space
         try:
-            fields = json.loads((folder / _ABOUT).read_bytes())
+            fields = json.loads(read_verified(folder / _ABOUT))
         except FileNotFoundError:
             return None
         about = About(fields["name"], fields["digest"], fields["dimension"])

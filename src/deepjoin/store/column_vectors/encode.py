@@ -75,19 +75,19 @@ def segment_columns(segment: Segment, numbers: Array, counted: bool = False) -> 
     for start, stop in blocks(index.sizes(numbers), _SPELLED):
         block = numbers[start:stop]
         sizes = index.sizes(block)
-        places = ranges(np.asarray(index.column_offsets)[block], sizes)
+        places = ranges(index.column_offsets[block], sizes)
         # The forward index has each column's values in hash order; columns are read by row.
         owners = np.repeat(np.arange(len(block)), sizes)
-        places = places[np.lexsort((np.asarray(index.cell_rows)[places], owners))]
-        spelled = np.asarray(index.cell_spellings)[places]
+        places = places[np.lexsort((index.cell_rows[places], owners))]
+        spelled = index.cell_spellings[places]
         other = spelled != AS_VALUE
-        cells = values.take(pa.array(np.asarray(index.cell_values)[places]))
+        cells = values.take(pa.array(index.cell_values[places]))
         if other.any():
             cells = pc.replace_with_mask(
                 cells, pa.array(other), spellings.take(pa.array(spelled[other]))
             )
         if counted:
-            counts = np.asarray(index.cell_counts)[places].astype(np.int64)
+            counts = index.cell_counts[places].astype(np.int64)
             cells = cells.take(pa.array(np.repeat(np.arange(len(places)), counts)))
             owners = np.repeat(owners, counts)
         bounds = np.searchsorted(owners, np.arange(len(block) + 1)).tolist()
