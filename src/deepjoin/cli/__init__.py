@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -59,7 +60,16 @@ def _run(arguments: Sequence[str]) -> int:
         status = options.run(options) or 0
     except (DeepJoinError, BrokenPipeError):
         raise
-    except Exception:
+    except Exception as error:
+        if isinstance(error, MemoryError):
+            raise DeepJoinError(
+                "Not enough memory. Close other programs, allow this one more, or use less with "
+                "--memory where the command has it."
+            ) from None
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            raise DeepJoinError(
+                "Too many open files. Allow more with: ulimit -n 1024, and run the command again."
+            ) from None
         # Damaged files can break anything that reads them: report the damage instead.
         problems = _damage(getattr(options, "index", None))
         if not problems:
