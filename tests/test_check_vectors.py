@@ -367,6 +367,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     lake = deepjoin.index({"t": {"x": [*words, "!", "?"]}}, folder, encoder="none")
     segment = lake.index.segments[0].folder
     write_value_lists(segment / CELLS, ValueVectors.open(segment / CELLS))
+    sign(folder)
     return segment, len(lake.index.segments[0].values.hashes)
 
 
