@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import deepjoin
-from deepjoin.cli import main
 
 pytestmark = pytest.mark.slow
 
@@ -207,28 +206,3 @@ def test_an_ignored_signal_stays_ignored(lake_folder: Path) -> None:
         process.wait(2)
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=100)[1] == MESSAGE
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (MemoryError(), "deepjoin: Not enough memory."),
-        (OSError(24, "Too many open files"), "deepjoin: Too many open files. Allow more with"),
-    ],
-    ids=["memory", "descriptors"],
-)
-def test_what_the_machine_lacks_is_told_in_a_line(
-    lake_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: Exception,
-    text: str,
-) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise error
-
-    deepjoin.index(lake_folder)
-    monkeypatch.setattr("deepjoin.lake.Lake.search", fails)
-    assert main(["search", str(lake_folder), "--values", "Peru"]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(text)
