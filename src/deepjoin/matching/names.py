@@ -1,0 +1,150 @@
+"""Names of columns and tables, compared many pairs at a time.
+
+A name is split into words, at case changes as well, and accents are folded. Endings that only say
+"this is a key" (id, code, no, nummer, …) are cut off: what is left, the stem, says what the key is
+of. Stems are compared by the letters they share (three at a time, so that plurals, compounds and
+abbreviations stay near) and, where an encoder is given, by meaning.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest
+
+from deepjoin.arrays import Array, Double, Float, Int, Marks
+from deepjoin.embed.cells import CellEncoder
+
+#: Words that say that a column is a key, not what it is a key of.
+_KEY_WORDS = frozenset(
+    "id ids code codes key keys no nr num number nummer nummern kennung kennnummer schluessel "
+    "schlussel uuid guid pk fk sk ref iso abbr abbreviation identifier identificador codigo clave "
+    "numero numer cle".split()
+)
+#: The same, glued to another word: zimmernummer, abteilungsid.
+_GLUED = re.compile(r"(.{3,}?)(?:s?nummer|s?code|s?schlussel|s?kennung|nr|id|key|no)$")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
+#: Letter groups of a name are kept as a set of this many bits.
+_BITS = 256
+
+Bits = npt.NDArray[np.uint64]
+
+
+@lru_cache(maxsize=1 << 16)
+def key_words(name: str) -> tuple[str, ...]:
+    """Split a name into lower-case words without accents.
+
+    >>> key_words("ArtistId"), key_words("größen_code2")
+    (('artist', 'id'), ('grossen', 'code', '2'))
+    """
+    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
+    folded = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    return tuple(word.lower() for word in _WORD.findall(folded))
+
+
+@lru_cache(maxsize=1 << 16)
+def split_key(name: str) -> tuple[str, bool]:
+    """Return the stem of a name, without words that only say that it is a key; and if it had any.
+
+    >>> split_key("customer_id"), split_key("Zimmernummer"), split_key("id"), split_key("Name")
+    (('customer', True), ('zimmer', True), ('', True), ('name', False))
+    """
+    words = list(key_words(name))
+    is_key = False
+    while words and words[-1] in _KEY_WORDS:
+        words.pop()
+        is_key = True
+    if words and not is_key:
+        glued = _GLUED.match(words[-1])
+        if glued:
+            words[-1], is_key = glued[1], True
+    return "".join(words), is_key
+
+
+def short_name(table: str) -> str:
+    """Return the name of a table without folders, file endings, database and schema.
+
+    >>> short_name("geo/cities.csv"), short_name("shop.public.orders"), short_name("b.xlsx#Sheet1")
+    ('cities', 'orders', 'Sheet1')
+    """
+    base = table.rpartition("/")[2]
+    base, _, sheet = base.partition("#")
+    if sheet:
+        return sheet
+    ending = re.search(r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods)(?:\.\w+)?$", base)
+    return base[: ending.start()] if ending else base.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """Distinct names: letters of the whole name and of its stem, whether it is a key's, vectors."""
+
+    letters: Bits
+    stems: Bits
+    #: Hashes of names and stems without accents, case and separators; 0 for an empty one.
+    hashes: Array
+    stem_hashes: Array
+    is_key: Marks
+    #: Unit vectors of the words; no dimensions without an encoder.
+    vectors: Float
+
+    @classmethod
+    def of(cls, names: Sequence[str], encoder: CellEncoder | None = None) -> NameTable:
+        """Prepare names for comparison."""
+        whole = ["".join(key_words(name)) for name in names]
+        split = [split_key(name) for name in names]
+        vectors: Float = np.zeros((len(names), 0), np.float32)
+        if encoder is not None:
+            vectors = encoder.encode([" ".join(key_words(name)) for name in names])
+        return cls(
+            _letter_bits(whole),
+            _letter_bits([stem for stem, _ in split]),
+            _hashes(whole),
+            _hashes([stem for stem, _ in split]),
+            np.array([is_key for _, is_key in split], bool),
+            vectors,
+        )
+
+    def take(self, rows: Int) -> NameTable:
+        """Return some of the names, in this order."""
+        return NameTable(*(array[rows] for array in vars(self).values()))
+
+    def spread(self, rows: Int, length: int) -> NameTable:
+        """Put the names at these places of a longer table; the other places have empty ones."""
+
+        def placed(array: Array) -> Array:
+            wide = np.zeros((length, *array.shape[1:]), array.dtype)
+            wide[rows] = array
+            return wide
+
+        return NameTable(*map(placed, vars(self).values()))
+
+
+def _hashes(words: Sequence[str]) -> Array:
+    found = [xxh3_64_intdigest(word.encode("utf-8", "replace")) if word else 0 for word in words]
+    return np.array(found, np.uint64)
+
+
+def _letter_bits(words: Sequence[str]) -> Bits:
+    """Turn words into sets of letter groups: three letters, and the first two of the word."""
+    bits = np.zeros((len(words), _BITS // 64), np.uint64)
+    for row, word in enumerate(words):
+        padded = f"^{word}"
+        groups = {padded[i : i + 3] for i in range(len(padded) - 2)} or {padded} - {"^"}
+        for group in groups:
+            place = xxh3_64_intdigest(group.encode("utf-8", "replace")) % _BITS
+            bits[row, place >> 6] |= np.uint64(1 << (place & 63))
+    return bits
+
+
+def shared_letters(one: Bits, other: Bits) -> tuple[Double, Double]:
+    """Return the share of the letter groups of each name that the other has; 0 for no name."""
+    shared = np.bitwise_count(one & other).sum(axis=1)
+    mine, theirs = (np.bitwise_count(of).sum(axis=1) for of in (one, other))
+    return shared / np.maximum(1, mine), shared / np.maximum(1, theirs)
