@@ -514,6 +514,40 @@ class JoinPaths(Answer):
     """Whether no better path can have been missed."""
 
 
+@dataclass(frozen=True)
+class TableKey(Answer):
+    """Columns that identify the rows of a table."""
+
+    table: str
+    columns: tuple[str, ...]
+    probability: float
+    """The chance that a person would call it a key."""
+
+
+@dataclass(frozen=True)
+class Relation(Answer):
+    """A foreign key: the child's values are values of the parent, which has each of them once."""
+
+    child_table: str
+    child_columns: tuple[str, ...]
+    parent_table: str
+    parent_columns: tuple[str, ...]
+    probability: float
+    """The chance that a person who knows both tables would make this join."""
+    containment: float
+    """Share of the child's distinct values found in the parent."""
+    orphans: int
+    """Rows of the child whose value the parent lacks; missing values are none."""
+    cardinality: str
+    """How many rows of child and parent share a value: n:1 or 1:1, if the parent is a key."""
+    evidence: Mapping[str, str]
+    """What speaks for it and against it, in words."""
+    declared: bool | None = None
+    """Whether the database declares it; null where nothing can be declared, or was not read."""
+    orphan_values: tuple[str, ...] = ()
+    """The first values that the parent lacks."""
+
+
 class _JsonField(NamedTuple):
     key: str
     attribute: str

@@ -304,8 +304,10 @@ def _merge_small(
     whole = Catalog(out.parent)
     with CatalogWriter(out) as catalog:
         names = [whole.table_names[number] for number in range(len(whole.table_names))]
-        short = (replace(whole.table(number), context="", columns=(), sample=(), notes=())
-                 for number in range(len(names)))
+        short = (
+            replace(whole.table(number), context="", columns=(), sample=(), notes=())
+            for number in range(len(names))
+        )
         catalog.add_tables(list(short), whole.table_items)
         numbers = {name: number for number, name in enumerate(names)}
         arrays: list[list[Int]] = [[], [], []]
@@ -314,7 +316,8 @@ def _merge_small(
             tables = [theirs.table_names[int(at)] for at in theirs.column_tables[kept]]
             mask = pa.array(kept)
             ids, named = (
-                load_strings(one.folder, name).filter(mask) for name in ("column_ids", "column_names")
+                load_strings(one.folder, name).filter(mask)
+                for name in ("column_ids", "column_names")
             )
             catalog.add_columns(ids, named, np.array([numbers[name] for name in tables], np.int64))
             for name, of in zip(_COLUMN_ARRAYS, arrays, strict=True):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -129,7 +130,9 @@ def label_judged(lake: Lake, judged: Path) -> LabelledPairs:
 def column_numbers(finder: RelationFinder) -> dict[tuple[str, str], int]:
     """Return the number of each column by table and name."""
     lake = finder.columns
-    names = ((lake.table_name(int(lake.tables[c])), lake.column_name(c)) for c in range(len(lake.sizes)))
+    names = (
+        (lake.table_name(int(lake.tables[c])), lake.column_name(c)) for c in range(len(lake.sizes))
+    )
     return {name: column for column, name in enumerate(names) if lake.joins[column]}
 
 
@@ -139,13 +142,17 @@ def pair_places(pairs: Pairs, columns: int) -> dict[tuple[int, int], int]:
     return {end: at for at, end in enumerate(ends)}
 
 
-def fit_trees(name: str, rows: Double, labels: Int, names: Sequence[str], weights: Double) -> BoostedTrees:
+def fit_trees(
+    name: str, rows: Double, labels: Int, names: Sequence[str], weights: Double
+) -> BoostedTrees:
     """Fit boosted trees and turn them into plain numbers."""
     from sklearn.ensemble import GradientBoostingClassifier
 
     model = GradientBoostingClassifier(n_estimators=_COUNT[name], **_TREES)
     model.fit(rows.astype(np.float32), labels, weights)
-    parts: dict[str, list[Any]] = {n: [] for n in ("feature", "threshold", "left", "right", "value")}
+    parts: dict[str, list[Any]] = {
+        n: [] for n in ("feature", "threshold", "left", "right", "value")
+    }
     roots: list[int] = []
     for (one,) in model.estimators_:
         tree, start = one.tree_, len(parts["feature"])
@@ -173,7 +180,7 @@ class PairModels:
     alone: BoostedTrees
     beside: BoostedTrees
 
-    def probabilities(self, some: LabelledPairs, calibrated: bool = True) -> Double:
+    def probabilities(self, some: LabelledPairs) -> Double:
         """Weigh all pairs of a lake."""
         compared = rivals(some.facts, some.pairs, self.alone.scores(some.rows))
         rows = np.hstack([some.rows, compared])
@@ -191,9 +198,14 @@ def fit_pairs(sets: Sequence[LabelledPairs], columns: Sequence[int] = ()) -> Pai
     rows = [_blank(one.rows, columns) for one in sets]
     x = np.vstack([of[some] for of, some in zip(rows, used, strict=True)])
     y = np.concatenate([one.labels[some] for one, some in zip(sets, used, strict=True)])
-    w = np.concatenate([np.full(len(some), one.weight) for one, some in zip(sets, used, strict=True)])
+    w = np.concatenate(
+        [np.full(len(some), one.weight) for one, some in zip(sets, used, strict=True)]
+    )
     groups = np.concatenate(
-        [[f"{n} {one.groups[i]}" for i in some] for n, (one, some) in enumerate(zip(sets, used, strict=True))]
+        [
+            [f"{n} {one.groups[i]}" for i in some.tolist()]
+            for n, (one, some) in enumerate(zip(sets, used, strict=True))
+        ]
     )
     scores = [np.zeros(len(one.labels)) for one in sets]
     names = [np.array([f"{n} {group}" for group in one.groups]) for n, one in enumerate(sets)]
@@ -222,7 +234,7 @@ def _blank(rows: Double, columns: Sequence[int]) -> Double:
 def cross_validated(
     databases: LabelledPairs, others: Sequence[LabelledPairs], columns: Sequence[int] = ()
 ) -> Double:
-    """Return the probabilities of all pairs of databases by models that did not see their database."""
+    """Return the probabilities of pairs by models that did not see their database."""
     from sklearn.model_selection import GroupKFold
 
     groups = np.array(databases.groups)
@@ -246,7 +258,9 @@ def logistic_curve(chances: Double, labels: Int) -> tuple[float, float]:
     return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
-def fit_keys(lake: Lake, labelled: LabelledPairs, chances: Double, keys: Sequence[Mapping[str, str]]) -> BoostedTrees:
+def fit_keys(
+    lake: Lake, labelled: LabelledPairs, chances: Double, keys: Sequence[Mapping[str, str]]
+) -> BoostedTrees:
     """Fit the model of keys: referenced columns against other unique ones of the same tables."""
     finder = RelationFinder(lake.index)
     facts = finder.facts
@@ -292,7 +306,9 @@ def main() -> None:
         "key": key.to_json(),
     }
     options.out.write_text(json.dumps(before | found, separators=(",", ":")) + "\n", "utf-8")
-    print(f"{int(databases.labels.sum())} keys of {len(files)} databases; curve {curve}")
+    sys.stdout.write(
+        f"{int(databases.labels.sum())} keys of {len(files)} databases; curve {curve}\n"
+    )
 
 
 if __name__ == "__main__":

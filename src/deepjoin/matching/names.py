@@ -23,9 +23,12 @@ from deepjoin.embed.cells import CellEncoder
 
 #: Words that say that a column is a key, not what it is a key of.
 _KEY_WORDS = frozenset(
-    "id ids code codes key keys no nr num number nummer nummern kennung kennnummer schluessel "
-    "schlussel uuid guid pk fk sk ref iso abbr abbreviation identifier identificador codigo clave "
-    "numero numer cle".split()
+    (
+        *("id", "ids", "code", "codes", "key", "keys", "no", "nr", "num", "number", "nummer"),
+        *("nummern", "kennung", "kennnummer", "schlussel", "uuid", "guid", "pk", "fk", "sk", "ref"),
+        *("iso", "abbr", "abbreviation", "identifier", "identificador", "codigo", "clave", "cle"),
+        *("numero", "numer", "schluessel"),
+    )
 )
 #: The same, glued to another word: zimmernummer, abteilungsid.
 _GLUED = re.compile(r"(.{3,}?)(?:s?nummer|s?code|s?schlussel|s?kennung|nr|id|key|no)$")
@@ -77,7 +80,9 @@ def short_name(table: str) -> str:
     base, _, sheet = base.partition("#")
     if sheet:
         return sheet
-    ending = re.search(r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods)(?:\.\w+)?$", base)
+    ending = re.search(
+        r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods)(?:\.\w+)?$", base
+    )
     return base[: ending.start()] if ending else base.rpartition(".")[2]
 
 

@@ -21,6 +21,8 @@ from deepjoin.arrays import Array, Double, Float
 
 #: The numbers of all models, as `BoostedTrees.to_json` writes them.
 NUMBERS = Path(__file__).with_name("sense.json")
+#: Fields of `BoostedTrees` that are whole numbers.
+_WHOLE = ("roots", "feature", "left", "right")
 #: Rows weighed at a time.
 _ROWS = 1 << 14
 
@@ -84,15 +86,16 @@ class BoostedTrees:
     @classmethod
     def from_json(cls, numbers: Mapping[str, Any]) -> BoostedTrees:
         """Read what `to_json` returned."""
+        whole: dict[str, Any] = {name: np.array(numbers[name], np.int64) for name in _WHOLE}
+        slope, intercept = numbers["curve"]
         return cls(
-            tuple(numbers["features"]),
-            *(np.array(numbers[name], np.int64) for name in ("roots", "feature")),
-            np.array(numbers["threshold"], np.float32),
-            *(np.array(numbers[name], np.int64) for name in ("left", "right")),
-            np.array(numbers["value"], np.float64),
-            int(numbers["depth"]),
-            float(numbers["base"]),
-            (float(numbers["curve"][0]), float(numbers["curve"][1])),
+            features=tuple(numbers["features"]),
+            **whole,
+            threshold=np.array(numbers["threshold"], np.float32),
+            value=np.array(numbers["value"], np.float64),
+            depth=int(numbers["depth"]),
+            base=float(numbers["base"]),
+            curve=(float(slope), float(intercept)),
         )
 
 

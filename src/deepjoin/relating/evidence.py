@@ -60,7 +60,9 @@ def features(facts: ColumnFacts, pairs: Pairs) -> Double:
         low_gap = np.where(whole[c], (f.low[c] - f.low[p]) / span[p], 0.0)
         high_gap = np.where(whole[c], (f.high[p] - f.high[c]) / span[p], 0.0)
         # Whole numbers that happen to lie in the parent's range are found there by chance.
-        chance = np.where(whole[c], np.log(np.clip(density[p], 1e-3, 1)) * np.minimum(sizes, 50), -99)
+        chance = np.where(
+            whole[c], np.log(np.clip(density[p], 1e-3, 1)) * np.minimum(sizes, 50), -99
+        )
     names = f.names
     child, parent = names.take(f.name[c]), names.take(f.name[p])
     table, own_table = names.take(f.table_name[p]), names.take(f.table_name[c])
@@ -147,8 +149,8 @@ def rivals(facts: ColumnFacts, pairs: Pairs, scores: Double) -> Double:
         reverse[found] = scores[order[at[found]]]
     count = np.bincount(child, minlength=columns)[child]
     # How strongly other columns refer to the same parent: a key is referred to more than once.
-    referred = np.bincount(parent, 1 / (1 + np.exp(-scores)), columns)[parent]
-    referred -= 1 / (1 + np.exp(-scores))
+    chances = 1 / (1 + np.exp(-scores))
+    referred = np.bincount(parent, chances, columns)[parent].astype(np.float64) - chances
     tables = facts.table[child] * (facts.table.max(initial=0) + 1) + facts.table[parent]
     _, groups = np.unique(tables, return_inverse=True)
     return np.stack(

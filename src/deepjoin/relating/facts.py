@@ -31,7 +31,7 @@ class ColumnFacts:
     #: Place of the column in its table from 0, and how many columns that has.
     place: Int
     width: Int
-    #: Mean characters of its distinct values; the range of its numbers, not a number if it has none.
+    #: Mean characters of its distinct values; the range of its numbers, NaN if it has none.
     length: Double
     low: Double
     high: Double
@@ -66,12 +66,23 @@ class ColumnFacts:
         names = [name for one in lake.segments for name in one.catalog.column_names]
         words, places = np.unique(np.array([*names, *titles], object), return_inverse=True)
         return cls(
-            *(lake.sizes, cells, np.maximum(rows, most)[tables]),
-            _joined(lake.segments, "column_types"),
-            _joined(lake.segments, "column_generic"),
-            *(place, width[tables], length, low, high, frequency, tables, sources),
-            *(words.tolist(), places[: len(names)], places[len(names) :][tables]),
-            NameTable.of([]),
+            distinct=lake.sizes,
+            cells=cells,
+            rows=np.maximum(rows, most)[tables],
+            types=_joined(lake.segments, "column_types"),
+            generic=_joined(lake.segments, "column_generic"),
+            place=place,
+            width=width[tables],
+            length=length,
+            low=low,
+            high=high,
+            frequency=frequency,
+            table=tables,
+            source=sources,
+            words=words.tolist(),
+            name=places[: len(names)],
+            table_name=places[len(names) :][tables],
+            names=NameTable.of([]),
         )
 
     def named(self, columns: Int, encoder: CellEncoder | None) -> ColumnFacts:
@@ -92,7 +103,7 @@ def _place(column_id: str) -> int:
 
 
 def _tables(segments: Sequence[Segment]) -> tuple[Int, Int, list[str], Int]:
-    """Number the tables by name: a table's small columns are in a segment of their own.
+    """Give tables numbers by name: a table's small columns are in a segment of their own.
 
     Returns the number of each table, and of each number the rows, the words for it, the source.
     """

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Int, Int32, Marks, blocks, ranges
+from deepjoin.arrays import Int, Int32, Integers, Marks, blocks, ranges
 from deepjoin.lazy import cached_property
 from deepjoin.relating.edges import JoinedColumns
 from deepjoin.store.segment import Segment
@@ -42,7 +42,7 @@ class PrefixCandidates(NamedTuple):
 #: Compares this many more values of each pair, and returns how many of them match.
 Compare = Callable[[PrefixCandidates, Int], Int]
 #: Marks which pairs of columns, by number in the lake, are wanted.
-Wanted = Callable[[Int, Int], Marks]
+Wanted = Callable[[Integers, Integers], Marks]
 
 
 def least_shared(sizes: Int, threshold: float) -> Int:

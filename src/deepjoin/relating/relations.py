@@ -7,20 +7,26 @@ a child has one parent.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Marks, places_in_runs
+from deepjoin.arrays import Double, Int, Integers, Marks, find_sorted, places_in_runs
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
-from deepjoin.matching.names import shared_letters
+from deepjoin.matching.joinability import cardinality_of
+from deepjoin.matching.names import shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
+from deepjoin.model import Relation, TableKey, to_json
 from deepjoin.normalise.canonical import CellType
+from deepjoin.relating import exports
+from deepjoin.relating.declared import DeclaredKey, declared_keys
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
 from deepjoin.relating.self_join import SelfJoin
@@ -38,6 +44,12 @@ _UNIQUE = 0.8
 _PARENTS = 8
 #: Pairs measured at a time.
 _PAIRS = 1 << 16
+#: Orphans that a relation lists.
+_ORPHANS = 10
+#: Share of its letters that a name has in common with one it is said to be like.
+_ALIKE = 0.6
+#: A column that holds this share of a range of whole numbers holds others by chance.
+_DENSE = 0.5
 
 #: What speaks for a column being the key of its table.
 KEY_FEATURES = (
@@ -100,13 +112,18 @@ class RelationFinder:
         """The shipped cell encoder, whatever the lake was made with: names are words."""
         return load_cell_encoder()
 
+    def place(self, column: int) -> tuple[str, tuple[str, ...]]:
+        """Return the table of a column, and its name."""
+        lake = self.columns
+        return lake.table_name(int(lake.tables[column])), (lake.column_name(column),)
+
     def candidates(self) -> tuple[Pairs, int]:
         """Find the pairs worth weighing, exactly, and count those left out."""
         share = _CONTAINED_IN_MANY if self.is_large else CONTAINED
         facts, columns = self.facts, self.columns
         source, unique = facts.source[facts.table], facts.distinct / np.maximum(1, facts.cells)
 
-        def wanted(a: Int, b: Int) -> Marks:
+        def wanted(a: Integers, b: Integers) -> Marks:
             good: Marks = np.maximum(unique[a], unique[b]) >= _UNIQUE
             return good if self.across else good & (source[a] == source[b])
 
@@ -204,7 +221,246 @@ def key_features(
     return rows, columns
 
 
-def check_least(least: float) -> None:
-    """Refuse a probability out of range."""
+@dataclass(frozen=True)
+class Relations(Sequence[Relation]):
+    """The foreign keys of a lake, surest first, and the keys of its tables."""
+
+    relations: tuple[Relation, ...]
+    keys: tuple[TableKey, ...]
+    seconds: float
+    least: float
+    #: Foreign keys that databases declare and that are not among the relations.
+    undetected: tuple[DeclaredKey, ...] = ()
+    #: Tables and sources that could not be asked for their constraints, and why.
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.relations)
+
+    @overload
+    def __getitem__(self, i: int) -> Relation: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Relation]: ...
+    def __getitem__(self, i: int | slice) -> Relation | Sequence[Relation]:
+        return self.relations[i]
+
+    def __iter__(self) -> Iterator[Relation]:
+        return iter(self.relations)
+
+    def __repr__(self) -> str:
+        return render_relations(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON of the command line."""
+        found: dict[str, Any] = {
+            "keys": [key.to_dict() for key in self.keys],
+            "relations": [one.to_dict() for one in self.relations],
+            "seconds": round(self.seconds, 3),
+        }
+        if self.undetected:
+            found["undetected"] = [to_json(one) for one in self.undetected]
+        if self.notes:
+            found["notes"] = list(self.notes)
+        return found
+
+    def check(self) -> list[Relation]:
+        """Return the relations with orphans: rows of the child that refer to nothing."""
+        return [one for one in self.relations if one.orphans]
+
+    def paths(self, a: str, b: str, depth: int = 4, most: int = 10) -> list[RelationPath]:
+        """Chains of relations from one table to another, the likeliest first.
+
+        The probability of a path is the product of those of its relations; of equal ones, the
+        shorter comes first. A table is passed once, at most ``depth`` relations are followed.
+        """
+        return relation_paths(self.relations, a, b, depth, most)
+
+    def to_sql(self) -> str:
+        """Write keys and foreign keys as SQL constraints."""
+        return exports.to_sql(self.relations, self.keys)
+
+    def to_dbt(self) -> str:
+        """Write dbt tests: unique and not_null for keys, relationships for foreign keys."""
+        return exports.to_dbt(self.relations, self.keys)
+
+    def to_dbml(self) -> str:
+        """Write tables, keys and references in DBML."""
+        return exports.to_dbml(self.relations, self.keys)
+
+    def to_mermaid(self) -> str:
+        """Write an entity-relationship diagram for Mermaid."""
+        return exports.to_mermaid(self.relations, self.keys)
+
+
+def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -> Relations:
+    """Find keys and foreign keys; see `Lake.relations`."""
     if not 0 <= least <= 1:
         raise DeepJoinError(f"`least` is {least}; it must be a probability from 0 to 1.")
+    finder = RelationFinder(index, across)
+    with index.reporting_damage():
+        weighed = finder.weighed()
+        order = np.lexsort((weighed.pairs.parent, weighed.pairs.child, -weighed.probabilities))
+        chosen = order[weighed.probabilities[order] >= least]
+        declared, notes = declared_keys(index)
+        described = _Describer(finder, weighed, declared)
+        relations = tuple(described.relation(row) for row in chosen.tolist())
+        columns, chances = finder.key_probabilities(weighed)
+        keys = [
+            TableKey(*finder.place(column), round(chance, 4))
+            for column, chance in zip(columns.tolist(), chances.tolist(), strict=True)
+            if chance >= least
+        ]
+    if weighed.left_out:
+        notes.append(
+            f"{weighed.left_out:,} pairs of columns were not weighed: of each column, the "
+            f"{_PARENTS} parents that hold least besides were."
+        )
+    found = {
+        (one.child_table, one.child_columns, one.parent_table, one.parent_columns)
+        for one in relations
+    }
+    missing = tuple(one for one in declared or () if tuple(one) not in found)
+    keys.sort(key=lambda key: (key.table, -key.probability, key.columns))
+    seconds = time.perf_counter() - finder.began
+    return Relations(relations, tuple(keys), seconds, least, missing, tuple(notes))
+
+
+class RelationPath(NamedTuple):
+    """A chain of relations; each leads from child to parent or, backwards, to the children."""
+
+    relations: tuple[Relation, ...]
+    #: The tables in order, one more than there are relations.
+    tables: tuple[str, ...]
+    probability: float
+
+
+def relation_paths(
+    relations: Sequence[Relation], a: str, b: str, depth: int = 4, most: int = 10
+) -> list[RelationPath]:
+    """Find the likeliest chains between two tables, best first."""
+    links: dict[str, list[tuple[str, Relation]]] = {}
+    for one in relations:
+        if one.child_table != one.parent_table:
+            links.setdefault(one.child_table, []).append((one.parent_table, one))
+            links.setdefault(one.parent_table, []).append((one.child_table, one))
+    for table in (a, b):
+        if table not in links:
+            raise DeepJoinError(
+                f"No relation leads to a table '{table}'. Name tables as the index does, or find "
+                "more relations with a lower `least`."
+            )
+    found: list[RelationPath] = []
+    # A product only falls as a path grows, so the first paths to arrive are the best.
+    count = itertools.count()
+    queue: list[Any] = [(-1.0, 0, next(count), (a,), ())]
+    while queue and len(found) < most:
+        chance, length, _, tables, path = heapq.heappop(queue)
+        if tables[-1] == b:
+            found.append(RelationPath(path, tables, -chance))
+            continue
+        if length == depth:
+            continue
+        for table, one in links[tables[-1]]:
+            if table not in tables:
+                further = (*tables, table), (*path, one)
+                heapq.heappush(queue, (chance * one.probability, length + 1, next(count), *further))
+    return found
+
+
+@dataclass
+class _Describer:
+    """Puts pairs that were weighed into words."""
+
+    finder: RelationFinder
+    weighed: WeighedPairs
+    declared: set[DeclaredKey] | None
+
+    def relation(self, row: int) -> Relation:
+        """Describe one pair: its numbers, its orphans, and the evidence in words."""
+        pairs, facts, lake = self.weighed.pairs, self.finder.facts, self.finder.columns
+        child, parent = int(pairs.child[row]), int(pairs.parent[row])
+        matched, size = int(pairs.matched[row]), int(facts.distinct[child])
+        (one, x), (other, y) = lake.column(child), lake.column(parent)
+        mine, theirs = slice(*one.values.cells_of(x)), slice(*other.values.cells_of(y))
+        values = one.values.cell_values[mine].astype(np.int64)
+        counts = np.asarray(one.values.cell_counts[mine])
+        if one is not other:
+            texts = [one.values.values[value] for value in values.tolist()]
+            values = other.values.look_up(texts)
+        at = find_sorted(other.values.cell_values[theirs].astype(np.int64), values)
+        there = at >= 0
+        orphans = np.flatnonzero(~there)
+        first = one.values.cells(int(one.values.cells_of(x)[0]) + orphans[:_ORPHANS])
+        if self.finder.index.settings.hash_only:
+            first = []
+        most = (
+            counts[there].max(initial=1),
+            other.values.cell_counts[theirs][at[there]].max(initial=1),
+        )
+        ends = (*self.finder.place(child), *self.finder.place(parent))
+        return Relation(
+            *ends,
+            round(float(self.weighed.probabilities[row]), 4),
+            round(matched / size, 6),
+            int(counts[orphans].sum()),
+            cardinality_of(int(most[0]), int(most[1])),
+            self._evidence(child, parent, matched, row),
+            None if self.declared is None else DeclaredKey(*ends) in self.declared,
+            tuple(first),
+        )
+
+    def _evidence(self, c: int, p: int, matched: int, row: int) -> dict[str, str]:
+        f, names = self.finder.facts, self.finder.facts.names
+        table, column = self.finder.place(p)
+        parent = f"{short_name(table)}.{column[0]}"
+        words = {
+            "values": f"{matched:,} of {int(f.distinct[c]):,} values are in {parent}, "
+            f"{matched / max(1, int(f.distinct[p])):.0%} of its {int(f.distinct[p]):,}"
+        }
+        unique = f.distinct[p] / max(1, f.cells[p])
+        words["parent"] = (
+            f"{parent} has every value once"
+            if unique == 1
+            else f"{parent} repeats {1 - unique:.0%}"
+        )
+        child, other, of = (
+            names.take(np.array([place])) for place in (f.name[c], f.name[p], f.table_name[p])
+        )
+        _, in_table = shared_letters(child.stems, of.letters)
+        if child.hashes[0] == other.hashes[0]:
+            words["name"] = "both columns have the same name"
+        elif in_table[0] > _ALIKE:
+            words["name"] = f"the name refers to {short_name(table)}"
+        elif shared_letters(child.letters, other.letters)[0][0] > _ALIKE:
+            words["name"] = "the names are alike"
+        else:
+            words["name"] = "the names differ"
+        if f.types[c] == CellType.INTEGER and np.isfinite(f.low[p]):
+            span = f.high[p] - f.low[p] + 1
+            if f.distinct[p] > _DENSE * span:
+                words["chance"] = (
+                    f"whole numbers: {parent} holds {f.distinct[p] / span:.0%} of "
+                    f"{f.low[p]:.0f} to {f.high[p]:.0f}, so others would be found there too"
+                )
+        rivals = int((self.weighed.pairs.child == c).sum()) - 1 if self._few else 0
+        if rivals:
+            words["rivals"] = (
+                f"{rivals} other {'column has' if rivals == 1 else 'columns have'} these values"
+            )
+        return words
+
+    @property
+    def _few(self) -> bool:
+        return len(self.weighed.pairs.child) < _PAIRS
+
+
+def render_relations(found: Relations) -> str:
+    """List relations and keys as text, one a line."""
+    lines = [
+        f"{one.probability:.2f}  {one.child_table}.{'+'.join(one.child_columns)} -> "
+        f"{one.parent_table}.{'+'.join(one.parent_columns)}  {one.cardinality}"
+        + (f"  {one.orphans:,} orphans" if one.orphans else "")
+        + ("  declared" if one.declared else "")
+        for one in found
+    ]
+    return "\n".join(lines) or f"No relations with a probability of at least {found.least:g}."

@@ -13,7 +13,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
-from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, Relation
+from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, ForeignKey, Relation
 from deepjoin.read.database.url import file_dialect
 from deepjoin.read.parquet import named_batches
 from deepjoin.read.sql import identifier
@@ -41,6 +41,12 @@ _BY_ARROW = re.compile(
     r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|VARCHAR|BLOB"
 )
 
+_FOREIGN_KEYS = """
+SELECT schema_name, table_name, constraint_column_names, referenced_table,
+  referenced_column_names
+FROM duckdb_constraints() WHERE constraint_type = 'FOREIGN KEY'
+"""
+
 
 class DuckdbDatabase(DatabaseFile):
     """A DuckDB file: the stamp is that of the whole file and its log, the digest hashes rows."""
@@ -65,6 +71,15 @@ class DuckdbDatabase(DatabaseFile):
                 has_digest=is_table,
             )
             for database, schema, table, is_table, rows, comment, columns in found
+        ]
+
+    def foreign_keys(self) -> list[ForeignKey]:
+        """Read the declared foreign keys, which lead to tables of the same schema."""
+        with self.session() as ask:
+            rows = ask(_FOREIGN_KEYS)
+        return [
+            ((schema, table), tuple(columns), (schema, parent), tuple(others))
+            for schema, table, columns, parent, others in rows
         ]
 
     def fetch(self, connection: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:

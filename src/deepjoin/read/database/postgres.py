@@ -18,7 +18,7 @@ from pyarrow import csv
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.normalise.cells import REPAIRED_NOTE
-from deepjoin.read.database.relation import BATCH_BYTES, BATCH_ROWS, Database, Relation
+from deepjoin.read.database.relation import BATCH_BYTES, BATCH_ROWS, Database, ForeignKey, Relation
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address
 from deepjoin.read.sql import identifier
 
@@ -42,6 +42,18 @@ SELECT n.nspname, c.relname, c.relkind IN ('r', 'p', 'm') AND c.relpersistence =
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
+"""
+_FOREIGN_KEYS = """
+SELECT n.nspname, c.relname,
+  ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY u(at, i)
+    JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.at ORDER BY u.i),
+  m.nspname, p.relname,
+  ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY u(at, i)
+    JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.at ORDER BY u.i)
+FROM pg_constraint k
+JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace m ON m.oid = p.relnamespace
+WHERE k.contype = 'f' AND k.conparentid = 0
 """
 # A domain counts as its base type.
 _COLUMNS = """
@@ -122,6 +134,15 @@ class PostgresDatabase(Database):
                 refusal="" if is_allowed else "no permission to read it",
             )
             for schema, table, is_versioned, rows, comment, is_allowed, columns, *state in found
+        ]
+
+    def foreign_keys(self) -> list[ForeignKey]:
+        """Read the declared foreign keys."""
+        with self.session() as ask:
+            rows = ask(_FOREIGN_KEYS)
+        return [
+            ((schema, table), tuple(columns), (other, parent), tuple(others))
+            for schema, table, columns, other, parent, others in rows
         ]
 
     def fetch(self, connection: Connection[Any], sql: str) -> list[tuple[Any, ...]]:

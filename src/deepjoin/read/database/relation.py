@@ -29,6 +29,8 @@ _LONGEST_CONTEXT = 2_000
 
 #: Runs a query inside the open transaction and returns all of its rows.
 Ask = Callable[[str], list[tuple[Any, ...]]]
+#: A declared foreign key: (schema, table) of the child, its columns, and those of the parent.
+ForeignKey = tuple[tuple[str, str], tuple[str, ...], tuple[str, str], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,10 @@ class Database(ABC):
     def describe(self, index: Path) -> str:
         """Return the address without secrets, a file's relative to the index folder."""
         return self.place
+
+    def foreign_keys(self) -> list[ForeignKey] | None:
+        """List the foreign keys that the database declares; None if it cannot be asked."""
+        return None
 
     @contextmanager
     def session(self) -> Iterator[Ask]:
