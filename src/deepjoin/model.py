@@ -173,6 +173,9 @@ class Hit(Answer):
     """What the method ranks by; for most methods the joinability."""
     joinability: float
     """The joinability for the kind of join that was requested."""
+    probability: float
+    """The chance that a person who knows both tables would make this join; orders joins of kind
+    any."""
     equi: EquiEvidence
     semantic: SemanticEvidence | None
     """None where cells are only compared as strings."""
@@ -285,7 +288,8 @@ class Results(Answer, Sequence[Hit]):
 #: The fields of a flat row and their types, in order.
 FLAT: dict[str, type] = {
     **{"rank": int, "table": str, "column": str, "column_id": str, "type": str, "generic": str},
-    **{"join": str, "score": float, "joinability": float, "query_size": int, "target_size": int},
+    **{"join": str, "score": float, "joinability": float, "probability": float},
+    **{"query_size": int, "target_size": int},
     **{"cardinality": str, "reverse": float, "matched": int, "join_size": int, "multiset": float},
     **{"equi_joinability": float, "semantic_joinability": float, "found_by": str},
 }

@@ -21,11 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from deepjoin.arrays import Double, Int, Marks
+from deepjoin.embed.cells import load_cell_encoder
+from deepjoin.errors import DeepJoinError
 from deepjoin.indexing import index
 from deepjoin.lake import Lake, open_lake
 from deepjoin.matching.sense import NUMBERS, BoostedTrees
+from deepjoin.model import Column
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
 from deepjoin.relating.relations import (
@@ -34,6 +39,9 @@ from deepjoin.relating.relations import (
     WeighedPairs,
     key_features,
 )
+from deepjoin.search.hybrid import NameVectors
+from deepjoin.search.likely import HIT_FEATURES, QueryFacts
+from deepjoin.search.query import SearchQuery
 from deepjoin.settings import Vectors
 
 #: Trees of each model; few, and shallow: there are some hundred foreign keys to learn from.
@@ -45,10 +53,14 @@ _TREES: Mapping[str, Any] = {
     "subsample": 0.6,
     "random_state": 0,
 }
-_COUNT = {"pair": 80, "rivals": 60, "key": 60}
+_COUNT = {"pair": 80, "rivals": 60, "key": 60, "hit": 100}
 _FOLDS = 6
 #: Pairs of columns of two databases that are taken as coincidences.
 _ACROSS = 3000
+#: Share of a query's entities that a right answer holds.
+_RELEVANT = 0.7
+#: Share of the hits that are learned from without the meaning of names.
+_WITHOUT_MEANING = 0.3
 
 
 @dataclass(frozen=True)
@@ -276,6 +288,99 @@ def fit_keys(
     known = np.array([int(facts.table[c]) in tables for c in columns.tolist()], bool)
     labels = np.array([c in parents for c in columns.tolist()], np.int64)
     return fit_trees("key", rows[known], labels[known], KEY_FEATURES, np.ones(int(known.sum())))
+
+
+@dataclass(frozen=True)
+class LabelledHits:
+    """Hits of some queries: what is weighed, and whether each is a right answer."""
+
+    rows: Double
+    labels: Int
+    #: The query of each hit, and the group that is held apart together.
+    queries: Int
+    groups: Sequence[str]
+
+
+def label_hits(
+    lake: Lake, queries: Sequence[tuple[Column, set[str], str]], depth: int = 60
+) -> LabelledHits:
+    """Search with columns whose right answers are known: (query, column ids, group)."""
+    names = NameVectors(load_cell_encoder())
+    rows, labels, numbers, groups = [], [], [], []
+    for number, (query, right, group) in enumerate(queries):
+        facts = QueryFacts(SearchQuery(query, lake.settings.profile))
+        for hit in lake.search(query, depth, exclude_table=query.table):
+            segment, _ = lake.index.place(hit.table)
+            column = np.array([segment.catalog.find_column(hit.table, hit.column)])
+            meaning = names.similarity(query.name, segment, column)
+            share, back = np.array([hit.joinability]), np.array([hit.reverse])
+            rows.append(facts.features(segment, column, share, back, meaning)[0])
+            labels.append(int(hit.column_id in right))
+            numbers.append(number)
+            groups.append(group)
+    return LabelledHits(np.array(rows), np.array(labels), np.array(numbers), groups)
+
+
+def foreign_key_queries(
+    lake: Lake, keys: Sequence[Mapping[str, str]], least: int = 5
+) -> list[tuple[Column, set[str], str]]:
+    """Make a query of each child of a declared key; the right answer is its parent."""
+    found = []
+    for key in keys:
+        if key["n_columns"] != "1" or int(key["distinct_child"] or 0) < least:
+            continue
+        table, parent = (f"{key['db']}.{key[of]}" for of in ("table", "ref_table"))
+        try:
+            query, right = (
+                lake.column(table, key["columns"]),
+                lake.column(parent, key["ref_columns"]),
+            )
+        except DeepJoinError:
+            continue  # a parent of few values is not searched
+        found.append((query, {str(right.column_id)}, key["db"]))
+    return found
+
+
+def labelled_queries(corpus: Path) -> list[tuple[Column, set[str], str]]:
+    """Read the queries of a corpus whose right answers the editors' links tell."""
+    labels = pq.read_table(corpus / "labels.parquet")
+    labels = labels.filter(pc.greater_equal(labels["entity_jn"], _RELEVANT))
+    right: dict[str, set[str]] = {}
+    for query, column in zip(
+        *(labels[n].to_pylist() for n in ("query_id", "column_id")), strict=True
+    ):
+        right.setdefault(query, set()).add(column)
+    found = []
+    for row in pq.read_table(corpus / "queries.parquet").to_pylist():
+        words = (row[name] or "" for name in ("title", "context"))
+        query = Column(row["cells"], row["column_name"] or "", row["table_id"], *words)
+        found.append((query, right.get(row["column_id"], set()), row["table_id"]))
+    return found
+
+
+def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedTrees:
+    """Fit the model of hits; a part of them without the meaning of names, as equi hits have it."""
+    from sklearn.model_selection import GroupKFold
+
+    rows = np.vstack([one.rows for one in sets])
+    labels = np.concatenate([one.labels for one in sets])
+    groups = np.concatenate([[f"{n} {g}" for g in one.groups] for n, one in enumerate(sets)])
+    weight = np.concatenate(
+        [np.full(len(one.labels), w) for one, w in zip(sets, weights, strict=True)]
+    )
+    without = rows.copy()
+    without[:, HIT_FEATURES.index("name_meaning")] = 0
+    some = np.random.default_rng(0).random(len(rows)) < _WITHOUT_MEANING
+    rows = np.where(some[:, None], without, rows)
+    # Every second query as if it came from outside the lake, where no table is near it.
+    outside = np.concatenate([one.queries % 2 == 1 for one in sets])
+    rows[outside, HIT_FEATURES.index("same_place")] = 0
+    chances = np.zeros(len(rows))
+    for train, test in GroupKFold(5, shuffle=True, random_state=0).split(rows, labels, groups):
+        model = fit_trees("hit", rows[train], labels[train], HIT_FEATURES, weight[train])
+        chances[test] = model.probabilities(rows[test])
+    model = fit_trees("hit", rows, labels, HIT_FEATURES, weight)
+    return replace(model, curve=logistic_curve(chances, labels))
 
 
 def main() -> None:

@@ -86,6 +86,23 @@ def short_name(table: str) -> str:
     return base[: ending.start()] if ending else base.rpartition(".")[2]
 
 
+@lru_cache(maxsize=1 << 14)
+def home_of(table: str) -> str:
+    """Return where a table is: its folder, workbook, or database and schema; '' if only named.
+
+    >>> home_of("geo/cities.csv"), home_of("shop.orders"), home_of("cities.csv")
+    ('geo/', 'shop.', '')
+    """
+    base = table.rpartition("#")[0] or table
+    if base != table:
+        return base
+    folder = table.rpartition("/")[0]
+    if folder:
+        return f"{folder}/"
+    short = short_name(table)
+    return table[: -len(short)] if short and table.endswith(short) else ""
+
+
 @dataclass(frozen=True)
 class NameTable:
     """Distinct names: letters of the whole name and of its stem, whether it is a key's, vectors."""
@@ -138,14 +155,17 @@ def _hashes(words: Sequence[str]) -> Array:
 
 def _letter_bits(words: Sequence[str]) -> Bits:
     """Turn words into sets of letter groups: three letters, and the first two of the word."""
-    bits = np.zeros((len(words), _BITS // 64), np.uint64)
-    for row, word in enumerate(words):
-        padded = f"^{word}"
-        groups = {padded[i : i + 3] for i in range(len(padded) - 2)} or {padded} - {"^"}
-        for group in groups:
-            place = xxh3_64_intdigest(group.encode("utf-8", "replace")) % _BITS
-            bits[row, place >> 6] |= np.uint64(1 << (place & 63))
-    return bits
+    data = b"".join(map(_word_bits, words))
+    return np.frombuffer(data, "<u8").reshape(len(words), _BITS // 64).astype(np.uint64)
+
+
+@lru_cache(maxsize=1 << 16)
+def _word_bits(word: str) -> bytes:
+    padded = f"^{word}"
+    bits = 0
+    for group in {padded[i : i + 3] for i in range(len(padded) - 2)} or {padded} - {"^"}:
+        bits |= 1 << xxh3_64_intdigest(group.encode("utf-8", "replace")) % _BITS
+    return bits.to_bytes(_BITS // 8, "little")
 
 
 def shared_letters(one: Bits, other: Bits) -> tuple[Double, Double]:
