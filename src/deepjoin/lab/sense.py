@@ -53,6 +53,11 @@ _TREES: Mapping[str, Any] = {
     "subsample": 0.6,
     "random_state": 0,
 }
+#: Evidence that never speaks against a hit.
+_RISING = frozenset(
+    ("joinability", "same_name", "same_stem", "name_letters", "name_meaning", "same_place")
+)
+_NODES = ("feature", "threshold", "left", "right", "value")
 _COUNT = {"pair": 80, "rivals": 60, "key": 60, "hit": 100}
 _FOLDS = 6
 #: Pairs of columns of two databases that are taken as coincidences.
@@ -162,9 +167,7 @@ def fit_trees(
 
     model = GradientBoostingClassifier(n_estimators=_COUNT[name], **_TREES)
     model.fit(rows.astype(np.float32), labels, weights)
-    parts: dict[str, list[Any]] = {
-        n: [] for n in ("feature", "threshold", "left", "right", "value")
-    }
+    parts: dict[str, list[Any]] = {name: [] for name in _NODES}
     roots: list[int] = []
     for (one,) in model.estimators_:
         tree, start = one.tree_, len(parts["feature"])
@@ -182,6 +185,48 @@ def fit_trees(
         np.array(parts["threshold"], np.float32),
         *(np.array(parts["left"]), np.array(parts["right"]), np.array(parts["value"])),
         *(model.max_depth, float(np.log(mean / (1 - mean)))),
+    )
+
+
+def fit_rising_trees(
+    rows: Double, labels: Int, names: Sequence[str], weights: Double
+) -> BoostedTrees:
+    """Fit trees whose sum never falls as some features rise: more matching cells are never worse."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(
+        learning_rate=0.1,
+        max_iter=_COUNT["hit"],
+        max_depth=4,
+        min_samples_leaf=40,
+        max_features=0.4,
+        monotonic_cst=[int(name in _RISING) for name in names],
+        early_stopping=False,
+        random_state=0,
+    )
+    model.fit(rows.astype(np.float32), labels, weights)
+    parts: dict[str, list[Any]] = {name: [] for name in _NODES}
+    roots: list[int] = []
+    for (one,) in model._predictors:
+        nodes, start = one.nodes, len(parts["feature"])
+        roots.append(start)
+        itself = np.arange(len(nodes))
+        is_leaf = nodes["is_leaf"].astype(bool)
+        parts["feature"] += np.where(is_leaf, 0, nodes["feature_idx"]).tolist()
+        parts["threshold"] += np.where(is_leaf, 0.0, nodes["num_threshold"]).tolist()
+        parts["left"] += (start + np.where(is_leaf, itself, nodes["left"])).tolist()
+        parts["right"] += (start + np.where(is_leaf, itself, nodes["right"])).tolist()
+        parts["value"] += np.where(is_leaf, nodes["value"], 0.0).tolist()
+    return BoostedTrees(
+        features=tuple(names),
+        roots=np.array(roots),
+        feature=np.array(parts["feature"]),
+        threshold=np.array(parts["threshold"], np.float32),
+        left=np.array(parts["left"]),
+        right=np.array(parts["right"]),
+        value=np.array(parts["value"]),
+        depth=4,
+        base=float(np.ravel(model._baseline_prediction)[0]),
     )
 
 
@@ -377,9 +422,9 @@ def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedT
     rows[outside, HIT_FEATURES.index("same_place")] = 0
     chances = np.zeros(len(rows))
     for train, test in GroupKFold(5, shuffle=True, random_state=0).split(rows, labels, groups):
-        model = fit_trees("hit", rows[train], labels[train], HIT_FEATURES, weight[train])
+        model = fit_rising_trees(rows[train], labels[train], HIT_FEATURES, weight[train])
         chances[test] = model.probabilities(rows[test])
-    model = fit_trees("hit", rows, labels, HIT_FEATURES, weight)
+    model = fit_rising_trees(rows, labels, HIT_FEATURES, weight)
     return replace(model, curve=logistic_curve(chances, labels))
 
 
