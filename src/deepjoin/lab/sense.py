@@ -191,7 +191,7 @@ def fit_trees(
 def fit_rising_trees(
     rows: Double, labels: Int, names: Sequence[str], weights: Double
 ) -> BoostedTrees:
-    """Fit trees whose sum never falls as some features rise: more matching cells are never worse."""
+    """Fit trees whose sum never falls as some features rise: more matches are never worse."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(
