@@ -78,6 +78,8 @@ export interface Hit {
   score: number;
   /** The joinability for the kind of join that was requested. */
   joinability: number;
+  /** The chance that a person who knows both tables would make this join; orders joins of kind any. */
+  probability: number;
   equi: EquiEvidence;
   /** None where cells are only compared as strings. */
   semantic: SemanticEvidence | null;
