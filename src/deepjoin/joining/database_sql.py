@@ -21,7 +21,7 @@ from deepjoin.joining.tables import SideColumn, SideTable
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.database import DatabaseSource
 from deepjoin.read.database.duckdb_file import readable
-from deepjoin.read.database.relation import Ask, Relation
+from deepjoin.read.database.relation import Ask, DatabaseRelation
 from deepjoin.read.sql import identifier, literal
 
 #: Name of the left table if it is not in the database.
@@ -80,10 +80,12 @@ def database_sql(plan: JoinPlan, source: DatabaseSource, left: str = "") -> str:
     return "".join(f"-- {' '.join(line.split())}\n" for line in lines) + statement
 
 
-def _for_duckdb(plan: JoinPlan, ask: Ask, yours: Relation | None, theirs: Relation) -> str:
+def _for_duckdb(
+    plan: JoinPlan, ask: Ask, yours: DatabaseRelation | None, theirs: DatabaseRelation
+) -> str:
     """Write the plan's own statement, which is DuckDB's, over the tables of the file."""
 
-    def over(side: QuerySide, relation: Relation | None) -> QuerySide:
+    def over(side: QuerySide, relation: DatabaseRelation | None) -> QuerySide:
         shows = PLACEHOLDER
         if relation is not None:
             described = ask(f"DESCRIBE SELECT * FROM {relation.sql}")
@@ -146,7 +148,7 @@ class Translation:
     ask: Ask
     spellings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
-    def statement(self, yours: Relation | None, theirs: Relation) -> str:
+    def statement(self, yours: DatabaseRelation | None, theirs: DatabaseRelation) -> str:
         """Write the statement."""
         join = self.plan.query
         _check_pairs(self.plan)
@@ -179,13 +181,13 @@ class Translation:
         pairs = stored_pairs(self.plan.session, stored, columns)
         return pair_values([pair for pair in pairs if "\0" not in pair[0]])
 
-    def _is_ordered(self, relation: Relation) -> bool:
+    def _is_ordered(self, relation: DatabaseRelation) -> bool:
         if self.dialect == "sqlite":
             return True
         answer = self.ask(_IS_ORDERED.format(literal(relation.sql)))
         return bool(answer and answer[0][0])
 
-    def _side(self, side: QuerySide, relation: Relation | None) -> QuerySide:
+    def _side(self, side: QuerySide, relation: DatabaseRelation | None) -> QuerySide:
         """Read a side with the names and types of the plan, and add its key as text."""
         source, key = side.source, side.source.key
         table = relation.sql if relation else PLACEHOLDER
@@ -215,7 +217,7 @@ class Translation:
         shows = f"(SELECT\n    {listed}\n    FROM {table}{order}) AS {side.table}_rows"
         return replace(side, source=replace(source, shows=shows, key=key))
 
-    def _mixed(self, relation: Relation, source: SideTable) -> set[str]:
+    def _mixed(self, relation: DatabaseRelation, source: SideTable) -> set[str]:
         """Find the columns of SQLite that hold text and other types."""
         mixed = set()
         for column in source.columns:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
-from deepjoin.arrays import Array, Double, Float, Int, Marks
+from deepjoin.arrays import Array, Double, Int, Marks
 from deepjoin.embed.cells import CellEncoder
 
 #: Words that say that a column is a key, not what it is a key of.
@@ -114,16 +114,18 @@ class NameTable:
     stem_hashes: Array
     is_key: Marks
     #: Unit vectors of the words; no dimensions without an encoder.
-    vectors: Float
+    vectors: npt.NDArray[np.float16]
 
     @classmethod
     def of(cls, names: Sequence[str], encoder: CellEncoder | None = None) -> NameTable:
         """Prepare names for comparison."""
         whole = ["".join(key_words(name)) for name in names]
         split = [split_key(name) for name in names]
-        vectors: Float = np.zeros((len(names), 0), np.float32)
+        vectors = np.zeros((len(names), 0), np.float16)
         if encoder is not None:
-            vectors = encoder.encode([" ".join(key_words(name)) for name in names])
+            # In half precision: a lake has hundreds of thousands of names.
+            texts = [" ".join(key_words(name)) for name in names]
+            vectors = encoder.encode(texts).astype(np.float16)
         return cls(
             _letter_bits(whole),
             _letter_bits([stem for stem, _ in split]),
@@ -136,16 +138,6 @@ class NameTable:
     def take(self, rows: Int) -> NameTable:
         """Return some of the names, in this order."""
         return NameTable(*(array[rows] for array in vars(self).values()))
-
-    def spread(self, rows: Int, length: int) -> NameTable:
-        """Put the names at these places of a longer table; the other places have empty ones."""
-
-        def placed(array: Array) -> Array:
-            wide = np.zeros((length, *array.shape[1:]), array.dtype)
-            wide[rows] = array
-            return wide
-
-        return NameTable(*map(placed, vars(self).values()))
 
 
 def _hashes(words: Sequence[str]) -> Array:

@@ -76,8 +76,9 @@ def features(facts: ColumnFacts, pairs: Pairs) -> Double:
     same_stem = (child.stem_hashes == parent.stem_hashes) & (child.stem_hashes != 0)
     meaning, of_table = np.zeros(len(c)), np.zeros(len(c))
     if child.vectors.shape[1]:
-        meaning = (child.vectors * parent.vectors).sum(axis=1).astype(np.float64)
-        of_table = (child.vectors * table.vectors).sum(axis=1).astype(np.float64)
+        mine = child.vectors.astype(np.float32)
+        meaning = (mine * parent.vectors).sum(axis=1).astype(np.float64)
+        of_table = (mine * table.vectors).sum(axis=1).astype(np.float64)
     source = f.source[f.table]
     every = np.bincount(f.source, minlength=1)
     same_source = source[c] == source[p]

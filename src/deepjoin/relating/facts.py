@@ -42,10 +42,12 @@ class ColumnFacts:
     source: Int
     #: The names of columns and the words for tables, each once; and the words of each column.
     words: Sequence[str]
+    word: Int
+    table_word: Int
+    #: Prepared for comparison by `named`: names, and the row of each column's and table's there.
+    names: NameTable
     name: Int
     table_name: Int
-    #: Prepared for comparison by `named`: one row for each of the words.
-    names: NameTable
 
     @classmethod
     def of(cls, lake: Numbering, hidden: bool = False) -> ColumnFacts:
@@ -80,16 +82,20 @@ class ColumnFacts:
             table=tables,
             source=sources,
             words=words.tolist(),
-            name=places[: len(names)],
-            table_name=places[len(names) :][tables],
-            names=NameTable.of([]),
+            word=places[: len(names)],
+            table_word=places[len(names) :][tables],
+            names=NameTable.of([""]),
+            name=np.zeros(len(names), np.int64),
+            table_name=np.zeros(len(names), np.int64),
         )
 
     def named(self, columns: Int, encoder: CellEncoder | None) -> ColumnFacts:
         """Prepare the names of some columns and of their tables; the others have empty ones."""
-        used = np.unique(np.concatenate([self.name[columns], self.table_name[columns]]))
-        some = NameTable.of([self.words[word] for word in used.tolist()], encoder)
-        return replace(self, names=some.spread(used, len(self.words)))
+        used = np.unique(np.concatenate([self.word[columns], self.table_word[columns]]))
+        some = NameTable.of(["", *(self.words[word] for word in used.tolist())], encoder)
+        rows = np.zeros(len(self.words), np.int64)
+        rows[used] = np.arange(len(used)) + 1
+        return replace(self, names=some, name=rows[self.word], table_name=rows[self.table_word])
 
 
 def _joined(segments: Sequence[Segment], name: str) -> Int:

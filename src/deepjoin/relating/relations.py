@@ -10,8 +10,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -42,6 +43,8 @@ _CONTAINED_IN_MANY = 0.8
 _UNIQUE = 0.8
 #: Parents of one child that are weighed in a lake of many columns, best covered first.
 _PARENTS = 8
+#: Relations of one child that are listed.
+_LISTED = 5
 #: Pairs measured at a time.
 _PAIRS = 1 << 16
 #: Orphans that a relation lists.
@@ -300,7 +303,11 @@ def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -
     with index.reporting_damage():
         weighed = finder.weighed()
         order = np.lexsort((weighed.pairs.parent, weighed.pairs.child, -weighed.probabilities))
-        chosen = order[weighed.probabilities[order] >= least]
+        likely = order[weighed.probabilities[order] >= least]
+        # Snapshots of one table all are parents of each other: some of them say it all.
+        by_child = likely[np.argsort(weighed.pairs.child[likely], kind="stable")]
+        kept = by_child[places_in_runs(weighed.pairs.child[by_child]) < _LISTED]
+        chosen = likely[np.isin(likely, kept)]
         declared, notes = declared_keys(index)
         described = _Describer(finder, weighed, declared)
         relations = tuple(described.relation(row) for row in chosen.tolist())
@@ -314,6 +321,11 @@ def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -
         notes.append(
             f"{weighed.left_out:,} pairs of columns were not weighed: of each column, the "
             f"{_PARENTS} parents that hold least besides were."
+        )
+    if len(chosen) < len(likely):
+        notes.append(
+            f"{len(likely) - len(chosen):,} more relations are as likely and not listed: of each "
+            f"column, the likeliest {_LISTED} are."
         )
     found = {
         (one.child_table, one.child_columns, one.parent_table, one.parent_columns)
@@ -367,6 +379,29 @@ def relation_paths(
     return found
 
 
+class Evidence(Mapping[str, str]):
+    """What speaks for and against a relation, put into words when it is read."""
+
+    def __init__(self, describe: Callable[[], dict[str, str]]) -> None:
+        self._describe = describe
+
+    @cached_property
+    def _words(self) -> dict[str, str]:
+        return self._describe()
+
+    def __getitem__(self, name: str) -> str:
+        return self._words[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._words)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __repr__(self) -> str:
+        return repr(self._words)
+
+
 @dataclass
 class _Describer:
     """Puts pairs that were weighed into words."""
@@ -404,12 +439,12 @@ class _Describer:
             round(matched / size, 6),
             int(counts[orphans].sum()),
             cardinality_of(int(most[0]), int(most[1])),
-            self._evidence(child, parent, matched, row),
+            Evidence(partial(self._evidence, child, parent, matched)),
             None if self.declared is None else DeclaredKey(*ends) in self.declared,
             tuple(first),
         )
 
-    def _evidence(self, c: int, p: int, matched: int, row: int) -> dict[str, str]:
+    def _evidence(self, c: int, p: int, matched: int) -> dict[str, str]:
         f, names = self.finder.facts, self.finder.facts.names
         table, column = self.finder.place(p)
         parent = f"{short_name(table)}.{column[0]}"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
-from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, ForeignKey, Relation
+from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, DatabaseRelation, ForeignKey
 from deepjoin.read.database.url import file_dialect
 from deepjoin.read.parquet import named_batches
 from deepjoin.read.sql import identifier
@@ -55,13 +55,13 @@ class DuckdbDatabase(DatabaseFile):
     driver_error = duckdb.Error
     log_ending = ".wal"
 
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[DatabaseRelation]:
         """List the tables and views of all schemas but the system's."""
         stamp = self.stamp()
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
-            Relation.in_schema(
+            DatabaseRelation.in_schema(
                 *(schema, table),
                 # A schema may have the name of its database; all three parts are unambiguous.
                 ".".join(map(identifier, (database, schema, table))),
@@ -87,14 +87,18 @@ class DuckdbDatabase(DatabaseFile):
         return connection.execute(sql).fetchall()
 
     def batches(
-        self, connection: DuckDBPyConnection, relation: Relation, limit: int, notes: list[str]
+        self,
+        connection: DuckDBPyConnection,
+        relation: DatabaseRelation,
+        limit: int,
+        notes: list[str],
     ) -> Iterator[pa.RecordBatch]:
         """Read a table in the order of its rows; lists, structs and rare types become text."""
         reader = connection.sql(self._query(connection, relation, limit))
         batches = reader.to_arrow_reader(BATCH_ROWS)
         yield from named_batches(batches.schema, batches)
 
-    def digest(self, relation: Relation, limit: int = 0) -> str:
+    def digest(self, relation: DatabaseRelation, limit: int = 0) -> str:
         """Hash the rows of a table, in any order."""
         with self.reading(relation) as connection:
             query = self._query(connection, relation, limit)
@@ -105,7 +109,7 @@ class DuckdbDatabase(DatabaseFile):
         return repr((counts, schema, duckdb.__version__))
 
     def read_error(
-        self, connection: DuckDBPyConnection, relation: Relation, error: duckdb.Error
+        self, connection: DuckDBPyConnection, relation: DatabaseRelation, error: duckdb.Error
     ) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the file is."""
         said = self.message(error)
@@ -138,12 +142,12 @@ class DuckdbDatabase(DatabaseFile):
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
 
-    def _query(self, connection: DuckDBPyConnection, relation: Relation, limit: int) -> str:
+    def _query(self, connection: DuckDBPyConnection, relation: DatabaseRelation, limit: int) -> str:
         described = self.fetch(connection, f"DESCRIBE SELECT * FROM {relation.sql}")
         return readable(described, relation, limit)
 
 
-def readable(described: list[tuple[Any, ...]], relation: Relation, limit: int = 0) -> str:
+def readable(described: list[tuple[Any, ...]], relation: DatabaseRelation, limit: int = 0) -> str:
     """Write the query for the rows as they are read, from what DESCRIBE says of the table."""
     cells = []
     for name, kind, *_ in described:

@@ -18,7 +18,13 @@ from pyarrow import csv
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.normalise.cells import REPAIRED_NOTE
-from deepjoin.read.database.relation import BATCH_BYTES, BATCH_ROWS, Database, ForeignKey, Relation
+from deepjoin.read.database.relation import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Database,
+    DatabaseRelation,
+    ForeignKey,
+)
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address
 from deepjoin.read.sql import identifier
 
@@ -121,12 +127,12 @@ class PostgresDatabase(Database):
         self.place = address.shown()
         self.secrets = [*address.secrets(), *filter(None, [os.environ.get("PGPASSWORD")])]
 
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[DatabaseRelation]:
         """List the tables and views of all schemas but the system's."""
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
-            Relation.in_schema(
+            DatabaseRelation.in_schema(
                 *(schema, table, f"{identifier(schema)}.{identifier(table)}", comment, columns),
                 rows=rows,
                 stamp="-".join(map(str, state)) if is_versioned else "",
@@ -151,7 +157,7 @@ class PostgresDatabase(Database):
             return connection.execute(sql.encode()).fetchall()
 
     def batches(
-        self, connection: Connection[Any], relation: Relation, limit: int, notes: list[str]
+        self, connection: Connection[Any], relation: DatabaseRelation, limit: int, notes: list[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table; columns of bytes are left out."""
         columns = _columns(connection, relation, notes)
@@ -163,7 +169,7 @@ class PostgresDatabase(Database):
         with connection.cursor() as cursor, cursor.copy(statement.encode()):
             yield from copied_batches(copied_rows(connection), columns, notes)
 
-    def digest(self, relation: Relation, limit: int = 0) -> str:
+    def digest(self, relation: DatabaseRelation, limit: int = 0) -> str:
         """Hash the row versions of a table and the definitions of its columns."""
         with self.reading(relation) as connection:
             names = (relation.schema, relation.table)
@@ -173,7 +179,7 @@ class PostgresDatabase(Database):
         return repr((counts, definitions))
 
     def read_error(
-        self, connection: Connection[Any], relation: Relation, error: psycopg.Error
+        self, connection: Connection[Any], relation: DatabaseRelation, error: psycopg.Error
     ) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the server is."""
         said = self.message(error)
@@ -206,16 +212,16 @@ class PostgresDatabase(Database):
             connection.close()
 
 
-def _gone(relation: Relation) -> UnreadableTable:
+def _gone(relation: DatabaseRelation) -> UnreadableTable:
     return UnreadableTable(f"{relation.name} is no longer in the database.")
 
 
-def _source(relation: Relation, limit: int) -> str:
+def _source(relation: DatabaseRelation, limit: int) -> str:
     return f"{relation.sql} LIMIT {limit}" if limit else relation.sql
 
 
 def _columns(
-    connection: Connection[Any], relation: Relation, notes: list[str]
+    connection: Connection[Any], relation: DatabaseRelation, notes: list[str]
 ) -> list[CopiedColumn]:
     """Look up the columns; what cannot be read is noted."""
     found = connection.execute(_COLUMNS, (relation.schema, relation.table)).fetchall()

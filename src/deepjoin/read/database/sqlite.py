@@ -13,7 +13,13 @@ import xxhash
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.normalise.cells import REPAIRED_NOTE
-from deepjoin.read.database.relation import BATCH_ROWS, Batcher, DatabaseFile, ForeignKey, Relation
+from deepjoin.read.database.relation import (
+    BATCH_ROWS,
+    Batcher,
+    DatabaseFile,
+    DatabaseRelation,
+    ForeignKey,
+)
 from deepjoin.read.formats import title_of
 from deepjoin.read.sql import identifier
 
@@ -68,13 +74,13 @@ class SqliteDatabase(DatabaseFile):
         with self.path.open("rb") as file:
             return f"{stamp}-{file.read(28)[24:].hex()}"
 
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[DatabaseRelation]:
         """List the tables and views."""
         stamp = self.stamp()
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
-            Relation(
+            DatabaseRelation(
                 # With its schema, so that no name inside a query can hide the table.
                 *(name, name, f"main.{identifier(name)}"),
                 title=title_of(name),
@@ -110,7 +116,11 @@ class SqliteDatabase(DatabaseFile):
         return connection.execute(sql).fetchall()
 
     def batches(
-        self, connection: sqlite3.Connection, relation: Relation, limit: int, notes: list[str]
+        self,
+        connection: sqlite3.Connection,
+        relation: DatabaseRelation,
+        limit: int,
+        notes: list[str],
     ) -> Iterator[pa.RecordBatch]:
         """Read a table in the order of its rows."""
         sql = f"SELECT * FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")
@@ -126,7 +136,7 @@ class SqliteDatabase(DatabaseFile):
         return DeepJoinError(f"{self.place}: {self.message(error)}.{_hint(error)}")
 
     def read_error(
-        self, connection: sqlite3.Connection, relation: Relation, error: Exception
+        self, connection: sqlite3.Connection, relation: DatabaseRelation, error: Exception
     ) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the file is."""
         said = self.message(error)
@@ -136,7 +146,7 @@ class SqliteDatabase(DatabaseFile):
             return UnreadableTable(f"{relation.name} is no longer in the database.")
         return UnreadableTable(f"{relation.name} cannot be read: {said}.")
 
-    def digest(self, relation: Relation, limit: int = 0) -> str:
+    def digest(self, relation: DatabaseRelation, limit: int = 0) -> str:
         """Hash the rows of a table."""
         digest = xxhash.xxh3_128()
         for batch in self.read(relation, limit):
