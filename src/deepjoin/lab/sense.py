@@ -1,11 +1,12 @@
 """Train the models of `deepjoin.matching.sense` from databases whose foreign keys are known.
 
-    python -m deepjoin.lab.sense DATABASES --open-data INDEX --judged pairs.csv
+    python -m deepjoin.lab.sense DATABASES --open-data INDEX --judged pairs.csv --labelled CORPUS
 
 DATABASES has ``spider/*.sqlite`` and ``spider_fk.csv`` (db, table, columns, ref_table, ref_columns,
-n_columns). ``--judged`` lists pairs of a lake of files that were judged by eye. Databases are held
-apart: every figure printed is of databases that the model in question has not seen. Needs
-scikit-learn, which the package itself does not.
+n_columns). ``--judged`` lists pairs of a lake of files that were judged by eye; ``--labelled`` is a
+corpus with labels, of whose queries every second one is learned from. Databases are held apart:
+figures are of databases that the model in question has not seen. Needs scikit-learn, which the
+package itself does not.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _RISING = frozenset(
     ("joinability", "same_name", "same_stem", "name_letters", "name_meaning", "same_place")
 )
 _NODES = ("feature", "threshold", "left", "right", "value")
-_COUNT = {"pair": 80, "rivals": 60, "key": 60, "hit": 100}
+_COUNT = {"pair": 80, "rivals": 60, "key": 60, "hit": 120}
 _FOLDS = 6
 #: Pairs of columns of two databases that are taken as coincidences.
 _ACROSS = 3000
@@ -66,6 +67,9 @@ _ACROSS = 3000
 _RELEVANT = 0.7
 #: Share of the hits that are learned from without the meaning of names.
 _WITHOUT_MEANING = 0.3
+#: Hits of a foreign key's column that are learned from; what those and the labelled ones weigh.
+_DEEP = 150
+_WEIGHTS = (2.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -434,6 +438,7 @@ def main() -> None:
     parser.add_argument("databases", type=Path)
     parser.add_argument("--open-data", help="index of the lake that was judged")
     parser.add_argument("--judged", type=Path, help="what was judged")
+    parser.add_argument("--labelled", type=Path, help="corpus with labels, for the model of hits")
     parser.add_argument("-o", "--out", type=Path, default=NUMBERS)
     options = parser.parse_args()
     files = sorted(map(str, (options.databases / "spider").glob("*.sqlite")))
@@ -449,12 +454,21 @@ def main() -> None:
         curve = logistic_curve(chances[used], databases.labels[used])
         models = fit_pairs([databases, *others])
         key = fit_keys(lake, databases, chances, keys)
+        hits: list[LabelledHits] = []
+        if options.labelled:
+            wide = index(files, Path(scratch) / "cells")
+            hits.append(label_hits(wide, foreign_key_queries(wide, keys), _DEEP))
+            corpus = index(str(options.labelled), Path(scratch) / "labelled")
+            # The other half of the queries is left to measure with.
+            hits.append(label_hits(corpus, labelled_queries(options.labelled)[::2]))
     before = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
     found = {
         "pair": models.alone.to_json(),
         "rivals": replace(models.beside, curve=curve).to_json(),
         "key": key.to_json(),
     }
+    if hits:
+        found["hit"] = fit_hits(hits, _WEIGHTS).to_json()
     options.out.write_text(json.dumps(before | found, separators=(",", ":")) + "\n", "utf-8")
     sys.stdout.write(
         f"{int(databases.labels.sum())} keys of {len(files)} databases; curve {curve}\n"
