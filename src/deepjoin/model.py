@@ -173,9 +173,6 @@ class Hit(Answer):
     """What the method ranks by; for most methods the joinability."""
     joinability: float
     """The joinability for the kind of join that was requested."""
-    probability: float
-    """The chance that a person who knows both tables would make this join; orders joins of kind
-    any."""
     equi: EquiEvidence
     semantic: SemanticEvidence | None
     """None where cells are only compared as strings."""
@@ -191,6 +188,9 @@ class Hit(Answer):
     )
     also: Annotated[tuple[Hit, ...], AsJson(empty="left out")] = ()
     """Other columns of the same table that match too, when hits are grouped by table."""
+    probability: float = 0.0
+    """The chance that a person who knows both tables would make this join; orders joins of kind
+    any."""
 
     @property
     def matched(self) -> int:

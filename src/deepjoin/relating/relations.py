@@ -12,7 +12,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -380,14 +379,17 @@ def relation_paths(
 
 
 class Evidence(Mapping[str, str]):
-    """What speaks for and against a relation, put into words when it is read."""
+    """What speaks for and against a relation, put into words whenever it is read."""
 
-    def __init__(self, describe: Callable[[], dict[str, str]]) -> None:
-        self._describe = describe
+    # A lake may have hundreds of thousands of relations, of which few are read.
+    __slots__ = ("_describe", "_pair")
 
-    @cached_property
+    def __init__(self, describe: Callable[[int, int, int], dict[str, str]], *pair: int) -> None:
+        self._describe, self._pair = describe, pair
+
+    @property
     def _words(self) -> dict[str, str]:
-        return self._describe()
+        return self._describe(*self._pair)
 
     def __getitem__(self, name: str) -> str:
         return self._words[name]
@@ -439,7 +441,7 @@ class _Describer:
             round(matched / size, 6),
             int(counts[orphans].sum()),
             cardinality_of(int(most[0]), int(most[1])),
-            Evidence(partial(self._evidence, child, parent, matched)),
+            Evidence(self._evidence, child, parent, matched),
             None if self.declared is None else DeclaredKey(*ends) in self.declared,
             tuple(first),
         )

@@ -207,9 +207,13 @@ def rank_by_meaning(
         catalog, column = scores.segment.catalog, int(scores.columns[row])
         name = query.name
         chance = round(float(by_chance[id(scores)][row]), _DIGITS)
+        by_chance_alone = scores.join == "any" and bool(name)
+        generic = demote and bool(catalog.column_generic[column])
         return (
+            # Without a name, nothing but its cells speaks for a row number, and cells say little.
+            generic and not by_chance_alone,
             -chance if scores.join == "any" else 0.0,
-            demote and bool(catalog.column_generic[column]),
+            generic,
             -round(scores.score(row, size), _DIGITS),
             -round(float(scores.reverse[row]), _DIGITS),
             -round(float(scores.likeness[row]), _DIGITS),

@@ -78,8 +78,6 @@ export interface Hit {
   score: number;
   /** The joinability for the kind of join that was requested. */
   joinability: number;
-  /** The chance that a person who knows both tables would make this join; orders joins of kind any. */
-  probability: number;
   equi: EquiEvidence;
   /** None where cells are only compared as strings. */
   semantic: SemanticEvidence | null;
@@ -92,6 +90,8 @@ export interface Hit {
   brings: Brings;
   /** Other columns of the same table that match too, when hits are grouped by table. */
   also?: Hit[];
+  /** The chance that a person who knows both tables would make this join; orders joins of kind any. */
+  probability: number;
 }
 
 /** A proven join between columns ``a`` and ``b`` of two tables. */
