@@ -641,9 +641,9 @@ def test_a_file_that_sqlalchemy_cannot_open_is_told(tmp_path: Path) -> None:
 
 
 def database_relation() -> Any:
-    from deepjoin.read.database.relation import Relation
+    from deepjoin.read.database.relation import DatabaseRelation
 
-    return Relation("t", "t", '"t"')
+    return DatabaseRelation("t", "t", '"t"')
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "sqlite+pysqlite"])

@@ -41,7 +41,7 @@ def build(
             if part:
                 builder.add(number, start, pa.array(part, pa.string()))
     everything = np.ones(len(columns), bool)
-    profiles, _ = builder.finish(folder / "index", len(columns), lambda p: everything)
+    profiles, *_ = builder.finish(folder / "index", len(columns), lambda p: everything)
     return ValueIndex(folder / "index"), profiles
 
 

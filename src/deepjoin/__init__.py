@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deepjoin.lab.training import train
     from deepjoin.lake import Lake
     from deepjoin.lake import open_lake as open
-    from deepjoin.model import Hit, Match, Results
+    from deepjoin.model import Hit, Match, Relation, Results
     from deepjoin.settings import (
         BuildSettings,
         EnrichSettings,
@@ -40,6 +40,7 @@ _LAZY = {
     "Lake": ("deepjoin.lake", "Lake"),
     "Hit": ("deepjoin.model", "Hit"),
     "Match": ("deepjoin.model", "Match"),
+    "Relation": ("deepjoin.model", "Relation"),
     "Results": ("deepjoin.model", "Results"),
     "BuildSettings": ("deepjoin.settings", "BuildSettings"),
     "EnrichSettings": ("deepjoin.settings", "EnrichSettings"),
@@ -63,6 +64,7 @@ __all__ = [
     "Lake",
     "Match",
     "PublishSettings",
+    "Relation",
     "Results",
     "SearchSettings",
     "Settings",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from deepjoin.enriching.enrich import Enrichment
     from deepjoin.joining import JoinPlan
     from deepjoin.relating.graph import JoinGraph
+    from deepjoin.relating.relations import Relations
     from deepjoin.search.stores import OpenStore
 
 Outcome = TypeVar("Outcome")
@@ -459,6 +460,21 @@ Make one with: deepjoin index SOURCE -o no such folder
 
         chosen = settings or EnrichSettings()
         return enrich(self, table, target, depth, chosen, progress or no_progress)
+
+    def relations(self, *, least: float = 0.5, across: bool = False) -> Relations:
+        """Find the keys and foreign keys of the lake, each with the chance that it means something.
+
+        Parameters
+        ----------
+        least
+            Only relations and keys with at least this probability.
+        across
+            Compare columns of different sources as well: of two databases, or a database and a
+            folder. By default relations stay inside each source.
+        """
+        from deepjoin.relating.relations import find_relations
+
+        return find_relations(self.index, least, across)
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
         """Read what has changed in the sources, and reopen the lake."""

@@ -191,6 +191,9 @@ class Hit(Answer):
     )
     also: Annotated[tuple[Hit, ...], AsJson(empty="left out")] = ()
     """Other columns of the same table that match too, when hits are grouped by table."""
+    probability: float = 0.0
+    """The chance that a person who knows both tables would make this join; orders joins of kind
+    any."""
 
     @property
     def matched(self) -> int:
@@ -288,7 +291,8 @@ class Results(Answer, Sequence[Hit]):
 #: The fields of a flat row and their types, in order.
 FLAT: dict[str, type] = {
     **{"rank": int, "table": str, "column": str, "column_id": str, "type": str, "generic": str},
-    **{"join": str, "score": float, "joinability": float, "query_size": int, "target_size": int},
+    **{"join": str, "score": float, "joinability": float, "probability": float},
+    **{"query_size": int, "target_size": int},
     **{"cardinality": str, "reverse": float, "matched": int, "join_size": int, "multiset": float},
     **{"equi_joinability": float, "semantic_joinability": float, "found_by": str},
 }
@@ -563,6 +567,40 @@ class JoinPaths(Answer):
     """Columns whose joins were looked for."""
     complete: bool
     """Whether no better path can have been missed."""
+
+
+@dataclass(frozen=True)
+class TableKey(Answer):
+    """Columns that identify the rows of a table."""
+
+    table: str
+    columns: tuple[str, ...]
+    probability: float
+    """The chance that a person would call it a key."""
+
+
+@dataclass(frozen=True)
+class Relation(Answer):
+    """A foreign key: the child's values are values of the parent, which has each of them once."""
+
+    child_table: str
+    child_columns: tuple[str, ...]
+    parent_table: str
+    parent_columns: tuple[str, ...]
+    probability: float
+    """The chance that a person who knows both tables would make this join."""
+    containment: float
+    """Share of the child's distinct values found in the parent."""
+    orphans: int
+    """Rows of the child whose value the parent lacks; missing values are none."""
+    cardinality: str
+    """How many rows of child and parent share a value: n:1 or 1:1, if the parent is a key."""
+    evidence: Mapping[str, str]
+    """What speaks for it and against it, in words."""
+    declared: bool | None = None
+    """Whether the database declares it; null where nothing can be declared, or was not read."""
+    orphan_values: tuple[str, ...] = ()
+    """The first values that the parent lacks."""
 
 
 class _JsonField(NamedTuple):

@@ -28,7 +28,7 @@ from deepjoin.settings import Settings, TableWords
 from deepjoin.store.catalog import CatalogWriter, ColumnEntry, TableEntry
 from deepjoin.store.ledger import Entry, Key, write_ledger
 from deepjoin.store.report import BuildReport
-from deepjoin.store.segment import FRAMES
+from deepjoin.store.segment import FRAMES, SMALL
 from deepjoin.store.values.builder import ValueIndexBuilder
 from deepjoin.store.values.profile import ColumnProfiles
 
@@ -214,7 +214,11 @@ class SegmentBuilder:
             kept = usable & (profiles.distinct >= settings.min_distinct)
             return kept & (profiles.mean_length <= settings.max_mean_length)
 
-        profiles, kept = self._values.finish(self._out, self._columns, choose)
+        def choose_small(profiles: ColumnProfiles) -> Marks:
+            return usable & _is_small(profiles, settings)
+
+        apart = self._out / SMALL, choose_small
+        profiles, kept, small = self._values.finish(self._out, self._columns, choose, apart)
         report = BuildReport(tables=len(self._drafts))
         self._samples.seek(0)
         with CatalogWriter(self._out) as catalog:
@@ -238,7 +242,22 @@ class SegmentBuilder:
                 report.rows += draft.rows
             catalog.finish(profiles.types[kept], profiles.generic[kept], profiles.present[kept])
         write_ledger(self._out, self.entries)
+        if small.any():
+            self._write_small(profiles, small)
         return report.with_columns(profiles, kept).saved(self._out)
+
+    def _write_small(self, profiles: ColumnProfiles, small: Marks) -> None:
+        """Write the catalog of the columns that are stored for relations alone."""
+        out = self._out / SMALL
+        with CatalogWriter(out) as catalog:
+            for number, draft in enumerate(self._drafts):
+                table = TableEntry(draft.name, draft.title, rows=draft.rows)
+                catalog.add_tables([table], [draft.item])
+                here = np.flatnonzero(small[draft.first : draft.first + len(draft.names)]).tolist()
+                ids, names = [f"{draft.name}#{i}" for i in here], [draft.names[i] for i in here]
+                catalog.add_columns(ids, names, np.full(len(here), number))
+            catalog.finish(profiles.types[small], profiles.generic[small], profiles.present[small])
+        write_ledger(out, self.entries)
 
     def _column_entries(
         self, draft: DraftTable, profiles: ColumnProfiles, kept: Marks
@@ -280,7 +299,7 @@ def build_corpus(
         def choose(profiles: ColumnProfiles) -> Marks:
             return profiles.distinct >= settings.min_distinct
 
-        profiles, kept = builder.finish(out, columns, choose)
+        profiles, kept, _ = builder.finish(out, columns, choose)
     report = BuildReport()
     settings = replace(settings, max_mean_length=settings.max_cell)
     for column in np.flatnonzero(~kept).tolist():
@@ -309,6 +328,12 @@ def build_corpus(
     report.tables = len(numbers)
     write_ledger(out, [entry])
     return report.with_columns(profiles, kept).saved(out)
+
+
+def _is_small(profiles: ColumnProfiles, settings: Settings) -> Marks:
+    """Mark the columns with values, too few to be searched with: keys of small tables, flags."""
+    some = (profiles.distinct > 0) & (profiles.distinct < settings.min_distinct)
+    return some & (profiles.mean_length <= settings.max_mean_length)
 
 
 def short_reason(name: str, text: str) -> str:

@@ -22,8 +22,8 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.files import link_or_copy
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.settings import NO_VECTORS, Settings, Vectors
-from deepjoin.store.catalog import CatalogWriter
-from deepjoin.store.ledger import Entry, Key, entries_of, rows_of, write_ledger
+from deepjoin.store.catalog import Catalog, CatalogWriter
+from deepjoin.store.ledger import LEDGER, Entry, Key, entries_of, rows_of, write_ledger
 from deepjoin.store.manifest import (
     FORMAT,
     READS,
@@ -36,7 +36,7 @@ from deepjoin.store.manifest import (
 from deepjoin.store.models import located
 from deepjoin.store.open_index import opened
 from deepjoin.store.report import live_report, sum_of
-from deepjoin.store.segment import FRAMES, Segment
+from deepjoin.store.segment import FRAMES, SMALL, Segment
 from deepjoin.store.storage import FilesRead, IndexWriter, Known, compare_files
 from deepjoin.store.values.builder import MergeInput, merge_values
 
@@ -48,6 +48,7 @@ _MOST_REMOVED = 0.25
 #: Bytes beyond which segments do not grow by themselves: a merge writes all of them again, and
 #: one segment numbers at most four billion values.
 LARGEST = 128 << 30
+_COLUMN_ARRAYS = ("column_types", "column_generic", "column_cells")
 
 
 @dataclass
@@ -318,11 +319,46 @@ def merge_segments(
                 getattr(one.catalog, name)[part.kept]
                 for one, part in zip(segments, parts, strict=True)
             ]
-            for name in ("column_types", "column_generic", "column_cells")
+            for name in _COLUMN_ARRAYS
         )
         catalog.finish(*map(np.concatenate, arrays))
     write_ledger(out, entries)
     sum_of([live_report(segment) for segment in segments]).saved(out)
+    _merge_small(segments, out / SMALL, scratch / SMALL, resources)
+
+
+def _merge_small(
+    segments: Sequence[Segment], out: Path, scratch: Path, resources: BuildResources
+) -> None:
+    """Merge the columns that are stored for relations alone, if there are any."""
+    small = [segment.small for segment in segments]
+    parts = [MergeInput(one.folder, one.values, kept_columns(one)) for one in small if one]
+    if not parts:
+        return
+    merge_values(parts, out, scratch, resources.memory, resources.threads)
+    whole = Catalog(out.parent)
+    with CatalogWriter(out) as catalog:
+        names = [whole.table_names[number] for number in range(len(whole.table_names))]
+        short = (
+            replace(whole.table(number), context="", columns=(), sample=(), notes=())
+            for number in range(len(names))
+        )
+        catalog.add_tables(list(short), whole.table_items)
+        numbers = {name: number for number, name in enumerate(names)}
+        arrays: list[list[Int]] = [[], [], []]
+        for one in filter(None, small):
+            kept, theirs = kept_columns(one), one.catalog
+            tables = [theirs.table_names[int(at)] for at in theirs.column_tables[kept]]
+            mask = pa.array(kept)
+            ids, named = (
+                load_strings(one.folder, name).filter(mask)
+                for name in ("column_ids", "column_names")
+            )
+            catalog.add_columns(ids, named, np.array([numbers[name] for name in tables], np.int64))
+            for name, of in zip(_COLUMN_ARRAYS, arrays, strict=True):
+                of.append(getattr(theirs, name)[kept])
+        catalog.finish(*map(np.concatenate, arrays))
+    link_or_copy(out.parent / LEDGER, out / LEDGER)
 
 
 def _append(

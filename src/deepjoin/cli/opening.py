@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
@@ -24,6 +25,7 @@ from deepjoin.engines import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.indexing import refresh
 from deepjoin.lake import Lake, open_lake
+from deepjoin.read.database import is_database, shown
 from deepjoin.settings import BuildSettings
 from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
 from deepjoin.store.remote import is_remote
@@ -75,6 +77,30 @@ def open_or_index(
     say(f"No index in {path} yet: indexing it.")
     made = index_with_progress(folder, build=BuildSettings(device=device), vectors=vectors)
     return open_lake(made.path, device=device, vector_store=vector_store) if vector_store else made
+
+
+def open_or_index_source(source: str) -> Lake:
+    """Open an index, or index a folder, a file or a database first, each in a place of its own.
+
+    The index of a folder is inside it, that of a file beside it, and that of a database elsewhere
+    is in the working directory, named after its address.
+    """
+    if is_remote(source) and is_database(source):
+        # Without the password, which must not show in a name.
+        address = shown(source).partition("?")[0]
+        place = Path(re.sub(r"\W+", "-", address).strip("-") + DEFAULT)
+    elif Path(source).is_file():
+        path = Path(source)
+        place = path.with_name(path.name + DEFAULT)
+        if not os.access(path.parent, os.W_OK):
+            place = Path(place.name)
+    else:
+        return open_or_index(source)
+    if is_index(place):
+        return open_lake(place)
+    named = shown(source) if is_remote(source) else source
+    say(f"No index of {named} yet: indexing it in {place}.")
+    return index_with_progress(source, str(place))
 
 
 def _opened(path: str, device: str | None = None, vector_store: Sequence[str] = ()) -> Lake | None:

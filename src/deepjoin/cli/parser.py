@@ -28,6 +28,7 @@ from deepjoin.cli import (
     mcp,
     methods,
     publish,
+    relations,
     remove,
     search,
     serve,
@@ -72,7 +73,8 @@ class Command(Protocol):
 #: The commands by what they are for, in the order of the help.
 GROUPS: dict[str, dict[str, Command]] = {
     "search and join": {
-        **{"demo": demo, "search": search, "join": join, "enrich": enrich, "graph": graph},
+        **{"demo": demo, "search": search, "join": join, "enrich": enrich},
+        **{"relations": relations, "graph": graph},
     },
     "make and keep an index": {
         **{"index": index, "info": info, "add": add, "remove": remove},

@@ -22,7 +22,7 @@ from deepjoin.normalise.canonical import canonical
 from deepjoin.normalise.cells import unique_names
 from deepjoin.read.database import DatabaseSource
 from deepjoin.read.database.duckdb_file import readable
-from deepjoin.read.database.relation import Ask, Relation
+from deepjoin.read.database.relation import Ask, DatabaseRelation
 from deepjoin.read.sql import identifier, literal, postgres_literal
 
 #: Name of the left table if it is not in the database.
@@ -85,10 +85,12 @@ def database_sql(plan: JoinPlan, source: DatabaseSource, left: str = "") -> str:
     return "".join(f"-- {' '.join(line.split())}\n" for line in lines) + statement
 
 
-def _for_duckdb(plan: JoinPlan, ask: Ask, yours: Relation | None, theirs: Relation) -> str:
+def _for_duckdb(
+    plan: JoinPlan, ask: Ask, yours: DatabaseRelation | None, theirs: DatabaseRelation
+) -> str:
     """Write the plan's own statement, which is DuckDB's, over the tables of the file."""
 
-    def over(side: QuerySide, relation: Relation | None) -> QuerySide:
+    def over(side: QuerySide, relation: DatabaseRelation | None) -> QuerySide:
         shows = PLACEHOLDER
         if relation is not None:
             described = ask(f"DESCRIBE SELECT * FROM {relation.sql}")
@@ -151,7 +153,7 @@ class Translation:
     ask: Ask
     spellings: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
-    def statement(self, yours: Relation | None, theirs: Relation) -> str:
+    def statement(self, yours: DatabaseRelation | None, theirs: DatabaseRelation) -> str:
         """Write the statement."""
         join = self.plan.query
         _check_pairs(self.plan)
@@ -188,13 +190,13 @@ class Translation:
         """Quote a string in the dialect of the database."""
         return postgres_literal(text) if self.dialect == "postgresql" else literal(text)
 
-    def _is_ordered(self, relation: Relation) -> bool:
+    def _is_ordered(self, relation: DatabaseRelation) -> bool:
         if self.dialect == "sqlite":
             return True
         answer = self.ask(_IS_ORDERED.format(self.literal(relation.sql)))
         return bool(answer and answer[0][0])
 
-    def _side(self, side: QuerySide, relation: Relation | None) -> QuerySide:
+    def _side(self, side: QuerySide, relation: DatabaseRelation | None) -> QuerySide:
         """Read a side with the names and types of the plan, and add its key as text."""
         source = self._with_own_names(side.source, relation)
         key = source.key
@@ -225,7 +227,7 @@ class Translation:
         shows = f"(SELECT\n    {listed}\n    FROM {table}{order}) AS {side.table}_rows"
         return replace(side, source=replace(source, shows=shows, key=key))
 
-    def _with_own_names(self, source: SideTable, relation: Relation | None) -> SideTable:
+    def _with_own_names(self, source: SideTable, relation: DatabaseRelation | None) -> SideTable:
         """Name the columns as the database does; we read blank names of SQLite under others."""
         if relation is None or self.dialect != "sqlite":
             return source
@@ -239,7 +241,7 @@ class Translation:
         columns = tuple(map(named, source.columns))
         return replace(source, columns=columns, key=named(source.key))
 
-    def _mixed(self, relation: Relation, source: SideTable) -> set[str]:
+    def _mixed(self, relation: DatabaseRelation, source: SideTable) -> set[str]:
         """Find the columns of SQLite that hold text and other types."""
         mixed = set()
         for column in source.columns:

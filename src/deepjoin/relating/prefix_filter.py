@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Int, Int32, Marks, blocks, ranges
+from deepjoin.arrays import Int, Int32, Integers, Marks, blocks, ranges
 from deepjoin.lazy import cached_property
 from deepjoin.relating.edges import JoinedColumns
 from deepjoin.store.segment import Segment
@@ -41,6 +41,8 @@ class PrefixCandidates(NamedTuple):
 
 #: Compares this many more values of each pair, and returns how many of them match.
 Compare = Callable[[PrefixCandidates, Int], Int]
+#: Marks which pairs of columns, by number in the lake, are wanted.
+Wanted = Callable[[Integers, Integers], Marks]
 
 
 def least_shared(sizes: Int, threshold: float) -> Int:
@@ -145,9 +147,10 @@ class PrefixLookup:
         postings: ValuePostings,
         share: float,
         rank: Int,
+        wanted: Wanted | None = None,
     ) -> None:
         self.columns, self._own, self._other = columns, own, other
-        self._postings, self._rank = postings, rank
+        self._postings, self._rank, self._wanted = postings, rank, wanted
         starts = own.offsets[columns - own.start]
         self._sizes = own.offsets[columns - own.start + 1] - starts
         self._offsets = np.cumsum(self._sizes) - self._sizes
@@ -195,7 +198,9 @@ class PrefixLookup:
             rows = np.repeat(row[start:stop], lengths)
             # A pair is found from its smaller column alone.
             mine, theirs = self.columns[rows], columns + self._other.start
-            later = self._rank[theirs] > self._rank[mine]
+            later = np.flatnonzero(self._rank[theirs] > self._rank[mine])
+            if self._wanted is not None:
+                later = later[self._wanted(mine[later], theirs[later])]
             key, count = np.unique(rows[later] * width + columns[later], return_counts=True)
             keys.append(key)
             counts.append(count)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from deepjoin.arrays import Int, Int32, Marks, blocks, load_strings, ranges
 from deepjoin.lazy import cached_property
 from deepjoin.relating.edges import JoinedColumns
-from deepjoin.relating.prefix_filter import WORK, NumberedSegment, PrefixLookup
+from deepjoin.relating.prefix_filter import WORK, NumberedSegment, PrefixLookup, Wanted
 from deepjoin.store.segment import Numbering, Segment
 from deepjoin.store.values.index import ValueIndex
 
@@ -40,6 +40,8 @@ class SelfJoin:
     new: Marks
     #: How many known pairs each column has; they bound the runs as well.
     known: Int
+    #: Marks the pairs that are wanted; by default, those of two tables.
+    wanted: Wanted | None = None
     #: How much was done so far: postings read, and pairs that had a value in common.
     postings: int = 0
     candidates: int = 0
@@ -71,8 +73,9 @@ class SelfJoin:
         for first, last in blocks(work, WORK):
             run = slice(part.start + first, part.start + last)
             found = JoinedColumns.sorted(rows.pairs(run) for rows in prepared)
-            other_table = self.lake.tables[found.a] != self.lake.tables[found.b]
-            yield run, found.take(other_table)
+            if self.wanted is None:
+                found = found.take(self.lake.tables[found.a] != self.lake.tables[found.b])
+            yield run, found
         self.postings += sum(int(rows.work.sum()) for rows in prepared)
         self.candidates += sum(rows.candidates for rows in prepared)
 
@@ -104,7 +107,7 @@ class _SegmentLookup:
         """Prepare columns: new ones for the whole segment, others for what is new in it."""
         new = self._join.new[columns]
         places = self._own, self._other, self._translation
-        limits = self._join.share, self._join.rank
+        limits = self._join.share, self._join.rank, self._join.wanted
         if new.any():
             yield PrefixLookup(columns[new], *places, self._all, *limits)
         if not new.all() and self._new is not None:

@@ -197,6 +197,8 @@ class SimilarCells:
         self._threads = threads
         self.equal = query.values_in(segment).numbers
         self._near: list[CandidatePairs] = []
+        #: What the cells of the query count in each column, as far as they were looked up.
+        self.promised: Float = np.zeros(0, np.float32)
         #: Marks the cells whose similar values are all known: lists may miss some.
         self._found_all = np.zeros(len(query), bool)
 

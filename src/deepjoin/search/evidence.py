@@ -15,6 +15,7 @@ from deepjoin.arrays import Double, Int, ranges
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import Brings, EquiEvidence, Hit, Match, SemanticEvidence
 from deepjoin.progress import check_stop
+from deepjoin.search.likely import QueryFacts
 from deepjoin.search.query import SearchQuery
 from deepjoin.store.catalog import Catalog
 from deepjoin.store.segment import Segment
@@ -22,6 +23,8 @@ from deepjoin.store.segment import Segment
 #: A segment and the number of one of its columns.
 Place = tuple[Segment, int]
 
+#: Digits of a probability.
+_SHOWN = 4
 EQUAL_CELLS, SIMILAR_CELLS = "exact-equi", "cell-vectors"
 #: Larger columns are probed for the query's values instead of being read whole.
 _LARGE = 4096
@@ -56,6 +59,8 @@ class ColumnMatch:
     joinability: float
     #: How it was found; empty: by the cells that match, equal or similar.
     found_by: tuple[str, ...] = field(default=())
+    #: None: to be found from the equal cells.
+    probability: float | None = None
 
 
 def equi_hits(
@@ -69,9 +74,9 @@ def equi_hits(
 ) -> list[Hit]:
     """Make hits of columns, with up to ``show`` cells a kind; the score may be the method's."""
     hits = []
-    for i, ((segment, column), found) in enumerate(
-        zip(places, _joined(query, places, show), strict=True)
-    ):
+    joined = _joined(query, places, show)
+    chances = _chances(query, places, joined)
+    for i, ((segment, column), found) in enumerate(zip(places, joined, strict=True)):
         share = found.equi.joinability
         hits.append(
             Hit(
@@ -79,6 +84,7 @@ def equi_hits(
                 join=join,
                 score=share if scores is None else scores[i],
                 joinability=share,
+                probability=round(chances[i], _SHOWN),
                 equi=found.equi,
                 semantic=None,
                 target_size=found.target_size,
@@ -97,6 +103,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     joined = _joined(query, [(one.segment, one.column) for one in found], None)
     spellings, counts = query.cells.spellings, query.cells.counts
     hits = []
+    chances = _chances(query, [(one.segment, one.column) for one in found], joined)
     for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
         check_stop()
         index, cells = one.segment.values, one.cells.tolist()
@@ -131,6 +138,9 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
                 join=one.join,
                 score=one.score,
                 joinability=one.joinability,
+                probability=round(
+                    chances[rank - 1] if one.probability is None else one.probability, _SHOWN
+                ),
                 equi=equi.equi,
                 semantic=one.semantic,
                 target_size=equi.target_size,
@@ -141,6 +151,22 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
             )
         )
     return hits
+
+
+def _chances(
+    query: SearchQuery, places: Sequence[Place], joined: Sequence[EquiJoin]
+) -> list[float]:
+    """Return the probability of joins by equal cells."""
+    facts, none = QueryFacts(query), np.zeros(1)
+    return [
+        float(
+            facts.probabilities(
+                *(segment, np.array([column]), np.array([one.equi.joinability])),
+                *(np.array([one.equi.reverse]), none),
+            )[0]
+        )
+        for (segment, column), one in zip(places, joined, strict=True)
+    ]
 
 
 def _described(

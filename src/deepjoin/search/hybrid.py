@@ -20,6 +20,7 @@ from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.search.candidates import Overlap, SimilarCells
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import EQUAL_CELLS, Place, equi_hits, semantic_hits
+from deepjoin.search.likely import QueryFacts
 from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.search.ranking import (
     EquiRanking,
@@ -40,6 +41,8 @@ from deepjoin.store.values.profile import Generic
 
 #: This many of the best columns, or this many times k, are measured.
 _MEASURED, _TIMES = 200, 4
+#: Columns whose probability is estimated before some are measured.
+_WEIGHED = 1_000
 #: How much more columns are measured if too few of these hold a match.
 _GROWTH = 8
 #: Cells looked up to find candidates: of a larger query, a sample.
@@ -219,6 +222,10 @@ class SemanticSearch(Searcher):
         demote = query.generic is Generic.NO
         scale = len(cells) / max(1, len(looked_up))
         candidates = _by_promise(near, options, len(query), scale, demote)
+        if self._score.join == "any" and options.columns is not None:
+            candidates = _by_chance(
+                query, near, candidates, max(_MEASURED, _TIMES * options.columns)
+            )
         ranking, compared = self._measured(query, near, candidates, cells, options, demote)
         if len(looked_up) < len(sample) or compared < len(cells):
             ranking.partial = _partial(compared, len(query))
@@ -306,6 +313,8 @@ def _by_promise(
 ) -> tuple[Int, Int]:
     """Return the columns worth measuring, best first: which segment each is of, and its number."""
     sums = [cells.column_sums(options.exclude, scale) for cells in near]
+    for one, of in zip(near, sums, strict=True):
+        one.promised = of
     found = [np.flatnonzero(of) for of in sums]
     scores = np.concatenate([of[columns] for of, columns in zip(sums, found, strict=True)])
     which = np.repeat(np.arange(len(near)), [len(columns) for columns in found])
@@ -322,6 +331,30 @@ def _by_promise(
         reach = np.flatnonzero(scores >= options.threshold * size * (1 - 1e-6))
     order = reach[np.argsort(-keys[reach], kind="stable")]
     return which[order], np.concatenate(found)[order]
+
+
+def _by_chance(
+    query: SearchQuery, near: Sequence[SimilarCells], candidates: tuple[Int, Int], most: int
+) -> tuple[Int, Int]:
+    """Put the most promising columns in the order of their probability, as far as it is known.
+
+    Numbers and years are found in more columns than can be measured; names tell which to measure.
+    """
+    which, columns = candidates
+    if len(columns) <= most:
+        return candidates
+    some = min(len(columns), _WEIGHED)
+    facts, chances = QueryFacts(query), np.zeros(some)
+    for number, one in enumerate(near):
+        rows = np.flatnonzero(which[:some] == number)
+        mine = columns[rows]
+        shared = one.promised[mine].astype(np.float64)
+        reverse = np.minimum(1, shared / np.maximum(1, one.segment.values.sizes(mine)))
+        shares = np.minimum(1, shared / len(query))
+        chances[rows] = facts.probabilities(one.segment, mine, shares, reverse, np.zeros(len(rows)))
+    order = np.argsort(-chances, kind="stable")
+    order = np.append(order, np.arange(some, len(columns)))
+    return which[order], columns[order]
 
 
 class NameVectors:
@@ -368,7 +401,11 @@ def explain_pair(
     matches, _ = similar.matches_in(columns, comparable(query))
     names = NameVectors(encoder).similarity(column.name, segment, columns)
     scores = ColumnScores.of(segment, columns, matches, score, names)
-    (hit,) = semantic_hits(query, [scores.match(0, len(query), score.tau)], show)
+    chance = QueryFacts(query).probabilities(
+        segment, columns, scores.joinabilities(len(query)), scores.reverse, scores.names
+    )
+    match = replace(scores.match(0, len(query), score.tau), probability=float(chance[0]))
+    (hit,) = semantic_hits(query, [match], show)
     return hit
 
 

@@ -12,16 +12,18 @@ import numpy as np
 
 from deepjoin.arrays import Float, Int, Marks
 from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells.tokens import text_array
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lazy import cached_property
 from deepjoin.model import Column
+from deepjoin.normalise.canonical import CellType
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.normalise.private import hidden
 from deepjoin.read.frames import as_columns, file_tables, read_columns
 from deepjoin.settings import SearchSettings
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.profile import Generic, generic_of, numbers_around
+from deepjoin.store.values.profile import Generic, classified, generic_of, numbers_around
 
 #: How many matched and unmatched cells a hit lists by default.
 SHOWN = 20
@@ -170,6 +172,11 @@ class SearchQuery:
             found = QueryValues(numbers, order[numbers[order] >= 0])
             self._looked_up[id(segment)] = found
         return found
+
+    @cached_property
+    def kind(self) -> CellType:
+        """The type that all cells of the query share."""
+        return classified(text_array(self.cells.values))[0]
 
     @cached_property
     def generic(self) -> Generic:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from deepjoin.lazy import cached_property
 from deepjoin.model import Hit, Partial
 from deepjoin.search.candidates import Overlap
 from deepjoin.search.evidence import EQUAL_CELLS, ColumnMatch, Place, equi_hits, semantic_hits
+from deepjoin.search.likely import QueryFacts
 from deepjoin.search.query import SearchQuery
 from deepjoin.search.scores import ColumnScores
 from deepjoin.store.segment import Segment
@@ -186,15 +188,32 @@ def rank_by_meaning(
     demote: bool = False,
     found_by: tuple[str, ...] = (),
 ) -> SemanticRanking:
-    """Put scored columns of all segments in one order, and keep the best that match a cell."""
+    """Put scored columns of all segments in one order, and keep the best that match a cell.
+
+    Joins of kind "any" are ordered by their probability; the others by the score.
+    """
     size = len(query)
+    facts = QueryFacts(query)
+    chances = [
+        facts.probabilities(
+            *(one.segment, one.columns, one.joinabilities(size), one.reverse, one.names)
+        )
+        for one in scored
+    ]
+    by_chance = {id(one): chance for one, chance in zip(scored, chances, strict=True)}
 
     def key(pair: tuple[ColumnScores, int]) -> tuple[object, ...]:
         scores, row = pair
         catalog, column = scores.segment.catalog, int(scores.columns[row])
         name = query.name
+        chance = round(float(by_chance[id(scores)][row]), _DIGITS)
+        by_chance_alone = scores.join == "any" and bool(name)
+        generic = demote and bool(catalog.column_generic[column])
         return (
-            demote and bool(catalog.column_generic[column]),
+            # Without a name, nothing but its cells speaks for a row number, and cells say little.
+            generic and not by_chance_alone,
+            -chance if scores.join == "any" else 0.0,
+            generic,
             -round(scores.score(row, size), _DIGITS),
             -round(float(scores.reverse[row]), _DIGITS),
             -round(float(scores.likeness[row]), _DIGITS),
@@ -210,7 +229,13 @@ def rank_by_meaning(
 
     def matches(chosen: Sequence[int]) -> list[ColumnMatch]:
         some = [pairs[place] for place in chosen]
-        return [scores.match(row, size, tau, found_by) for scores, row in some]
+        return [
+            replace(
+                scores.match(row, size, tau, found_by),
+                probability=float(by_chance[id(scores)][row]),
+            )
+            for scores, row in some
+        ]
 
     places = [(scores.segment, int(scores.columns[row])) for scores, row in pairs]
     return SemanticRanking(query, places, matches)

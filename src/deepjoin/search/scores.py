@@ -171,6 +171,10 @@ class ColumnScores:
         share = float(self.sums[row]) / size
         return share if self.join == "semantic" else round(share, _SHOWN)
 
+    def joinabilities(self, size: int) -> Double:
+        """Return the joinability of every column."""
+        return np.round(self.sums / size, _SHOWN)
+
     def match(self, row: int, size: int, tau: float, found_by: tuple[str, ...] = ()) -> ColumnMatch:
         """Return how a column matches: the cells in the query's order, each with its best value."""
         best = self._best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ from deepjoin.store.values.profile import Generic
 
 _TYPE_NAMES = tuple(kind.name.lower() for kind in CellType)
 _GENERIC_NAMES = ("", *(kind.name.lower() for kind in Generic if kind))
+
+# The first field of an entry that has a title.
+_TITLE = re.compile(r'\{"title": ("(?:[^"\\]|\\.)*")')
 
 Sample = tuple[dict[str, str | None], ...]
 
@@ -123,6 +127,11 @@ class Catalog:
     def table(self, number: int) -> TableEntry:
         """Return what is known of a table."""
         return TableEntry.from_json(self.table_names[number], self._entries[number])
+
+    def title(self, number: int) -> str:
+        """Return the title of a table, without reading the rest of its entry."""
+        found = _TITLE.match(self._entries[number])
+        return str(json.loads(found[1])) if found else ""
 
     def others_and_sample(self, column: int) -> tuple[tuple[str, ...], Sample]:
         """Return the names of a table's other columns, indexed or not, and its first rows."""

@@ -22,7 +22,7 @@ DEFAULT = ".deepjoin"
 #: The folder of a saved join graph; not part of the index.
 GRAPH = "graph"
 #: Raised when a later version would store something else for the same tables.
-READS = 1
+READS = 2
 PRODUCT = INDEX_PRODUCT
 #: The end of JSON with a checksum.
 _TAIL, _NO_DIGEST = ',\n "checksum": "%s"\n}', "0" * 16

@@ -30,6 +30,9 @@ from deepjoin.store.values.index import ValueIndex
 
 #: Folder, inside a segment, of the tables that came from memory.
 FRAMES = "frames"
+#: Folder, inside a segment, of the columns with too few values to be searched: a segment of the
+#: same tables, without vectors.
+SMALL = "small"
 
 
 class Segment:
@@ -78,6 +81,12 @@ class Segment:
         self.removed = frozenset(removed)
         if not all(0 <= number < len(self.catalog.table_names) for number in self.removed):
             raise ValueError("a removed table that is not there")
+
+    @cached_property
+    def small(self) -> Segment | None:
+        """The columns below `min_distinct`, for relations; None if there are none."""
+        folder = self.folder / SMALL
+        return Segment(folder, self.removed) if folder.is_dir() else None
 
     @property
     def live_tables(self) -> list[int]:

@@ -94,6 +94,8 @@ export interface Hit {
   brings: Brings;
   /** Other columns of the same table that match too, when hits are grouped by table. */
   also?: Hit[];
+  /** The chance that a person who knows both tables would make this join; orders joins of kind any. */
+  probability: number;
 }
 
 /** A proven join between columns ``a`` and ``b`` of two tables. */

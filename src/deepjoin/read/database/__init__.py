@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from deepjoin.errors import DeepJoinError, UnreadableTable, unknown_name
 from deepjoin.model import Reading, Table
 from deepjoin.optional import require
-from deepjoin.read.database.relation import Database, Relation, first_rows, full_name
+from deepjoin.read.database.relation import Database, DatabaseRelation, first_rows, full_name
 from deepjoin.read.database.url import (
     Address,
     dialect_of,
@@ -100,11 +100,11 @@ class DatabaseSource(Source):
         for relation, version in zip(relations, versions, strict=True):
             yield self._item(relation, version)
 
-    def relations(self) -> dict[str, Relation]:
+    def relations(self) -> dict[str, DatabaseRelation]:
         """Look up the tables and views that the patterns leave, by name."""
         return self._wanted()[0]
 
-    def _wanted(self) -> tuple[dict[str, Relation], int]:
+    def _wanted(self) -> tuple[dict[str, DatabaseRelation], int]:
         """Look up the wanted tables and views by name, and how many there are in all."""
         found = sorted(self.database.relations(), key=lambda relation: relation.name)
         prefix = f"{full_name(self.prefix)}." if self.prefix else ""
@@ -117,7 +117,7 @@ class DatabaseSource(Source):
                 wanted[name] = replace(relation, name=name)
         return wanted, len(found)
 
-    def _item(self, relation: Relation, version: str | DeepJoinError | None) -> Item:
+    def _item(self, relation: DatabaseRelation, version: str | DeepJoinError | None) -> Item:
         notes = []
         if isinstance(version, DeepJoinError):
             # The error may quote cells; a private index keeps only what precedes the semicolon.
@@ -139,12 +139,12 @@ class DatabaseSource(Source):
             *(relation.name, relation.stamp, listing), digest if relation.has_digest else None
         )
 
-    def _listing(self, relation: Relation, notes: list[str]) -> Listing:
+    def _listing(self, relation: DatabaseRelation, notes: list[str]) -> Listing:
         if relation.refusal:
             return Listing.without_tables(relation.name, relation.refusal, passing=True)
         return Listing((self._table(relation, self.sample_rows, notes),))
 
-    def _table(self, relation: Relation, limit: int, notes: Iterable[str] = ()) -> Table:
+    def _table(self, relation: DatabaseRelation, limit: int, notes: Iterable[str] = ()) -> Table:
         def read() -> Reading:
             # One row more than the limit shows whether there are more.
             reading = self.database.read(relation, limit + 1 if limit else 0)
@@ -160,7 +160,7 @@ class DatabaseSource(Source):
         """Open one table by its name, with all of its rows: a join needs more than a sample."""
         return self._table(self.relation(name), 0)
 
-    def relation(self, name: str) -> Relation:
+    def relation(self, name: str) -> DatabaseRelation:
         """Look up one table by its name."""
         relations = self.relations()
         if name not in relations:

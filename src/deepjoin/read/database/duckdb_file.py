@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.normalise.cells import unique_names
-from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, Relation
+from deepjoin.read.database.relation import BATCH_ROWS, DatabaseFile, DatabaseRelation, ForeignKey
 from deepjoin.read.database.url import file_dialect
 from deepjoin.read.parquet import named_batches
 from deepjoin.read.sql import identifier
@@ -42,6 +42,12 @@ _BY_ARROW = re.compile(
     r"TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|VARCHAR|BLOB"
 )
 
+_FOREIGN_KEYS = """
+SELECT schema_name, table_name, constraint_column_names, referenced_table,
+  referenced_column_names
+FROM duckdb_constraints() WHERE constraint_type = 'FOREIGN KEY'
+"""
+
 
 class DuckdbDatabase(DatabaseFile):
     """A DuckDB file: the stamp is that of the whole file and its log, the digest hashes rows."""
@@ -50,13 +56,13 @@ class DuckdbDatabase(DatabaseFile):
     driver_error = duckdb.Error
     log_ending = ".wal"
 
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[DatabaseRelation]:
         """List the tables and views of all schemas but the system's."""
         stamp = self.stamp()
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
-            Relation.in_schema(
+            DatabaseRelation.in_schema(
                 *(schema, table),
                 # A schema may have the name of its database; all three parts are unambiguous.
                 ".".join(map(identifier, (database, schema, table))),
@@ -68,6 +74,15 @@ class DuckdbDatabase(DatabaseFile):
             for database, schema, table, is_table, rows, comment, columns in found
         ]
 
+    def foreign_keys(self) -> list[ForeignKey]:
+        """Read the declared foreign keys, which lead to tables of the same schema."""
+        with self.session() as ask:
+            rows = ask(_FOREIGN_KEYS)
+        return [
+            ((schema, table), tuple(columns), (schema, parent), tuple(others))
+            for schema, table, columns, parent, others in rows
+        ]
+
     def fetch(self, connection: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and return all of its rows."""
         statements = connection.extract_statements(sql)
@@ -76,14 +91,18 @@ class DuckdbDatabase(DatabaseFile):
         return connection.execute(statements[0]).fetchall()
 
     def batches(
-        self, connection: DuckDBPyConnection, relation: Relation, limit: int, notes: list[str]
+        self,
+        connection: DuckDBPyConnection,
+        relation: DatabaseRelation,
+        limit: int,
+        notes: list[str],
     ) -> Iterator[pa.RecordBatch]:
         """Read a table in the order of its rows; lists, structs and rare types become text."""
         reader = connection.sql(self._query(connection, relation, limit))
         batches = reader.to_arrow_reader(BATCH_ROWS)
         yield from named_batches(batches.schema, batches)
 
-    def digest(self, relation: Relation, limit: int = 0) -> str:
+    def digest(self, relation: DatabaseRelation, limit: int = 0) -> str:
         """Hash the rows of a table, in any order."""
         with self.reading(relation) as connection:
             query = self._query(connection, relation, limit)
@@ -94,7 +113,7 @@ class DuckdbDatabase(DatabaseFile):
         return repr((counts, schema, duckdb.__version__))
 
     def read_error(
-        self, connection: DuckDBPyConnection, relation: Relation, error: duckdb.Error
+        self, connection: DuckDBPyConnection, relation: DatabaseRelation, error: duckdb.Error
     ) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the file is."""
         said = self.message(error)
@@ -132,12 +151,12 @@ class DuckdbDatabase(DatabaseFile):
             connection.execute("SET TimeZone = 'UTC'; SET lock_configuration = true")
             yield connection
 
-    def _query(self, connection: DuckDBPyConnection, relation: Relation, limit: int) -> str:
+    def _query(self, connection: DuckDBPyConnection, relation: DatabaseRelation, limit: int) -> str:
         described = self.fetch(connection, f"DESCRIBE SELECT * FROM {relation.sql}")
         return readable(described, relation, limit)
 
 
-def readable(described: list[tuple[Any, ...]], relation: Relation, limit: int = 0) -> str:
+def readable(described: list[tuple[Any, ...]], relation: DatabaseRelation, limit: int = 0) -> str:
     """Write the query for the rows as they are read, from what DESCRIBE says of the table."""
     cells = []
     # Blank and repeated names are read under others, which the query must give them, too.

@@ -18,7 +18,13 @@ from pyarrow import csv
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.normalise.cells import REPAIRED_NOTE
-from deepjoin.read.database.relation import BATCH_BYTES, BATCH_ROWS, Database, Relation
+from deepjoin.read.database.relation import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Database,
+    DatabaseRelation,
+    ForeignKey,
+)
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address
 from deepjoin.read.sql import identifier
 
@@ -61,6 +67,20 @@ SELECT n.nspname, c.relname, c.relkind IN ('r', 'p', 'm') AND c.relpersistence =
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
   AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
+"""
+_FOREIGN_KEYS = """
+SELECT n.nspname, c.relname,
+  ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.unnest(k.conkey) WITH ORDINALITY u(at, i)
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.at ORDER BY u.i),
+  m.nspname, p.relname,
+  ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.unnest(k.confkey) WITH ORDINALITY u(at, i)
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.at ORDER BY u.i)
+FROM pg_catalog.pg_constraint k
+JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_class p ON p.oid = k.confrelid
+JOIN pg_catalog.pg_namespace m ON m.oid = p.relnamespace
+WHERE k.contype = 'f' AND k.conparentid = 0
 """
 # A domain counts as its base type.
 _COLUMNS = """
@@ -133,13 +153,13 @@ class PostgresDatabase(Database):
         self._superuser = ""
         self.secrets = [*address.secrets(), *filter(None, [os.environ.get("PGPASSWORD")])]
 
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[DatabaseRelation]:
         """List the tables and views of all schemas but the system's."""
         with self.session() as ask:
             self._superuser = "".join(name for (name,) in ask(_ROLE))
             found = ask(_RELATIONS)
         return [
-            Relation.in_schema(
+            DatabaseRelation.in_schema(
                 *(schema, table, f"{identifier(schema)}.{identifier(table)}", comment, columns),
                 rows=rows,
                 stamp="-".join(map(str, state)) if is_versioned else "",
@@ -152,7 +172,7 @@ class PostgresDatabase(Database):
             )
         ]
 
-    def warnings(self, relations: Sequence[Relation]) -> list[str]:
+    def warnings(self, relations: Sequence[DatabaseRelation]) -> list[str]:
         """Warn of rights that other roles could use: those of a superuser, and those of views."""
         found = []
         if self._superuser:
@@ -171,6 +191,15 @@ class PostgresDatabase(Database):
             )
         return found
 
+    def foreign_keys(self) -> list[ForeignKey]:
+        """Read the declared foreign keys."""
+        with self.session() as ask:
+            rows = ask(_FOREIGN_KEYS)
+        return [
+            ((schema, table), tuple(columns), (other, parent), tuple(others))
+            for schema, table, columns, other, parent, others in rows
+        ]
+
     def fetch(self, connection: Connection[Any], sql: str) -> list[tuple[Any, ...]]:
         """Run a query through a cursor, in a savepoint; one that fails leaves the session usable.
 
@@ -181,7 +210,7 @@ class PostgresDatabase(Database):
             return cursor.fetchall()
 
     def batches(
-        self, connection: Connection[Any], relation: Relation, limit: int, notes: list[str]
+        self, connection: Connection[Any], relation: DatabaseRelation, limit: int, notes: list[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table; columns of bytes are left out."""
         _limit_time(connection, TABLE_SECONDS if relation.has_digest else QUERY_SECONDS)
@@ -194,7 +223,7 @@ class PostgresDatabase(Database):
         with connection.cursor() as cursor, cursor.copy(statement.encode()):
             yield from copied_batches(copied_rows(connection), columns, notes)
 
-    def digest(self, relation: Relation, limit: int = 0) -> str:
+    def digest(self, relation: DatabaseRelation, limit: int = 0) -> str:
         """Hash the row versions of a table and the definitions of its columns."""
         with self.reading(relation) as connection:
             _limit_time(connection, TABLE_SECONDS)
@@ -205,7 +234,7 @@ class PostgresDatabase(Database):
         return repr((counts, definitions))
 
     def read_error(
-        self, connection: Connection[Any], relation: Relation, error: psycopg.Error
+        self, connection: Connection[Any], relation: DatabaseRelation, error: psycopg.Error
     ) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the server is."""
         said = self.message(error)
@@ -254,16 +283,16 @@ def _limit_time(connection: Connection[Any], seconds: float) -> None:
     connection.execute(_TIMEOUT, [f"{int(1000 * seconds)}ms"])
 
 
-def _gone(relation: Relation) -> UnreadableTable:
+def _gone(relation: DatabaseRelation) -> UnreadableTable:
     return UnreadableTable(f"{relation.name} is no longer in the database.")
 
 
-def _source(relation: Relation, limit: int) -> str:
+def _source(relation: DatabaseRelation, limit: int) -> str:
     return f"{relation.sql} LIMIT {limit}" if limit else relation.sql
 
 
 def _columns(
-    connection: Connection[Any], relation: Relation, notes: list[str]
+    connection: Connection[Any], relation: DatabaseRelation, notes: list[str]
 ) -> list[CopiedColumn]:
     """Look up the columns; what cannot be read is noted."""
     found = connection.execute(_COLUMNS, (relation.schema, relation.table)).fetchall()

@@ -29,10 +29,12 @@ _LONGEST_CONTEXT = 2_000
 
 #: Runs a query inside the open transaction and returns all of its rows.
 Ask = Callable[[str], list[tuple[Any, ...]]]
+#: A declared foreign key: (schema, table) of the child, its columns, and those of the parent.
+ForeignKey = tuple[tuple[str, str], tuple[str, ...], tuple[str, str], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Relation:
+class DatabaseRelation:
     """A table or view; ``sql`` is its quoted name, ``rows`` an estimate or -1 if unknown.
 
     ``stamp`` is as in `Item`, ``has_digest`` says whether `Database.digest` shows changes, and
@@ -85,7 +87,7 @@ class Database(ABC):
         return f"{type(self).__name__}({self.place!r})"
 
     @abstractmethod
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[DatabaseRelation]:
         """List the tables and views of all schemas but the system's."""
 
     @abstractmethod
@@ -98,25 +100,29 @@ class Database(ABC):
 
     @abstractmethod
     def batches(
-        self, connection: Any, relation: Relation, limit: int, notes: list[str]
+        self, connection: Any, relation: DatabaseRelation, limit: int, notes: list[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table, or its first rows: the same ones as long as it does not change."""
 
     @abstractmethod
-    def read_error(self, connection: Any, relation: Relation, error: Any) -> DeepJoinError:
+    def read_error(self, connection: Any, relation: DatabaseRelation, error: Any) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the database is."""
 
-    def digest(self, relation: Relation, limit: int = 0) -> str:
+    def digest(self, relation: DatabaseRelation, limit: int = 0) -> str:
         """Hash what `read` would give; '' where only reading shows a change."""
         return ""
 
-    def warnings(self, relations: Sequence[Relation]) -> list[str]:
+    def warnings(self, relations: Sequence[DatabaseRelation]) -> list[str]:
         """Say what the user should know before these tables and views are read."""
         return []
 
     def describe(self, index: Path) -> str:
         """Return the address without secrets, a file's relative to the index folder."""
         return self.place
+
+    def foreign_keys(self) -> list[ForeignKey] | None:
+        """List the foreign keys that the database declares; None if it cannot be asked."""
+        return None
 
     @contextmanager
     def session(self) -> Iterator[Ask]:
@@ -131,7 +137,7 @@ class Database(ABC):
 
             yield ask
 
-    def read(self, relation: Relation, limit: int = 0) -> Reading:
+    def read(self, relation: DatabaseRelation, limit: int = 0) -> Reading:
         """Read a table, or its first rows."""
         notes: list[str] = []
 
@@ -142,7 +148,7 @@ class Database(ABC):
         return Reading(batches(), notes)
 
     @contextmanager
-    def reading(self, relation: Relation) -> Iterator[Any]:
+    def reading(self, relation: DatabaseRelation) -> Iterator[Any]:
         """Open a connection to read one table; errors of the driver are explained."""
         with self.connected() as connection:
             try:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, Inspector
 from sqlalchemy.exc import SQLAlchemyError
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, first_line
-from deepjoin.read.database.relation import BATCH_ROWS, Batcher, Database, Relation
+from deepjoin.read.database.relation import BATCH_ROWS, Batcher, Database, DatabaseRelation
 from deepjoin.read.database.sqlite import is_lost
 from deepjoin.read.database.url import ADDRESS_VARIABLE, Address, file_secrets, file_shown
 from deepjoin.read.source import relative
@@ -70,7 +70,7 @@ class SqlalchemyDatabase(Database):
             return self.place
         return f"{self._engine.url.drivername}:///{relative(Path(self._file), index)}"
 
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[DatabaseRelation]:
         """List the tables and views of all schemas but the system's."""
         with self.connected() as connection:
             try:
@@ -89,13 +89,15 @@ class SqlalchemyDatabase(Database):
             except SQLAlchemyError as error:
                 raise self._failed("Cannot list the tables of", error) from None
 
-    def _relation(self, inspector: Inspector, schema: str, table: str) -> Relation:
+    def _relation(self, inspector: Inspector, schema: str, table: str) -> DatabaseRelation:
         try:
             comment = inspector.get_table_comment(table, schema).get("text")
         except NotImplementedError:
             comment = None
         quote = self._engine.dialect.identifier_preparer.quote_identifier
-        found = Relation.in_schema(schema, table, f"{quote(schema)}.{quote(table)}", comment)
+        found = DatabaseRelation.in_schema(
+            schema, table, f"{quote(schema)}.{quote(table)}", comment
+        )
         # Every SQLite file calls its schema main, which says nothing about a table.
         if self.dialect == "sqlite" and schema == "main":
             return replace(found, name=table, context="")
@@ -106,7 +108,7 @@ class SqlalchemyDatabase(Database):
         return [tuple(row) for row in connection.exec_driver_sql(sql)]
 
     def batches(
-        self, connection: Connection, relation: Relation, limit: int, notes: list[str]
+        self, connection: Connection, relation: DatabaseRelation, limit: int, notes: list[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table with the types of the driver."""
         quoted = sqlalchemy.quoted_name
@@ -119,7 +121,7 @@ class SqlalchemyDatabase(Database):
         yield from batcher.batches(result.partitions(BATCH_ROWS))
 
     def read_error(
-        self, connection: Connection, relation: Relation, error: Exception
+        self, connection: Connection, relation: DatabaseRelation, error: Exception
     ) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the server is."""
         # A lost connection, or a file that is locked or gone, is no fault of the table.

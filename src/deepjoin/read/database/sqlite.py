@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,13 @@ import xxhash
 
 from deepjoin.errors import DeepJoinError, UnreadableTable
 from deepjoin.normalise.cells import REPAIRED_NOTE
-from deepjoin.read.database.relation import BATCH_ROWS, Batcher, DatabaseFile, Relation
+from deepjoin.read.database.relation import (
+    BATCH_ROWS,
+    Batcher,
+    DatabaseFile,
+    DatabaseRelation,
+    ForeignKey,
+)
 from deepjoin.read.formats import title_of
 from deepjoin.read.sql import identifier
 
@@ -33,6 +40,16 @@ _RELATIONS = """
 SELECT name, type = 'table' AS is_table FROM sqlite_master
 WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
   AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow' AND schema = 'main')
+"""
+
+_FOREIGN_KEYS = """
+SELECT m.name, k.id, k."table", k."from", k."to"
+FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) k
+WHERE m.type = 'table' ORDER BY m.name, k.id, k.seq
+"""
+_PRIMARY_KEYS = """
+SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
+WHERE m.type = 'table' AND c.pk > 0 ORDER BY m.name, c.pk
 """
 
 
@@ -57,13 +74,13 @@ class SqliteDatabase(DatabaseFile):
         with self.path.open("rb") as file:
             return f"{stamp}-{file.read(28)[24:].hex()}"
 
-    def relations(self) -> list[Relation]:
+    def relations(self) -> list[DatabaseRelation]:
         """List the tables and views."""
         stamp = self.stamp()
         with self.session() as ask:
             found = ask(_RELATIONS)
         return [
-            Relation(
+            DatabaseRelation(
                 # With its schema, so that no name inside a query can hide the table.
                 *(name, name, f"main.{identifier(name)}"),
                 title=title_of(name),
@@ -73,12 +90,37 @@ class SqliteDatabase(DatabaseFile):
             for name, is_table in found
         ]
 
+    def foreign_keys(self) -> list[ForeignKey]:
+        """Read the declared foreign keys; one without columns refers to the primary key."""
+        with self.session() as ask:
+            rows = ask(_FOREIGN_KEYS)
+            keys: dict[str, list[str]] = {}
+            for table, column in ask(_PRIMARY_KEYS):
+                keys.setdefault(table.lower(), []).append(column)
+        tables = {table.lower(): table for table, *_ in rows}
+        tables |= {relation.table.lower(): relation.table for relation in self.relations()}
+        found: list[ForeignKey] = []
+        for (table, _, parent), group in groupby(rows, lambda row: row[:3]):
+            pairs = [(column, other) for *_, column, other in group]
+            others = [other for _, other in pairs]
+            if None in others:
+                others = keys.get(parent.lower(), [])
+            if len(others) == len(pairs):
+                name = tables.get(parent.lower(), parent)
+                columns = tuple(column for column, _ in pairs)
+                found.append((("", table), columns, ("", name), tuple(others)))
+        return found
+
     def fetch(self, connection: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
         """Run a query and return all of its rows."""
         return connection.execute(sql).fetchall()
 
     def batches(
-        self, connection: sqlite3.Connection, relation: Relation, limit: int, notes: list[str]
+        self,
+        connection: sqlite3.Connection,
+        relation: DatabaseRelation,
+        limit: int,
+        notes: list[str],
     ) -> Iterator[pa.RecordBatch]:
         """Read a table in the order of its rows."""
         sql = f"SELECT * FROM {relation.sql}" + (f" LIMIT {limit}" if limit else "")
@@ -94,7 +136,7 @@ class SqliteDatabase(DatabaseFile):
         return DeepJoinError(f"{self.place}: {self.message(error)}.{_hint(error)}")
 
     def read_error(
-        self, connection: sqlite3.Connection, relation: Relation, error: Exception
+        self, connection: sqlite3.Connection, relation: DatabaseRelation, error: Exception
     ) -> DeepJoinError:
         """Return `UnreadableTable` if the table is at fault, `DeepJoinError` if the file is."""
         said = self.message(error)
@@ -104,7 +146,7 @@ class SqliteDatabase(DatabaseFile):
             return UnreadableTable(f"{relation.name} is no longer in the database.")
         return UnreadableTable(f"{relation.name} cannot be read: {said}.")
 
-    def digest(self, relation: Relation, limit: int = 0) -> str:
+    def digest(self, relation: DatabaseRelation, limit: int = 0) -> str:
         """Hash the rows of a table."""
         digest = xxhash.xxh3_128()
         for batch in self.read(relation, limit):

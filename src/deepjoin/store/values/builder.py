@@ -93,10 +93,13 @@ class ValueIndexBuilder:
                 self._submit(Chunk(columns, rows, cells.cast(pa.string())))
             start = stop
 
-    def finish(self, out: Path, columns: int, choose: Choose) -> tuple[ColumnProfiles, Marks]:
+    def finish(
+        self, out: Path, columns: int, choose: Choose, apart: tuple[Path, Choose] | None = None
+    ) -> tuple[ColumnProfiles, Marks, Marks]:
         """Write the index of the chosen columns, renumbered without gaps.
 
-        Returns what is known of all columns, and which were chosen.
+        Columns chosen by ``apart``, if any, get an index of their own there. Returns what is known
+        of all columns, which were chosen, and which are apart.
         """
         self._reduce_pieces()
         self._collect(0)
@@ -116,13 +119,19 @@ class ValueIndexBuilder:
         profiles = tallies.profiles(
             _grown(self._present, columns)[:columns], _grown(self._too_long, columns)[:columns]
         )
-        kept = choose(profiles)
-        with ValueIndexWriter(out, profiles.distinct[kept]) as writer:
-            renumbered = np.cumsum(kept) - 1
-            for one in merged:
-                postings = Postings.load(one) if isinstance(one, Path) else one
-                writer.append(postings.keep(kept), renumbered)
-        return profiles, kept
+        kept, other = choose(profiles), np.zeros(columns, bool)
+        chosen = [(out, kept)]
+        if apart is not None:
+            other = apart[1](profiles)
+            if other.any():
+                chosen.append((apart[0], other))
+        for folder, marks in chosen:
+            with ValueIndexWriter(folder, profiles.distinct[marks]) as writer:
+                renumbered = np.cumsum(marks) - 1
+                for one in merged:
+                    postings = Postings.load(one) if isinstance(one, Path) else one
+                    writer.append(postings.keep(marks), renumbered)
+        return profiles, kept, other
 
     def __enter__(self) -> ValueIndexBuilder:
         return self

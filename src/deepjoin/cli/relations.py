@@ -1,0 +1,126 @@
+"""`deepjoin relations`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deepjoin.cli.arguments import share
+from deepjoin.cli.output import say
+from deepjoin.show.text import Screen, aligned, printable
+
+if TYPE_CHECKING:
+    from deepjoin.relating.relations import Relations
+
+SUMMARY = "find keys and foreign keys, each with its probability"
+EPILOG = """\
+examples:
+  deepjoin relations shop.sqlite                    indexed on first use
+  deepjoin relations data/ --format mermaid -o schema.mmd
+  deepjoin relations shop.sqlite --least 0.8 --format sql
+  deepjoin relations postgresql://host/shop --check   exits 1 if rows refer to nothing
+
+A probability is the chance that a person who knows both tables would make the join. Constraints
+that a database declares are shown and never counted."""
+
+_TEXTS = ("sql", "dbt", "dbml", "mermaid")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options."""
+    parser.add_argument("index", metavar="INDEX|SOURCE", help="index, folder, database file or URL")
+    parser.add_argument(
+        "--least",
+        metavar="P",
+        type=share,
+        default=0.5,
+        help="least probability of what is listed (default 0.5)",
+    )
+    parser.add_argument(
+        "--across", action="store_true", help="relations between different sources as well"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="read what changed, list rows that refer to nothing, and exit 1 if there are any",
+    )
+    parser.add_argument("--format", choices=("table", "json", *_TEXTS), default="table")
+    parser.add_argument("-o", "--out", metavar="FILE", help="write to a file, not to stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Find the relations of a lake and print them as asked."""
+    from deepjoin.cli.opening import open_or_index_source
+
+    lake = open_or_index_source(options.index)
+    if options.check:
+        # An index may be older than the rows that are to be checked.
+        lake.refresh()
+    found = lake.relations(least=options.least, across=options.across)
+    broken = found.check()
+    if options.format == "json":
+        text = (
+            json.dumps({"index": str(lake.location)} | found.to_dict(), ensure_ascii=False) + "\n"
+        )
+    elif options.format == "table":
+        text = _table(found, options)
+    else:
+        text = getattr(found, f"to_{options.format}")()
+    if options.out:
+        Path(options.out).write_text(text, "utf-8")
+        say(f"{len(found):,} relations and {len(found.keys):,} keys in {options.out}")
+    else:
+        sys.stdout.write(text)
+    for note in found.notes:
+        say(note)
+    if options.format == "table":
+        say(f"{len(found):,} relations, {len(found.keys):,} keys in {found.seconds:.1f} s")
+        for one in found.undetected:
+            ends = (
+                f"{one.child_table}.{'+'.join(one.child_columns)} -> "
+                f"{one.parent_table}.{'+'.join(one.parent_columns)}"
+            )
+            say(f"Declared, not found in the data: {printable(ends)}")
+    if not options.check:
+        return 0
+    for relation in broken:
+        some = ", ".join(relation.orphan_values)
+        say(
+            printable(
+                f"{relation.orphans:,} rows of {relation.child_table} refer to nothing: "
+                f"{'+'.join(relation.child_columns)} is not in {relation.parent_table}."
+                f"{'+'.join(relation.parent_columns)}" + (f" ({some})" if some else "")
+            )
+        )
+    return 1 if broken else 0
+
+
+def _table(found: Relations, options: argparse.Namespace) -> str:
+    """List relations, with the evidence that is most telling, then the keys."""
+    screen = Screen.of(sys.stdout) if not options.out else Screen.plain(sys.stdout)
+    if not found and not found.keys:
+        return f"No relations and no keys with a probability of at least {found.least:g}.\n"
+    rows = [["chance", "child", "parent", "rows", "orphans", "declared", "evidence"]]
+    for one in found:
+        rows.append(
+            [
+                f"{one.probability:.2f}",
+                printable(f"{one.child_table}.{'+'.join(one.child_columns)}"),
+                printable(f"{one.parent_table}.{'+'.join(one.parent_columns)}"),
+                one.cardinality,
+                f"{one.orphans:,}" if one.orphans else "",
+                {True: "yes", False: "no", None: ""}[one.declared],
+                printable(f"{one.evidence.get('name', '')}; {one.evidence.get('values', '')}"),
+            ]
+        )
+    lines = [aligned(rows, screen)] if len(rows) > 1 else []
+    if found.keys:
+        lines += ["", "keys"]
+        lines += [
+            f"{key.probability:.2f}  {printable(key.table)}.{printable('+'.join(key.columns))}"
+            for key in found.keys
+        ]
+    return "\n".join(lines) + "\n"

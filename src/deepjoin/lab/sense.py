@@ -1,0 +1,479 @@
+"""Train the models of `deepjoin.matching.sense` from databases whose foreign keys are known.
+
+    python -m deepjoin.lab.sense DATABASES --open-data INDEX --judged pairs.csv --labelled CORPUS
+
+DATABASES has ``spider/*.sqlite`` and ``spider_fk.csv`` (db, table, columns, ref_table, ref_columns,
+n_columns). ``--judged`` lists pairs of a lake of files that were judged by eye; ``--labelled`` is a
+corpus with labels, of whose queries every second one is learned from. Databases are held apart:
+figures are of databases that the model in question has not seen. Needs scikit-learn, which the
+package itself does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deepjoin.arrays import Double, Int, Marks
+from deepjoin.embed.cells import load_cell_encoder
+from deepjoin.errors import DeepJoinError
+from deepjoin.indexing import index
+from deepjoin.lake import Lake, open_lake
+from deepjoin.matching.sense import NUMBERS, BoostedTrees
+from deepjoin.model import Column
+from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
+from deepjoin.relating.facts import ColumnFacts
+from deepjoin.relating.relations import (
+    KEY_FEATURES,
+    RelationFinder,
+    WeighedPairs,
+    key_features,
+)
+from deepjoin.search.hybrid import NameVectors
+from deepjoin.search.likely import HIT_FEATURES, QueryFacts
+from deepjoin.search.query import SearchQuery
+from deepjoin.settings import Vectors
+
+#: Trees of each model; few, and shallow: there are some hundred foreign keys to learn from.
+_TREES: Mapping[str, Any] = {
+    "learning_rate": 0.08,
+    "max_depth": 3,
+    "min_samples_leaf": 8,
+    "max_features": 0.4,
+    "subsample": 0.6,
+    "random_state": 0,
+}
+#: Evidence that never speaks against a hit.
+_RISING = frozenset(
+    ("joinability", "same_name", "same_stem", "name_letters", "name_meaning", "same_place")
+)
+_NODES = ("feature", "threshold", "left", "right", "value")
+_COUNT = {"pair": 80, "rivals": 60, "key": 60, "hit": 120}
+_FOLDS = 6
+#: Pairs of columns of two databases that are taken as coincidences.
+_ACROSS = 3000
+#: Share of a query's entities that a right answer holds.
+_RELEVANT = 0.7
+#: Share of the hits that are learned from without the meaning of names.
+_WITHOUT_MEANING = 0.3
+#: Hits of a foreign key's column that are learned from; what those and the labelled ones weigh.
+_DEEP = 150
+_WEIGHTS = (2.0, 1.0)
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """Candidates of one lake with labels: what is weighed, and the group held apart together."""
+
+    facts: ColumnFacts
+    pairs: Pairs
+    rows: Double
+    labels: Int
+    groups: Sequence[str]
+    #: Pairs that are learned from; the others only are rivals of these.
+    used: Marks
+    weight: float = 1.0
+
+
+def declared_keys(path: Path) -> list[dict[str, str]]:
+    """Read a list of declared foreign keys."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def label_databases(lake: Lake, keys: Sequence[Mapping[str, str]], across: bool) -> LabelledPairs:
+    """Label the candidates of a lake of databases with their declared foreign keys.
+
+    Parts of a composite key are neither: a person would join all of its columns.
+    """
+    finder = RelationFinder(lake.index, across)
+    pairs, _ = finder.candidates()
+    facts = finder.facts.named(np.unique(np.append(pairs.child, pairs.parent)), finder.encoder)
+    numbers = column_numbers(finder)
+    places = pair_places(pairs, len(facts.distinct))
+    labels, used = np.zeros(len(pairs.child), np.int64), np.ones(len(pairs.child), bool)
+    several = any("." in name for name in lake.tables)
+    for key in keys:
+        before = f"{key['db']}." if several else ""
+        ends = zip(key["columns"].split("|"), key["ref_columns"].split("|"), strict=True)
+        for child, parent in ends:
+            one = numbers.get((before + key["table"], child))
+            other = numbers.get((before + key["ref_table"], parent))
+            at = None if one is None or other is None else places.get((one, other))
+            if at is not None and key["n_columns"] == "1":
+                labels[at] = 1
+            elif at is not None:
+                used[at] = False
+    used |= labels == 1
+    source = facts.source[facts.table]
+    groups = source[pairs.child].astype(str).tolist()
+    if across:
+        # Inside the databases the pairs are known already.
+        used &= source[pairs.child] != source[pairs.parent]
+        some = np.random.default_rng(0).permutation(np.flatnonzero(used))[:_ACROSS]
+        used = np.zeros(len(used), bool)
+        used[some] = True
+    return LabelledPairs(facts, pairs, features(facts, pairs), labels, groups, used)
+
+
+def label_judged(lake: Lake, judged: Path) -> LabelledPairs:
+    """Label the candidates of a lake with what a person wrote down: yes or no."""
+    finder = RelationFinder(lake.index)
+    pairs, _ = finder.candidates()
+    facts = finder.facts.named(np.unique(np.append(pairs.child, pairs.parent)), finder.encoder)
+    numbers, places = column_numbers(finder), pair_places(pairs, len(facts.distinct))
+    labels, used = np.zeros(len(pairs.child), np.int64), np.zeros(len(pairs.child), bool)
+    for row in declared_keys(judged):
+        one = numbers.get((row["child_table"], row["child_column"]))
+        other = numbers.get((row["parent_table"], row["parent_column"]))
+        at = None if one is None or other is None else places.get((one, other))
+        if at is not None and row["judged"] in ("yes", "no"):
+            labels[at], used[at] = row["judged"] == "yes", True
+    # The tables of one folder are held apart together.
+    groups = [
+        finder.columns.table_name(int(finder.columns.tables[one])).rpartition("/")[0]
+        for one in pairs.child.tolist()
+    ]
+    return LabelledPairs(facts, pairs, features(facts, pairs), labels, groups, used)
+
+
+def column_numbers(finder: RelationFinder) -> dict[tuple[str, str], int]:
+    """Return the number of each column by table and name."""
+    lake = finder.columns
+    names = (
+        (lake.table_name(int(lake.tables[c])), lake.column_name(c)) for c in range(len(lake.sizes))
+    )
+    return {name: column for column, name in enumerate(names) if lake.joins[column]}
+
+
+def pair_places(pairs: Pairs, columns: int) -> dict[tuple[int, int], int]:
+    """Return the place of each pair of columns."""
+    ends = zip(pairs.child.tolist(), pairs.parent.tolist(), strict=True)
+    return {end: at for at, end in enumerate(ends)}
+
+
+def fit_trees(
+    name: str, rows: Double, labels: Int, names: Sequence[str], weights: Double
+) -> BoostedTrees:
+    """Fit boosted trees and turn them into plain numbers."""
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    model = GradientBoostingClassifier(n_estimators=_COUNT[name], **_TREES)
+    model.fit(rows.astype(np.float32), labels, weights)
+    parts: dict[str, list[Any]] = {name: [] for name in _NODES}
+    roots: list[int] = []
+    for (one,) in model.estimators_:
+        tree, start = one.tree_, len(parts["feature"])
+        roots.append(start)
+        itself = np.arange(tree.node_count)
+        is_leaf = tree.children_left < 0
+        parts["feature"] += np.where(is_leaf, 0, tree.feature).tolist()
+        parts["threshold"] += np.where(is_leaf, 0.0, tree.threshold).tolist()
+        parts["left"] += (start + np.where(is_leaf, itself, tree.children_left)).tolist()
+        parts["right"] += (start + np.where(is_leaf, itself, tree.children_right)).tolist()
+        parts["value"] += (model.learning_rate * tree.value[:, 0, 0]).tolist()
+    mean = np.average(labels, weights=weights)
+    return BoostedTrees(
+        *(tuple(names), np.array(roots), np.array(parts["feature"])),
+        np.array(parts["threshold"], np.float32),
+        *(np.array(parts["left"]), np.array(parts["right"]), np.array(parts["value"])),
+        *(model.max_depth, float(np.log(mean / (1 - mean)))),
+    )
+
+
+def fit_rising_trees(
+    rows: Double, labels: Int, names: Sequence[str], weights: Double
+) -> BoostedTrees:
+    """Fit trees whose sum never falls as some features rise: more matches are never worse."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(
+        learning_rate=0.1,
+        max_iter=_COUNT["hit"],
+        max_depth=4,
+        min_samples_leaf=40,
+        max_features=0.4,
+        monotonic_cst=[int(name in _RISING) for name in names],
+        early_stopping=False,
+        random_state=0,
+    )
+    model.fit(rows.astype(np.float32), labels, weights)
+    parts: dict[str, list[Any]] = {name: [] for name in _NODES}
+    roots: list[int] = []
+    for (one,) in model._predictors:
+        nodes, start = one.nodes, len(parts["feature"])
+        roots.append(start)
+        itself = np.arange(len(nodes))
+        is_leaf = nodes["is_leaf"].astype(bool)
+        parts["feature"] += np.where(is_leaf, 0, nodes["feature_idx"]).tolist()
+        parts["threshold"] += np.where(is_leaf, 0.0, nodes["num_threshold"]).tolist()
+        parts["left"] += (start + np.where(is_leaf, itself, nodes["left"])).tolist()
+        parts["right"] += (start + np.where(is_leaf, itself, nodes["right"])).tolist()
+        parts["value"] += np.where(is_leaf, nodes["value"], 0.0).tolist()
+    return BoostedTrees(
+        features=tuple(names),
+        roots=np.array(roots),
+        feature=np.array(parts["feature"]),
+        threshold=np.array(parts["threshold"], np.float32),
+        left=np.array(parts["left"]),
+        right=np.array(parts["right"]),
+        value=np.array(parts["value"]),
+        depth=4,
+        base=float(np.ravel(model._baseline_prediction)[0]),
+    )
+
+
+@dataclass(frozen=True)
+class PairModels:
+    """The two models of pairs: each alone, and beside its rivals."""
+
+    alone: BoostedTrees
+    beside: BoostedTrees
+
+    def probabilities(self, some: LabelledPairs) -> Double:
+        """Weigh all pairs of a lake."""
+        compared = rivals(some.facts, some.pairs, self.alone.scores(some.rows))
+        rows = np.hstack([some.rows, compared])
+        return self.beside.probabilities(rows)
+
+
+def fit_pairs(sets: Sequence[LabelledPairs], columns: Sequence[int] = ()) -> PairModels:
+    """Fit both models; the second sees scores of the first on groups it was not fitted to.
+
+    ``columns`` are features to blank out, for the ablation.
+    """
+    from sklearn.model_selection import GroupKFold
+
+    used = [np.flatnonzero(one.used) for one in sets]
+    rows = [_blank(one.rows, columns) for one in sets]
+    x = np.vstack([of[some] for of, some in zip(rows, used, strict=True)])
+    y = np.concatenate([one.labels[some] for one, some in zip(sets, used, strict=True)])
+    w = np.concatenate(
+        [np.full(len(some), one.weight) for one, some in zip(sets, used, strict=True)]
+    )
+    groups = np.concatenate(
+        [
+            [f"{n} {one.groups[i]}" for i in some.tolist()]
+            for n, (one, some) in enumerate(zip(sets, used, strict=True))
+        ]
+    )
+    scores = [np.zeros(len(one.labels)) for one in sets]
+    names = [np.array([f"{n} {group}" for group in one.groups]) for n, one in enumerate(sets)]
+    for train, test in GroupKFold(5, shuffle=True, random_state=1).split(x, y, groups):
+        first = fit_trees("pair", x[train], y[train], FEATURES, w[train])
+        for of, group, row in zip(scores, names, rows, strict=True):
+            # Groups without labels are scored by the last fold; they only are rivals.
+            mine = np.isin(group, groups[test]) | ~np.isin(group, groups)
+            of[mine] = first.scores(row[mine])
+    alone = fit_trees("pair", x, y, FEATURES, w)
+    both = np.vstack(
+        [
+            np.hstack([row, rivals(one.facts, one.pairs, of)])[some]
+            for one, row, of, some in zip(sets, rows, scores, used, strict=True)
+        ]
+    )
+    return PairModels(alone, fit_trees("rivals", both, y, FEATURES + RIVALS, w))
+
+
+def _blank(rows: Double, columns: Sequence[int]) -> Double:
+    blank = rows.copy()
+    blank[:, list(columns)] = 0
+    return blank
+
+
+def cross_validated(
+    databases: LabelledPairs, others: Sequence[LabelledPairs], columns: Sequence[int] = ()
+) -> Double:
+    """Return the probabilities of pairs by models that did not see their database."""
+    from sklearn.model_selection import GroupKFold
+
+    groups = np.array(databases.groups)
+    found = np.zeros(len(groups))
+    rows = np.arange(len(groups))
+    for train, test in GroupKFold(_FOLDS, shuffle=True, random_state=0).split(rows, groups=groups):
+        seen = replace(databases, used=databases.used & np.isin(rows, train))
+        models = fit_pairs([seen, *others], columns)
+        blank = replace(databases, rows=_blank(databases.rows, columns))
+        found[test] = models.probabilities(blank)[test]
+    return found
+
+
+def logistic_curve(chances: Double, labels: Int) -> tuple[float, float]:
+    """Fit the curve that calibrates scores of pairs that the model had not seen."""
+    from sklearn.linear_model import LogisticRegression
+
+    clipped = np.clip(chances, 1e-6, 1 - 1e-6)
+    scores = np.log(clipped / (1 - clipped))
+    model = LogisticRegression(C=1e3).fit(scores[:, None], labels)
+    return float(model.coef_[0, 0]), float(model.intercept_[0])
+
+
+def fit_keys(
+    lake: Lake, labelled: LabelledPairs, chances: Double, keys: Sequence[Mapping[str, str]]
+) -> BoostedTrees:
+    """Fit the model of keys: referenced columns against other unique ones of the same tables."""
+    finder = RelationFinder(lake.index)
+    facts = finder.facts
+    weighed = WeighedPairs(labelled.pairs, chances, chances, 0)
+    rows, columns = key_features(facts, finder.columns.joins, weighed, finder.encoder)
+    numbers = column_numbers(finder)
+    parents = set()
+    for key in keys:
+        at = numbers.get((f"{key['db']}.{key['ref_table']}", key["ref_columns"]))
+        if at is not None:
+            parents.add(at)
+    tables = {int(facts.table[at]) for at in parents}
+    known = np.array([int(facts.table[c]) in tables for c in columns.tolist()], bool)
+    labels = np.array([c in parents for c in columns.tolist()], np.int64)
+    return fit_trees("key", rows[known], labels[known], KEY_FEATURES, np.ones(int(known.sum())))
+
+
+@dataclass(frozen=True)
+class LabelledHits:
+    """Hits of some queries: what is weighed, and whether each is a right answer."""
+
+    rows: Double
+    labels: Int
+    #: The query of each hit, and the group that is held apart together.
+    queries: Int
+    groups: Sequence[str]
+
+
+def label_hits(
+    lake: Lake, queries: Sequence[tuple[Column, set[str], str]], depth: int = 60
+) -> LabelledHits:
+    """Search with columns whose right answers are known: (query, column ids, group)."""
+    names = NameVectors(load_cell_encoder())
+    rows, labels, numbers, groups = [], [], [], []
+    for number, (query, right, group) in enumerate(queries):
+        facts = QueryFacts(SearchQuery(query, lake.settings.profile))
+        for hit in lake.search(query, depth, exclude_table=query.table):
+            segment, _ = lake.index.place(hit.table)
+            column = np.array([segment.catalog.find_column(hit.table, hit.column)])
+            meaning = names.similarity(query.name, segment, column)
+            share, back = np.array([hit.joinability]), np.array([hit.reverse])
+            rows.append(facts.features(segment, column, share, back, meaning)[0])
+            labels.append(int(hit.column_id in right))
+            numbers.append(number)
+            groups.append(group)
+    return LabelledHits(np.array(rows), np.array(labels), np.array(numbers), groups)
+
+
+def foreign_key_queries(
+    lake: Lake, keys: Sequence[Mapping[str, str]], least: int = 5
+) -> list[tuple[Column, set[str], str]]:
+    """Make a query of each child of a declared key; the right answer is its parent."""
+    found = []
+    for key in keys:
+        if key["n_columns"] != "1" or int(key["distinct_child"] or 0) < least:
+            continue
+        table, parent = (f"{key['db']}.{key[of]}" for of in ("table", "ref_table"))
+        try:
+            query, right = (
+                lake.column(table, key["columns"]),
+                lake.column(parent, key["ref_columns"]),
+            )
+        except DeepJoinError:
+            continue  # a parent of few values is not searched
+        found.append((query, {str(right.column_id)}, key["db"]))
+    return found
+
+
+def labelled_queries(corpus: Path) -> list[tuple[Column, set[str], str]]:
+    """Read the queries of a corpus whose right answers the editors' links tell."""
+    labels = pq.read_table(corpus / "labels.parquet")
+    labels = labels.filter(pc.greater_equal(labels["entity_jn"], _RELEVANT))
+    right: dict[str, set[str]] = {}
+    for query, column in zip(
+        *(labels[n].to_pylist() for n in ("query_id", "column_id")), strict=True
+    ):
+        right.setdefault(query, set()).add(column)
+    found = []
+    for row in pq.read_table(corpus / "queries.parquet").to_pylist():
+        words = (row[name] or "" for name in ("title", "context"))
+        query = Column(row["cells"], row["column_name"] or "", row["table_id"], *words)
+        found.append((query, right.get(row["column_id"], set()), row["table_id"]))
+    return found
+
+
+def fit_hits(sets: Sequence[LabelledHits], weights: Sequence[float]) -> BoostedTrees:
+    """Fit the model of hits; a part of them without the meaning of names, as equi hits have it."""
+    from sklearn.model_selection import GroupKFold
+
+    rows = np.vstack([one.rows for one in sets])
+    labels = np.concatenate([one.labels for one in sets])
+    groups = np.concatenate([[f"{n} {g}" for g in one.groups] for n, one in enumerate(sets)])
+    weight = np.concatenate(
+        [np.full(len(one.labels), w) for one, w in zip(sets, weights, strict=True)]
+    )
+    without = rows.copy()
+    without[:, HIT_FEATURES.index("name_meaning")] = 0
+    some = np.random.default_rng(0).random(len(rows)) < _WITHOUT_MEANING
+    rows = np.where(some[:, None], without, rows)
+    # Every second query as if it came from outside the lake, where no table is near it.
+    outside = np.concatenate([one.queries % 2 == 1 for one in sets])
+    rows[outside, HIT_FEATURES.index("same_place")] = 0
+    chances = np.zeros(len(rows))
+    for train, test in GroupKFold(5, shuffle=True, random_state=0).split(rows, labels, groups):
+        model = fit_rising_trees(rows[train], labels[train], HIT_FEATURES, weight[train])
+        chances[test] = model.probabilities(rows[test])
+    model = fit_rising_trees(rows, labels, HIT_FEATURES, weight)
+    return replace(model, curve=logistic_curve(chances, labels))
+
+
+def main() -> None:
+    """Train all models and write them into the package."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("databases", type=Path)
+    parser.add_argument("--open-data", help="index of the lake that was judged")
+    parser.add_argument("--judged", type=Path, help="what was judged")
+    parser.add_argument("--labelled", type=Path, help="corpus with labels, for the model of hits")
+    parser.add_argument("-o", "--out", type=Path, default=NUMBERS)
+    options = parser.parse_args()
+    files = sorted(map(str, (options.databases / "spider").glob("*.sqlite")))
+    keys = declared_keys(options.databases / "spider_fk.csv")
+    with tempfile.TemporaryDirectory() as scratch:
+        lake = index(files, Path(scratch) / "lake", vectors=Vectors(cells="none"))
+        databases = label_databases(lake, keys, across=False)
+        others = [replace(label_databases(lake, keys, across=True), weight=0.3)]
+        if options.judged:
+            others.append(label_judged(open_lake(options.open_data), options.judged))
+        chances = cross_validated(databases, others)
+        used = databases.used
+        curve = logistic_curve(chances[used], databases.labels[used])
+        models = fit_pairs([databases, *others])
+        key = fit_keys(lake, databases, chances, keys)
+        hits: list[LabelledHits] = []
+        if options.labelled:
+            wide = index(files, Path(scratch) / "cells")
+            hits.append(label_hits(wide, foreign_key_queries(wide, keys), _DEEP))
+            corpus = index(str(options.labelled), Path(scratch) / "labelled")
+            # The other half of the queries is left to measure with.
+            hits.append(label_hits(corpus, labelled_queries(options.labelled)[::2]))
+    before = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
+    found = {
+        "pair": models.alone.to_json(),
+        "rivals": replace(models.beside, curve=curve).to_json(),
+        "key": key.to_json(),
+    }
+    if hits:
+        found["hit"] = fit_hits(hits, _WEIGHTS).to_json()
+    options.out.write_text(json.dumps(before | found, separators=(",", ":")) + "\n", "utf-8")
+    sys.stdout.write(
+        f"{int(databases.labels.sum())} keys of {len(files)} databases; curve {curve}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

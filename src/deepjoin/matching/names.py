@@ -1,0 +1,167 @@
+"""Names of columns and tables, compared many pairs at a time.
+
+A name is split into words, at case changes as well, and accents are folded. Endings that only say
+"this is a key" (id, code, no, nummer, …) are cut off: what is left, the stem, says what the key is
+of. Stems are compared by the letters they share (three at a time, so that plurals, compounds and
+abbreviations stay near) and, where an encoder is given, by meaning.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest
+
+from deepjoin.arrays import Array, Double, Int, Marks
+from deepjoin.embed.cells import CellEncoder
+
+#: Words that say that a column is a key, not what it is a key of.
+_KEY_WORDS = frozenset(
+    (
+        *("id", "ids", "code", "codes", "key", "keys", "no", "nr", "num", "number", "nummer"),
+        *("nummern", "kennung", "kennnummer", "schlussel", "uuid", "guid", "pk", "fk", "sk", "ref"),
+        *("iso", "abbr", "abbreviation", "identifier", "identificador", "codigo", "clave", "cle"),
+        *("numero", "numer", "schluessel"),
+    )
+)
+#: The same, glued to another word: zimmernummer, abteilungsid.
+_GLUED = re.compile(r"(.{3,}?)(?:s?nummer|s?code|s?schlussel|s?kennung|nr|id|key|no)$")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
+#: Letter groups of a name are kept as a set of this many bits.
+_BITS = 256
+
+Bits = npt.NDArray[np.uint64]
+
+
+@lru_cache(maxsize=1 << 16)
+def key_words(name: str) -> tuple[str, ...]:
+    """Split a name into lower-case words without accents.
+
+    >>> key_words("ArtistId"), key_words("größen_code2")
+    (('artist', 'id'), ('grossen', 'code', '2'))
+    """
+    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
+    folded = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    return tuple(word.lower() for word in _WORD.findall(folded))
+
+
+@lru_cache(maxsize=1 << 16)
+def split_key(name: str) -> tuple[str, bool]:
+    """Return the stem of a name, without words that only say that it is a key; and if it had any.
+
+    >>> split_key("customer_id"), split_key("Zimmernummer"), split_key("id"), split_key("Name")
+    (('customer', True), ('zimmer', True), ('', True), ('name', False))
+    """
+    words = list(key_words(name))
+    is_key = False
+    while words and words[-1] in _KEY_WORDS:
+        words.pop()
+        is_key = True
+    if words and not is_key:
+        glued = _GLUED.match(words[-1])
+        if glued:
+            words[-1], is_key = glued[1], True
+    return "".join(words), is_key
+
+
+def short_name(table: str) -> str:
+    """Return the name of a table without folders, file endings, database and schema.
+
+    >>> short_name("geo/cities.csv"), short_name("shop.public.orders"), short_name("b.xlsx#Sheet1")
+    ('cities', 'orders', 'Sheet1')
+    """
+    base = table.rpartition("/")[2]
+    base, _, sheet = base.partition("#")
+    if sheet:
+        return sheet
+    ending = re.search(
+        r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods)(?:\.\w+)?$", base
+    )
+    return base[: ending.start()] if ending else base.rpartition(".")[2]
+
+
+@lru_cache(maxsize=1 << 14)
+def home_of(table: str) -> str:
+    """Return where a table is: its folder, workbook, or database and schema; '' if only named.
+
+    >>> home_of("geo/cities.csv"), home_of("shop.orders"), home_of("cities.csv")
+    ('geo/', 'shop.', '')
+    """
+    base = table.rpartition("#")[0] or table
+    if base != table:
+        return base
+    folder = table.rpartition("/")[0]
+    if folder:
+        return f"{folder}/"
+    short = short_name(table)
+    return table[: -len(short)] if short and table.endswith(short) else ""
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """Distinct names: letters of the whole name and of its stem, whether it is a key's, vectors."""
+
+    letters: Bits
+    stems: Bits
+    #: Hashes of names and stems without accents, case and separators; 0 for an empty one.
+    hashes: Array
+    stem_hashes: Array
+    is_key: Marks
+    #: Unit vectors of the words; no dimensions without an encoder.
+    vectors: npt.NDArray[np.float16]
+
+    @classmethod
+    def of(cls, names: Sequence[str], encoder: CellEncoder | None = None) -> NameTable:
+        """Prepare names for comparison."""
+        whole = ["".join(key_words(name)) for name in names]
+        split = [split_key(name) for name in names]
+        vectors = np.zeros((len(names), 0), np.float16)
+        if encoder is not None:
+            # In half precision: a lake has hundreds of thousands of names.
+            texts = [" ".join(key_words(name)) for name in names]
+            vectors = encoder.encode(texts).astype(np.float16)
+        return cls(
+            _letter_bits(whole),
+            _letter_bits([stem for stem, _ in split]),
+            _hashes(whole),
+            _hashes([stem for stem, _ in split]),
+            np.array([is_key for _, is_key in split], bool),
+            vectors,
+        )
+
+    def take(self, rows: Int) -> NameTable:
+        """Return some of the names, in this order."""
+        return NameTable(*(array[rows] for array in vars(self).values()))
+
+
+def _hashes(words: Sequence[str]) -> Array:
+    found = [xxh3_64_intdigest(word.encode("utf-8", "replace")) if word else 0 for word in words]
+    return np.array(found, np.uint64)
+
+
+def _letter_bits(words: Sequence[str]) -> Bits:
+    """Turn words into sets of letter groups: three letters, and the first two of the word."""
+    data = b"".join(map(_word_bits, words))
+    return np.frombuffer(data, "<u8").reshape(len(words), _BITS // 64).astype(np.uint64)
+
+
+@lru_cache(maxsize=1 << 16)
+def _word_bits(word: str) -> bytes:
+    padded = f"^{word}"
+    bits = 0
+    for group in {padded[i : i + 3] for i in range(len(padded) - 2)} or {padded} - {"^"}:
+        bits |= 1 << xxh3_64_intdigest(group.encode("utf-8", "replace")) % _BITS
+    return bits.to_bytes(_BITS // 8, "little")
+
+
+def shared_letters(one: Bits, other: Bits) -> tuple[Double, Double]:
+    """Return the share of the letter groups of each name that the other has; 0 for no name."""
+    shared = np.bitwise_count(one & other).sum(axis=1)
+    mine, theirs = (np.bitwise_count(of).sum(axis=1) for of in (one, other))
+    return shared / np.maximum(1, mine), shared / np.maximum(1, theirs)

@@ -1,0 +1,166 @@
+"""What the stored index says of every column, as arrays: the raw material of `evidence`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deepjoin.arrays import Double, Int, load_strings
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.matching.names import NameTable, short_name
+from deepjoin.store.segment import Numbering, Segment
+
+#: Digits after which a number is no longer exact, and its range of no use.
+_NUMBER = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """One entry a column of the lake in every array."""
+
+    distinct: Int
+    #: Cells that are not missing, and rows of the table.
+    cells: Int
+    rows: Int
+    types: Int
+    generic: Int
+    #: Place of the column in its table from 0, and how many columns that has.
+    place: Int
+    width: Int
+    #: Mean characters of its distinct values; the range of its numbers, NaN if it has none.
+    length: Double
+    low: Double
+    high: Double
+    #: Mean of the columns that hold each of its values, as a logarithm: 0 if no other does.
+    frequency: Double
+    #: The table of each column; the source of each table, by number.
+    table: Int
+    source: Int
+    #: The names of columns and the words for tables, each once; and the words of each column.
+    words: Sequence[str]
+    word: Int
+    table_word: Int
+    #: Prepared for comparison by `named`: names, and the row of each column's and table's there.
+    names: NameTable
+    name: Int
+    table_name: Int
+
+    @classmethod
+    def of(cls, lake: Numbering, hidden: bool = False) -> ColumnFacts:
+        """Read the facts of all columns; of ``hidden`` values no lengths or ranges are known."""
+        parts = [_measured(segment, hidden) for segment in lake.segments]
+        length, low, high, frequency = (
+            np.concatenate([np.zeros(0), *(part[of] for part in parts)]) for of in range(4)
+        )
+        numbers, rows, titles, sources = _tables(lake.segments)
+        tables = numbers[lake.tables] if len(lake.tables) else lake.tables
+        cells = _joined(lake.segments, "column_cells")
+        most = np.zeros(len(rows), np.int64)
+        np.maximum.at(most, tables, cells)
+        ids = [i for one in lake.segments for i in one.catalog.column_ids]
+        place = np.array([_place(one) for one in ids], np.int64)
+        width = np.bincount(tables, minlength=len(rows))
+        np.maximum.at(width, tables, place + 1)
+        names = [name for one in lake.segments for name in one.catalog.column_names]
+        words, places = np.unique(np.array([*names, *titles], object), return_inverse=True)
+        return cls(
+            distinct=lake.sizes,
+            cells=cells,
+            rows=np.maximum(rows, most)[tables],
+            types=_joined(lake.segments, "column_types"),
+            generic=_joined(lake.segments, "column_generic"),
+            place=place,
+            width=width[tables],
+            length=length,
+            low=low,
+            high=high,
+            frequency=frequency,
+            table=tables,
+            source=sources,
+            words=words.tolist(),
+            word=places[: len(names)],
+            table_word=places[len(names) :][tables],
+            names=NameTable.of([""]),
+            name=np.zeros(len(names), np.int64),
+            table_name=np.zeros(len(names), np.int64),
+        )
+
+    def named(self, columns: Int, encoder: CellEncoder | None) -> ColumnFacts:
+        """Prepare the names of some columns and of their tables; the others have empty ones."""
+        used = np.unique(np.concatenate([self.word[columns], self.table_word[columns]]))
+        some = NameTable.of(["", *(self.words[word] for word in used.tolist())], encoder)
+        rows = np.zeros(len(self.words), np.int64)
+        rows[used] = np.arange(len(used)) + 1
+        return replace(self, names=some, name=rows[self.word], table_name=rows[self.table_word])
+
+
+def _joined(segments: Sequence[Segment], name: str) -> Int:
+    arrays = [np.asarray(getattr(one.catalog, name)).astype(np.int64) for one in segments]
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
+
+
+def _place(column_id: str) -> int:
+    number = column_id.rpartition("#")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _tables(segments: Sequence[Segment]) -> tuple[Int, Int, list[str], Int]:
+    """Give tables numbers by name: a table's small columns are in a segment of their own.
+
+    Returns the number of each table, and of each number the rows, the words for it, the source.
+    """
+    numbers: list[int] = []
+    known: dict[str, int] = {}
+    rows: list[int] = []
+    titles: list[str] = []
+    sources: list[int] = []
+    for segment in segments:
+        catalog = segment.catalog
+        of_item = segment.ledger["source"].to_pylist()
+        for number, item in enumerate(catalog.table_items.tolist()):
+            entry = catalog.table(number)
+            at = known.setdefault(entry.name, len(rows))
+            if at == len(rows):
+                rows.append(0)
+                titles.append("")
+                sources.append(0)
+            numbers.append(at)
+            if number in segment.removed:  # another segment may have the table as it is now
+                continue
+            rows[at] = entry.rows
+            titles[at] = entry.title or short_name(entry.name)
+            sources[at] = of_item[item]
+    return np.array(numbers, np.int64), np.array(rows, np.int64), titles, np.array(sources)
+
+
+def _measured(segment: Segment, hidden: bool) -> tuple[Double, Double, Double, Double]:
+    """Measure the values of each column: mean length, smallest and largest number, frequency."""
+    index = segment.values
+    columns = index.columns
+    offsets = np.asarray(index.column_offsets)
+    sizes = np.diff(offsets)
+    full = np.flatnonzero(sizes)
+    empty = np.full(columns, np.nan)
+    frequency = np.zeros(columns)
+    if len(full) == 0:
+        return np.zeros(columns), empty, empty.copy(), frequency
+    starts, cells = offsets[full], np.asarray(index.cell_values)
+    logs = np.log2(np.maximum(1, np.diff(index.posting_offsets))).astype(np.float32)
+    frequency[full] = np.add.reduceat(logs[cells], starts) / sizes[full]
+    if hidden:
+        return np.zeros(columns), empty, empty.copy(), frequency
+    values = load_strings(segment.folder, "values")
+    length = np.zeros(columns)
+    lengths = np.asarray(pc.utf8_length(values)).astype(np.float32)
+    length[full] = np.add.reduceat(lengths[cells], starts) / sizes[full]
+    is_number = np.asarray(pc.match_substring_regex(values, _NUMBER))
+    numbers = np.full(len(values), np.nan)
+    numbers[is_number] = np.asarray(values.filter(pa.array(is_number)).cast(pa.float64()))
+    low, high = empty, empty.copy()
+    low[full] = np.fmin.reduceat(numbers[cells], starts)
+    high[full] = np.fmax.reduceat(numbers[cells], starts)
+    return length, low, high, frequency

@@ -1,0 +1,269 @@
+"""Keys, foreign keys, their probabilities, exports and paths."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import deepjoin
+from deepjoin.__main__ import main
+from deepjoin.errors import DeepJoinError
+from deepjoin.lake import Lake
+from deepjoin.matching.names import NameTable, shared_letters, split_key
+from deepjoin.matching.sense import BoostedTrees
+from deepjoin.relating.relations import CONTAINED, RelationFinder
+from deepjoin.settings import Vectors
+
+NO_VECTORS = Vectors(cells="none")
+
+
+def shop(path: Path, declared: bool = True) -> Path:
+    """Make a small shop: customers, orders with two orphans, a lookup table of three values."""
+    keys = "REFERENCES customers(customer_id)" if declared else ""
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, name TEXT, city TEXT)")
+        db.execute(
+            "CREATE TABLE orders (order_id INTEGER PRIMARY KEY, "
+            f"customer_id INTEGER {keys}, status TEXT)"
+        )
+        db.execute("CREATE TABLE statuses (status TEXT PRIMARY KEY, label TEXT)")
+        db.execute("CREATE TABLE empty (id INTEGER, blank TEXT)")
+        rows = [(1000 + 7 * n, f"Name {n}", f"City {n % 9}") for n in range(40)]
+        db.executemany("INSERT INTO customers VALUES (?, ?, ?)", rows)
+        orders = [(n, 1000 + 7 * (n % 35), "abc"[n % 3]) for n in range(1, 120)]
+        orders += [(200, 5555, "a"), (201, 5555, "b")]
+        db.executemany("INSERT INTO orders VALUES (?, ?, ?)", orders)
+        db.executemany(
+            "INSERT INTO statuses VALUES (?, ?)",
+            [*zip("abc", ("open", "paid", "sent"), strict=True)],
+        )
+        db.execute("CREATE VIEW recent AS SELECT * FROM orders WHERE order_id > 100")
+    return path
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    folder = tmp_path_factory.mktemp("shop")
+    return deepjoin.index(str(shop(folder / "shop.sqlite")), folder / "index", vectors=NO_VECTORS)
+
+
+def ends(relations: Sequence[Any]) -> set[tuple[str, ...]]:
+    return {
+        (one.child_table, *one.child_columns, one.parent_table, *one.parent_columns)
+        for one in relations
+    }
+
+
+def test_a_foreign_key_is_found_with_its_orphans_and_evidence(lake: Lake) -> None:
+    found = lake.relations()
+    (one,) = [r for r in found if (r.child_table, r.child_columns) == ("orders", ("customer_id",))]
+    assert (one.parent_table, one.parent_columns) == ("customers", ("customer_id",))
+    assert one.probability > 0.5 and one.declared is True and one.cardinality == "n:1"
+    assert one.orphans == 2 and one.orphan_values == ("5555",)
+    assert one.containment == pytest.approx(35 / 36)
+    assert one.evidence["name"] == "both columns have the same name"
+    assert found.check() == [one] or one in found.check()
+
+
+def test_small_lookup_tables_are_related_and_not_searched(lake: Lake) -> None:
+    assert ("orders", "status", "statuses", "status") in ends(lake.relations())
+    with pytest.raises(DeepJoinError, match="fewer than 5 distinct values"):
+        lake.column("statuses", "status")
+    assert not lake.search(["a", "b", "c"], join="equi")
+
+
+def test_small_columns_survive_merges_and_leave_with_their_tables(tmp_path: Path) -> None:
+    lake = deepjoin.index(
+        {"kinds": {"kind": ["x", "y", "z"]}, "things": {"kind": ["x", "y", "z", "x"]}},
+        tmp_path / "index",
+        vectors=NO_VECTORS,
+    )
+    wanted = ("things", "kind", "kinds", "kind")
+    lake.add({"more": {"other": ["x", "y"]}})
+    lake.compact()
+    assert len(lake.index.segments) == 1
+    names = {RelationFinder(lake.index).place(c)[0] for c in range(3)}
+    assert names == {"kinds", "things", "more"}
+    assert wanted in ends(lake.relations(least=0))
+    lake.remove("kinds")
+    assert wanted not in ends(lake.relations(least=0))
+
+
+def test_keys_have_a_probability(lake: Lake) -> None:
+    keys = {(key.table, key.columns): key.probability for key in lake.relations().keys}
+    assert keys[("customers", ("customer_id",))] > 0.5
+    assert ("orders", ("status",)) not in keys
+
+
+def test_declared_keys_never_change_the_probability(tmp_path: Path, lake: Lake) -> None:
+    plain = deepjoin.index(
+        str(shop(tmp_path / "shop.sqlite", declared=False)), tmp_path / "index", vectors=NO_VECTORS
+    )
+    with_keys, without = lake.relations(least=0), plain.relations(least=0)
+    assert [r.probability for r in with_keys] == [r.probability for r in without]
+    assert not any(r.declared for r in without)
+
+
+def test_exports_name_every_relation(lake: Lake) -> None:
+    found = lake.relations()
+    assert 'ALTER TABLE "orders" ADD FOREIGN KEY ("customer_id")' in found.to_sql()
+    assert "relationships:" in found.to_dbt() and "to: ref('customers')" in found.to_dbt()
+    assert 'Ref: "orders"."customer_id" > "customers"."customer_id"' in found.to_dbml()
+    assert (
+        found.to_mermaid().startswith("erDiagram\n")
+        and '"orders" }o--|| "customers"' in found.to_mermaid()
+    )
+    shown = json.loads(json.dumps(found.to_dict()))
+    assert set(shown) >= {"keys", "relations", "seconds"}
+    assert shown["relations"][0].keys() >= {"child_columns", "parent_columns", "probability"}
+    assert "orders.customer_id -> customers.customer_id" in repr(found)
+
+
+def test_the_sql_runs(lake: Lake, tmp_path: Path) -> None:
+    import duckdb
+
+    with duckdb.connect() as db:
+        db.execute("CREATE TABLE customers (customer_id INTEGER)")
+        # DuckDB has no ALTER TABLE for foreign keys, but parses and adds primary keys.
+        line = next(
+            t for t in lake.relations().to_sql().splitlines() if '"customers" ADD PRIMARY' in t
+        )
+        db.execute(line)
+
+
+def test_paths_lead_through_relations_best_first(lake: Lake) -> None:
+    found = lake.relations()
+    best = found.paths("customers", "statuses")[0]
+    assert best.tables == ("customers", "orders", "statuses")
+    assert best.probability == pytest.approx(np.prod([r.probability for r in best.relations]))
+    with pytest.raises(DeepJoinError, match="No relation leads to a table 'nowhere'"):
+        found.paths("customers", "nowhere")
+
+
+def test_a_probability_out_of_range_is_refused(lake: Lake) -> None:
+    with pytest.raises(DeepJoinError, match="`least` is 2; it must be a probability from 0 to 1"):
+        lake.relations(least=2)
+
+
+def test_sources_are_apart_unless_asked_across(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        shop(tmp_path / f"{name}.sqlite")
+    files = [str(tmp_path / f"{name}.sqlite") for name in ("one", "two")]
+    lake = deepjoin.index(files, tmp_path / "index", vectors=NO_VECTORS)
+    inside = lake.relations(least=0)
+    assert all(r.child_table.split(".")[0] == r.parent_table.split(".")[0] for r in inside)
+    across = ends(lake.relations(least=0, across=True))
+    assert ("one.orders", "customer_id", "two.customers", "customer_id") in across
+
+
+def test_bad_tables_are_passed_over(tmp_path: Path) -> None:
+    wide = {f"c{n}": [str(n), str(n + 1)] for n in range(300)}
+    lake = deepjoin.index(
+        {
+            "empty": {"id": []},
+            "nulls": {"id": [None, None], "x": ["", " "]},
+            "no_key": {"x": ["a", "a", "b", "b"]},
+            "self": {
+                "id": ["1", "2", "3", "4", "5", "6"],
+                "parent_id": ["", "1", "1", "2", "2", "3"],
+            },
+            "ring": {"id": ["p", "q", "r"], "next": ["q", "r", "p"]},
+            "wide": wide,
+        },
+        tmp_path / "index",
+        vectors=NO_VECTORS,
+    )
+    found = ends(lake.relations(least=0))
+    assert ("self", "parent_id", "self", "id") in found
+    assert ("ring", "next", "ring", "id") in found
+
+
+def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = shop(tmp_path / "shop.sqlite")
+    assert main(["relations", str(file), "--check"]) == 1
+    shown = capsys.readouterr()
+    assert (
+        "2 rows of orders refer to nothing: customer_id is not in customers.customer_id (5555)"
+        in shown.err
+    )
+    assert (tmp_path / "shop.sqlite.deepjoin" / "manifest.json").exists()
+    with sqlite3.connect(file) as db:
+        db.execute("DELETE FROM orders WHERE customer_id = 5555")
+    # The check reads what has changed.
+    assert main(["relations", str(file), "--check", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["relations"]
+    out = tmp_path / "schema.sql"
+    assert main(["relations", str(file), "--format", "sql", "-o", str(out)]) == 0
+    assert "FOREIGN KEY" in out.read_text()
+
+
+cells = st.lists(st.sampled_from(["1", "2", "3", "4", "a", "b", "c", "x", "y"]), max_size=8)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=3))
+def test_candidates_are_all_inclusions(
+    tmp_path_factory: pytest.TempPathFactory, tables: list[tuple[list[str], list[str]]]
+) -> None:
+    """Every pair whose child is contained and whose parent is nearly unique, and no other."""
+    frames: dict[str, Mapping[str, list[str | None]]] = {}
+    columns: dict[tuple[str, str], list[str]] = {}
+    for n, (a, b) in enumerate(tables):
+        length = max(len(a), len(b))
+        frames[f"t{n}"] = {
+            "a": a + [None] * (length - len(a)),
+            "b": b + [None] * (length - len(b)),
+        }
+        columns |= {(f"t{n}", "a"): a, (f"t{n}", "b"): b}
+    folder = tmp_path_factory.mktemp("lake")
+    lake = deepjoin.index(dict(frames), folder / "index", vectors=NO_VECTORS)
+    expected = {}
+    for child, mine in columns.items():
+        for parent, theirs in columns.items():
+            shared = len(set(mine) & set(theirs))
+            if child == parent or not shared or shared / len(set(mine)) < CONTAINED:
+                continue
+            if len(set(theirs)) / len(theirs) >= 0.8:
+                expected[child, parent] = shared
+    finder = RelationFinder(lake.index)
+    pairs, left_out = finder.candidates()
+    places = {
+        c: (finder.place(c)[0], finder.place(c)[1][0]) for c in range(len(finder.columns.sizes))
+    }
+    found = {
+        (places[c], places[p]): m for c, p, m in zip(*(of.tolist() for of in pairs), strict=True)
+    }
+    assert found == expected and left_out == 0
+
+
+def test_trees_weigh_as_written() -> None:
+    """One tree of one split, by hand; its numbers survive JSON."""
+    tree = BoostedTrees(
+        ("x",),
+        np.array([0]),
+        np.array([0, 0, 0]),
+        np.array([0.5, 0, 0], np.float32),
+        np.array([1, 1, 2]),
+        np.array([2, 1, 2]),
+        np.array([0.0, -1.0, 2.0]),
+        *(1, 0.25),
+    )
+    again = BoostedTrees.from_json(json.loads(json.dumps(tree.to_json())))
+    for one in (tree, again):
+        assert one.scores(np.array([[0.5], [0.6]])).tolist() == [-0.75, 2.25]
+
+
+def test_names_are_compared_by_their_stems() -> None:
+    assert split_key("CustomerID") == ("customer", True)
+    names = NameTable.of(["adresse_id", "adressen", "preis"])
+    first, second = names.take(np.array([0, 0])), names.take(np.array([1, 2]))
+    share, _ = shared_letters(first.stems, second.letters)
+    assert share[0] == 1 and share[1] < 0.3
