@@ -122,6 +122,28 @@ class Match(NamedTuple):
     similarity: float = 1.0
 
 
+@dataclass(frozen=True)
+class Program:
+    """A rule that rewrites cells so that they are found in the other column.
+
+    ``sql`` is a DuckDB expression over ``cell``, ``pandas`` one over the Series ``cells``; a rule
+    that treats both sides differently is a condition over ``left_cell`` and ``right_cell``.
+    """
+
+    text: str
+    """The rule in words."""
+    sql: str
+    pandas: str
+    covers: int
+    """Values of the left column that get their match from it."""
+    side: str = "left"
+    """Whose cells are rewritten: "left", "right" or "both"."""
+    exceptions: int = 0
+    """Values of the left column without an equal one that it does not explain."""
+    merged: int = 0
+    """How many left values beyond the first share the match of another one."""
+
+
 class EquiEvidence(NamedTuple):
     """Evidence for the equi-join of two columns."""
 
