@@ -133,7 +133,9 @@ def meaning_tasks(folder: Path) -> Iterator[Task]:
         if len(parts) < 2:
             say(f"{file.name}: no blank line between two columns; left out")
             continue
-        left, right = ([line.strip() for line in part.split("\n") if line.strip()] for part in parts)
+        left, right = (
+            [line.strip() for line in part.split("\n") if line.strip()] for part in parts
+        )
         truth = file.with_name(file.name.replace("_input", "_groundtruth"))
         lines = re.split("[\r\n]+", truth.read_text("utf-8", errors="replace"))
         split = [line.split("\t") for line in lines if "\t" in line]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from deepjoin.lab.training import train
     from deepjoin.lake import Lake
     from deepjoin.lake import open_lake as open
-    from deepjoin.model import Hit, Match, Results
+    from deepjoin.matching.entry import match
+    from deepjoin.model import Hit, Match, Matches, Program, Results
     from deepjoin.settings import (
         BuildSettings,
         JoinSettings,
@@ -38,7 +39,10 @@ _LAZY = {
     "join": ("deepjoin.joining.entry", "join"),
     "Lake": ("deepjoin.lake", "Lake"),
     "Hit": ("deepjoin.model", "Hit"),
+    "match": ("deepjoin.matching.entry", "match"),
     "Match": ("deepjoin.model", "Match"),
+    "Matches": ("deepjoin.model", "Matches"),
+    "Program": ("deepjoin.model", "Program"),
     "Results": ("deepjoin.model", "Results"),
     "BuildSettings": ("deepjoin.settings", "BuildSettings"),
     "JoinSettings": ("deepjoin.settings", "JoinSettings"),
@@ -59,6 +63,8 @@ __all__ = [
     "JoinSettings",
     "Lake",
     "Match",
+    "Matches",
+    "Program",
     "PublishSettings",
     "Results",
     "SearchSettings",
@@ -69,6 +75,7 @@ __all__ = [
     "evaluate",
     "index",
     "join",
+    "match",
     "open",
     "publish",
     "train",

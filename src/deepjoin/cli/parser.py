@@ -24,6 +24,7 @@ from deepjoin.cli import (
     index,
     info,
     join,
+    match,
     mcp,
     methods,
     publish,
@@ -70,7 +71,10 @@ class Command(Protocol):
 
 #: The commands by what they are for, in the order of the help.
 GROUPS: dict[str, dict[str, Command]] = {
-    "search and join": {"demo": demo, "search": search, "join": join, "graph": graph},
+    "search and join": {
+        **{"demo": demo, "search": search, "join": join, "match": match},
+        "graph": graph,
+    },
     "make and keep an index": {
         **{"index": index, "info": info, "add": add, "remove": remove},
         **{"compact": compact, "check": check},

@@ -16,7 +16,7 @@ import numpy as np
 
 from deepjoin.arrays import Array, Double, Float, Int
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.matching.candidates import GramSpace, Grams, leading, near_vectors
+from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
 from deepjoin.matching.features import Words, WordWeights, pair_features
 from deepjoin.matching.trees import Trees, load_trees, ordered
 

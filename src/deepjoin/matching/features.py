@@ -22,9 +22,7 @@ from deepjoin.matching.candidates import MOST_CHARACTERS
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 #: Words that rarely tell two things apart, in any column.
 _LIGHT = frozenset(
-    "the a an of and or for in at on to by de la le les el los las del di da do dos das du des der "
-    "die das und et y e i the inc ltd llc co corp corporation company limited plc gmbh ag sa spa "
-    "nv bv oy ab as kg mr mrs ms dr sir st".split()
+    ["the", "a", "an", "of", "and", "or", "for", "in", "at", "on", "to", "by", "de", "la", "le", "les", "el", "los", "las", "del", "di", "da", "do", "dos", "das", "du", "des", "der", "die", "das", "und", "et", "y", "e", "i", "the", "inc", "ltd", "llc", "co", "corp", "corporation", "company", "limited", "plc", "gmbh", "ag", "sa", "spa", "nv", "bv", "oy", "ab", "as", "kg", "mr", "mrs", "ms", "dr", "sir", "st"]
 )
 _LIGHT_WEIGHT = 0.25
 #: Leftover words compared with each other; a longer list is cut.
@@ -151,9 +149,7 @@ def compare(mine: Words, theirs: Words, weights: WordWeights, cross: bool = True
     suffix = _common(squashed[::-1], squashed_other[::-1])
     shortest = max(min(len(squashed), len(squashed_other)), 1)
     acronym = _acronym(mine, squashed_other) or _acronym(theirs, squashed)
-    there, here = (
-        (weights.right, weights.left) if cross else (weights.right, weights.right)
-    )
+    there, here = (weights.right, weights.left) if cross else (weights.right, weights.right)
     return [
         both / mine_all,
         both / theirs_all,

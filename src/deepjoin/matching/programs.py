@@ -126,6 +126,14 @@ def find_programs(
     if len(short) < 2 or not right:
         return found
     sides = _Sides(left, [cell if len(cell) <= _SOURCE else "" for cell in right])
+    units = unit_pairs([left[at] for at in short], list(right))
+    if units is not None:
+        # Digits that look alike explain numbers less well than a conversion that fits them all.
+        step, places, others = units
+        sql, pandas = step.sql.replace("{x}", "cell"), step.pandas.replace("{x}", "cells")
+        missed = len(short) - len(places)
+        program = Program(f"left: {step.words}", sql, pandas, len(places), "left", missed)
+        return [Rewriting(program, np.array(short, np.int64)[places], others)]
     rest = short
     candidates = list(_proposed(left, right, short, space))
     for _ in range(_PROGRAMS):
@@ -136,19 +144,10 @@ def find_programs(
             break
         one, met = best
         pairs = [(row, other) for row, others in met for other in others]
-        rows, others = np.array(pairs, np.int64).T
-        found.append(Rewriting(_shown(one, met, len(rest)), rows, others))
+        rows, places = np.array(pairs, np.int64).T
+        found.append(Rewriting(_shown(one, met, len(rest)), rows, places))
         matched = {row for row, _ in met}
         rest = [row for row in rest if row not in matched]
-    if not found:
-        units = unit_pairs([left[at] for at in short], list(right))
-        if units is not None:
-            step, rows, others = units
-            text = f"left {step.words}"
-            program = Program(text, step.sql.replace("{x}", "cell"),
-                              step.pandas.replace("{x}", "cells"), len(rows), "left",
-                              len(short) - len(rows))  # fmt: skip
-            found.append(Rewriting(program, np.array(short, np.int64)[rows], others))
     return found
 
 
@@ -221,7 +220,8 @@ def _convincing(
         return False
     keys = [canonical(one.right(sides.cells[1][other]) or "") for other in sorted(reached)[:200]]
     length = float(np.mean([len(key) for key in keys]))
-    if length < 2.5 and share < 0.8:
+    # Short texts meet by chance, unless each finds a partner of its own.
+    if length < 2.5 and (share < 0.8 or len(reached) < 0.8 * len(met)):
         return False
     if all(re.fullmatch("-?[0-9]+", key) for key in keys):
         numbers = {int(key) for key in keys if len(key) < 16}
@@ -322,9 +322,7 @@ class _Partial:
     #: Whether it counts characters, which rarely carries over to cells of another length.
     is_fixed: bool = False
 
-    def take(
-        self, part: Step | str, length: int, cost: float, is_fixed: bool = False
-    ) -> _Partial:
+    def take(self, part: Step | str, length: int, cost: float, is_fixed: bool = False) -> _Partial:
         copied = 0 if isinstance(part, str) else length
         return _Partial(
             self.at + length, (*self.parts, part), self.cost + cost, self.copied + copied,
@@ -425,4 +423,3 @@ def _joined(parts: tuple[Step | str, ...], cost: float) -> Step:
 
 def _constant(text: str) -> Callable[[str], str | None]:
     return lambda cell: text
-

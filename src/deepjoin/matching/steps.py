@@ -129,7 +129,7 @@ def found(pattern: str, name: str, number: int) -> Step:
 
 def begin(count: int) -> Step:
     """Take the first characters."""
-    dear = 1.0 + 0.2 * max(0, count - 4)
+    dear = 0.8 if count == 1 else 2.2 + 0.2 * max(0, count - 4)
     name = "the first letter" if count == 1 else f"the first {count} characters"
     return Step(
         name, lambda cell: cell[:count], f"left({{x}}, {count})", f"{{x}}.str[:{count}]", dear
@@ -138,7 +138,7 @@ def begin(count: int) -> Step:
 
 def end(count: int) -> Step:
     """Take the last characters."""
-    dear = 1.2 + 0.2 * max(0, count - 4)
+    dear = 2.4 + 0.2 * max(0, count - 4)
     name = "the last letter" if count == 1 else f"the last {count} characters"
     return Step(
         name, lambda cell: cell[-count:], f"right({{x}}, {count})", f"{{x}}.str[-{count}:]", dear
@@ -152,7 +152,7 @@ def middle(start: int, stop: int) -> Step:
         lambda cell: cell[start:stop],
         f"substr({{x}}, {start + 1}, {stop - start})",
         f"{{x}}.str[{start}:{stop}]",
-        2.2 + 0.3 * max(0, stop - start - 4),
+        3.0 + 0.3 * max(0, stop - start - 4),
     )
 
 
@@ -180,9 +180,7 @@ def padded(length: int) -> Step:
 
 
 _TITLES = "mr|mrs|ms|miss|dr|prof|sir|dame|gov|sen|rep|hon|rev|st|lord|lady|king|queen|president"
-TITLE = replaced(
-    rf"^(?i:{_TITLES})\.? +", "", "the value without its title", 1.0
-)
+TITLE = replaced(rf"^(?i:{_TITLES})\.? +", "", "the value without its title", 1.0)
 BRACKETED = replaced(r" *[(\[][^)\]]*[)\]]", "", "the value without what is in brackets", 1.0)
 CAPITALS = replaced("[^A-ZÀ-Ý]", "", "the capital letters", 1.2)
 INITIALS = replaced("([^ -])[^ -]*[ -]*", r"\1", "the initials", 1.2)
