@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
         if len(columns) != 1:
             names = ", ".join(one.name for one in columns[:12])
             raise DeepJoinError(
-                f"{path} has {len(columns)} columns: name one of them with `{side}_column`: {names}."
+                f"{path} has {len(columns)} columns; name one with --{side}-column: {names}."
             )
         sides.append(columns[0])
     found = match(*sides, join=options.join)

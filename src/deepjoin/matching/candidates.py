@@ -123,12 +123,11 @@ class GramSpace:
             pairs = np.repeat(owners[begin:end], reach) * len(theirs) + holders[at]
             weights = np.repeat(self.weights[here], reach)
             distinct, inverse = np.unique(pairs, return_inverse=True)
-            scores = np.bincount(inverse, weights)
             who, other = np.divmod(distinct, len(theirs))
+            scores = np.bincount(inverse, weights) / norms[other]
             if same:
                 kept = who != other
                 who, other, scores = who[kept], other[kept], scores[kept]
-            scores = scores / norms[other]
             best = leading(who, scores, count)
             found.append((who[best], other[best]))
         if not found:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deepjoin.arrays import Array, Double, Float, Int
+from deepjoin.arrays import Array, Double, Float, Int, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
 from deepjoin.matching.features import Words, WordWeights, pair_features
@@ -75,7 +75,11 @@ class Comparison:
         left, right = np.divmod(pairs, max(len(self.words[1]), 1))
         # Of many candidates, the closest by either measure, seen from either side.
         close = self._alike(left, right, (0, 1)).max(axis=1)
-        some = np.union1d(leading(left, close, _SCORED), leading(right, close, _SIBLINGS))
+        best = leading(left, close, _SCORED)
+        wanted_too = np.zeros(len(self.words[1]), bool)
+        wanted_too[right[best]] = True
+        rivals = leading(right, close, _SIBLINGS)
+        some = np.union1d(best, rivals[wanted_too[right[rivals]]])
         return left[some], right[some]
 
     def features(self, left: Int, right: Int, sides: tuple[int, int] = (0, 1)) -> Float:
@@ -91,8 +95,6 @@ class Comparison:
         lengths = np.zeros(len(grams), np.int64)
         lengths[chosen] = np.diff(starts)[chosen]
         # The same numbers of values, but only the chosen ones look for neighbours.
-        from deepjoin.arrays import ranges
-
         mine = Grams(
             np.concatenate([[0], np.cumsum(lengths)]), grams.grams[ranges(starts[:-1], lengths)]
         )

@@ -22,7 +22,13 @@ from deepjoin.matching.candidates import MOST_CHARACTERS
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 #: Words that rarely tell two things apart, in any column.
 _LIGHT = frozenset(
-    ["the", "a", "an", "of", "and", "or", "for", "in", "at", "on", "to", "by", "de", "la", "le", "les", "el", "los", "las", "del", "di", "da", "do", "dos", "das", "du", "des", "der", "die", "das", "und", "et", "y", "e", "i", "the", "inc", "ltd", "llc", "co", "corp", "corporation", "company", "limited", "plc", "gmbh", "ag", "sa", "spa", "nv", "bv", "oy", "ab", "as", "kg", "mr", "mrs", "ms", "dr", "sir", "st"]
+    (
+        *("the", "a", "an", "of", "and", "or", "for", "in", "at", "on", "to", "by", "de", "la"),
+        *("le", "les", "el", "los", "las", "del", "di", "da", "do", "dos", "das", "du", "des"),
+        *("der", "die", "und", "et", "y", "e", "i", "inc", "ltd", "llc", "co", "corp"),
+        *("corporation", "company", "limited", "plc", "gmbh", "ag", "sa", "spa", "nv", "bv"),
+        *("oy", "ab", "as", "kg", "mr", "mrs", "ms", "dr", "sir", "st"),
+    )
 )
 _LIGHT_WEIGHT = 0.25
 #: Leftover words compared with each other; a longer list is cut.

@@ -114,13 +114,8 @@ class _Sides:
         return table
 
 
-def find_programs(
-    left: Sequence[str], right: Sequence[str], free: Int, space: GramSpace | None = None
-) -> list[Rewriting]:
-    """Find up to three programs for the left values at ``free``, which have no equal one.
-
-    ``space`` holds the trigrams of both lists if they are known already.
-    """
+def find_programs(left: Sequence[str], right: Sequence[str], free: Int) -> list[Rewriting]:
+    """Find up to three programs for the left values at ``free``, which have no equal one."""
     short = [at for at in free.tolist() if 0 < len(left[at]) <= _SOURCE]
     found: list[Rewriting] = []
     if len(short) < 2 or not right:
@@ -135,7 +130,7 @@ def find_programs(
         program = Program(f"left: {step.words}", sql, pandas, len(places), "left", missed)
         return [Rewriting(program, np.array(short, np.int64)[places], others)]
     rest = short
-    candidates = list(_proposed(left, right, short, space))
+    candidates = list(_proposed(left, right, short))
     for _ in range(_PROGRAMS):
         if len(rest) < 2:
             break
@@ -232,15 +227,13 @@ def _convincing(
     return len(met) / rest >= 0.1 or len(reached) / size >= 0.5
 
 
-def _proposed(
-    left: Sequence[str], right: Sequence[str], free: list[int], space: GramSpace | None
-) -> Iterator[_Candidate]:
+def _proposed(left: Sequence[str], right: Sequence[str], free: list[int]) -> Iterator[_Candidate]:
     """Propose candidates: fixed ones, and those that examples suggest, most agreed on first."""
     mine = [left[at] for at in free]
-    for one in _BOTH:
-        yield _Candidate(one, one)
-    for made, other in format_steps(mine, list(right)):
-        yield _Candidate(made, other)
+    for step in _BOTH:
+        yield _Candidate(step, step)
+    for pair in format_steps(mine, list(right)):
+        yield _Candidate(*pair)
     lengths = {len(cell) for cell in right}
     if len(lengths) == 1 and (length := lengths.pop()) <= 20:
         yield _Candidate(steps.padded(length), WHOLE)
@@ -250,13 +243,12 @@ def _proposed(
     yield _Candidate(steps.NO_ZEROS, steps.NO_ZEROS)
     votes: dict[tuple[str, str], float] = defaultdict(float)
     known: dict[tuple[str, str], _Candidate] = {}
-    for row, other in _examples(left, right, free, space):
+    for row, other in _examples(left, right, free):
         for source, target, forwards in (
             (left[row], right[other], True),
             (right[other], left[row], False),
         ):
-            made = _taken_apart(source, target)
-            for program in made:
+            for program in _taken_apart(source, target):
                 one = _Candidate(program, WHOLE) if forwards else _Candidate(WHOLE, program)
                 known.setdefault(one.key, one)
                 votes[one.key] += 1 / (1 + 0.1 * program.cost)
@@ -268,7 +260,7 @@ def _proposed(
 
 
 def _examples(
-    left: Sequence[str], right: Sequence[str], free: list[int], space: GramSpace | None
+    left: Sequence[str], right: Sequence[str], free: list[int]
 ) -> Iterator[tuple[int, int]]:
     """Yield pairs to learn from: all of a few, else those that share rare trigrams."""
     if len(free) * len(right) <= _EXAMPLES:

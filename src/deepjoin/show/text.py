@@ -145,8 +145,8 @@ def render_matches(found: Matches, screen: Screen = Screen()) -> str:
         lines.append(f"  SQL: {program.sql}")
         lines.append(f"  pandas: {program.pandas}")
     if found.ties:
-        one = found.ties[0]
-        tie = f"{one_line(one.query)} may also be {one_line(one.target)}"
+        first = found.ties[0]
+        tie = f"{one_line(first.query)} may also be {one_line(first.target)}"
         lines.append(screen.wrap(f"{count(len(found.ties), 'tie')}, e.g. {tie}"))
     return "\n".join(lines) + _near(found)
 
