@@ -177,3 +177,21 @@ def scored_pairs(
     models = _models()
     chances = models["second"].chance(second_features(pair, equal, found, models["first"]))
     return ScoredPairs(found[0], found[1], chances)
+
+
+def pair_chances(left: list[str], right: list[str], cosines: Double) -> Double:
+    """Return the chance that values at the same place of two lists mean the same.
+
+    It looks at the two values alone, and at how rare their words are in the two lists.
+    """
+    if not left:
+        return np.zeros(0)
+    mine, theirs = (list(dict.fromkeys(side)) for side in (left, right))
+    places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
+    pair = Comparison(mine, theirs, None)
+    rows = pair.features(
+        np.array([places[0][value] for value in left], np.int64),
+        np.array([places[1][value] for value in right], np.int64),
+    )
+    rows[:, 1] = cosines
+    return _models()["first"].chance(rows)

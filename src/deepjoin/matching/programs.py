@@ -218,13 +218,23 @@ def _convincing(
     # Short texts meet by chance, unless each finds a partner of its own.
     if length < 2.5 and (share < 0.8 or len(reached) < 0.8 * len(met)):
         return False
-    if all(re.fullmatch("-?[0-9]+", key) for key in keys):
-        numbers = {int(key) for key in keys if len(key) < 16}
-        # Any numbers are found in a column that has nearly all of them.
-        dense = len(numbers) / (max(numbers) - min(numbers) + 1) if numbers else 0.0
-        if dense > 0.3 and share < 0.9:
+    if all(re.fullmatch("[0-9]{1,15}", key) for key in keys):
+        # Any numbers are found in a column that has nearly all of them; only numbers that stay
+        # the same (7 and 007) or come of words (March) are more than that.
+        pairs = [(sides.cells[0][row], sides.cells[1][others[0]]) for row, others in met[:200]]
+        if all(re.fullmatch("[0-9]{1,15}", cell) for pair in pairs for cell in pair):
+            numbers = [(int(cell), int(other)) for cell, other in pairs]
+            if max(map(_density, zip(*numbers, strict=True))) > 0.3:
+                return all(one == other for one, other in numbers)
+        elif _density(map(int, keys)) > 0.3 and share < 0.9:
             return False
     return len(met) / rest >= 0.1 or len(reached) / size >= 0.5
+
+
+def _density(numbers: Iterable[int]) -> float:
+    """Return the share of the numbers between the least and the greatest that are there."""
+    distinct = set(numbers)
+    return len(distinct) / (max(distinct) - min(distinct) + 1)
 
 
 def _proposed(left: Sequence[str], right: Sequence[str], free: list[int]) -> Iterator[_Candidate]:

@@ -68,7 +68,7 @@ def split(by: str, number: int) -> Step:
         return Step(
             f"the {_ordinal(number)} {named}", words,
             f"regexp_split_to_array(trim({{x}}), ' +')[{at}]",
-            f'{{x}}.str.strip(" ").str.split(" +", regex=True).str[{number}]',
+            f'{{x}}.str.strip(" ").str.split(" +", regex=True).str[{number}].astype("string")',
             1.5 + abs(number + (number < 0)) * 0.2,
         )  # fmt: skip
 
@@ -79,7 +79,7 @@ def split(by: str, number: int) -> Step:
     return Step(
         f"the {_ordinal(number)} {named}", run,
         f"trim(string_split({{x}}, {literal(by)})[{at}])",
-        f'{{x}}.str.split({by!r}, regex=False).str[{number}].str.strip(" ")',
+        f'{{x}}.str.split({by!r}, regex=False).str[{number}].astype("string").str.strip(" ")',
         1.6 + abs(number + (number < 0)) * 0.2,
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ def after(by: str) -> Step:
         f"what follows the first '{by}'", run,
         f"CASE WHEN contains({{x}}, {literal(by)}) THEN "
         f"trim(substr({{x}}, instr({{x}}, {literal(by)}) + {len(by)})) END",
-        f'{{x}}.str.split({by!r}, n=1, regex=False).str[1].str.strip(" ")',
+        f'{{x}}.str.split({by!r}, n=1, regex=False).str[1].astype("string").str.strip(" ")',
         1.8,
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def before_last(by: str) -> Step:
     return Step(
         f"what precedes the last '{by}'", run,
         f"trim(left({{x}}, length({{x}}) - instr(reverse({{x}}), {literal(by)})))",
-        f'{{x}}.str.rsplit({by!r}, n=1).str[0].str.strip(" ")',
+        f'{{x}}.str.rsplit({by!r}, n=1).str[0].astype("string").str.strip(" ")',
         1.9,
     )  # fmt: skip
 
@@ -122,7 +122,7 @@ def found(pattern: str, name: str, number: int) -> Step:
         f"the {_ordinal(number)} {name}",
         lambda cell: _item(compiled.findall(cell), number),
         f"regexp_extract_all({{x}}, {literal(pattern)}, {compiled.groups})[{at}]",
-        f"{{x}}.str.findall({pattern!r}).str[{number}]",
+        f'{{x}}.str.findall({pattern!r}).str[{number}].astype("string")',
         2.0 + abs(number + (number < 0)) * 0.2,
     )
 
