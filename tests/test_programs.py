@@ -14,8 +14,11 @@ from deepjoin.matching.steps import Step
 
 pd = pytest.importorskip("pandas")
 
+#: Line breaks are left out: a dot of a regular expression means another thing in each engine.
 CELLS = st.text(
-    st.sampled_from("abZÉé07 .,-/_@()';:\"") | st.characters(codec="utf-8"), max_size=14
+    st.sampled_from("abZÉé07 .,-/_@()';:\"")
+    | st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]),
+    max_size=14,
 )
 STEPS = [
     *(steps.split(by, at) for by in (" ", ",", "-", "'") for at in (0, 1, -1, -2)),
@@ -48,8 +51,7 @@ def in_pandas(step: Step, cells: list[str]) -> list[str | None]:
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
-@given(st.lists(CELLS.filter(lambda cell: "\0" not in cell and "\n" not in cell and "\r" not in cell),
-                min_size=1, max_size=6), st.sampled_from(STEPS))  # fmt: skip
+@given(st.lists(CELLS, min_size=1, max_size=6), st.sampled_from(STEPS))
 def test_a_step_gives_the_same_text_in_python_sql_and_pandas(cells: list[str], step: Step) -> None:
     expected = [step(cell) for cell in cells]
     assert in_sql(step, cells) == expected

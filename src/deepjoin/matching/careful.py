@@ -27,6 +27,8 @@ _BY_GRAMS, _BY_VECTORS, _SCORED = 6, 4, 5
 _SIBLINGS = 2
 #: The least cosine of vectors that proposes a pair.
 _CLOSE = 0.45
+#: The least cosine of two values without a common word that the encoder knows to be synonyms.
+_SYNONYM = 0.93
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,13 @@ def scored_pairs(
         return none
     models = _models()
     chances = models["second"].chance(second_features(pair, equal, found, models["first"]))
-    return ScoredPairs(found[0], found[1], chances)
+    return ScoredPairs(found[0], found[1], _with_synonyms(chances, found[2]))
+
+
+def _with_synonyms(chances: Double, rows: Float) -> Double:
+    """Trust the cell encoder where no word is shared: that close, it knows both (UK, 1B)."""
+    known = (rows[:, 1] >= _SYNONYM) & (rows[:, 2] == 0)
+    return np.where(known, np.maximum(chances, rows[:, 1] - 0.05), chances)
 
 
 def pair_chances(left: list[str], right: list[str], cosines: Double) -> Double:
@@ -194,4 +202,4 @@ def pair_chances(left: list[str], right: list[str], cosines: Double) -> Double:
         np.array([places[1][value] for value in right], np.int64),
     )
     rows[:, 1] = cosines
-    return _models()["first"].chance(rows)
+    return _with_synonyms(_models()["first"].chance(rows), rows)

@@ -21,6 +21,8 @@ from deepjoin.normalise.canonical import CellType, cell_types
 LEAST_CHANCE = 0.5
 #: Another candidate with at least this chance makes a match ambiguous.
 TIE_CHANCE = 0.3
+#: Characters of a value that are compared for similarity.
+_LONGEST = 1000
 
 
 class Linked(NamedTuple):
@@ -78,6 +80,9 @@ def similar_pairs(
     encoder: CellEncoder | None,
 ) -> ScoredPairs:  # fmt: skip
     """Score similar values of those that are free; numbers and dates are never similar."""
+    if not mine or not theirs:
+        return ScoredPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    mine, theirs = _storable(mine), _storable(theirs)
     texts = [_is_text(mine, join), _is_text(theirs, join)]
     rows, others = np.flatnonzero(free & texts[0] | (equal >= 0)), np.flatnonzero(texts[1])
     place = np.full(len(theirs), -1, np.int64)
@@ -90,10 +95,20 @@ def similar_pairs(
     return ScoredPairs(rows[scored.left], others[scored.right], scored.chances)
 
 
+def _storable(values: list[str]) -> list[str]:
+    """Replace lone surrogates, which fit no Arrow string, and cut texts that are no keys."""
+    short = [value[:_LONGEST] for value in values]
+    try:
+        "".join(short).encode()
+    except UnicodeEncodeError:
+        return [value.encode("utf-8", "replace").decode() for value in short]
+    return short
+
+
 def _is_text(values: list[str], join: str) -> Marks:
     if join == "semantic" or not values:
         return np.ones(len(values), bool)
-    kinds = cell_types(pa.array([value[:400] for value in values], pa.large_string()))
+    kinds = cell_types(pa.array(values, pa.large_string()))
     return np.asarray(np.asarray(kinds) == CellType.TEXT)
 
 

@@ -25,7 +25,7 @@ from deepjoin.normalise.canonical import canonical
 from deepjoin.read.sql import literal
 
 #: Example pairs that programs are made from, and the lengths of texts they are made for.
-_EXAMPLES, _SOURCE, _TARGET = 240, 200, 120
+_EXAMPLES, _SOURCE, _TARGET = 150, 200, 120
 #: Partial programs kept while a target is taken apart; programs kept of an example.
 _BEAM, _KEPT = 16, 6
 #: Programs that are run over (a part of) the column, and the size of that part.
@@ -97,8 +97,10 @@ class _Sides:
             size = max(_letters(key), 1)
             shares.append((size / max(_letters(cell), _letters(other), 1), size, len(others)))
         share, size, partners = np.mean(shares, axis=0).tolist()
-        # What is left must name one value on either side.
-        if partners > 1.25 or len(keys) < 0.8 * len(shares) or size < 5:
+        words = np.mean([len(re.findall(r"\w+", key)) for key in keys])
+        # What is left must name one value on either side: one word of two different cells does
+        # not (Cobaltine Foods, Cobaltine Optics), first and last name do.
+        if partners > 1.25 or len(keys) < 0.8 * len(shares) or size < 5 or words < 1.8:
             return min(share, 0.9) if share > 0.8 else 0.0
         return float(share)
 
@@ -277,16 +279,16 @@ def _examples(
         yield from ((row, other) for row in free for other in range(len(right)))
         return
     some = free if len(free) <= 60 else [free[at] for at in
-                                         np.linspace(0, len(free) - 1, 60).astype(int)]  # fmt: skip
+                                         np.linspace(0, len(free) - 1, 40).astype(int)]  # fmt: skip
     cells = [left[at].lower() for at in some]
     others = [cell.lower() for cell in right]
     small = GramSpace(cells, others)
     seen: set[tuple[int, int]] = set()
     for sides, forwards in (((small.left, small.right), True), ((small.right, small.left), False)):
-        who, whom = small.nearest(sides, 3, False)
+        who, whom = small.nearest(sides, 2, False)
         for one, other in zip(who.tolist(), whom.tolist(), strict=True):
             pair = (some[one], other) if forwards else (some[other], one)
-            if pair not in seen and len(seen) < 2 * _EXAMPLES:
+            if pair not in seen and len(seen) < _EXAMPLES:
                 seen.add(pair)
                 yield pair
 
