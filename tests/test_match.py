@@ -108,7 +108,7 @@ def test_messages() -> None:
         deepjoin.match(["a"], ["a"], join="fuzzy")
     with pytest.raises(DeepJoinError, match="A column is a list of cells, not one str"):
         deepjoin.match("abc", ["a"])
-    with pytest.raises(DeepJoinError, match="`right` has no columns: pass a list of cells"):
+    with pytest.raises(DeepJoinError, match="no column that could be searched with"):
         deepjoin.match(["a"], {})
 
 

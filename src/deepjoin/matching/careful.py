@@ -17,7 +17,7 @@ import numpy as np
 from deepjoin.arrays import Array, Double, Float, Int, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
-from deepjoin.matching.features import Words, WordWeights, pair_features
+from deepjoin.matching.features import NAMES, Words, WordWeights, pair_features
 from deepjoin.matching.trees import Trees, load_trees, ordered
 
 _MODEL = Path(__file__).with_name("careful.json")
@@ -29,6 +29,9 @@ _SIBLINGS = 2
 _CLOSE = 0.45
 #: The least cosine of two values without a common word that the encoder knows to be synonyms.
 _SYNONYM = 0.93
+#: Where rows of features say that both values have numbers that the other lacks (gate 7, gate 8),
+#: and the most that such a pair's chance can be.
+_CONTRADICTION, _DOUBTFUL = 2 + NAMES.index("numbers_contrast"), 0.2
 
 
 @dataclass(frozen=True)
@@ -178,13 +181,15 @@ def scored_pairs(
         return none
     models = _models()
     chances = models["second"].chance(second_features(pair, equal, found, models["first"]))
-    return ScoredPairs(found[0], found[1], _with_synonyms(chances, found[2]))
+    return ScoredPairs(found[0], found[1], _with_knowledge(chances, found[2]))
 
 
-def _with_synonyms(chances: Double, rows: Float) -> Double:
-    """Trust the cell encoder where no word is shared: that close, it knows both (UK, 1B)."""
+def _with_knowledge(chances: Double, rows: Float) -> Double:
+    """Correct chances by what is known anyway: synonyms, and numbers that contradict each other."""
+    # That close without a common word, the cell encoder knows both (UK, 1B).
     known = (rows[:, 1] >= _SYNONYM) & (rows[:, 2] == 0)
-    return np.where(known, np.maximum(chances, rows[:, 1] - 0.05), chances)
+    chances = np.where(known, np.maximum(chances, rows[:, 1] - 0.05), chances)
+    return np.where(rows[:, _CONTRADICTION] > 0, np.minimum(chances, _DOUBTFUL), chances)
 
 
 def pair_chances(left: list[str], right: list[str], cosines: Double) -> Double:
@@ -202,4 +207,4 @@ def pair_chances(left: list[str], right: list[str], cosines: Double) -> Double:
         np.array([places[1][value] for value in right], np.int64),
     )
     rows[:, 1] = cosines
-    return _with_synonyms(_models()["first"].chance(rows), rows)
+    return _with_knowledge(_models()["first"].chance(rows), rows)

@@ -6,7 +6,7 @@ import numpy as np
 
 from deepjoin.arrays import Int
 from deepjoin.embed.cells import load_cell_encoder
-from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.errors import unknown_name
 from deepjoin.matching.careful import ScoredPairs
 from deepjoin.matching.linking import TIE_CHANCE, Linkage, link
 from deepjoin.model import Column, Match, Matches, NearMatch
@@ -38,8 +38,7 @@ def match(left: object, right: object, *, join: str = "any") -> Matches:
     """
     if join not in JOINS:
         raise unknown_name("join kind", str(join), "a match", JOINS)
-    mine, theirs = (distinct_cells(_cells(side, name)) for side, name in
-                    ((left, "left"), (right, "right")))  # fmt: skip
+    mine, theirs = (distinct_cells(_cells(side)) for side in (left, right))
     encoder = load_cell_encoder() if join != "equi" else None
     spellings = mine.spellings, theirs.spellings
     found = link(mine.values, theirs.values, join, encoder, spellings)
@@ -61,10 +60,8 @@ def match(left: object, right: object, *, join: str = "any") -> Matches:
     )
 
 
-def _cells(side: object, name: str) -> list[str | None]:
+def _cells(side: object) -> list[str | None]:
     columns: list[Column] = as_columns(side)
-    if not columns:
-        raise DeepJoinError(f"`{name}` has no columns: pass a list of cells or a frame.")
     if len(columns) == 1:
         return list(columns[0].cells)
     rows = zip(*(one.cells for one in columns), strict=True)
