@@ -30,7 +30,7 @@ _DENSE = 0.5
 #: A lake has thousands of columns, so what has this chance in one of them happens in some.
 _CHANCE = 0.001
 #: Similar pairs of a hit that are looked at again, and the least chance that keeps one.
-_CHECKED, _PLAUSIBLE = 1000, 0.05
+_CHECKED, _PLAUSIBLE = 1000, 0.21
 
 
 class EquiJoin(NamedTuple):
