@@ -126,7 +126,7 @@ def test_two_frames_join_without_a_lake(place: Path) -> None:
         ("semantic", True, "equi", None, None),
         ("equi", False, "semantic", "semantic", 0.65),
         ("any", True, "semantic", "semantic", 0.8),
-        (None, False, None, "any", 0.65),
+        (None, False, None, "any", 0.5),
         (None, False, "semantic", "semantic", 0.65),
         (None, False, "equi", None, None),
     ],

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from deepjoin.lab.training import train
     from deepjoin.lake import Lake
     from deepjoin.lake import open_lake as open
-    from deepjoin.model import Hit, Match, Relation, Results
+    from deepjoin.matching.entry import match
+    from deepjoin.model import Hit, Match, Matches, Program, Relation, Results
     from deepjoin.settings import (
         BuildSettings,
         EnrichSettings,
@@ -39,8 +40,11 @@ _LAZY = {
     "join": ("deepjoin.joining.entry", "join"),
     "Lake": ("deepjoin.lake", "Lake"),
     "Hit": ("deepjoin.model", "Hit"),
+    "match": ("deepjoin.matching.entry", "match"),
     "Match": ("deepjoin.model", "Match"),
     "Relation": ("deepjoin.model", "Relation"),
+    "Matches": ("deepjoin.model", "Matches"),
+    "Program": ("deepjoin.model", "Program"),
     "Results": ("deepjoin.model", "Results"),
     "BuildSettings": ("deepjoin.settings", "BuildSettings"),
     "EnrichSettings": ("deepjoin.settings", "EnrichSettings"),
@@ -63,6 +67,8 @@ __all__ = [
     "JoinSettings",
     "Lake",
     "Match",
+    "Matches",
+    "Program",
     "PublishSettings",
     "Relation",
     "Results",
@@ -74,6 +80,7 @@ __all__ = [
     "evaluate",
     "index",
     "join",
+    "match",
     "open",
     "publish",
     "train",

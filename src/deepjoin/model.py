@@ -123,6 +123,37 @@ class Match(NamedTuple):
     query: str
     target: str
     similarity: float = 1.0
+    how: Annotated[str, AsJson(type=Literal["equal", "similar", "program", "bridge"])] = "equal"
+
+
+class NearMatch(NamedTuple):
+    """A cell of the left column and one of the right that may be meant, and the chance of it."""
+
+    query: str
+    target: str
+    chance: float
+
+
+@dataclass(frozen=True)
+class Program:
+    """A rule that rewrites cells so that they are found in the other column.
+
+    ``sql`` is a DuckDB expression over ``cell``, ``pandas`` one over the Series ``cells``; a rule
+    that treats both sides differently is a condition over ``left_cell`` and ``right_cell``.
+    """
+
+    text: str
+    """The rule in words."""
+    sql: str
+    pandas: str
+    covers: int
+    """Values of the left column that get their match from it."""
+    side: str = "left"
+    """Whose cells are rewritten: "left", "right" or "both"."""
+    exceptions: int = 0
+    """Values of the left column without an equal one that it does not explain."""
+    merged: int = 0
+    """How many left values beyond the first share the match of another one."""
 
 
 class EquiEvidence(NamedTuple):
@@ -286,6 +317,75 @@ class Results(Answer, Sequence[Hit]):
         from deepjoin.show.cards import results_html
 
         return results_html(self)
+
+
+@dataclass(frozen=True, repr=False)
+class Matches(Answer, Sequence[Match]):
+    """The pairs of values that match between two columns, in the order of the left one.
+
+    ``precision`` is the estimated share of the pairs that are right, None if there are no pairs.
+    """
+
+    matches: tuple[Match, ...]
+    programs: tuple[Program, ...] = ()
+    """Rules that found some of the pairs, the one that covers most values first."""
+    precision: float | None = None
+    near_misses: tuple[NearMatch, ...] = ()
+    """Values of the left column without a match and what they may mean, likeliest first."""
+    ties: tuple[NearMatch, ...] = ()
+    """Other values of the right column that a matched value may mean as well."""
+    unmatched: tuple[str, ...] = ()
+    sizes: tuple[int, int] = (0, 0)
+    """Distinct values of the left and of the right column."""
+
+    @property
+    def program(self) -> Program | None:
+        """The rule that covers most values, if one was found."""
+        return self.programs[0] if self.programs else None
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The cells that match, as pairs."""
+        return [(one.query, one.target) for one in self.matches]
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
+    @overload
+    def __getitem__(self, i: int) -> Match: ...
+    @overload
+    def __getitem__(self, i: slice) -> Matches: ...
+    def __getitem__(self, i: int | slice) -> Match | Matches:
+        return replace(self, matches=self.matches[i]) if isinstance(i, slice) else self.matches[i]
+
+    def __iter__(self) -> Iterator[Match]:
+        return iter(self.matches)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the pairs as an Arrow table: query, target, similarity, how."""
+        import pyarrow as pa
+
+        kinds = (pa.string(), pa.string(), pa.float64(), pa.string())
+        schema = pa.schema(list(zip(Match._fields, kinds, strict=True)))
+        return pa.Table.from_pylist([one._asdict() for one in self.matches], schema)
+
+    def to_pandas(self) -> Any:
+        """Return the pairs as a pandas data frame."""
+        return as_frame(self.to_arrow(), "pandas")
+
+    def to_polars(self) -> Any:
+        """Return the pairs as a polars data frame."""
+        return as_frame(self.to_arrow(), "polars")
+
+    def __repr__(self) -> str:
+        from deepjoin.show.text import Screen, render_matches
+
+        return render_matches(self, Screen.plain(sys.stdout))
+
+    def _repr_html_(self) -> str:
+        from deepjoin.show.cards import matches_html
+
+        return matches_html(self)
 
 
 #: The fields of a flat row and their types, in order.
@@ -653,7 +753,7 @@ def to_json(value: Any) -> Any:
     """Turn a declared object, or anything made of them, into plain JSON values.
 
     >>> to_json(Match("Chad", "CHAD", 0.9))
-    {'query': 'Chad', 'target': 'CHAD', 'similarity': 0.9}
+    {'query': 'Chad', 'target': 'CHAD', 'similarity': 0.9, 'how': 'equal'}
     """
     if isinstance(value, (str, int, float, NoneType)):
         return value

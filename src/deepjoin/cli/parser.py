@@ -25,6 +25,7 @@ from deepjoin.cli import (
     index,
     info,
     join,
+    match,
     mcp,
     methods,
     publish,
@@ -73,7 +74,7 @@ class Command(Protocol):
 #: The commands by what they are for, in the order of the help.
 GROUPS: dict[str, dict[str, Command]] = {
     "search and join": {
-        **{"demo": demo, "search": search, "join": join, "enrich": enrich},
+        **{"demo": demo, "search": search, "join": join, "match": match, "enrich": enrich},
         **{"relations": relations, "graph": graph},
     },
     "make and keep an index": {

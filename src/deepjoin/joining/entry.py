@@ -148,11 +148,14 @@ def matching_of(
     of_index = encoder()
     if of_index is None and join == "any":
         return None
+    encode = of_index or load_cell_encoder()
     tau = settings.tau
     if tau is None and found is not None:
         tau = found.tau
+    # A threshold or a way to match that somebody chose is taken literally.
+    careful = join == "any" and tau in (None, encode.tau) and settings.matching == "best"
     return SemanticMatching(
-        of_index or load_cell_encoder(), tau, settings.matching, progress or no_progress, join
+        encode, tau, settings.matching, progress or no_progress, join, careful=careful
     )
 
 

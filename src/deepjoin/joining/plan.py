@@ -234,6 +234,11 @@ def _plan(
         several=several_matches(session),
     )
     warnings = [skipped] if skipped else []
+    for program in semantic.programs if semantic else ():
+        warnings.append(
+            f"{program.covers:,} values match by a program ({program.text}). "
+            'Use `join="equi"` to compare cells as they are.'
+        )
     warnings += warnings_of(facts, counts.widest, how, yours, theirs)
     if semantic is not None and pairs is not None:
         warnings += semantic_warnings(session, semantic, yours)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +20,9 @@ from deepjoin.arrays import Float, Int, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching.joinability import ONE, least
+from deepjoin.matching.linking import LEAST_CHANCE, TIE_CHANCE, link
 from deepjoin.matching.similar import ROWS, SimilarValues, ValuePairs
+from deepjoin.model import Program
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.progress import Progress, no_progress
 
@@ -51,6 +53,10 @@ class SemanticMatching:
     matching: str = "best"
     progress: Progress = no_progress
     join: str = "semantic"
+    #: Whether `link` decides, with programs and careful similarity; similarities are chances then.
+    careful: bool = False
+    #: Programs that were used, filled in by `match_values`.
+    programs: list[Program] = field(default_factory=list, compare=False)
 
     def __post_init__(self) -> None:
         if self.matching not in MATCHINGS:
@@ -66,6 +72,8 @@ class SemanticMatching:
     @property
     def bound(self) -> float:
         """The least cosine that counts as a match."""
+        if self.careful:
+            return LEAST_CHANCE
         return self.encoder.tau if self.tau is None else self.tau
 
 
@@ -85,11 +93,31 @@ def match_values(
     Pairs come in no order.
     """
     texts, others = _texts(mine), _texts(theirs)
+    if semantic.careful:
+        yield _linked(texts, others, semantic)
+        return
     equal = np.asarray(pc.fill_null(pc.index_in(texts, others), -1)).astype(np.int64)
     known = np.flatnonzero(equal >= 0)
     same = ValuePairs(known, equal[known], np.full(len(known), ONE, np.int64))
     yield MatchedValues(same, ValuePairs.none())
     yield from MATCHINGS[semantic.matching](_ValueColumns(texts, others, equal, semantic))
+
+
+def _linked(mine: pa.Array, theirs: pa.Array, semantic: SemanticMatching) -> MatchedValues:
+    """Match by equality, programs and careful similarity."""
+    found = link(mine.to_pylist(), theirs.to_pylist(), semantic.join, semantic.encoder)
+    semantic.programs[:] = found.programs
+    pairs = ValuePairs.concatenate(
+        ValuePairs(one.left, one.right, np.rint(one.chances * ONE).astype(np.int64))
+        for one in found.links
+    )
+    held = np.zeros(len(mine), bool)
+    held[pairs.mine] = True
+    others = found.others.where(held[found.others.left] & (found.others.chances >= TIE_CHANCE))
+    chances = np.rint(others.chances * ONE).astype(np.int64)
+    order = np.lexsort((-chances, others.left))
+    close = ValuePairs(others.left[order], others.right[order], chances[order])
+    return MatchedValues(pairs, close.leading(ALTERNATIVES))
 
 
 def nearest_values(mine: Values, theirs: Values, semantic: SemanticMatching) -> ValuePairs:

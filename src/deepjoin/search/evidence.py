@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import pairwise
 from operator import mul
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deepjoin.arrays import Double, Int, ranges
+from deepjoin.matching.careful import pair_chances
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import Brings, EquiEvidence, Hit, Match, SemanticEvidence
 from deepjoin.progress import check_stop
@@ -32,6 +33,8 @@ _LARGE = 4096
 _DENSE = 0.5
 #: A lake has thousands of columns, so what has this chance in one of them happens in some.
 _CHANCE = 0.001
+#: Similar pairs of a hit that are looked at again, and the least chance that keeps one.
+_CHECKED, _PLAUSIBLE = 1000, 0.21
 
 
 class EquiJoin(NamedTuple):
@@ -106,6 +109,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     chances = _chances(query, [(one.segment, one.column) for one in found], joined)
     for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
         check_stop()
+        one = _believed(query, one)
         index, cells = one.segment.values, one.cells.tolist()
         # Where the matched values are in the forward index: for their spellings and counts.
         start, stop = index.cells_of(one.column)
@@ -119,6 +123,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
                 spellings[cell],
                 index.spelling(index.values[value], spelling),
                 round(similarity, 6),
+                "equal" if similarity >= 1 else "similar",
             )
             for cell, value, spelling, similarity in zip(
                 *(cells, one.values.tolist(), spelled, one.similarities.tolist()), strict=True
@@ -167,6 +172,23 @@ def _chances(
         )
         for (segment, column), one in zip(places, joined, strict=True)
     ]
+
+
+def _believed(query: SearchQuery, one: ColumnMatch) -> ColumnMatch:
+    """Leave out similar cells that are probably two things; scores keep counting vectors alone."""
+    similar = np.flatnonzero(one.similarities < 1)
+    if one.join != "any" or query.cells.hidden is not None or not 0 < len(similar) <= _CHECKED:
+        return one
+    values = one.segment.values.values
+    chances = pair_chances(
+        [query.cells.values[cell] for cell in one.cells[similar].tolist()],
+        [values[value] for value in one.values[similar].tolist()],
+        one.similarities[similar],
+    )
+    kept = np.ones(len(one.cells), bool)
+    kept[similar[chances < _PLAUSIBLE]] = False
+    parts = (one.cells[kept], one.values[kept], one.similarities[kept])
+    return replace(one, cells=parts[0], values=parts[1], similarities=parts[2])
 
 
 def _described(

@@ -19,7 +19,7 @@ from deepjoin.show.text import (
 )
 
 if TYPE_CHECKING:
-    from deepjoin.model import Hit, Match, Results
+    from deepjoin.model import Hit, Match, Matches, Results
 
 #: Hits that are unfolded, that have a card, and that have a line each.
 _UNFOLDED, _CARDS, _LINES = 3, 10, 200
@@ -108,6 +108,30 @@ def results_html(results: Results) -> str:
         return _page(head + _no_hits(results))
     cards = "".join(_card(hit, hit.rank <= _UNFOLDED) for hit in hits[:_CARDS])
     return _page(head + cards + _further_hits(hits[_CARDS:]))
+
+
+def matches_html(found: Matches) -> str:
+    """Draw pairs of values: what to check first, the rules, near misses."""
+    matched = len({one.query for one in found.matches})
+    facts = [f"{matched:,} of {found.sizes[0]:,} values match"]
+    if found.precision is not None:
+        facts.append(f"estimated precision {_percent(found.precision)}")
+    head = (
+        '<div class="dj-head"><b>matches</b>'
+        f'<span class="dj-quiet">{" · ".join(facts)}</span></div>'
+    )
+    order = {"similar": 0, "program": 1}
+    shown = sorted(found.matches, key=lambda one: (order.get(one.how, 2), one.similarity))
+    parts = [_section("Pairs", _pairs(shown[:_MATCHES]))] if shown else []
+    for program in found.programs:
+        code = f"<code>{_text(program.sql, _TITLE)}</code>"
+        parts.append(_section("Program", f"{_text(program.text, _TITLE)}<br>{code}"))
+    near = [f"{_text(one.query)} ~ {_text(one.target)}" for one in found.near_misses[:_ALSO]]
+    if near:
+        parts.append(_section("Near misses", _chips(near, len(found.near_misses))))
+    empty = '<div class="dj-card dj-empty">No value has a match.</div>'
+    body = f'<div class="dj-card dj-body">{"".join(parts)}</div>' if parts else empty
+    return _page(head + body)
 
 
 def lake_html(info: Mapping[str, Any], tables: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
-    from deepjoin.model import Hit, Match, Results
+    from deepjoin.model import Hit, Match, Matches, Results
     from deepjoin.store.catalog import TableEntry
 
 _EXAMPLES = 3
@@ -38,6 +38,11 @@ CARDINALITIES = {
 _GENERIC = {"run": "row numbers", "year": "years", "flag": "flags"}
 
 _WAYS = {"exact-equi": "equal cells", "cell-vectors": "similar cells"}
+
+
+#: Pairs of values that are shown, and the words for how they were found.
+_PAIRS = 20
+_HOW = {"equal": "equal", "program": "by program", "similar": "similar", "bridge": "by a bridge"}
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,49 @@ def render_table(results: Results, screen: Screen = Screen()) -> str:
             styles[row, 3] = "green" if hit.joinability >= _GOOD else "yellow"
         styles[row, len(_HEAD) - 1] = "dim"
     return aligned(rows, screen, styles=styles) + _incomplete(results)
+
+
+def render_matches(found: Matches, screen: Screen = Screen()) -> str:
+    """Draw pairs of values: those to check first, then what was found by which rule."""
+    if not found.matches:
+        return f"none of {count(found.sizes[0], 'value')} has a match" + _near(found)
+    signs = {"equal": "=", "program": "→"}
+    order = {"similar": 0, "program": 1, "equal": 2}
+    shown = sorted(found.matches, key=lambda one: (order.get(one.how, 1), one.similarity))
+    rows = [("yours", "", "theirs", "chance", "how")]
+    for one in shown[:_PAIRS]:
+        chance = f"{one.similarity:.2f}" if one.how == "similar" else ""
+        sign = signs.get(one.how, "≈")
+        rows.append((one_line(one.query), sign, one_line(one.target), chance, one.how))
+    lines = [aligned(rows, screen)]
+    if len(shown) > _PAIRS:
+        lines.append(f"and {len(shown) - _PAIRS:,} more pairs")
+    matched = len({one.query for one in found.matches})
+    ways = {one.how for one in found.matches}
+    counts = [
+        f"{sum(one.how == way for one in found.matches):,} {words}"
+        for way, words in _HOW.items() if way in ways
+    ]  # fmt: skip
+    precision = "" if found.precision is None else f"; estimated precision {found.precision:.0%}"
+    total = count(found.sizes[0], "value")
+    lines += ["", screen.wrap(f"{matched:,} of {total} match: {', '.join(counts)}{precision}")]
+    for program in found.programs:
+        many = f"; {count(program.merged, 'value')} shares its match" if program.merged else ""
+        lines.append(screen.wrap(f"program: {program.text} ({program.covers:,} values{many})"))
+        lines.append(f"  SQL: {program.sql}")
+        lines.append(f"  pandas: {program.pandas}")
+    if found.ties:
+        first = found.ties[0]
+        tie = f"{one_line(first.query)} may also be {one_line(first.target)}"
+        lines.append(screen.wrap(f"{count(len(found.ties), 'tie')}, e.g. {tie}"))
+    return "\n".join(lines) + _near(found)
+
+
+def _near(found: Matches) -> str:
+    if not found.near_misses:
+        return ""
+    pairs = [f"{one_line(one.query)} ~ {one_line(one.target)}" for one in found.near_misses[:3]]
+    return f"\nnear misses: {', '.join(pairs)}"
 
 
 def _incomplete(results: Results) -> str:

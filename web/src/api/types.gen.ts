@@ -254,6 +254,7 @@ export interface Match {
   query: string;
   target: string;
   similarity: number;
+  how: "equal" | "similar" | "program" | "bridge";
 }
 
 /** A table and those that join with it, or an overview, and the joins between all of them. */

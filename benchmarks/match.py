@@ -1,0 +1,259 @@
+"""Accuracy of `deepjoin.match` on value pairs with gold, set by set, beside rapidfuzz.
+
+``python benchmarks/match.py [--fuzzy FOLDER] [--entities FOLDER] [--programs FOLDER]
+[--meanings FOLDER] [--way deepjoin|vectors|rapidfuzz] [--swap] [--each]``
+
+- ``--fuzzy``: folders with left.csv, right.csv (id, title) and gt.csv. Every title of right.csv
+  looks for its partner in left.csv; once as they are, once with all true partners taken out of
+  left.csv, where every match is wrong.
+- ``--entities``: the same files, left.csv against right.csv.
+- ``--programs``: collections of folders with source.csv, target.csv, rows.txt and ground truth.csv:
+  keys that need a program, or knowledge.
+- ``--meanings``: CaseN_input.txt (two columns, a blank line between) and CaseN_groundtruth.txt.
+
+Figures are macro means over sets of precision, recall and F1 of pairs of values; ``estimate`` is
+the mean distance of the estimated precision from the true one. ``--swap`` exchanges the two sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from common import emit, machine, say, show, versions
+from deepjoin.normalise.canonical import canonical
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Two columns and the pairs of values that are right."""
+
+    group: str
+    name: str
+    left: list[str]
+    right: list[str]
+    gold: frozenset[Pair]
+
+    def swapped(self) -> Task:
+        """Exchange the sides."""
+        gold = frozenset((right, left) for left, right in self.gold)
+        return Task(self.group, self.name, self.right, self.left, gold)
+
+    def without_partners(self) -> Task:
+        """Take every true partner out of the right column."""
+        partners = {canonical(right) for _, right in self.gold}
+        right = [value for value in self.right if canonical(value) not in partners]
+        return Task(self.group, self.name, self.left, right, frozenset())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The pairs that were found, and the precision that the matcher claims, if any."""
+
+    pairs: list[Pair]
+    precision: float | None = None
+
+
+Way = Callable[[list[str], list[str]], Answer]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Figures of one set."""
+
+    precision: float
+    recall: float
+    f1: float
+    claimed: float | None
+
+    @classmethod
+    def of(cls, task: Task, answer: Answer) -> Scores:
+        """Compare canonical pairs with the gold."""
+        gold = {(canonical(left), canonical(right)) for left, right in task.gold}
+        found = {(canonical(left), canonical(right)) for left, right in answer.pairs}
+        right = len(gold & found)
+        precision = right / len(found) if found else 1.0
+        recall = right / len(gold) if gold else 1.0
+        f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+        return cls(precision, recall, f1, answer.precision if found else None)
+
+
+def _column(file: Path, name: str) -> dict[str, str]:
+    with file.open(encoding="utf-8", newline="") as lines:
+        return {row["id"]: row[name] or "" for row in csv.DictReader(lines)}
+
+
+def fuzzy_tasks(folder: Path, group: str, *, reference_right: bool) -> Iterator[Task]:
+    """Read folders of left.csv, right.csv and gt.csv."""
+    for inside in sorted(folder.iterdir()):
+        if not (inside / "gt.csv").exists():
+            continue
+        left, right = (_column(inside / f"{side}.csv", "title") for side in ("left", "right"))
+        with (inside / "gt.csv").open(encoding="utf-8", newline="") as lines:
+            gold = frozenset(
+                (left[row["id_l"]], right[row["id_r"]]) for row in csv.DictReader(lines)
+            )
+        task = Task(group, inside.name, list(left.values()), list(right.values()), gold)
+        yield task.swapped() if reference_right else task
+
+
+def program_tasks(folder: Path) -> Iterator[Task]:
+    """Read collections of source.csv, target.csv, rows.txt and ground truth.csv."""
+    for collection in sorted(folder.iterdir()):
+        if not collection.is_dir():
+            continue
+        for inside in sorted(collection.iterdir()):
+            mine, theirs = (inside / "rows.txt").read_text("utf-8").splitlines()[0].split(":")
+            truth = _rows(inside / "ground truth.csv")
+            gold = frozenset((row[f"source-{mine}"], row[f"target-{theirs}"]) for row in truth)
+            source = [row[mine] for row in _rows(inside / "source.csv")]
+            target = [row[theirs] for row in _rows(inside / "target.csv")]
+            yield Task(collection.name, inside.name, source, target, gold)
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8", newline="") as lines:
+        return [dict(row) for row in csv.DictReader(lines)]
+
+
+def meaning_tasks(folder: Path) -> Iterator[Task]:
+    """Read pairs of CaseN_input.txt and CaseN_groundtruth.txt."""
+    for file in sorted(folder.glob("*_input.txt")):
+        text = re.sub("\r\n?", "\n", file.read_text("utf-8", errors="replace"))
+        parts = text.split("\n\n", 1)
+        if len(parts) < 2:
+            say(f"{file.name}: no blank line between two columns; left out")
+            continue
+        left, right = (
+            [line.strip() for line in part.split("\n") if line.strip()] for part in parts
+        )
+        truth = file.with_name(file.name.replace("_input", "_groundtruth"))
+        lines = re.split("[\r\n]+", truth.read_text("utf-8", errors="replace"))
+        split = [line.split("\t") for line in lines if "\t" in line]
+        gold = frozenset((pair[0].strip(), pair[1].strip()) for pair in split)
+        yield Task("semantic-join", file.stem.replace("_input", ""), left, right, gold)
+
+
+def by_vectors(left: list[str], right: list[str]) -> Answer:
+    """Match by the cosine of cell vectors and the encoder's threshold alone."""
+    from deepjoin.embed.cells import load_cell_encoder
+    from deepjoin.matching.values import SemanticMatching, match_values
+
+    mine, theirs = (
+        list(dict.fromkeys(filter(None, map(canonical, side)))) for side in (left, right)
+    )
+    if not mine or not theirs:
+        return Answer([])
+    found = match_values(mine, theirs, SemanticMatching(load_cell_encoder(), join="any"))
+    return Answer(
+        [
+            (mine[i], theirs[j])
+            for some, _ in found
+            for i, j in zip(some.mine.tolist(), some.theirs.tolist(), strict=True)
+        ]
+    )
+
+
+def by_match(left: list[str], right: list[str]) -> Answer:
+    """Match with the product."""
+    import deepjoin
+
+    found = deepjoin.match(left, right)
+    return Answer([(one.query, one.target) for one in found], found.precision)
+
+
+def by_rapidfuzz(left: list[str], right: list[str]) -> Answer:
+    """Take the best of rapidfuzz's weighted ratio from 90, a usual choice."""
+    from rapidfuzz import fuzz, process
+
+    mine, theirs = (
+        list(dict.fromkeys(filter(None, map(canonical, side)))) for side in (left, right)
+    )
+    found = ((value, process.extractOne(value, theirs, scorer=fuzz.WRatio)) for value in mine)
+    return Answer([(value, best[0]) for value, best in found if best and best[1] >= 90])
+
+
+WAYS: dict[str, Way] = {"deepjoin": by_match, "vectors": by_vectors, "rapidfuzz": by_rapidfuzz}
+
+
+def measure(way: Way, tasks: Iterable[Task], each: bool) -> list[Scores]:
+    """Run all tasks of a group."""
+    scores = []
+    for task in tasks:
+        scores.append(Scores.of(task, way(task.left, task.right)))
+        if each:
+            one = scores[-1]
+            claim = "" if one.claimed is None else f" claims {one.claimed:.2f}"
+            say(f"{task.group}/{task.name}: P {one.precision:.3f} R {one.recall:.3f} "
+                f"F1 {one.f1:.3f}{claim}")  # fmt: skip
+    return scores
+
+
+def share_matched(way: Way, tasks: Iterable[Task]) -> tuple[float, float]:
+    """Share of values that get a match although no partner is there: over all, mean over sets."""
+    counts = []
+    for task in tasks:
+        bare = task.without_partners()
+        values = {canonical(value) for value in bare.left} - {""}
+        matched = {canonical(left) for left, _ in way(bare.left, bare.right).pairs}
+        counts.append((len(matched), len(values)))
+    matched_, values_ = np.array(counts).T
+    return float(matched_.sum() / values_.sum()), float(np.mean(matched_ / values_))
+
+
+def main() -> None:
+    """Run one way on every set."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for option in ("--fuzzy", "--entities", "--programs", "--meanings"):
+        parser.add_argument(option, type=Path)
+    parser.add_argument("--way", choices=WAYS, default="deepjoin")
+    parser.add_argument("--swap", action="store_true")
+    parser.add_argument("--each", action="store_true")
+    options = parser.parse_args()
+    emit("machine", **machine(), **versions("rapidfuzz"))
+    tasks: list[Task] = []
+    if options.fuzzy:
+        tasks += fuzzy_tasks(options.fuzzy, "fuzzyjoin", reference_right=True)
+    if options.entities:
+        found = fuzzy_tasks(options.entities, "", reference_right=False)
+        tasks += [Task(one.name, one.name, one.left, one.right, one.gold) for one in found]
+    if options.programs:
+        tasks += program_tasks(options.programs)
+    if options.meanings:
+        tasks += meaning_tasks(options.meanings)
+    if options.swap:
+        tasks = [task.swapped() for task in tasks]
+    way = WAYS[options.way]
+    table: list[list[object]] = [["group", "sets", "P", "R", "F1", "estimate", "seconds"]]
+    for group in dict.fromkeys(task.group for task in tasks):
+        mine = [task for task in tasks if task.group == group]
+        began = perf_counter()
+        scores = measure(way, mine, options.each)
+        seconds = perf_counter() - began
+        macro = np.mean([(one.precision, one.recall, one.f1) for one in scores], axis=0)
+        claims = [abs(s.claimed - s.precision) for s in scores if s.claimed is not None]
+        estimate = float(np.mean(claims)) if claims else None
+        emit("match", way=options.way, group=group, sets=len(mine), precision=macro[0],
+             recall=macro[1], f1=macro[2], estimate=estimate, seconds=seconds,
+             swapped=options.swap)  # fmt: skip
+        figures = [f"{figure:.3f}" for figure in macro]
+        shown = "" if estimate is None else f"{estimate:.3f}"
+        table.append([group, len(mine), *figures, shown, f"{seconds:.1f}"])
+        if group == "fuzzyjoin":
+            micro, mean = share_matched(way, mine)
+            emit("match_without_partners", way=options.way, matched=micro, mean_over_sets=mean)
+            table.append(["partners taken out: matched", len(mine), micro, mean, "", "", ""])
+    show(table)
+
+
+if __name__ == "__main__":
+    main()

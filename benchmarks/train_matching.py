@@ -1,0 +1,190 @@
+"""Train the two models of careful similarity; write src/deepjoin/matching/careful.json.
+
+``python benchmarks/train_matching.py FUZZYJOIN ENTITIES ALIASES [--check]`` needs scikit-learn.
+FUZZYJOIN and ENTITIES hold folders with left.csv, right.csv and gt.csv; ALIASES is a Parquet file
+of pairs (surface, entity). With ``--check`` each set is also scored by models that did not see it
+(five folds of whole sets), and macro figures at several thresholds are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from common import say
+from deepjoin.arrays import Double, Float, Int
+from deepjoin.embed.cells import load_cell_encoder
+from deepjoin.matching import careful
+from deepjoin.matching.trees import Trees
+from deepjoin.normalise.canonical import canonical
+from match import Task, fuzzy_tasks
+
+TARGET = Path(careful.__file__).with_name("careful.json")
+FOLDS = 5
+#: Of sets of aliases: their entities, and their weight.
+ENTITIES, ALIAS_SETS, ALIAS_WEIGHT = 400, 12, 0.3
+#: Small samples: values, and the share of partners that stay.
+SMALL = ((10, 1.0), (12, 0.0), (25, 0.5), (40, 1.0), (40, 0.0), (120, 0.7))
+
+
+@dataclass
+class Variant:
+    """Two columns to learn from, and their described pairs."""
+
+    name: str
+    kind: str
+    left: list[str]
+    right: list[str]
+    gold: set[tuple[str, str]]
+    weight: float
+    equal: Int = field(init=False)
+    found: tuple[Int, Int, Float] = field(init=False)
+    labels: Any = field(init=False)
+    second: Float = field(init=False)
+
+    def describe(self, encoder: Any) -> careful.Comparison:
+        """Find and describe candidate pairs."""
+        places = {value: at for at, value in enumerate(self.right)}
+        self.equal = np.array([places.get(value, -1) for value in self.left], np.int64)
+        pair = careful.Comparison(self.left, self.right, encoder)
+        self.found = careful.first_features(pair, self.equal)
+        pairs = zip(self.found[0].tolist(), self.found[1].tolist(), strict=True)
+        self.labels = np.array([(self.left[i], self.right[j]) in self.gold for i, j in pairs], bool)
+        return pair
+
+
+def distinct(values: list[str]) -> list[str]:
+    """Reduce cells to distinct canonical values."""
+    return list(dict.fromkeys(filter(None, map(canonical, values))))
+
+
+def variants(task: Task, chance: random.Random, weight: float) -> Iterator[Variant]:
+    """Make columns of a set: as it is, without partners, swapped, and small samples."""
+    gold = {(canonical(left), canonical(right)) for left, right in task.gold}
+    left, right = distinct(task.left), distinct(task.right)
+    partners = {other for _, other in gold}
+    half = {other for other in sorted(partners) if chance.random() < 0.5}
+    backwards = {(other, one) for one, other in gold}
+    for kind, taken in (("present", set()), ("out", partners), ("half", half)):
+        kept = [value for value in right if value not in taken]
+        yield Variant(task.name, kind, left, kept, gold, weight)
+        if weight == 1 and (kind == "present" or (kind == "out" and chance.random() < 0.4)):
+            yield Variant(task.name, f"{kind}, swapped", kept, left, backwards, weight / 2)
+    if len(gold) < 12:
+        return
+    partner = dict(sorted(gold))
+    for size, share in SMALL:
+        mine = chance.sample(sorted(partner), min(size, len(partner)))
+        theirs = [partner[value] for value in mine if chance.random() < share]
+        pair = careful.Comparison(mine, right, None)
+        _, near = pair.space.nearest(pair.grams, 2, False)
+        theirs += [right[at] for at in near.tolist() if chance.random() < 0.35]
+        theirs += chance.sample(right, min(size, len(right)))
+        some = [one for one in theirs if one in set(partner.values()) or one not in partners]
+        yield Variant(task.name, "small", mine, distinct(some), gold, 0.4 * weight)
+
+
+def fit(chosen: list[Variant], rows: Callable[[Variant], Float], count: int) -> dict[str, Any]:
+    """Train an ensemble and return it as plain numbers."""
+    features, labels, weights = [], [], []
+    for one in chosen:
+        described, right = rows(one), one.labels
+        # Pairs that are easy to tell apart are many; a tenth of them, with ten times the weight.
+        hard = right | (described[:, 0] > 0.45) | (described[:, 1] > 0.75)
+        kept = hard | (np.random.default_rng(len(right)).random(len(right)) < 0.1)
+        base = one.weight * len(np.unique(one.found[0])) ** -0.6
+        features.append(described[kept])
+        labels.append(right[kept])
+        weights.append(np.where(hard, 1, 10)[kept] * base)
+    weight = np.concatenate(weights)
+    model = HistGradientBoostingClassifier(
+        max_iter=count, max_leaf_nodes=12, learning_rate=0.08, min_samples_leaf=80,
+        l2_regularization=5, early_stopping=False, random_state=0,
+    )  # fmt: skip
+    model.fit(np.vstack(features), np.concatenate(labels), sample_weight=weight / weight.mean())
+    trees = []
+    for (tree,) in model._predictors:
+        trees.append(
+            [
+                [0, 0, at, at, float(f"{node['value']:.4g}")]
+                if node["is_leaf"]
+                else [int(node["feature_idx"]), float(f"{node['num_threshold']:.5g}"),
+                      int(node["left"]), int(node["right"]), 0.0]
+                for at, node in enumerate(tree.nodes)
+            ]
+        )  # fmt: skip
+    depth = max(int(tree.nodes["depth"].max()) for (tree,) in model._predictors)
+    base = round(float(model._baseline_prediction.ravel()[0]), 5)
+    return {"base": base, "depth": depth, "trees": trees}
+
+
+def figures(one: Variant, chances: Double, least: float) -> tuple[float, float, float]:
+    """Return precision and recall of a variant, and the share of its values that match."""
+    left = one.found[0]
+    order = np.lexsort((-chances, left))
+    best = order[np.r_[True, left[order][1:] != left[order][:-1]]]
+    best = best[chances[best] >= least]
+    same = [(one.left[at], one.right[to]) for at, to in enumerate(one.equal.tolist()) if to >= 0]
+    good = int(one.labels[best].sum()) + sum(pair in one.gold for pair in same)
+    found = len(best) + len(same)
+    return good / max(found, 1), good / len(one.gold), len(best) / len(one.left)
+
+
+def main() -> None:
+    """Train, and check by folds if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for name in ("fuzzyjoin", "entities", "aliases"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    chance, encoder = random.Random(1), load_cell_encoder()
+    tasks = [*fuzzy_tasks(options.fuzzyjoin, "", reference_right=True)]
+    tasks += fuzzy_tasks(options.entities, "", reference_right=False)
+    every = [one for task in tasks for one in variants(task, chance, 1.0)]
+    table = pq.read_table(options.aliases, columns=["surface", "entity"]).to_pydict()
+    aliases = list(zip(table["surface"], table["entity"], strict=True))
+    names = sorted({entity for _, entity in aliases})
+    for _ in range(ALIAS_SETS):
+        some = set(chance.sample(names, ENTITIES))
+        gold = frozenset(pair for pair in aliases if pair[1] in some)
+        sides = ([pair[at] for pair in sorted(gold)] for at in (0, 1))
+        every += variants(Task("", "aliases", *sides, gold), chance, ALIAS_WEIGHT)
+    compared = {id(one): one.describe(encoder) for one in every}
+    every = [one for one in every if len(one.labels)]
+    sets = sorted({task.name for task in tasks})
+    fold = {name: at % FOLDS for at, name in enumerate(chance.sample(sets, len(sets)))}
+
+    def others(number: int) -> list[Variant]:
+        return [one for one in every if fold.get(one.name) != number]
+
+    # The second model learns from first models that did not see the set at hand.
+    firsts = [Trees.load(fit(others(at), lambda one: one.found[2], 80)) for at in range(FOLDS)]
+    first = fit(every, lambda one: one.found[2], 80)
+    for one in every:
+        model = firsts[fold[one.name]] if one.name in fold else Trees.load(first)
+        one.second = careful.second_features(compared[id(one)], one.equal, one.found, model)
+    second = fit(every, lambda one: one.second, 120)
+    TARGET.write_text(json.dumps({"first": first, "second": second}, separators=(",", ":")))
+    if not options.check:
+        return
+    judges = [Trees.load(fit(others(at), lambda one: one.second, 120)) for at in range(FOLDS)]
+    judged = {id(one): judges[fold[one.name]].chance(one.second) for one in every
+              if one.name in fold}  # fmt: skip
+    for least in (0.3, 0.4, 0.5, 0.6, 0.7):
+        for kind in ("present", "out", "present, swapped"):
+            chosen = [one for one in every if one.kind == kind and one.name in fold]
+            shown = np.mean([figures(one, judged[id(one)], least) for one in chosen], axis=0)
+            say(f"{least} {kind}: P {shown[0]:.3f} R {shown[1]:.3f} matched {shown[2]:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Careful similarity: which values that are not equal mean the same thing, and how sure that is.
+
+Candidates share rare trigrams or have close vectors. A first model compares the two values of a
+pair. A second one also sees the surroundings: the next best partner on either side, whether the
+partner has an equal value already, and how alike values of one column are, which are different
+things by nature. Both are boosted trees shipped as numbers (docs/decisions/0029).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from deepjoin.arrays import Array, Double, Float, Int, ranges
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
+from deepjoin.matching.features import NAMES, Words, WordWeights, pair_features
+from deepjoin.matching.trees import Trees, load_trees, ordered
+
+_MODEL = Path(__file__).with_name("careful.json")
+#: Candidates of a value by trigrams and by vectors, and how many of them are scored.
+_BY_GRAMS, _BY_VECTORS, _SCORED = 6, 4, 5
+#: Neighbours of a value in its own column that are scored.
+_SIBLINGS = 2
+#: The least cosine of vectors that proposes a pair.
+_CLOSE = 0.45
+#: The least cosine of two values without a common word that the encoder knows to be synonyms.
+_SYNONYM = 0.93
+#: The most that the chance of a pair can be whose words or numbers contradict each other.
+_DOUBTFUL = 0.2
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Candidate pairs and the chance that each is right; numbers are places in the lists."""
+
+    left: Int
+    right: Int
+    chances: Double
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def where(self, chosen: Array) -> ScoredPairs:
+        """Keep some of the pairs."""
+        return ScoredPairs(self.left[chosen], self.right[chosen], self.chances[chosen])
+
+
+class Comparison:
+    """Two lists of distinct canonical values, prepared to be compared."""
+
+    def __init__(self, left: list[str], right: list[str], encoder: CellEncoder | None) -> None:
+        self.words = [Words.of(value) for value in left], [Words.of(value) for value in right]
+        self.weights = WordWeights(*self.words)
+        self.space = GramSpace(*([one.text for one in side] for side in self.words))
+        self.grams = self.space.left, self.space.right
+        self.vectors: tuple[Float, Float] | None = None
+        if encoder is not None:
+            self.vectors = encoder.encode(left), encoder.encode(right)
+
+    def candidates(self, rows: Int) -> tuple[Int, Int]:
+        """Propose partners for some values on the left, seen from both sides."""
+        wanted = np.zeros(len(self.words[0]), bool)
+        wanted[rows] = True
+        parts = []
+        for first, second in ((0, 1), (1, 0)):
+            found = [self.space.nearest((self.grams[first], self.grams[second]), _BY_GRAMS, False)]
+            if self.vectors is not None and len(self.vectors[first]):
+                mine, theirs = self.vectors[first], self.vectors[second]
+                found.append(near_vectors(mine, theirs, _BY_VECTORS, _CLOSE))
+            for who, other in found:
+                parts.append((who, other) if first == 0 else (other, who))
+        left, right = (np.concatenate(part) for part in zip(*parts, strict=True))
+        kept = wanted[left]
+        pairs = np.unique(left[kept] * len(self.words[1]) + right[kept])
+        left, right = np.divmod(pairs, max(len(self.words[1]), 1))
+        # Of many candidates, the closest by either measure, seen from either side.
+        close = self._alike(left, right, (0, 1)).max(axis=1)
+        best = leading(left, close, _SCORED)
+        wanted_too = np.zeros(len(self.words[1]), bool)
+        wanted_too[right[best]] = True
+        rivals = leading(right, close, _SIBLINGS)
+        some = np.union1d(best, rivals[wanted_too[right[rivals]]])
+        return left[some], right[some]
+
+    def features(self, left: Int, right: Int, sides: tuple[int, int] = (0, 1)) -> Float:
+        """Describe pairs of values; ``sides`` (1, 1) are pairs within the right column."""
+        words = self.words[sides[0]], self.words[sides[1]]
+        compared = pair_features(words, left, right, self.weights, sides[0] != sides[1])
+        return np.hstack([self._alike(left, right, sides), compared]).astype(np.float32)
+
+    def siblings(self, side: int, chosen: Int) -> tuple[Int, Int]:
+        """Return the nearest neighbours of some values within their own column."""
+        grams = self.grams[side]
+        starts = grams.starts
+        lengths = np.zeros(len(grams), np.int64)
+        lengths[chosen] = np.diff(starts)[chosen]
+        # The same numbers of values, but only the chosen ones look for neighbours.
+        mine = Grams(
+            np.concatenate([[0], np.cumsum(lengths)]), grams.grams[ranges(starts[:-1], lengths)]
+        )
+        return self.space.nearest((mine, grams), _SIBLINGS, True)
+
+    def _alike(self, left: Int, right: Int, sides: tuple[int, int]) -> Double:
+        spelled = self.space.cosines(left, right, (self.grams[sides[0]], self.grams[sides[1]]))
+        meant = np.zeros(len(left))
+        if self.vectors is not None:
+            mine, theirs = self.vectors[sides[0]], self.vectors[sides[1]]
+            for start in range(0, len(left), 1 << 16):
+                part = slice(start, start + (1 << 16))
+                meant[part] = np.einsum("ij,ij->i", mine[left[part]], theirs[right[part]])
+        return np.stack([spelled, meant], axis=1)
+
+
+def first_features(pair: Comparison, equal: Int) -> tuple[Int, Int, Float]:
+    """Propose pairs for the values without an equal one, and describe them."""
+    left, right = pair.candidates(np.flatnonzero(equal < 0))
+    return left, right, pair.features(left, right)
+
+
+def second_features(
+    pair: Comparison, equal: Int, found: tuple[Int, Int, Float], first: Trees
+) -> Float:
+    """Describe pairs with their surroundings, as the second model sees them."""
+    left, right, rows = found
+    size, other_size = len(pair.words[0]), len(pair.words[1])
+    chance = first.chance(rows)
+    in_row, row_rank = ordered(chance, left, 3)
+    in_column, column_rank = ordered(chance, right, 3)
+    spelled_row, _ = ordered(rows[:, 0], left, 3)
+    spelled_column, _ = ordered(rows[:, 0], right, 3)
+    taken = np.zeros(other_size, bool)
+    taken[equal[equal >= 0]] = True
+    alone, shapes = [], []
+    for side, chosen in ((0, np.unique(left)), (1, np.unique(right))):
+        mine, theirs = pair.siblings(side, chosen)
+        scores = np.zeros(len(pair.words[side]))
+        spelled = np.zeros(len(pair.words[side]))
+        if len(mine):
+            described = pair.features(mine, theirs, (side, side))
+            np.maximum.at(scores, mine, first.chance(described))
+            np.maximum.at(spelled, mine, described[:, 0])
+        alone.append((scores, spelled))
+        shapes.append(np.sort(scores[chosen]))
+    (mine_score, mine_spelled), (their_score, their_spelled) = alone
+    null = 1 - np.searchsorted(shapes[1], chance) / max(len(shapes[1]), 1)
+    best_rows = chance[row_rank == 0]
+    columns = [
+        chance, in_row, chance - in_row, row_rank, in_column, chance - in_column, column_rank,
+        rows[:, 0] - spelled_row, rows[:, 0] - spelled_column, taken[right],
+        mine_score[left], their_score[right], chance - their_score[right],
+        mine_spelled[left], their_spelled[right], rows[:, 0] - their_spelled[right], null,
+        np.full(len(left), np.log1p(size)), np.full(len(left), np.log1p(other_size)),
+        np.full(len(left), np.log((1 + size) / (1 + other_size))),
+        np.full(len(left), np.mean(equal >= 0)),
+        np.full(len(left), best_rows.mean() if len(best_rows) else 0.0),
+        np.full(len(left), shapes[1].mean() if len(shapes[1]) else 0.0),
+    ]  # fmt: skip
+    return np.hstack([rows, np.stack(columns, axis=1).astype(np.float32)])
+
+
+@cache
+def _models() -> dict[str, Trees]:
+    return load_trees(_MODEL)
+
+
+def scored_pairs(
+    left: list[str], right: list[str], equal: Int, encoder: CellEncoder | None
+) -> ScoredPairs:
+    """Score pairs of values that are not equal; ``equal`` is the place of the equal one, or -1."""
+    none = ScoredPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    if not right or not (equal < 0).any():
+        return none
+    pair = Comparison(left, right, encoder)
+    found = first_features(pair, equal)
+    if len(found[0]) == 0:
+        return none
+    models = _models()
+    chances = models["second"].chance(second_features(pair, equal, found, models["first"]))
+    return ScoredPairs(found[0], found[1], _with_knowledge(chances, found[2]))
+
+
+def _with_knowledge(chances: Double, rows: Float) -> Double:
+    """Correct chances by what is known anyway: synonyms, and what contradicts each other."""
+    # That close without a common word, the cell encoder knows both (UK, 1B).
+    known = (rows[:, 1] >= _SYNONYM) & (rows[:, 2] == 0)
+    chances = np.where(known, np.maximum(chances, rows[:, 1] - 0.05), chances)
+    # One rare word each that the other lacks sets two short names apart (Foods, Optics): of such
+    # pairs that the models accept, 55 to 65% are right.
+    feature = {name: rows[:, 2 + at] for at, name in enumerate(NAMES)}
+    contrary = (feature["mine_left"] == 1) & (feature["theirs_left"] == 1)
+    contrary &= (feature["contrast"] >= 0.5) & (feature["leftover_dice"] < 0.4)
+    contrary &= (feature["most_words"] <= 4) & ~known
+    contrary |= feature["numbers_contrast"] > 0
+    return np.where(contrary, np.minimum(chances, _DOUBTFUL), chances)
+
+
+def pair_chances(left: list[str], right: list[str], cosines: Double) -> Double:
+    """Return the chance that values at the same place of two lists mean the same.
+
+    It looks at the two values alone, and at how rare their words are in the two lists.
+    """
+    if not left:
+        return np.zeros(0)
+    mine, theirs = (list(dict.fromkeys(side)) for side in (left, right))
+    places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
+    pair = Comparison(mine, theirs, None)
+    rows = pair.features(
+        np.array([places[0][value] for value in left], np.int64),
+        np.array([places[1][value] for value in right], np.int64),
+    )
+    rows[:, 1] = cosines
+    return _with_knowledge(_models()["first"].chance(rows), rows)

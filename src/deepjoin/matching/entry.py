@@ -1,0 +1,101 @@
+"""Match two columns without a lake: equal values, values that a program rewrites, similar ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from deepjoin.arrays import Int
+from deepjoin.embed.cells import load_cell_encoder
+from deepjoin.errors import unknown_name
+from deepjoin.matching.careful import ScoredPairs
+from deepjoin.matching.linking import TIE_CHANCE, Linkage, link
+from deepjoin.model import Column, Match, Matches, NearMatch
+from deepjoin.normalise.distinct import DistinctCells, distinct_cells
+from deepjoin.read.frames import as_columns
+
+JOINS = ("any", "equi", "semantic")
+#: Near misses that are kept, and the least chance of one.
+_NEAR, _NEAR_CHANCE = 1000, 0.05
+#: How often pairs of a program are right, on the benchmark of programs.
+_PROGRAM_PRECISION = 0.97
+#: Between the cells of a row that is matched on several columns.
+_BETWEEN = " | "
+
+
+def match(left: object, right: object, *, join: str = "any") -> Matches:
+    """Match the values of two columns, without a lake.
+
+    >>> match(["Peru", "FRANCE", "Smith, Anna"], ["France", "Chile"]).pairs
+    [('FRANCE', 'France')]
+
+    Parameters
+    ----------
+    left, right
+        Lists, Series or arrays of cells; or frames whose columns are matched together, row by row.
+    join
+        "equi" for equal values; "semantic" for equal and similar values; "any" also for values that
+        a program rewrites, as "Last, First" to "First Last". The program is shown with the result.
+    """
+    if join not in JOINS:
+        raise unknown_name("join kind", str(join), "a match", JOINS)
+    mine, theirs = (distinct_cells(_cells(side)) for side in (left, right))
+    encoder = load_cell_encoder() if join != "equi" else None
+    spellings = mine.spellings, theirs.spellings
+    found = link(mine.values, theirs.values, join, encoder, spellings)
+    matches: list[tuple[int, Match]] = []
+    for part in found.links:
+        columns = part.left.tolist(), part.right.tolist(), part.chances.tolist()
+        for one, other, chance in zip(*columns, strict=True):
+            made = Match(mine.spellings[one], theirs.spellings[other], round(chance, 6), part.how)
+            matches.append((one, made))
+    matches.sort(key=lambda item: item[0])
+    held = np.unique([one for one, _ in matches]).astype(np.int64)
+    return Matches(
+        tuple(one for _, one in matches),
+        tuple(found.programs),
+        _precision(found),
+        *_near(found.others, mine, theirs, held),
+        tuple(np.array(mine.spellings, object)[np.setdiff1d(np.arange(len(mine)), held)].tolist()),
+        (len(mine), len(theirs)),
+    )
+
+
+def _cells(side: object) -> list[str | None]:
+    columns: list[Column] = as_columns(side)
+    if len(columns) == 1:
+        return list(columns[0].cells)
+    rows = zip(*(one.cells for one in columns), strict=True)
+    return [None if None in row else _BETWEEN.join(map(str, row)) for row in rows]
+
+
+def _precision(found: Linkage) -> float | None:
+    """Estimate the share of the pairs that are right, without labels."""
+    chances = [
+        np.full(len(part.left), _PROGRAM_PRECISION) if part.how == "program" else part.chances
+        for part in found.links
+    ]
+    every = np.concatenate(chances)
+    return round(float(every.mean()), 4) if len(every) else None
+
+
+def _near(
+    others: ScoredPairs, mine: DistinctCells, theirs: DistinctCells, held: Int
+) -> tuple[tuple[NearMatch, ...], tuple[NearMatch, ...]]:
+    """List near misses of values without a match, and ties of those with one; likeliest first."""
+    near = others.where(np.argsort(-others.chances, kind="stable"))
+    has_match = np.zeros(len(mine), bool)
+    has_match[held] = True
+    parts = []
+    for chosen in (
+        ~has_match[near.left] & (near.chances >= _NEAR_CHANCE),
+        has_match[near.left] & (near.chances >= TIE_CHANCE),
+    ):
+        some = near.where(np.flatnonzero(chosen)[:_NEAR])
+        columns = some.left.tolist(), some.right.tolist(), some.chances.tolist()
+        parts.append(
+            tuple(
+                NearMatch(mine.spellings[one], theirs.spellings[other], round(chance, 6))
+                for one, other, chance in zip(*columns, strict=True)
+            )
+        )
+    return parts[0], parts[1]

@@ -1,0 +1,220 @@
+"""What two values have in common and what sets them apart, as numbers for the scorer.
+
+Two names that share most letters may still be two things: what differs decides. A word that few
+values have, a number or a year sets things apart; Ltd, The and a missing accent do not. Words
+weigh by how rare they are in the two columns at hand.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log, log1p
+
+import numpy as np
+
+from deepjoin.arrays import Float, Int
+from deepjoin.matching.candidates import MOST_CHARACTERS
+
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+#: Words that rarely tell two things apart, in any column.
+_LIGHT = frozenset(
+    (
+        *("the", "a", "an", "of", "and", "or", "for", "in", "at", "on", "to", "by", "de", "la"),
+        *("le", "les", "el", "los", "las", "del", "di", "da", "do", "dos", "das", "du", "des"),
+        *("der", "die", "und", "et", "y", "e", "i", "inc", "ltd", "llc", "co", "corp"),
+        *("corporation", "company", "limited", "plc", "gmbh", "ag", "sa", "spa", "nv", "bv"),
+        *("oy", "ab", "as", "kg", "mr", "mrs", "ms", "dr", "sir", "st"),
+    )
+)
+_LIGHT_WEIGHT = 0.25
+#: Leftover words compared with each other; a longer list is cut.
+_COMPARED = 8
+#: Two leftover words this alike count as one word spelled in two ways.
+_ALIKE = 0.55
+
+NAMES = (
+    "mine_shared", "theirs_shared", "mine_alike", "theirs_alike", "mine_rarest_left",
+    "theirs_rarest_left", "contrast", "mine_left", "theirs_left", "numbers_shared",
+    "numbers_mine", "numbers_theirs", "numbers_contrast", "leftover_dice", "word_alike",
+    "common_prefix", "common_suffix", "acronym", "first_same", "last_same", "length_ratio",
+    "least_words", "most_words", "same_words", "squashed", "mine_known_there",
+    "theirs_known_here", "mine_weight", "theirs_weight", "initials",
+    "swapped_same_length",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a value: letters without accents, and runs of digits."""
+
+    tokens: tuple[str, ...]
+    distinct: frozenset[str]
+    text: str
+
+    @classmethod
+    def of(cls, value: str) -> Words:
+        """Take a value apart."""
+        plain = value[:MOST_CHARACTERS].lower()
+        if not plain.isascii():
+            letters = unicodedata.normalize("NFKD", plain)
+            plain = "".join(one for one in letters if not unicodedata.combining(one))
+        plain = plain.replace("'s", "s").replace("&", " and ")
+        tokens = tuple(
+            token.lstrip("0") or "0" if token[0].isdigit() else token
+            for token in _WORD.findall(plain)
+        )
+        return cls(tokens, frozenset(tokens), " ".join(tokens))
+
+
+class WordWeights:
+    """How much each word of two columns weighs, and in how many values of each it is."""
+
+    def __init__(self, left: list[Words], right: list[Words]) -> None:
+        self.left = Counter(token for words in left for token in words.distinct)
+        self.right = Counter(token for words in right for token in words.distinct)
+        self._most = log(len(left) + len(right) + 1) or 1.0
+        self._known: dict[str, float] = {}
+
+    def of(self, token: str) -> float:
+        """Weigh a word: 1 for one that a single value has, close to 0 for one that most have."""
+        known = self._known.get(token)
+        if known is None:
+            held = self.left[token] + self.right[token]
+            # A word that both partners of one true pair have is as rare as can be.
+            known = min(1.0, 1 - log(max(held - 1, 1)) / self._most)
+            if token in _LIGHT:
+                known *= _LIGHT_WEIGHT
+            self._known[token] = known
+        return known
+
+
+@lru_cache(1 << 16)
+def _bigrams(text: str) -> frozenset[str]:
+    padded = f" {text} "
+    return frozenset(padded[at : at + 2] for at in range(len(padded) - 1))
+
+
+def _dice(a: str, b: str) -> float:
+    one, two = _bigrams(a), _bigrams(b)
+    return 2 * len(one & two) / (len(one) + len(two))
+
+
+def _alike(a: str, b: str) -> float:
+    """Compare two words: spelling, or one short for the other."""
+    if a[0].isdigit() or b[0].isdigit():
+        return 0.0
+    short, long = (a, b) if len(a) <= len(b) else (b, a)
+    if long.startswith(short):
+        return 0.75 if len(short) > 1 else 0.6
+    if len(short) > 1 and short[0] == long[0] and len(short) <= 4 and short[-1] == long[-1]:
+        letters = iter(long)
+        if all(letter in letters for letter in short):
+            return 0.6  # St, Dept, Intl
+    return _dice(a, b)
+
+
+def compare(mine: Words, theirs: Words, weights: WordWeights, cross: bool = True) -> list[float]:
+    """Return the features of a pair, in the order of `NAMES`.
+
+    ``cross`` False says that both are of one column, where words are known on both sides.
+    """
+    weigh = weights.of
+    shared = mine.distinct & theirs.distinct
+    left = [token for token in dict.fromkeys(mine.tokens) if token not in shared]
+    right = [token for token in dict.fromkeys(theirs.tokens) if token not in shared]
+    both = sum(map(weigh, shared))
+    mine_all = both + sum(map(weigh, left)) or 1e-9
+    theirs_all = both + sum(map(weigh, right)) or 1e-9
+    mine_soft = theirs_soft = best = initials = 0.0
+    rest, others = left[:_COMPARED], right[:_COMPARED]
+    if rest and others:
+        scored = sorted(((_alike(a, b), a, b) for a in rest for b in others), reverse=True)
+        best = scored[0][0]
+        for value, a, b in scored:
+            if value < _ALIKE:
+                break
+            if a in rest and b in others:
+                rest.remove(a)
+                others.remove(b)
+                mine_soft += value * weigh(a)
+                theirs_soft += value * weigh(b)
+                initials += len(a) == 1 or len(b) == 1
+    rarest = max(rest, key=weigh, default="")
+    rarest_other = max(others, key=weigh, default="")
+    lost, missing = (weigh(one) if one else 0.0 for one in (rarest, rarest_other))
+    digits = {token for token in mine.distinct if token[0].isdigit()}
+    other_digits = {token for token in theirs.distinct if token[0].isdigit()}
+    only, only_other = digits - other_digits, other_digits - digits
+    a, b = mine.text, theirs.text
+    squashed, squashed_other = a.replace(" ", ""), b.replace(" ", "")
+    prefix = _common(squashed, squashed_other)
+    suffix = _common(squashed[::-1], squashed_other[::-1])
+    shortest = max(min(len(squashed), len(squashed_other)), 1)
+    acronym = _acronym(mine, squashed_other) or _acronym(theirs, squashed)
+    there, here = (weights.right, weights.left) if cross else (weights.right, weights.right)
+    return [
+        both / mine_all,
+        both / theirs_all,
+        (both + mine_soft) / mine_all,
+        (both + theirs_soft) / theirs_all,
+        lost,
+        missing,
+        min(lost, missing),
+        len(rest),
+        len(others),
+        len(digits & other_digits),
+        len(only),
+        len(only_other),
+        bool(only and only_other),
+        _dice("".join(left), "".join(right)) if left and right else 1.0,
+        best,
+        prefix / shortest,
+        suffix / shortest,
+        acronym,
+        bool(mine.tokens and theirs.tokens and mine.tokens[0] == theirs.tokens[0]),
+        bool(mine.tokens and theirs.tokens and mine.tokens[-1] == theirs.tokens[-1]),
+        shortest / max(len(squashed), len(squashed_other), 1),
+        min(len(mine.tokens), len(theirs.tokens)),
+        max(len(mine.tokens), len(theirs.tokens)),
+        mine.distinct == theirs.distinct,
+        squashed == squashed_other,
+        log1p(there[rarest]) if rarest else 0.0,
+        log1p(here[rarest_other]) if rarest_other else 0.0,
+        mine_all,
+        theirs_all,
+        initials,
+        bool(rest and others and len(rest) == len(others)),
+    ]
+
+
+def _common(a: str, b: str) -> int:
+    """Return how many characters two texts begin with."""
+    for at, (one, two) in enumerate(zip(a, b, strict=False)):
+        if one != two:
+            return at
+    return min(len(a), len(b))
+
+
+def _acronym(words: Words, squashed: str) -> bool:
+    if not 2 <= len(squashed) <= 8 or len(words.tokens) < 2:
+        return False
+    letters = "".join(token[0] for token in words.tokens)
+    heavy = "".join(token[0] for token in words.tokens if token not in _LIGHT)
+    return squashed in (letters, heavy)
+
+
+def pair_features(
+    sides: tuple[list[Words], list[Words]], mine: Int, theirs: Int, weights: WordWeights,
+    cross: bool = True,
+) -> Float:  # fmt: skip
+    """Compare pairs of values, a row each."""
+    lefts, rights = sides
+    rows = [
+        compare(lefts[i], rights[j], weights, cross)
+        for i, j in zip(mine.tolist(), theirs.tolist(), strict=True)
+    ]
+    return np.array(rows, np.float32).reshape(len(rows), len(NAMES))

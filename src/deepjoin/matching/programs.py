@@ -1,0 +1,429 @@
+"""Programs: the shortest way to rewrite one column so that its values are found in the other.
+
+Examples are pairs that share rare trigrams. For each example, the target is taken apart into parts
+of the source and constant texts; programs that many examples agree on are run over the whole
+column, and the one that finds most values of the other column is kept if that cannot be chance.
+What it leaves over may need a second one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deepjoin.arrays import Int
+from deepjoin.matching import steps
+from deepjoin.matching.candidates import GramSpace
+from deepjoin.matching.formats import format_steps, unit_pairs
+from deepjoin.matching.steps import WHOLE, Step
+from deepjoin.model import Program
+from deepjoin.normalise.canonical import canonical
+from deepjoin.read.sql import literal
+
+#: Example pairs that programs are made from, and the lengths of texts they are made for.
+_EXAMPLES, _SOURCE, _TARGET = 150, 200, 120
+#: Partial programs kept while a target is taken apart; programs kept of an example.
+_BEAM, _KEPT = 16, 6
+#: Programs that are run over (a part of) the column, and the size of that part.
+_TRIED, _SAMPLE = 60, 400
+#: Programs of one pair of columns, and the share of the values that one must explain.
+_PROGRAMS, _SHARE = 3, 0.25
+#: The least share of the cells that is compared where both sides are cut.
+_KEPT_TEXT = 0.3
+#: Values that both sides may need to be freed of.
+_BOTH = (steps.SQUASHED, steps.DIGITS, steps.TITLE, steps.BRACKETED, steps.FIRST_LAST)
+
+
+def _letters(text: str) -> int:
+    return sum(letter.isalnum() for letter in text)
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """A program with what it matches: places in the lists of left and right values."""
+
+    program: Program
+    left: Int
+    right: Int
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """What is done to the left and to the right value before they are compared."""
+
+    left: Step
+    right: Step
+
+    @property
+    def cost(self) -> float:
+        return self.left.cost + self.right.cost
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.left.sql, self.right.sql
+
+
+class _Sides:
+    """Two lists of cells, by the canonical form of what a step makes of them."""
+
+    def __init__(self, left: Sequence[str], right: Sequence[str]) -> None:
+        self.cells = list(left), list(right)
+        self._tables: dict[str, dict[str, list[int]]] = {}
+
+    def found(self, one: _Candidate, rows: Iterable[int]) -> list[tuple[int, list[int]]]:
+        """Run a candidate for some values on the left; return who meets whom."""
+        table = self._table(one.right)
+        met = []
+        for row in rows:
+            made = one.left(self.cells[0][row])
+            held = table.get(canonical(made)) if made else None
+            if held:
+                met.append((row, held))
+        return met
+
+    def kept(self, one: _Candidate, met: list[tuple[int, list[int]]]) -> float:
+        """Return how much of the cells a candidate compares: 1 for all of one side."""
+        if one.left is WHOLE or one.right is WHOLE:
+            return 1.0
+        shares, keys = [], set()
+        for row, others in met[:50]:
+            cell, other = self.cells[0][row], self.cells[1][others[0]]
+            key = one.left(cell) or ""
+            keys.add(key)
+            size = max(_letters(key), 1)
+            shares.append((size / max(_letters(cell), _letters(other), 1), size, len(others)))
+        share, size, partners = np.mean(shares, axis=0).tolist()
+        words = np.mean([len(re.findall(r"\w+", key)) for key in keys])
+        # What is left must name one value on either side: one word of two different cells does
+        # not (Cobaltine Foods, Cobaltine Optics), first and last name do.
+        if partners > 1.25 or len(keys) < 0.8 * len(shares) or size < 5 or words < 1.8:
+            return min(share, 0.9) if share > 0.8 else 0.0
+        return float(share)
+
+    def _table(self, step: Step) -> dict[str, list[int]]:
+        table = self._tables.get(step.sql)
+        if table is None:
+            table = {}
+            for at, cell in enumerate(self.cells[1]):
+                made = step(cell)
+                if made and (key := canonical(made)):
+                    table.setdefault(key, []).append(at)
+            self._tables[step.sql] = table
+        return table
+
+
+def find_programs(left: Sequence[str], right: Sequence[str], free: Int) -> list[Rewriting]:
+    """Find up to three programs for the left values at ``free``, which have no equal one."""
+    short = [at for at in free.tolist() if 0 < len(left[at]) <= _SOURCE]
+    found: list[Rewriting] = []
+    if len(short) < 2 or not right:
+        return found
+    sides = _Sides(left, [cell if len(cell) <= _SOURCE else "" for cell in right])
+    units = unit_pairs([left[at] for at in short], list(right))
+    if units is not None:
+        # Digits that look alike explain numbers less well than a conversion that fits them all.
+        step, places, others = units
+        sql, pandas = step.sql.replace("{x}", "cell"), step.pandas.replace("{x}", "cells")
+        missed = len(short) - len(places)
+        program = Program(f"left: {step.words}", sql, pandas, len(places), "left", missed)
+        return [Rewriting(program, np.array(short, np.int64)[places], others)]
+    rest = short
+    candidates = list(_proposed(left, right, short))
+    for _ in range(_PROGRAMS):
+        if len(rest) < 2:
+            break
+        best = _best(sides, candidates, rest)
+        if best is None:
+            break
+        one, met = best
+        pairs = [(row, other) for row, others in met for other in others]
+        rows, places = np.array(pairs, np.int64).T
+        found.append(Rewriting(_shown(one, met, len(rest)), rows, places))
+        matched = {row for row, _ in met}
+        rest = [row for row in rest if row not in matched]
+    return found
+
+
+def _shown(one: _Candidate, met: list[tuple[int, list[int]]], size: int) -> Program:
+    """Write a program for people; count what it leaves over and what it maps to one value."""
+    if one.left.sql == one.right.sql:
+        side, step, text = "both", one.left, f"on both sides {one.left.words}"
+    elif one.right is WHOLE:
+        side, step, text = "left", one.left, f"left: {one.left.words}"
+    elif one.left is WHOLE:
+        side, step, text = "right", one.right, f"right: {one.right.words}"
+    else:
+        text = f"left: {one.left.words}; right: {one.right.words}"
+        side, step = "both", one.left
+    sql, pandas = (code.replace("{x}", "cell") for code in (step.sql, step.pandas))
+    if side == "both" and one.left.sql != one.right.sql:
+        sql = f"{one.left.sql} = {one.right.sql}".replace("{x}", "{0}")
+        sql = sql.replace("{0}", "left_cell", one.left.sql.count("{x}")).replace(
+            "{0}", "right_cell"
+        )
+        pandas = one.left.pandas.replace("{x}", "left_cells")
+        pandas += ", " + one.right.pandas.replace("{x}", "right_cells")
+    else:
+        pandas = step.pandas.replace("{x}", "cells")
+    merged = len(met) - len({tuple(others) for _, others in met})
+    return Program(text, sql, pandas, len(met), side, size - len(met), merged)
+
+
+def _best(
+    sides: _Sides, candidates: list[_Candidate], rest: list[int]
+) -> tuple[_Candidate, list[tuple[int, list[int]]]] | None:
+    """Return the candidate that explains most of the rest, if it is more than chance."""
+    size = len(sides.cells[1])
+    sample = rest if len(rest) <= _SAMPLE else rest[:: len(rest) // _SAMPLE + 1]
+    scored = []
+    for one in candidates:
+        met = sides.found(one, sample)
+        if len(met) >= 2:
+            reached = len({other for _, others in met for other in others})
+            pairs = sum(len(others) for _, others in met)
+            # Parameters cost a little, partners in excess more: a program should say which one.
+            worth = max(len(met), min(reached, len(sample))) - 0.05 * one.cost
+            worth -= 0.02 * max(0, pairs - max(len(met), reached))
+            kept = sides.kept(one, met)
+            if kept >= _KEPT_TEXT:
+                scored.append((worth * min(1.0, 0.5 + kept), one))
+    scored.sort(key=lambda item: -item[0])
+    for _, one in scored[:8]:
+        met = sides.found(one, rest)
+        if _convincing(sides, one, met, len(rest), size):
+            return one, met
+    return None
+
+
+def _convincing(
+    sides: _Sides, one: _Candidate, met: list[tuple[int, list[int]]], rest: int, size: int
+) -> bool:
+    """Tell a program from a coincidence."""
+    reached = {other for _, others in met for other in others}
+    share = max(len(met) / rest, len(reached) / size)
+    least = 2 if min(rest, size) <= 8 and one.cost < 6 else 3
+    if one.cost > 8 and share < 0.5:
+        return False
+    if len(met) < least or len(reached) < min(least, 2) or share < _SHARE:
+        return False
+    # A left value with dozens of partners was cut down to something that says nothing.
+    if sum(len(others) for _, others in met) > 3 * max(len(met), len(reached)) and (
+        len(reached) < 0.6 * size
+    ):
+        return False
+    keys = [canonical(one.right(sides.cells[1][other]) or "") for other in sorted(reached)[:200]]
+    length = float(np.mean([len(key) for key in keys]))
+    # Short texts meet by chance, unless each finds a partner of its own.
+    if length < 2.5 and (share < 0.8 or len(reached) < 0.8 * len(met)):
+        return False
+    if all(re.fullmatch("[0-9]{1,15}", key) for key in keys):
+        # Any numbers are found in a column that has nearly all of them; only numbers that stay
+        # the same (7 and 007) or come of words (March) are more than that.
+        pairs = [(sides.cells[0][row], sides.cells[1][others[0]]) for row, others in met[:200]]
+        if all(re.fullmatch("[0-9]{1,15}", cell) for pair in pairs for cell in pair):
+            numbers = [(int(cell), int(other)) for cell, other in pairs]
+            if max(map(_density, zip(*numbers, strict=True))) > 0.3:
+                return all(one == other for one, other in numbers)
+        elif _density(map(int, keys)) > 0.3 and share < 0.9:
+            return False
+    return len(met) / rest >= 0.1 or len(reached) / size >= 0.5
+
+
+def _density(numbers: Iterable[int]) -> float:
+    """Return the share of the numbers between the least and the greatest that are there."""
+    distinct = set(numbers)
+    return len(distinct) / (max(distinct) - min(distinct) + 1)
+
+
+def _proposed(left: Sequence[str], right: Sequence[str], free: list[int]) -> Iterator[_Candidate]:
+    """Propose candidates: fixed ones, and those that examples suggest, most agreed on first."""
+    mine = [left[at] for at in free]
+    for step in _BOTH:
+        yield _Candidate(step, step)
+    for pair in format_steps(mine, list(right)):
+        yield _Candidate(*pair)
+    lengths = {len(cell) for cell in right}
+    if len(lengths) == 1 and (length := lengths.pop()) <= 20:
+        yield _Candidate(steps.padded(length), WHOLE)
+    lengths = {len(cell) for cell in mine}
+    if len(lengths) == 1 and (length := lengths.pop()) <= 20:
+        yield _Candidate(WHOLE, steps.padded(length))
+    yield _Candidate(steps.NO_ZEROS, steps.NO_ZEROS)
+    votes: dict[tuple[str, str], float] = defaultdict(float)
+    known: dict[tuple[str, str], _Candidate] = {}
+    for row, other in _examples(left, right, free):
+        for source, target, forwards in (
+            (left[row], right[other], True),
+            (right[other], left[row], False),
+        ):
+            for program in _taken_apart(source, target):
+                one = _Candidate(program, WHOLE) if forwards else _Candidate(WHOLE, program)
+                known.setdefault(one.key, one)
+                votes[one.key] += 1 / (1 + 0.1 * program.cost)
+        for one in _meeting(left[row], right[other]):
+            known.setdefault(one.key, one)
+            votes[one.key] += 1 / (1 + 0.1 * one.cost)
+    best = sorted(known.values(), key=lambda one: (-votes[one.key], one.cost))
+    yield from best[:_TRIED]
+
+
+def _examples(
+    left: Sequence[str], right: Sequence[str], free: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs to learn from: all of a few, else those that share rare trigrams."""
+    if len(free) * len(right) <= _EXAMPLES:
+        yield from ((row, other) for row in free for other in range(len(right)))
+        return
+    some = free if len(free) <= 60 else [free[at] for at in
+                                         np.linspace(0, len(free) - 1, 40).astype(int)]  # fmt: skip
+    cells = [left[at].lower() for at in some]
+    others = [cell.lower() for cell in right]
+    small = GramSpace(cells, others)
+    seen: set[tuple[int, int]] = set()
+    for sides, forwards in (((small.left, small.right), True), ((small.right, small.left), False)):
+        who, whom = small.nearest(sides, 2, False)
+        for one, other in zip(who.tolist(), whom.tolist(), strict=True):
+            pair = (some[one], other) if forwards else (some[other], one)
+            if pair not in seen and len(seen) < _EXAMPLES:
+                seen.add(pair)
+                yield pair
+
+
+def _meeting(left: str, right: str) -> Iterator[_Candidate]:
+    """Find parts that both cells have in common, and the cheapest steps that give them."""
+    mine, theirs = _parts(left), _parts(right)
+    common = sorted((made for made in mine if len(made) > 3 and made in theirs), key=len)
+    for made in common[-2:]:
+        for one in mine[made][:3]:
+            for other in theirs[made][:3]:
+                if one is not WHOLE and other is not WHOLE:
+                    yield _Candidate(one, other)
+
+
+def _parts(source: str) -> dict[str, list[Step]]:
+    """List what steps make of a cell, in lower case, with the cheapest steps of each."""
+    parts: dict[str, list[Step]] = {}
+    for step in steps.pieces(source):
+        if made := step(source):
+            parts.setdefault(made.lower(), []).append(step)
+    for held in parts.values():
+        held.sort(key=lambda one: one.cost)
+    return parts
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """A program that gives the beginning of the target."""
+
+    at: int
+    parts: tuple[Step | str, ...]
+    cost: float
+    copied: int
+    #: Whether it counts characters, which rarely carries over to cells of another length.
+    is_fixed: bool = False
+
+    def take(self, part: Step | str, length: int, cost: float, is_fixed: bool = False) -> _Partial:
+        copied = 0 if isinstance(part, str) else length
+        return _Partial(
+            self.at + length, (*self.parts, part), self.cost + cost, self.copied + copied,
+            self.is_fixed or is_fixed,
+        )  # fmt: skip
+
+
+def _taken_apart(source: str, target: str) -> list[Step]:
+    """Write the target as parts of the source and constants, in the cheapest few ways."""
+    if not target or len(target) > _TARGET or len(source) > _SOURCE:
+        return []
+    goal = target.lower()
+    if len(goal) != len(target):
+        return []
+    parts = {made: held[:3] for made, held in _parts(source).items() if len(made) <= len(goal)}
+    for made, held in list(parts.items()):
+        if len(made) > 1 and held[0] is not WHOLE and len(held[0].words) < 60:
+            parts.setdefault(made[0], []).append(held[0].then(steps.begin(1)))
+    beam = [_Partial(0, (), 0.0, 0)]
+    done: list[_Partial] = []
+    lowered = source.lower()
+    for _ in range(12):
+        longer: list[_Partial] = []
+        for state in beam:
+            for one in _extended(state, goal, target, parts, lowered):
+                (done if one.at == len(goal) else longer).append(one)
+        longer.sort(key=lambda one: one.cost - 0.35 * one.at)
+        beam = [one for one in longer if one.is_fixed][:_BEAM]
+        beam += [one for one in longer if not one.is_fixed][:_BEAM]
+        if not beam:
+            break
+    done = [one for one in done if one.copied * 2 >= len(re.sub(r"\W", "", goal)) and one.copied]
+    done.sort(key=lambda one: one.cost)
+    kept = [one for one in done if one.is_fixed][:_KEPT]
+    kept += [one for one in done if not one.is_fixed][:_KEPT]
+    return [_joined(one.parts, one.cost) for one in kept if one.parts != (WHOLE,)]
+
+
+def _extended(
+    state: _Partial, goal: str, target: str, parts: dict[str, list[Step]], source: str
+) -> Iterator[_Partial]:
+    at = state.at
+    fitting = sorted((made for made in parts if goal.startswith(made, at)), key=len, reverse=True)
+    for made in fitting[:4]:
+        for step in sorted(parts[made], key=lambda one: one.cost)[:3]:
+            yield state.take(step, len(made), 1 + step.cost)
+    # A stretch of the source at fixed places, as in 20200131.
+    length = 0
+    while at + length < len(goal) and goal[at : at + length + 1] in source:
+        length += 1
+    if length >= 2 or (length == 1 and len(source) <= 12):
+        place = source.find(goal[at : at + length])
+        fixed = [steps.middle(place, place + length)]
+        if place == 0:
+            fixed.append(steps.begin(length))
+        if place + length == len(source):
+            fixed.append(steps.end(length))
+        for step in fixed:
+            yield state.take(step, length, 1 + step.cost, is_fixed=True)
+    if state.parts and isinstance(state.parts[-1], str):
+        return
+    constant = re.match(r"[\W_]+", target[at:])
+    if constant:
+        text = constant.group()
+        yield state.take(text, len(text), 0.5 + 0.1 * len(text))
+        return
+    # Letters that no part gives: up to where one fits.
+    for stop in range(at + 1, min(len(goal), at + 16) + 1):
+        if stop == len(goal) or any(goal.startswith(made, stop) for made in parts if made):
+            digits = sum(letter.isdigit() for letter in target[at:stop])
+            yield state.take(target[at:stop], stop - at, 1.5 + 0.6 * (stop - at) + 2 * digits)
+            if stop - at >= 12:
+                return
+
+
+def _joined(parts: tuple[Step | str, ...], cost: float) -> Step:
+    """Make one step of parts and constants."""
+    made = [
+        Step(f"'{part}'", _constant(part), literal(part), repr(part), 0.0)
+        if isinstance(part, str) else part
+        for part in parts
+    ]  # fmt: skip
+    if len(made) == 1:
+        return made[0]
+
+    def run(cell: str) -> str | None:
+        texts = [one.run(cell) for one in made]
+        return None if None in texts else "".join(text or "" for text in texts)
+
+    return Step(
+        ", then ".join(one.words for one in made),
+        run,
+        "(" + " || ".join(f"({one.sql})" for one in made) + ")",
+        "(" + " + ".join(one.pandas for one in made) + ")",
+        cost,
+    )
+
+
+def _constant(text: str) -> Callable[[str], str | None]:
+    return lambda cell: text

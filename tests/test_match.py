@@ -1,0 +1,165 @@
+"""Matching two columns: what matches and how, messages, bad input, the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import deepjoin
+from deepjoin.cli import main
+from deepjoin.errors import DeepJoinError, UnknownName
+from deepjoin.matching.candidates import GramSpace
+from deepjoin.model import Matches
+from deepjoin.normalise.canonical import canonical
+
+LEFT = ["Smith, Anna", "Doe, John", "Lee, Kim", "FRANCE", "Quito"]
+RIGHT = ["Anna Smith", "John Doe", "Kim Lee", "France", "Nairobi"]
+
+
+def test_equal_values_then_programs() -> None:
+    found = deepjoin.match(LEFT, RIGHT)
+    assert {(one.query, one.target): one.how for one in found} == {
+        ("Smith, Anna", "Anna Smith"): "program",
+        ("Doe, John", "John Doe"): "program",
+        ("Lee, Kim", "Kim Lee"): "program",
+        ("FRANCE", "France"): "equal",
+    }
+    program = found.program
+    assert program is not None
+    assert (program.covers, program.exceptions, program.merged) == (3, 1, 0)
+    assert found.unmatched == ("Quito",)
+    assert found.precision is not None
+    assert 0.9 < found.precision <= 1
+    assert found.sizes == (5, 5)
+
+
+def test_equi_never_uses_programs_or_similarity() -> None:
+    assert deepjoin.match(LEFT, RIGHT, join="equi").pairs == [("FRANCE", "France")]
+    assert deepjoin.match(["007", "7"], ["7", "08"], join="equi").pairs == [("7", "7")]
+
+
+def test_codes_with_zeros_stay_different_without_a_program() -> None:
+    assert deepjoin.match(["007", "x1", "y2"], ["7", "a", "b"]).pairs == []
+    padded = deepjoin.match(["1001", "8013", "9001"], ["01001", "08013", "09001"])
+    assert padded.pairs == [("1001", "01001"), ("8013", "08013"), ("9001", "09001")]
+    assert padded.program is not None
+
+
+def test_synonyms_match_and_numbers_are_never_similar() -> None:
+    found = deepjoin.match(["USA", "2019", "1999"], ["United States", "2018", "Peru"])
+    assert found.pairs == [("USA", "United States")]
+    assert found[0].how == "similar"
+
+
+def test_two_firms_with_one_common_word_are_two_firms() -> None:
+    left = ["Cobaltine Foods", "Marlowe Steel", "Verity Bank", "Juniper Labs"]
+    right = ["Cobaltine Optics", "Marlowe Textiles", "Verity Press", "Juniper Tours"]
+    assert deepjoin.match(left, right).pairs == []
+
+
+def test_frames_of_several_columns_match_row_by_row() -> None:
+    left = {"year": [2001, 2002], "team": ["BOS", "NYA"]}
+    right = pa.table({"y": [2002, 2003], "t": ["nya", "NYA"]})
+    assert deepjoin.match(left, right, join="equi").pairs == [("2002 | NYA", "2002 | nya")]
+
+
+def test_forms_of_the_result() -> None:
+    pytest.importorskip("pandas")
+    found = deepjoin.match(LEFT, RIGHT)
+    assert found.to_arrow().column_names == ["query", "target", "similarity", "how"]
+    assert len(found.to_pandas()) == len(found) == 4
+    assert found[0].query == "Smith, Anna"
+    assert isinstance(found[:2], Matches)
+    assert "3 by program" in repr(found)
+    assert "SQL: " in repr(found)
+    assert "Smith, Anna" in found._repr_html_()
+    assert "none of 1 value has a match" in repr(deepjoin.match(["a"], ["zzz"], join="equi"))
+    assert "No value has a match" in deepjoin.match(["a"], ["zzz"], join="equi")._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ([], []),
+        ([None, "", "  "], ["a"]),
+        (["a"], []),
+        (["a"], ["b"]),
+        (["a"] * 50, ["a"] * 50),
+        ([1, 2.5, None, "x", True], ["x", 1, "2.5"]),
+        (["☃", "…", "\ud800"], ["☃☃", "."]),
+        (["x" * 3_000_000, "y"], ["x" * 3_000_000, "x" * 2_999_999]),
+    ],
+)
+def test_odd_columns_are_matched_without_a_fuss(left: list[object], right: list[object]) -> None:
+    keys = {canonical(str(cell)) for cell in right if cell is not None}
+    for one in deepjoin.match(left, right):
+        if one.how == "equal":
+            assert canonical(one.query) in keys
+
+
+def test_messages() -> None:
+    with pytest.raises(UnknownName, match="No join kind 'fuzzy' in a match"):
+        deepjoin.match(["a"], ["a"], join="fuzzy")
+    with pytest.raises(DeepJoinError, match="A column is a list of cells, not one str"):
+        deepjoin.match("abc", ["a"])
+    with pytest.raises(DeepJoinError, match="no column that could be searched with"):
+        deepjoin.match(["a"], {})
+
+
+WORDS = st.lists(st.text("abcd ", min_size=1, max_size=8), min_size=1, max_size=12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(WORDS, WORDS)
+def test_cosines_of_trigrams_equal_brute_force(left: list[str], right: list[str]) -> None:
+    space = GramSpace(left, right)
+    one, two = (
+        np.repeat(np.arange(len(left)), len(right)),
+        np.tile(np.arange(len(right)), len(left)),
+    )
+    found = space.cosines(one, two, (space.left, space.right))
+
+    def grams(text: str) -> set[str]:
+        padded = f" {text} "
+        return {padded[at : at + 3] for at in range(len(padded) - 2)}
+
+    every = [grams(text) for text in (*left, *right)]
+    counts = {gram: sum(gram in held for held in every) for held in every for gram in held}
+    weight = {gram: np.log1p(len(every) / count) ** 2 for gram, count in counts.items()}
+    for i, j, cosine in zip(one.tolist(), two.tolist(), found.tolist(), strict=True):
+        a, b = every[i], every[len(left) + j]
+        norms = [sum(weight[gram] for gram in held) ** 0.5 for held in (a, b)]
+        shared = sum(weight[gram] for gram in a & b)
+        assert cosine == pytest.approx(shared / max(norms[0] * norms[1], 1e-12), abs=1e-9)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left, right = tmp_path / "left.csv", tmp_path / "right.csv"
+    left.write_text("name,n\n" + "".join(f'"{cell}",1\n' for cell in LEFT))
+    right.write_text("who\n" + "".join(f"{cell}\n" for cell in RIGHT))
+    sides = [str(left), str(right), "--left-column", "name", "--right-column", "who"]
+    assert main(["match", *sides, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["matches"]) == 4
+    assert found["matches"][0] == {
+        **{"query": "Smith, Anna", "target": "Anna Smith", "similarity": 1.0, "how": "program"},
+    }
+    assert found["programs"][0]["covers"] == 3
+    out = tmp_path / "pairs.csv"
+    assert main(["match", *sides, "-o", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 5
+    assert "4 pairs in " in capsys.readouterr().err
+    assert main(["match", *sides, "--join", "equi", "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "FRANCE,France,1.0,equal"
+    assert main(["match", *sides]) == 0
+    assert "4 of 5 values match" in capsys.readouterr().out
+    assert main(["match", str(left), str(right)]) != 0
+    assert "has 2 columns; name one with --left-column: name, n." in capsys.readouterr().err
+    assert main(["match", *sides, "-o", str(tmp_path / "pairs.doc")]) != 0
+    assert "Cannot write pairs.doc" in capsys.readouterr().err

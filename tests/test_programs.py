@@ -1,0 +1,133 @@
+"""Programs: what they find, and that their Python, SQL and pandas forms agree."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepjoin.matching import formats, steps
+from deepjoin.matching.programs import Rewriting, _taken_apart, find_programs
+from deepjoin.matching.steps import Step
+
+pd = pytest.importorskip("pandas")
+
+#: Line breaks are left out: a dot of a regular expression means another thing in each engine.
+CELLS = st.text(
+    st.sampled_from("abZÉé07 .,-/_@()';:\"")
+    | st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]),
+    max_size=14,
+)
+STEPS = [
+    *(steps.split(by, at) for by in (" ", ",", "-", "'") for at in (0, 1, -1, -2)),
+    *(steps.after(by) for by in (",", " ", " - ")),
+    *(steps.before_last(by) for by in (",", " ")),
+    *(steps.found(pattern, "run", at) for pattern, _ in steps._RUNS for at in (0, 1, -1)),
+    *(steps.begin(1), steps.begin(3), steps.end(2), steps.middle(1, 3), steps.padded(5)),
+    *(steps.TITLE, steps.BRACKETED, steps.CAPITALS, steps.INITIALS, steps.DIGITS, steps.NO_DIGITS),
+    *(steps.NO_ZEROS, steps.NO_TAGS, steps.NO_MIDDLE, steps.FIRST_LAST, steps.NO_SUFFIX),
+    *(steps.SQUASHED, steps.NO_SCHEME, steps.TITLE.then(steps.FIRST_LAST)),
+    steps.split(" ", -1).then(steps.begin(1)),
+    *(formats.NUMBER, formats._HEX, formats._BINARY),
+]
+
+
+def in_sql(step: Step, cells: list[str]) -> list[str | None]:
+    rows = duckdb.execute(
+        f"SELECT {step.sql.replace('{x}', 'cell')} FROM (SELECT unnest($1) AS cell, "
+        "unnest(range(len($1))) AS place) ORDER BY place",
+        [cells],
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def in_pandas(step: Step, cells: list[str]) -> list[str | None]:
+    series = pd.Series(cells, dtype=object)
+    found = eval(step.pandas.replace("{x}", "cells"), {"cells": series, "pd": pd})
+    return [None if pd.isna(cell) else cell for cell in found]
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60)
+@given(st.lists(CELLS, min_size=1, max_size=6), st.sampled_from(STEPS))
+def test_a_step_gives_the_same_text_in_python_sql_and_pandas(cells: list[str], step: Step) -> None:
+    expected = [step(cell) for cell in cells]
+    assert in_sql(step, cells) == expected
+    assert in_pandas(step, cells) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("Anna Smith", "Smith, A."), ("19610223", "23.02.1961"), ("smith, john", "jsmith")],
+)
+def test_a_synthesised_program_gives_its_example_in_every_form(source: str, target: str) -> None:
+    made = _taken_apart(source, target)
+    assert made
+    for step in made:
+        assert step(source).lower() == target.lower()  # type: ignore[union-attr]
+        assert in_sql(step, [source]) == in_pandas(step, [source]) == [step(source)]
+
+
+def found(left: list[str], right: list[str]) -> list[Rewriting]:
+    return find_programs(left, right, np.arange(len(left)))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "words"),
+    [
+        (
+            ["Smith, Anna", "Doe, John", "Lee, Kim", "Ng, Eva"],
+            ["Eva Ng", "Kim Lee", "John Doe", "Anna Smith"],
+            "the last word, then",
+        ),
+        (["1001", "8013", "9001", "12"], ["01001", "08013", "09001", "00012"], "zeros in front"),
+        (
+            ["2020-03-01", "2020-03-13", "2021-11-30"],
+            ["03/13/2020", "11/30/2021", "03/01/2020"],
+            "%m/%d/%Y",
+        ),
+        (["January", "March", "June"], ["3", "6", "1"], "the number of the month"),
+        (["3", "7", "18", "40"], ["0.9144", "5.4864", "2.1336", "12.192"], "feet to metres"),
+        (["(244) 655-094", "(308) 916-545", "(623) 599-749"],
+         ["244.655.094", "308.916.545", "623.599.749"], "letters and digits"),
+    ],
+)  # fmt: skip
+def test_programs_are_found(left: list[str], right: list[str], words: str) -> None:
+    (one,) = found(left, right)
+    assert words in one.program.text
+    assert one.program.covers == len(left)
+    assert one.program.exceptions == 0
+    assert sorted(one.left.tolist()) == list(range(len(left)))
+    assert sorted(one.right.tolist()) == list(range(len(right)))
+
+
+def test_the_whole_column_settles_the_order_of_day_and_month() -> None:
+    (one,) = found(["2020-01-02", "2020-04-03", "2020-12-25"],
+                   ["02/01/2020", "03/04/2020", "25/12/2020"])  # fmt: skip
+    pairs = dict(zip(one.left.tolist(), one.right.tolist(), strict=True))
+    assert pairs == {0: 0, 1: 1, 2: 2}
+    assert "%d/%m/%Y" in one.program.text
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (["apple", "pear", "plum", "fig"], ["oslo", "lima", "rome", "bern"]),
+        (["1", "2", "3", "4", "5"], ["11", "12", "13", "14", "15"]),
+        (["10", "20", "30"], ["1", "2", "3"]),
+        (["a"], ["b"]),
+        ([], ["b"]),
+        (["x", "y", "z"], []),
+    ],
+)
+def test_chance_is_no_program(left: list[str], right: list[str]) -> None:
+    assert found(left, right) == []
+
+
+def test_a_program_says_how_many_values_share_a_match() -> None:
+    left = ["Honda125", "Honda250", "Acura125", "Ducati100", "Ducati125"]
+    (one,) = found(left, ["Honda", "Acura", "Ducati"])
+    assert one.program.text == "left: the value without digits"
+    assert one.program.merged == 2
