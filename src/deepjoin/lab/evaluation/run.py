@@ -22,6 +22,8 @@ from deepjoin.lab.evaluation.metrics import (
     accuracy,
     by_labels,
     candidates_of,
+    merged,
+    queries_digest,
     read_labels,
 )
 from deepjoin.lab.evaluation.task import (
@@ -185,15 +187,16 @@ def _rows(
         "memory_mb": answers.memory_mb,
         "tau": tau,
         "encoder": built.encoder,
+        "queries_digest": queries_digest(task.queries),
         "seed": SEED,
         "version": __version__,
     }
     head = {"corpus": task.source.folder.name, "method": one.method, "join": task.join}
     for k in task.k:
-        row = head | {"k": k, "queries": len(task.queries)} | accuracy(answers.found, truth, k)
+        parts = [head | {"k": k, "queries": len(task.queries)}, accuracy(answers.found, truth, k)]
         if task.settings.candidates:
-            row |= candidates_of(answers.deeper, truth)
+            parts.append(candidates_of(answers.deeper, truth))
         if task.labels is not None and pool is not None:
-            row |= by_labels(answers.found, answers.deeper, task.labels, k)
-            row |= pool.measured(answers.found, task.labels, k)
-        yield row | about
+            parts.append(by_labels(answers.found, answers.deeper, task.labels, k))
+            parts.append(pool.measured(answers.found, task.labels, k))
+        yield merged(*parts, about)
