@@ -22,11 +22,11 @@ A cell reads *ours (paper theirs)*. The corpora differ: ours are Wikipedia table
 columns join, so compare the order of methods and the ratios between them, not the figures
 themselves. `deepjoin` is the encoder shipped with the package (three layers of MiniLM), compared
 with the paper's MPNet. Precision is shown twice: *by id*, as the paper counts, where ties with the
-k-th best are broken by a fixed rule (smaller column, rarer shared values, more similar name, place);
-and *with ties*, where any column as joinable as the k-th best counts. The paper's figures are by id.
+k-th best are broken by a fixed rule (smaller column, rarer values, more similar name, place);
+and *with ties*, where any column as joinable as the k-th best counts. The paper counts by id.
 Claims are judged by paired differences over queries: a claim holds where the 95% bootstrap interval
 is above 0, fails where it is below, and is open where it contains 0. Lines from before values were
-kept for each query allow comparisons of means only, which prove nothing. Column vectors are searched
+kept by query allow comparisons of means only, which prove nothing. Column vectors are searched
 with the authors' preset, IVFPQ with HNSW. `not run (weights)`: the weights are not published here.
 """
 

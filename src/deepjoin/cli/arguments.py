@@ -11,6 +11,8 @@ import re
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterable
 
+from deepjoin.errors import DeepJoinError
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -85,6 +87,25 @@ def whole(least: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def cosine(text: str) -> float:
+    """Read a least cosine, or a distance as a share of the largest one, as PEXESO states it.
+
+    >>> cosine("0.9"), round(cosine("6%"), 4)
+    (0.9, 0.9928)
+    """
+    if not text.endswith("%"):
+        return share(text)
+    from deepjoin.lab.pexeso.pexeso import cosine_of_share
+
+    try:
+        return cosine_of_share(float(text[:-1]) / 100)
+    except (ValueError, DeepJoinError):
+        raise ArgumentTypeError(
+            f"must be a cosine from 0 to 1, or a share of the largest distance below 70%, "
+            f"e.g. 6%, got '{text}'"
+        ) from None
 
 
 def share(text: str) -> float:

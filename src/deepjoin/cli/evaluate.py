@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import depths, share, vector_arguments, whole
+from deepjoin.cli.arguments import cosine, depths, vector_arguments, whole
 from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import Screen, aligned
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--queries", metavar="N", type=whole(1), help="only the first N queries")
     parser.add_argument(
-        "--tau", metavar="T", type=share, help="semantic, any: as for deepjoin search"
+        "--tau", metavar="T", type=cosine, help="semantic, any: as for deepjoin search"
     )
     vector_arguments(parser, several=True)
     parser.add_argument(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import (
     cells,
+    cosine,
     format_argument,
     index_argument,
     seconds,
@@ -60,8 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tau",
         metavar="T",
-        type=share,
-        help="least cosine at which two values match; default: set by the cell encoder",
+        type=cosine,
+        help="least cosine at which two values match, or a share of the largest distance, e.g. "
+        "6%%; default: set by the cell encoder",
     )
     parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
     parser.add_argument(
