@@ -35,7 +35,7 @@ REQUIRED = {
     *("precision_low", "precision_high", "ndcg", "queries_ndcg", "encode_ms", "search_ms_p50"),
     *("total_ms_p50", "total_ms_p99", "build_s", "index_mb", "memory_mb", "tau", "encoder"),
     *("precision_ties_low", "precision_ties_high", "ndcg_low", "ndcg_high", "per_query"),
-    *("queries_digest", "seed", "version"),
+    *("queries_digest", "truth", "trained", "seed", "version"),
 }
 TIMES = {
     *("encode_ms", "search_ms_p50", "total_ms_p50", "total_ms_p99", "build_s", "memory_mb"),

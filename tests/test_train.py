@@ -223,7 +223,7 @@ def test_ctrl_c_saves_the_step_it_is_at(
         trained(
             *(training_tables, tmp_path / "mine", tiny_bert),
             validate=5,
-            progress=at(5, lambda: os.kill(os.getpid(), signal.SIGINT)),
+            progress=at(6, lambda: os.kill(os.getpid(), signal.SIGINT)),
         )
     saved = (tmp_path / "mine" / ".training" / "checkpoints").glob("checkpoint-*")
     assert "checkpoint-6" in {path.name for path in saved}

@@ -13,7 +13,7 @@ from benchmarks.paper.experiments import Options
 from benchmarks.paper.lakes import lake_for, prepared, queries_of, search_of
 from benchmarks.paper.places import Places
 
-from deepjoin.lab.evaluation.cache import EvaluationCache, ExactAnswers, exact_answers
+from deepjoin.lab.evaluation.cache import EvaluationCache, ExactAnswers, exact_answers, trained_by
 from deepjoin.lab.evaluation.metrics import accuracy as measured
 from deepjoin.lab.evaluation.metrics import queries_digest
 from deepjoin.lab.evaluation.task import EvaluationSettings, EvaluationTask, ask
@@ -35,6 +35,8 @@ def accuracy(setting: Options, places: Places) -> Iterator[Options]:
         "index_mb": lake.info()["bytes"] / 1e6,
         "tau": options.get("tau"),
         "queries_digest": queries_digest(task.queries),
+        "truth": exact.name,
+        "trained": trained_by(str(options.get("encoder", "default"))),
     }
     for k in task.k:
         head = {"method": options["method"], "join": task.join, "k": k}

@@ -68,6 +68,33 @@ def vector_arguments(parser: ArgumentParser, several: bool = False) -> None:
     )
 
 
+def column_vector_arguments(parser: ArgumentParser) -> None:
+    """Add how column vectors are searched, and how columns become texts."""
+    parser.add_argument(
+        "--vector-index",
+        metavar="KIND",
+        help="how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
+    )
+    parser.add_argument(
+        "--metric",
+        choices=("cosine", "euclidean"),
+        help="distance between column vectors (default cosine)",
+    )
+    text_arguments(parser)
+
+
+def text_arguments(parser: ArgumentParser) -> None:
+    """Add how columns become texts; the defaults are those of the encoder."""
+    parser.add_argument("--pattern", metavar="NAME", help="how columns become texts")
+    parser.add_argument("--tokens", type=whole(8), metavar="N", help="maximum tokens of a text")
+    parser.add_argument(
+        "--sampling",
+        metavar="NAME",
+        help="which cells of a tall column: frequency, random, truncate, tf-idf or bm25",
+    )
+    parser.add_argument("--unit", metavar="NAME", help="what statistics count: characters or words")
+
+
 def suggestion(text: str, known: Iterable[str]) -> str:
     """Suggest the name nearest to a misspelt one; empty if none is near.
 

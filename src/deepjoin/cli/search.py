@@ -67,6 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
     parser.add_argument(
+        "--verified",
+        metavar="N",
+        type=whole(1),
+        default=500,
+        help="nearest columns that method deepjoin-exact verifies (default 500)",
+    )
+    parser.add_argument(
         "--device",
         metavar="NAME",
         help="cuda or cuda:1: compare with every column vector on a GPU (needs torch)",
@@ -119,6 +126,7 @@ def run(options: argparse.Namespace) -> None:
                 matches=options.matches,
                 time_limit=options.time_limit,
                 on_partial=_shown_early(progress, options) if watched else None,
+                verified=options.verified,
             ),
         )
     if results.partial is not None and options.format != "table":
