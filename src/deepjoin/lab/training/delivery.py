@@ -240,8 +240,7 @@ def _limits(header: Mapping[str, Any], fitted: FittedEncoder) -> list[str]:
         f"{text['sampling']} or not seen.",
         f"The figures are of {header['held_back']:,} columns held back from the same tables' "
         "source; other lakes may differ.",
-        "Vectors rank columns and verify nothing: for exact answers search with `--method "
-        "deepjoin-exact` or `hybrid`.",
+        "Vectors rank columns and verify nothing; the methods deepjoin-exact and hybrid verify.",
     ]
     if truth["join"] == "semantic":
         cells = f"{truth['cells']} ({truth['cells_digest']})"
