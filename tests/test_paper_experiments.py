@@ -131,7 +131,7 @@ def test_accuracy_stands_beside_the_papers_figure(places: Places, tmp_path: Path
     page = section(ran("accuracy", places, tmp_path))
     assert "| exact | 1.000 (paper .500) | 1.000 (paper .250) |" in page
     assert "| heavy | not run (weights) | not run (weights) |" in page
-    assert "Size reduced; 4 queries;" in page
+    assert "Size reduced; 40 columns; 4 queries;" in page
 
 
 @pytest.mark.parametrize("method", [name for name, one in all_methods().items() if not one.kind])

@@ -69,8 +69,10 @@ def _conditions(measured: Measured) -> str:
     queries = sorted({line["row"]["queries"] for line in lines if line["row"].get("queries")})
     is_asked = queries and measured.experiment.kind != "statistics"
     asked = f" {_span(queries)} queries;" if is_asked else ""
+    sizes = sorted({line["setting"]["columns"] for line in lines if "columns" in line["setting"]})
+    columns = f" {_span(sizes)} columns;" if sizes else " all columns;" if is_asked else ""
     return (
-        f"Size {measured.size};{asked} deepjoin {last['version']}, seed {last['seed']}; "
+        f"Size {measured.size};{columns}{asked} deepjoin {last['version']}, seed {last['seed']}; "
         f"{machine}. `{last['command']}`"
     )
 
