@@ -53,11 +53,17 @@ def _sentence(measured: Measured, claim: Options) -> str:
 
 def _counted(verdicts: list[Verdict]) -> str:
     """Count the outcomes; comparisons of means are no evidence of their own and named as such."""
-    if any(not one.is_paired for one in verdicts):
-        holds = sum(one.sign > 0 for one in verdicts)
-        return f"holds in {holds} of {len(verdicts)} comparisons of means (no paired values)"
-    count = Counter(one.sign for one in verdicts)
-    return f"holds in {count[1]}, fails in {count[-1]}, open in {count[0]} paired comparisons"
+    count = Counter(one.sign for one in verdicts if one.is_paired)
+    means = [one.sign > 0 for one in verdicts if not one.is_paired]
+    parts = []
+    if count:
+        found = f"holds in {count[1]}, fails in {count[-1]}, open in {count[0]}"
+        parts.append(f"{found} paired comparisons")
+    if means:
+        parts.append(
+            f"holds in {sum(means)} of {len(means)} comparisons of means (no paired values)"
+        )
+    return " and ".join(parts)
 
 
 def _series(measured: Measured, metric: str, block: str, of: list[str]) -> Series:
