@@ -398,6 +398,8 @@ def test_an_unknown_method_indexes_nothing(run: Run, lake_folder: Path, orders: 
         (["orders.csv", "--method", "deepjoin"], ["no column vectors", "--encoder default"]),
         (["orders.csv", "--method", "sketch"], ["no sketches", "--sketch 768"]),
         (["orders.csv", "--tau", "0"], ["--tau is 0.0", "above 0"]),
+        (["orders.csv", "--tau", "71%"], ["--tau", "a share of the largest distance below 70%"]),
+        (["orders.csv", "--tau", "x%"], ["--tau", "e.g. 6%, got 'x%'"]),
         ([], ["Nothing to search with", "--values"]),
         (["orders.csv", "-k", "-1"], ["-1"]),
         (["orders.csv", "--matches", "-1"], ["-1"]),
@@ -409,7 +411,8 @@ def test_search_mistakes_are_explained(
 ) -> None:
     monkeypatch.chdir(data.parent)
     answer = run("search", "data", *arguments)
-    answer.refused(*texts, status=2 if "-1" in arguments else 1)
+    usage = "-1" in arguments or any(one.endswith("%") for one in arguments)
+    answer.refused(*texts, status=2 if usage else 1)
 
 
 def test_a_misspelt_index_is_explained(

@@ -18,6 +18,7 @@ from deepjoin.cli import evaluate as command
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.lab.evaluation import cache
 from deepjoin.lab.evaluation.metrics import (
+    PairedDifference,
     candidates,
     interval,
     mean,
@@ -33,7 +34,8 @@ REQUIRED = {
     *("corpus", "method", "join", "k", "queries", "precision", "precision_ties", "queries_ties"),
     *("precision_low", "precision_high", "ndcg", "queries_ndcg", "encode_ms", "search_ms_p50"),
     *("total_ms_p50", "total_ms_p99", "build_s", "index_mb", "memory_mb", "tau", "encoder"),
-    *("seed", "version"),
+    *("precision_ties_low", "precision_ties_high", "ndcg_low", "ndcg_high", "per_query"),
+    *("queries_digest", "truth", "trained", "seed", "version"),
 }
 TIMES = {
     *("encode_ms", "search_ms_p50", "total_ms_p50", "total_ms_p99", "build_s", "memory_mb"),
@@ -367,6 +369,36 @@ def test_ndcg() -> None:
     assert ndcg(list("ac"), RIGHT, 2) == 1
     assert ndcg(list("ba"), RIGHT, 2) == pytest.approx((0.5 + 1 / math.log2(3)) / best)
     assert ndcg([], RIGHT, 2) == 0
+
+
+def test_rows_keep_the_value_of_each_query(run: Run, corpus: Path) -> None:
+    rows = rows_of(run("evaluate", corpus, "--methods", "exact-equi,sketch", "-k", "5").out)
+    for row in rows:
+        for name, values in row["per_query"].items():
+            assert len(values) == row["queries"]
+            assert mean(values)[0] == pytest.approx(row[name], abs=1e-4)
+    assert {name for row in rows for name in row["per_query"]} == {
+        *("precision", "precision_ties", "ndcg")
+    }
+    fewer = rows_of(run("evaluate", corpus, *EXACT, "-k", "5", "--queries", 3).out)
+    digests = [row["queries_digest"] for row in (*rows, *fewer)]
+    assert digests[0] == digests[1] != digests[2], "of the same queries, in the same order"
+
+
+def test_paired_differences() -> None:
+    chance = random.Random(0)
+    other = [chance.random() for _ in range(60)]
+    one = [value + 0.05 + 0.01 * chance.random() for value in other]
+    better = PairedDifference.of([*one, None], [*other, 1.0])
+    assert better is not None
+    assert (better.queries, better.sign) == (60, 1)
+    assert better.low < better.mean < better.high
+    assert str(better) == "+0.056 (+0.055 to +0.056, 60 queries)"
+    worse = PairedDifference.of(other, one)
+    assert worse is not None and worse.sign == -1
+    same = PairedDifference.of(other, [*reversed(other)])
+    assert same is not None and same.sign == 0
+    assert PairedDifference.of([None], [1.0]) is None
 
 
 def test_queries_that_match_nothing_are_not_counted() -> None:

@@ -15,6 +15,7 @@ from deepjoin import Column, Lake
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.embed.cells.fasttext import check_binary, load_vectors
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.lab.encoders import train_fasttext as train
 from deepjoin.lab.encoders.train_fasttext import main, train_fasttext
 from deepjoin.settings import SearchSettings
 
@@ -152,6 +153,29 @@ def test_training_draws_some_values_of_each_column(make_lake: MakeLake, tmp_path
     trained = train_fasttext(lake, tmp_path / "lake.bin", dimension=4, epochs=1)
     assert (trained.columns, trained.words) == (2, len(COUNTRIES) + 200 * 3)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="threads race")
+def test_the_same_lake_gives_the_same_model_twice(make_lake: MakeLake, tmp_path: Path) -> None:
+    pytest.importorskip("fasttext")
+    lake = make_lake(LAKE)
+    first, again = (
+        train_fasttext(lake, tmp_path / name, dimension=12, epochs=3) for name in ("a.bin", "b.bin")
+    )
+    assert first.path.read_bytes() == again.path.read_bytes()
+    assert first.digest == again.digest == load_vectors(first.path).digest
+    assert np.isfinite(load_vectors(first.path).encode(COUNTRIES)).all()
+
+
+def test_a_failure_of_fasttext_is_told(
+    make_lake: MakeLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fasttext")
+    monkeypatch.setattr(train, "_ALONE", "raise RuntimeError('Encountered NaN')")
+    with pytest.raises(DeepJoinError, match="fastText failed on .*: RuntimeError: Encountered NaN"):
+        train_fasttext(make_lake(LAKE), tmp_path / "lake.bin")
+    assert not (tmp_path / "lake.bin").exists()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deepjoin
+from deepjoin import Column, DeepJoinError
 from deepjoin.cli import main
 from deepjoin.progress import UNITS
 from tests.support.histories import write
@@ -136,3 +137,34 @@ def test_checkpoints_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(f"deepjoin.build.reading.{name}", 0.0)
     often = deepjoin.index(tables, tmp_path / "often", encoder="default")
     assert [one.files for one in often.index.records] == [one.files for one in usual.index.records]
+
+
+@pytest.mark.slow
+def test_how_columns_become_texts_is_an_option_that_an_index_remembers(tmp_path: Path) -> None:
+    cells = [f"value {number}" for number in range(200)]
+    tables = {f"t{n}": pa.table({"name": cells[n : n + 60]}) for n in range(0, 100, 20)}
+    own = deepjoin.index(tables, tmp_path / "own", vectors={"encoder": "default", "cells": "none"})
+    chosen = {"encoder": "default", "cells": "none", "pattern": "col", "tokens": 20}
+    other = deepjoin.index(
+        tables, tmp_path / "other", vectors={**chosen, "sampling": "truncate", "unit": "words"}
+    )
+    assert own.vectors.encoder_digest != other.vectors.encoder_digest
+    assert other.vectors.text == (
+        *(("pattern", "col"), ("tokens", 20), ("sampling", "truncate"), ("unit", "words")),
+    )
+    query = Column(cells[:60], "name", "t0", column_id="t0#0")
+    assert len(other.search(query, 3, method="deepjoin", join="equi")) == 3
+    again = deepjoin.index(other.path)
+    assert again.vectors == other.vectors, "remembered"
+    plain = deepjoin.index(other.path, vectors={"encoder": "none"})
+    assert plain.vectors.text == (), "texts were for the encoder"
+
+
+def test_texts_that_no_encoder_reads_are_refused(tmp_path: Path) -> None:
+    tables = {"t": pa.table({"name": ["a", "b", "c", "d", "e"]})}
+    with pytest.raises(DeepJoinError, match="`tokens` is '20', which says how columns become text"):
+        deepjoin.index(tables, tmp_path / "i", vectors={"tokens": 20})
+    with pytest.raises(DeepJoinError, match="pattern is 'cols'; it must be one of col, colname"):
+        deepjoin.index(tables, tmp_path / "i", vectors={"encoder": "default", "pattern": "cols"})
+    with pytest.raises(DeepJoinError, match="`unit` says how columns become texts, and the encod"):
+        deepjoin.index(tables, tmp_path / "i", vectors={"encoder": "sherlock:", "unit": "words"})

@@ -26,9 +26,12 @@ from tests.support.table_models import save_tabert, save_turl
 METHODS = all_methods()
 EVERY = [(name, join) for name, method in METHODS.items() for join in method.joins]
 #: Methods that measure the joinability of their hits; the others only estimate it.
-VERIFIED = ("hybrid", "exact-equi", "exact-semantic", "josie", "pexeso")
-EXACT = [("exact-equi", "equi"), ("josie", "equi")]
-EXACT_BY_MEANING = [("exact-semantic", "semantic"), ("pexeso", "semantic")]
+VERIFIED = ("hybrid", "deepjoin-exact", "exact-equi", "exact-semantic", "josie", "pexeso")
+#: Among nine columns, all are candidates of deepjoin-exact.
+EXACT = [("exact-equi", "equi"), ("josie", "equi"), ("deepjoin-exact", "equi")]
+EXACT_BY_MEANING = [
+    *(("exact-semantic", "semantic"), ("pexeso", "semantic"), ("deepjoin-exact", "semantic"))
+]
 CITIES = [
     *("paris", "london", "madrid", "rome", "vienna", "oslo", "bern", "kyiv", "lima", "quito"),
     *("cairo", "tunis", "accra", "dakar", "hanoi", "seoul", "tokyo", "delhi", "dhaka", "doha"),

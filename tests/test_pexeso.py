@@ -8,15 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin import DeepJoinError
-from deepjoin.lab.pexeso.pexeso import (
+from deepjoin.lab.pexeso import pexeso
+from deepjoin.lab.pexeso.grid import (
     Grid,
-    Pexeso,
     Radii,
     block,
     choose_pivots,
     distances,
     farthest_first,
+    own_leaves,
 )
+from deepjoin.lab.pexeso.pexeso import Pexeso, cosine_of_share
 from deepjoin.matching.joinability import least, similarities
 from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
 
@@ -28,7 +30,7 @@ from tests.support.pexeso_lakes import columns_of, counted, drawn_lake, unit
     dimension=st.sampled_from([2, 3, 16]),
     tau=st.sampled_from([0.05, 0.5, 0.7, 0.9, 0.98, 1.0]),
     pivots=st.integers(1, 5),
-    levels=st.integers(0, 5),
+    levels=st.sampled_from([None, 0, 1, 2, 5]),
     wanted=st.integers(1, 11),
     k=st.integers(0, 30),
 )
@@ -38,19 +40,46 @@ def test_both_searches_equal_brute_force(
     dimension: int,
     tau: float,
     pivots: int,
-    levels: int,
+    levels: int | None,
     wanted: int,
     k: int,
 ) -> None:
     vectors, lists, query = drawn_lake(seed, clustered, dimension)
     order = np.random.default_rng(seed).permutation(len(lists))
-    lake = Pexeso(vectors, columns_of(lists), order, pivots=pivots, levels=levels)
+    lake = Pexeso(vectors, columns_of(lists), order, pivots=pivots, levels=levels, tau=tau)
     counts = counted(vectors, lists, query, tau)
     assert lake.joinable(query, tau, wanted).tolist() == np.flatnonzero(counts >= wanted).tolist()
     columns, found = lake.search(query, tau, k)
     ranked = [c for c in np.lexsort((order, -counts)).tolist() if counts[c]][:k]
     assert columns.tolist() == ranked
     assert found.tolist() == counts[ranked].tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["_SPARSE", "_ROWS", "_VECTORS", "_BROWSED"])
+@given(
+    seed=st.integers(0, 10**6),
+    tau=st.sampled_from([0.5, 0.9, 0.98]),
+    k=st.integers(1, 12),
+    share=st.sampled_from([0.1, 0.4, 0.9]),
+)
+def test_any_way_of_verifying_gives_the_same(
+    name: str, seed: int, tau: float, k: int, share: float
+) -> None:
+    """Pairs one by one or together, in blocks of one or all, with or without quick browsing."""
+    vectors, lists, query = drawn_lake(seed, True, 3)
+    equal = np.where(np.random.default_rng(seed).random(len(query)) < 0.3, 7, -1)
+    lake = Pexeso(vectors, columns_of(lists), levels=3)
+    wanted = int(np.ceil(share * len(query)))
+    usual = (*lake.search(query, tau, k, equal=equal), lake.joinable(query, tau, wanted, equal))
+    for value in (0, 10**6) if name in ("_SPARSE", "_BROWSED") else (1, 10**6):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pexeso, name, value)
+            found = (
+                *lake.search(query, tau, k, equal=equal),
+                lake.joinable(query, tau, wanted, equal),
+            )
+        assert [one.tolist() for one in found] == [one.tolist() for one in usual]
 
 
 @pytest.mark.slow
@@ -148,6 +177,68 @@ def test_equal_cells_match_without_vectors() -> None:
     lake = Pexeso(vectors, columns_of([[0], [1], [2]]))
     columns, counts = lake.search(np.zeros((2, 2)), 0.5, 3, equal=np.array([1, -1]))
     assert (columns.tolist(), counts.tolist()) == ([1], [1])
+
+
+def clusters(seed: int = 0) -> tuple[np.ndarray, list[list[int]], np.ndarray]:
+    """Make 50 clusters of near vectors, columns of whole clusters, and a query of one vector each.
+
+    Distances within a cluster are far below those between clusters, as with other spellings.
+    """
+    random = np.random.default_rng(seed)
+    centres = unit(random.standard_normal((50, 16)))
+    vectors = unit(np.repeat(centres, 100, axis=0) + 0.005 * random.standard_normal((5000, 16)))
+    lists = [np.sort(random.choice(5000, 50, replace=False)).tolist() for _ in range(100)]
+    return vectors, lists, unit(centres[:12] + 0.005 * random.standard_normal((12, 16)))
+
+
+def test_work_is_counted_and_filters_leave_few_distances() -> None:
+    vectors, lists, query = clusters()
+    tau = cosine_of_share(0.04)
+    lake = Pexeso(vectors, columns_of(lists), tau=tau)
+    lake.search(query, tau, 10)
+    assert lake.levels > 0
+    assert lake.work.pairs == 12 * 5000
+    assert 0 < lake.work.distances < lake.work.pairs / 3
+    assert lake.work.cells > 0
+    assert (
+        lake.search(query, tau, 10)[1].tolist()
+        == sorted(counted(vectors, lists, query, tau).tolist(), reverse=True)[:10]
+    )
+
+
+def test_a_grid_that_filters_nothing_is_not_used() -> None:
+    # Random directions in many dimensions are all about equally far apart.
+    vectors = unit(np.random.default_rng(0).standard_normal((500, 64)))
+    lake = Pexeso(vectors, columns_of([list(range(500))]), tau=0.3)
+    assert lake.levels == 0
+    lake.search(vectors[:10], 0.3, 1)
+    assert lake.work.distances == lake.work.pairs
+
+
+def test_columns_below_the_bound_are_dropped_with_their_vectors() -> None:
+    vectors, lists, query = clusters()
+    lake = Pexeso(vectors, columns_of(lists), levels=0)
+    found = lake.joinable(query, 0.99, 1)
+    every = lake.work.distances
+    assert len(found)
+    lake.joinable(query, 0.99, 11)
+    assert lake.work.distances < 0.8 * every, "many columns lack the first two"
+
+
+def test_quick_browsing_finds_the_leaf_of_each_vector() -> None:
+    lake, asked = Grid(np.array([[0.1], [1.9]]), 3), Grid(np.array([[1.8], [1.0], [0.2]]), 3)
+    own = own_leaves(asked, lake)
+    assert own.tolist() == [1, -1, 0]
+    assert lake.leaf_of.tolist() == [0, 1]
+
+
+def test_thresholds_as_shares_of_the_largest_distance() -> None:
+    assert cosine_of_share(0) == 1
+    # Unit vectors 6% of the largest distance apart: .12.
+    angle = 2 * np.arcsin(0.06)
+    assert cosine_of_share(0.06) == pytest.approx(np.cos(angle))
+    with pytest.raises(DeepJoinError, match=r"The share of the largest distance is 0.8; it must"):
+        cosine_of_share(0.8)
 
 
 def test_empty_sides_have_no_hits() -> None:

@@ -223,7 +223,7 @@ def test_ctrl_c_saves_the_step_it_is_at(
         trained(
             *(training_tables, tmp_path / "mine", tiny_bert),
             validate=5,
-            progress=at(5, lambda: os.kill(os.getpid(), signal.SIGINT)),
+            progress=at(6, lambda: os.kill(os.getpid(), signal.SIGINT)),
         )
     saved = (tmp_path / "mine" / ".training" / "checkpoints").glob("checkpoint-*")
     assert "checkpoint-6" in {path.name for path in saved}
@@ -384,3 +384,57 @@ def test_single_keywords_are_deprecated(
         found = deepjoin.train(training_tables, tmp_path / "old", base=tiny_bert, **SHORT)
     assert found.precision == trained(training_tables, tmp_path / "new", tiny_bert).precision
     np.testing.assert_array_equal(vectors(tmp_path / "old"), vectors(tmp_path / "new"))
+
+
+def test_the_papers_recipe_needs_a_base_as_published(training_tables: Path, tmp_path: Path) -> None:
+    text = "`base` is 'default', a model that deepjoin has trained already; the paper's recipe"
+    with pytest.raises(DeepJoinError, match=text):
+        deepjoin.train(training_tables, tmp_path / "mine", settings=preset("paper"))
+
+
+def test_a_run_says_how_long_it_takes_and_whether_it_gained(
+    training_tables: Path, tmp_path: Path, tiny_bert: str
+) -> None:
+    said: list[tuple[int, int, str]] = []
+    found = trained(
+        *(training_tables, tmp_path / "mine", tiny_bert),
+        progress=lambda *one: said.append(one),
+        sampling="random",
+        unit="words",
+    )
+    texts = [text for _, total, text in said if not total]
+    assert any(text.startswith("12 steps of 16 pairs on cpu: about ") for text in texts)
+    first = next(at for at, one in enumerate(said) if "steps of 16 pairs" in one[2])
+    assert any("columns encoded for validation" in one[2] for one in said[first:])
+    steps = [done for done, total, _ in said if total == 12]
+    assert set(range(1, 13)) <= set(steps), "every step is reported"
+    report = json.loads((tmp_path / "mine" / "report.json").read_text())
+    assert (report["text"]["sampling"], report["text"]["unit"]) == ("random", "words")
+    assert (report["steps"], report["warmup_steps"]) == (12, 1)
+    assert len(report["per_query"]) == found.queries == report["gain"]["queries"]
+    assert found.gain.low <= found.gain.mean <= found.gain.high
+    assert report["truth"] == {"join": "equi", "threshold": 0.3}
+    card = (tmp_path / "mine" / "README.md").read_text()
+    assert "95% interval" in card and "## Limits" in card and 'prompt_name="query"' in card
+    assert ("within noise" in card) == (found.gain.sign == 0)
+    settings = json.loads((tmp_path / "mine" / "deepjoin.json").read_text())
+    assert settings["trained"] == report["truth"]
+
+
+def test_no_run_ends_before_its_learning_rate_is_reached(
+    training_tables: Path, tmp_path: Path, tiny_bert: str
+) -> None:
+    steps: list[int] = []
+    trained(
+        *(training_tables, tmp_path / "mine", tiny_bert),
+        progress=lambda done, total, _: steps.append(done if total == 12 else 0),
+        **{"validate": 1, "patience": 1, "warmup": 8, "learning_rate": 1e-9},
+    )
+    assert max(steps) > 8
+
+
+def test_unknown_samplings_are_refused_before_any_work(
+    training_tables: Path, tmp_path: Path, tiny_bert: str
+) -> None:
+    with pytest.raises(DeepJoinError, match="sampling is 'rnd'; it must be one of frequency, rand"):
+        trained(training_tables, tmp_path / "mine", tiny_bert, sampling="rnd")

@@ -58,6 +58,8 @@ FACTS = CardFacts(
     tokens=48,
     metric="cosine",
     encoder="tiny-equi/shipped",
+    prompt="query ",
+    limits=("A column is read up to 48 tokens.",),
 )
 
 
@@ -220,7 +222,7 @@ def test_a_card_says_what_a_model_is(tmp_path: Path) -> None:
     text = write_card(tmp_path, FACTS).read_text("utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
     assert re.findall(r"^#+ (.+)$", text, re.MULTILINE) == [
-        "tiny-equi", "Use", "Data", "Settings", "Figures", "Made with",
+        "tiny-equi", "Use", "Data", "Settings", "Figures", "Limits", "Made with",
     ]  # fmt: skip
     for line in (
         "| batch | 32 |",
@@ -231,7 +233,9 @@ def test_a_card_says_what_a_model_is(tmp_path: Path) -> None:
         "deepjoin train lake.index --out tiny-equi",
         "deepjoin index tables/ --encoder tiny-equi/shipped --metric cosine",
         'vectors = model.encode(["Company: \\"Apple\\", GE."])',
+        'query = model.encode("name: Oslo, Lima, Rome.", prompt_name="query")',
         "Vectors are compared by their cosine.",
+        "- A column is read up to 48 tokens.",
     ):
         assert line in text.splitlines()
 
@@ -249,7 +253,8 @@ def test_the_head_of_a_card_is_yaml() -> None:
 
 
 def test_a_card_without_figures() -> None:
-    text = card(replace(FACTS, figures=(), metric="euclidean"))
+    text = card(replace(FACTS, figures=(), metric="euclidean", prompt="", limits=()))
+    assert "prompt_name" not in text and "## Limits" not in text
     assert "## Figures\n\nNone measured.\n" in text
     assert "compared by their Euclidean distance" in text
 

@@ -11,8 +11,11 @@ from deepjoin import Column, DeepJoinError
 from deepjoin.embed.columns.text import no_frequency
 from deepjoin.errors import IndexUnusable
 from deepjoin.search.query import SearchOptions
+from deepjoin.search.ranking import table_of
 from deepjoin.search.stores import EmbeddedStore
+from deepjoin.search.two_stage import TwoStageSearch
 from deepjoin.search.vectors import ToVector, VectorSearcher, opened_vectors
+from deepjoin.settings import SearchSettings
 from deepjoin.store.column_vectors.columns import About, ColumnVectors, write_rows
 from deepjoin.store.column_vectors.encode import (
     both_rows,
@@ -200,3 +203,35 @@ def test_another_encoder_is_named(tmp_path: Path) -> None:
         f"Encode it again with: {again}",
     ):
         opened_vectors(segments, "columns", ("mpnet", "0"), "lake", again)
+
+
+def test_deepjoin_exact_ranks_the_nearest_by_the_definition(tmp_path: Path) -> None:
+    segments = [
+        encoded(some, tmp_path / str(n)) for n, some in enumerate((columns()[:20], columns()[20:]))
+    ]
+    near = searcher(segments)
+    query = Column([f"city {n}" for n in range(3, 9)], "city", "mine", "Towns")
+    for verified in (1, 4, 100):
+        found = TwoStageSearch(near, segments, "default", b"", None, None).search(
+            query, SearchOptions(k=5, verified=verified)
+        )
+        candidates = near.nearest(query, max(verified, 5), None)
+        shares = sorted(
+            (
+                len(set(query.cells) & {f"city {of + i}" for i in range(5)}) / 6
+                for of in (
+                    n - 1 if n % 3 == 2 else n
+                    for n in (
+                        int(table_of(segments[one.segment], one.column)[1:])
+                        for one in candidates
+                        if segments[one.segment].catalog.column_names[one.column] == "city"
+                    )
+                )
+            ),
+            reverse=True,
+        )
+        expected = [share for share in shares if share][:5]
+        assert [hit.joinability for hit in found] == pytest.approx(expected)
+        assert {hit.found_by for hit in found} <= {("deepjoin-exact",)}
+    with pytest.raises(DeepJoinError, match="`verified` is 0; it must be at least 1"):
+        SearchSettings(verified=0)

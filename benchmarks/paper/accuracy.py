@@ -13,8 +13,9 @@ from benchmarks.paper.experiments import Options
 from benchmarks.paper.lakes import lake_for, prepared, queries_of, search_of
 from benchmarks.paper.places import Places
 
-from deepjoin.lab.evaluation.cache import EvaluationCache, ExactAnswers, exact_answers
+from deepjoin.lab.evaluation.cache import EvaluationCache, ExactAnswers, exact_answers, trained_by
 from deepjoin.lab.evaluation.metrics import accuracy as measured
+from deepjoin.lab.evaluation.metrics import queries_digest
 from deepjoin.lab.evaluation.task import EvaluationSettings, EvaluationTask, ask
 from deepjoin.progress import no_progress
 from deepjoin.read.corpus import CorpusSource
@@ -30,7 +31,13 @@ def accuracy(setting: Options, places: Places) -> Iterator[Options]:
     places.tell(f"{options['method']}: {len(task.queries)} queries")
     answers = ask(search_of(lake, options), task.queries, task.depth, task.deeper, task.progress)
     truth = exact.including(task, answers.found)
-    about = answers.times() | {"index_mb": lake.info()["bytes"] / 1e6, "tau": options.get("tau")}
+    about = answers.times() | {
+        "index_mb": lake.info()["bytes"] / 1e6,
+        "tau": options.get("tau"),
+        "queries_digest": queries_digest(task.queries),
+        "truth": exact.name,
+        "trained": trained_by(str(options.get("encoder", "default"))),
+    }
     for k in task.k:
         head = {"method": options["method"], "join": task.join, "k": k}
         yield head | {"queries": len(task.queries)} | measured(answers.found, truth, k) | about

@@ -11,14 +11,20 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from benchmarks.paper.corpora import column_sizes, corpus_folder
 from benchmarks.paper.experiments import Options
 from benchmarks.paper.lakes import lake_for, prepared, queries_of, search_of
 from benchmarks.paper.places import Places
 
 from deepjoin import Column
-from deepjoin.lab.evaluation.metrics import RELEVANT, Labels, Pool, read_labels
+from deepjoin.lab.evaluation.metrics import (
+    RELEVANT,
+    Labels,
+    Pool,
+    mean,
+    queries_digest,
+    read_labels,
+)
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 
@@ -49,31 +55,24 @@ def by_labels(settings: Sequence[Options], places: Places) -> Iterator[tuple[Opt
     found = [found_by(setting, places) for setting in settings]
     judged = _judged(settings, places, found)
     for setting, ids in zip(settings, found, strict=True):
-        yield setting, measured(ids, judged)
+        digest = queries_digest(queries_of(setting, places))
+        yield setting, measured(ids, judged) | {"queries_digest": digest}
 
 
 def measured(found: Found, judged: PooledLabels) -> Options:
     """Measure precision, recall and F1 as evaluation does, and recall by case."""
     row: Options = {"queries": len(found)} | judged.pool.measured(found, judged.labels, K)
     for name, pools in (("duplicates", judged.duplicates), ("enriching", judged.enriching)):
-        row[f"recall_{name}"] = _recall(found, pools)
+        recalls = [
+            len(pool.intersection(ids)) / len(pool) if pool else None
+            for ids, pool in zip(found, pools, strict=True)
+        ]
+        row[f"recall_{name}"] = mean(recalls)[0] or 0.0
         row[f"columns_{name}"] = sum(map(len, pools))
+        row["per_query"][f"recall_{name}"] = [
+            None if one is None else round(one, 4) for one in recalls
+        ]
     return row
-
-
-def _right(found: Found, pools: Sequence[frozenset[str]]) -> list[int]:
-    """Count what is right, for each query that has something right."""
-    pairs = zip(found, pools, strict=True)
-    return [len(pool.intersection(ids)) for ids, pool in pairs if pool]
-
-
-def _recall(found: Found, pools: Sequence[frozenset[str]]) -> float:
-    sizes = [len(pool) for pool in pools if pool]
-    return _mean([n / size for n, size in zip(_right(found, pools), sizes, strict=True)])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else 0.0
 
 
 def _judged(settings: Sequence[Options], places: Places, found: Sequence[Found]) -> PooledLabels:

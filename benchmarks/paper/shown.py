@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchmarks.paper.experiments import Cell, Experiment, Options
 from benchmarks.paper.results import Results
 
 #: Display names of metrics.
 NAMES = {
-    "precision_ties": "Precision@k",
     "precision": "Precision@k by id",
+    "precision_ties": "Precision@k with ties",
     "ndcg": "NDCG@k",
     "total_ms": "Milliseconds a query",
     "pooled_f1": "F1",
@@ -36,6 +36,10 @@ class Figure:
     #: Number of queries in the mean.
     queries: int | None
     was_run: bool
+    #: The value of each query, None where it has none; empty in lines of earlier versions.
+    values: list[float | None] = field(default_factory=list)
+    #: Identifies the queries: values of figures with the same digest are paired.
+    digest: str = ""
 
     def __str__(self) -> str:
         if self.ours is None:
@@ -83,7 +87,9 @@ class Measured:
         row = cell.chosen(self.results.rows(cell.setting)) or {}
         paper = self.experiment.figure(cell, shown)
         counted = row.get(_COUNTED.get(shown, "queries"))
-        return Figure(cell, shown, row.get(shown), paper, counted, bool(row))
+        values = row.get("per_query", {}).get(shown, [])
+        digest = row.get("queries_digest", "")
+        return Figure(cell, shown, row.get(shown), paper, counted, bool(row), values, digest)
 
 
 def not_run(row: Options) -> str:

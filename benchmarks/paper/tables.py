@@ -21,8 +21,12 @@ experiments, with all of the paper's figures, are defined in `benchmarks/experim
 A cell reads *ours (paper theirs)*. The corpora differ: ours are Wikipedia tables in which fewer
 columns join, so compare the order of methods and the ratios between them, not the figures
 themselves. `deepjoin` is the encoder shipped with the package (three layers of MiniLM), compared
-with the paper's MPNet. Unless stated otherwise, precision counts any column as joinable as the
-k-th best; the JSON lines also have it by id, with bootstrap intervals. Column vectors are searched
+with the paper's MPNet. Precision is shown twice: *by id*, as the paper counts, where ties with the
+k-th best are broken by a fixed rule (smaller column, rarer values, more similar name, place);
+and *with ties*, where any column as joinable as the k-th best counts. The paper counts by id.
+Claims are judged by paired differences over queries: a claim holds where the 95% bootstrap interval
+is above 0, fails where it is below, and is open where it contains 0. Lines from before values were
+kept by query allow comparisons of means only, which prove nothing. Column vectors are searched
 with the authors' preset, IVFPQ with HNSW. `not run (weights)`: the weights are not published here.
 """
 
@@ -65,8 +69,10 @@ def _conditions(measured: Measured) -> str:
     queries = sorted({line["row"]["queries"] for line in lines if line["row"].get("queries")})
     is_asked = queries and measured.experiment.kind != "statistics"
     asked = f" {_span(queries)} queries;" if is_asked else ""
+    sizes = sorted({line["setting"]["columns"] for line in lines if "columns" in line["setting"]})
+    columns = f" {_span(sizes)} columns;" if sizes else " all columns;" if is_asked else ""
     return (
-        f"Size {measured.size};{asked} deepjoin {last['version']}, seed {last['seed']}; "
+        f"Size {measured.size};{columns}{asked} deepjoin {last['version']}, seed {last['seed']}; "
         f"{machine}. `{last['command']}`"
     )
 

@@ -19,6 +19,7 @@ from deepjoin.normalise.private import salted
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read import Source, open_sources
 from deepjoin.settings import (
+    TEXT_FIELDS,
     BuildSettings,
     PublishSettings,
     Settings,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 SettingsChange = Settings | Mapping[str, Any] | None
 VectorsChange = Vectors | Mapping[str, Any] | None
 #: Fields of `Vectors` that users choose; digests follow from them.
-_ENCODED = ("encoder", "cells", "sketch", "index", "metric")
+_ENCODED = ("encoder", "cells", "sketch", "index", "metric", *TEXT_FIELDS)
 
 
 def index(
@@ -269,7 +270,15 @@ def _chosen_vectors(
         earlier = replace(earlier, encoder="none", cells="none")
     place = None if is_remote(location) else folder
     wanted |= {name: stored(wanted[name], place) for name in named}
+    if wanted.get("encoder", earlier.encoder) != earlier.encoder:
+        # How texts were written for another encoder says nothing about this one.
+        earlier = replace(earlier, pattern="", tokens=0, sampling="", unit="")
     chosen = replace(earlier, **wanted)
+    if chosen.text and chosen.encoder == "none":
+        raise DeepJoinError(
+            f"`{chosen.text[0][0]}` is '{chosen.text[0][1]}', which says how columns become texts "
+            'for an encoder, and there is none. Add `encoder="default"`, or a model.'
+        )
     # A new version may ship other encoders under the same names.
     known = before is not None and before.version == __version__ and chosen == before.vectors
     if known and not named:

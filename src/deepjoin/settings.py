@@ -71,6 +71,10 @@ class Settings:
             raise DeepJoinError(f"`min_distinct` is {self.min_distinct}; it must be at least 1.")
 
 
+#: Fields of `Vectors` that say how columns become texts.
+TEXT_FIELDS = ("pattern", "tokens", "sampling", "unit")
+
+
 @dataclass(frozen=True)
 class Vectors:
     """What is encoded beside the values; changing it reads no table again.
@@ -90,6 +94,13 @@ class Vectors:
     index: str = "auto"
     #: Similarity of column vectors: "cosine" or "euclidean".
     metric: str = "cosine"
+    #: How columns become texts, where it differs from what the encoder was tuned for: the paper's
+    #: pattern, most tokens, how cells of tall columns are chosen ("frequency", "random",
+    #: "truncate", "tf-idf", "bm25"), and what statistics count ("characters" or "words").
+    pattern: str = ""
+    tokens: int = 0
+    sampling: str = ""
+    unit: str = ""
     #: Digests of the two encoders, whatever they are called: all segments must have the same.
     encoder_digest: str = ""
     cells_digest: str = ""
@@ -99,6 +110,16 @@ class Vectors:
             raise DeepJoinError(
                 f"`sketch` is {self.sketch}; it must be a dimension, or 0 for no sketches."
             )
+
+    @property
+    def text(self) -> tuple[tuple[str, str | int], ...]:
+        """How columns become texts, where it was chosen.
+
+        >>> Vectors(tokens=510, sampling="random").text
+        (('tokens', 510), ('sampling', 'random'))
+        """
+        given = ((name, getattr(self, name)) for name in TEXT_FIELDS)
+        return tuple((name, value) for name, value in given if value)
 
 
 #: What an index of hashes encodes, or one of an early version.
@@ -150,9 +171,13 @@ class SearchSettings:
     #: Called with each answer that is not complete as soon as it is known: first with the hits
     #: by equal values, then as values, or columns of a table, have been looked up by meaning.
     on_partial: Callable[[Results], None] | None = None
+    #: Nearest columns that method deepjoin-exact verifies; more find more and take longer.
+    verified: int = 500
 
     def __post_init__(self) -> None:
         check_tau(self.tau)
+        if self.verified < 1:
+            raise DeepJoinError(f"`verified` is {self.verified}; it must be at least 1.")
         if self.time_limit is not None and not self.time_limit >= 0:
             raise DeepJoinError(
                 f"`time_limit` is {self.time_limit}; it must be a number of seconds >= 0."

@@ -72,7 +72,7 @@ class Encoding:
     def _columns(self) -> ColumnEncoder | None:
         return column_encoder(
             *(self._vectors.encoder, self._folder, self._settings.profile),
-            *(self._resources.threads, self._resources.device),
+            *(self._resources.threads, self._resources.device, self._vectors.text),
         )
 
     @property
@@ -188,7 +188,7 @@ class Encoding:
         if engine is None or not isinstance(encoder, TextEncoder):
             return encode_here
         spec = located(self._vectors.encoder, self._folder)
-        model = TextModel(spec, self._settings.profile, encoder.digest)
+        model = TextModel(spec, self._settings.profile, encoder.digest, self._vectors.text)
         on_gpu = isinstance(encoder, TorchEncoder) and self._resources.device != "cpu"
         if on_gpu and self._resources.device is not None and not engine.gpus:
             raise DeepJoinError(

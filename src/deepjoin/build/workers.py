@@ -34,7 +34,7 @@ from deepjoin.settings import Settings, TableWords, Vectors
 from deepjoin.store.cell_vectors import write_cell_vectors
 from deepjoin.store.column_vectors.encode import Encoded, column_blocks, segment_columns
 from deepjoin.store.column_vectors.sketch import FrequencySnapshot
-from deepjoin.store.models import cell_encoder, column_encoder
+from deepjoin.store.models import TextChoice, cell_encoder, column_encoder
 from deepjoin.store.segment import Segment
 
 #: Groups of items that a lake is cut into, and more where they would be too large.
@@ -233,11 +233,12 @@ class TextModel:
     spec: str
     profile: str
     digest: str
+    text: TextChoice = ()
 
     def load(self, device: str) -> TextEncoder:
         """Load it for one thread, once a process; only encoders on torch use the device."""
         with loading(self.spec):
-            encoder = column_encoder(self.spec, Path(), self.profile, threads=1, device=device)
+            encoder = column_encoder(self.spec, Path(), self.profile, 1, device, self.text)
         assert isinstance(encoder, TextEncoder)
         check_same("columns", self.spec, encoder.digest, self.digest)
         return encoder

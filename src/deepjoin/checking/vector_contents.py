@@ -73,8 +73,8 @@ class VectorContents:
 
     @cached_property
     def _columns(self) -> ColumnEncoder | None:
-        spec = self._vectors.encoder
-        return self._loaded(lambda: column_encoder(spec, self._folder, self._profile))
+        spec, text = self._vectors.encoder, self._vectors.text
+        return self._loaded(lambda: column_encoder(spec, self._folder, self._profile, text=text))
 
     @cached_property
     def _frequency(self) -> FrequencySnapshot:

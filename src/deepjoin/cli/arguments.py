@@ -11,6 +11,8 @@ import re
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterable
 
+from deepjoin.errors import DeepJoinError
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -66,6 +68,33 @@ def vector_arguments(parser: ArgumentParser, several: bool = False) -> None:
     )
 
 
+def column_vector_arguments(parser: ArgumentParser) -> None:
+    """Add how column vectors are searched, and how columns become texts."""
+    parser.add_argument(
+        "--vector-index",
+        metavar="KIND",
+        help="how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
+    )
+    parser.add_argument(
+        "--metric",
+        choices=("cosine", "euclidean"),
+        help="distance between column vectors (default cosine)",
+    )
+    text_arguments(parser)
+
+
+def text_arguments(parser: ArgumentParser) -> None:
+    """Add how columns become texts; the defaults are those of the encoder."""
+    parser.add_argument("--pattern", metavar="NAME", help="how columns become texts")
+    parser.add_argument("--tokens", type=whole(8), metavar="N", help="maximum tokens of a text")
+    parser.add_argument(
+        "--sampling",
+        metavar="NAME",
+        help="which cells of a tall column: frequency, random, truncate, tf-idf or bm25",
+    )
+    parser.add_argument("--unit", metavar="NAME", help="what statistics count: characters or words")
+
+
 def suggestion(text: str, known: Iterable[str]) -> str:
     """Suggest the name nearest to a misspelt one; empty if none is near.
 
@@ -85,6 +114,25 @@ def whole(least: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def cosine(text: str) -> float:
+    """Read a least cosine, or a distance as a share of the largest one, as PEXESO states it.
+
+    >>> cosine("0.9"), round(cosine("6%"), 4)
+    (0.9, 0.9928)
+    """
+    if not text.endswith("%"):
+        return share(text)
+    from deepjoin.lab.pexeso.pexeso import cosine_of_share
+
+    try:
+        return cosine_of_share(float(text[:-1]) / 100)
+    except (ValueError, DeepJoinError):
+        raise ArgumentTypeError(
+            f"must be a cosine from 0 to 1, or a share of the largest distance below 70%, "
+            f"e.g. 6%, got '{text}'"
+        ) from None
 
 
 def share(text: str) -> float:

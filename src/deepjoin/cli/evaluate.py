@@ -9,7 +9,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import depths, share, vector_arguments, whole
+from deepjoin.cli.arguments import (
+    column_vector_arguments,
+    cosine,
+    depths,
+    vector_arguments,
+    whole,
+)
 from deepjoin.cli.output import say
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import Screen, aligned
@@ -50,9 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--queries", metavar="N", type=whole(1), help="only the first N queries")
     parser.add_argument(
-        "--tau", metavar="T", type=share, help="semantic, any: as for deepjoin search"
+        "--tau", metavar="T", type=cosine, help="semantic, any: as for deepjoin search"
     )
     vector_arguments(parser, several=True)
+    column_vector_arguments(parser)
+    parser.add_argument(
+        "--verified",
+        metavar="N",
+        type=whole(1),
+        help="nearest columns that method deepjoin-exact verifies (default 500)",
+    )
     parser.add_argument(
         "--candidates",
         action="store_true",
@@ -87,6 +100,13 @@ def run(options: argparse.Namespace) -> None:
             encoder=options.encoder,
             cells=options.cells,
             sketch=options.sketch,
+            vector_index=options.vector_index,
+            metric=options.metric,
+            pattern=options.pattern,
+            tokens=options.tokens,
+            sampling=options.sampling,
+            unit=options.unit,
+            verified=options.verified,
             candidates=options.candidates,
         ),
         cache=options.cache,

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepjoin.cli.arguments import format_argument, size, vector_arguments, whole
+from deepjoin.cli.arguments import (
+    column_vector_arguments,
+    format_argument,
+    size,
+    vector_arguments,
+    whole,
+)
 from deepjoin.cli.output import human_size
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import duration, printable
@@ -34,7 +40,10 @@ _SETTINGS = (
     *("profile", "min_distinct", "deny_column", "include", "exclude", "parts", "one_table"),
     *("sample_rows", "version_query", "hash_only"),
 )
-_VECTORS = ("encoder", "cells", "sketch", "vector_index", "metric")
+_VECTORS = (
+    *("encoder", "cells", "sketch", "vector_index", "metric"),
+    *("pattern", "tokens", "sampling", "unit"),
+)
 #: Fields that are not named like their option.
 _FIELDS = {"deny_column": "deny_columns", "vector_index": "index"}
 
@@ -45,16 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", metavar="INDEX", help="default: SOURCE/.deepjoin")
     _add_table_options(parser)
     vector_arguments(parser)
-    parser.add_argument(
-        "--vector-index",
-        metavar="KIND",
-        help="how to search column vectors: auto (default), flat, hnsw, ivfpq, scan4, ivf4, ...",
-    )
-    parser.add_argument(
-        "--metric",
-        choices=("cosine", "euclidean"),
-        help="distance between column vectors (default cosine)",
-    )
+    column_vector_arguments(parser)
     parser.add_argument(
         "--memory",
         metavar="SIZE",

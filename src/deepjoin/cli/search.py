@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import (
     cells,
+    cosine,
     format_argument,
     index_argument,
     seconds,
@@ -60,10 +61,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tau",
         metavar="T",
-        type=share,
-        help="least cosine at which two values match; default: set by the cell encoder",
+        type=cosine,
+        help="least cosine at which two values match, or a share of the largest distance, e.g. "
+        "6%%; default: set by the cell encoder",
     )
     parser.add_argument("--method", metavar="NAME", default="hybrid", help="see: deepjoin methods")
+    parser.add_argument(
+        "--verified",
+        metavar="N",
+        type=whole(1),
+        default=500,
+        help="nearest columns that method deepjoin-exact verifies (default 500)",
+    )
     parser.add_argument(
         "--device",
         metavar="NAME",
@@ -124,6 +133,7 @@ def run(options: argparse.Namespace) -> None:
                 matches=options.matches,
                 time_limit=options.time_limit,
                 on_partial=_shown_early(progress, options) if watched else None,
+                verified=options.verified,
             ),
         )
     if results.partial is not None and options.format != "table":

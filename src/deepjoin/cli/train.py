@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from time import monotonic
 from typing import Any
 
-from deepjoin.cli.arguments import number, share, whole
+from deepjoin.cli.arguments import number, share, text_arguments, whole
 from deepjoin.cli.output import say
 
 SUMMARY = "train a column encoder on the tables of a lake"
@@ -84,8 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=text)
     for name, read, metavar, text in _SETTINGS:
         parser.add_argument(f"--{name}", type=read, metavar=metavar, help=text)
-    parser.add_argument("--pattern", metavar="NAME", help="how columns become texts")
-    parser.add_argument("--tokens", type=whole(8), metavar="N", help="maximum tokens of a text")
+    text_arguments(parser)
     parser.add_argument("--cells", metavar="NAME|PATH", help="semantic: as for index")
     parser.add_argument("--aliases", metavar="FILE", help="other spellings: surface, entity")
     parser.add_argument("--device", metavar="NAME", help="cpu or cuda; default: a GPU if any")
@@ -106,7 +105,10 @@ def run(options: argparse.Namespace) -> None:
             *(options.source, options.out),
             base=options.base,
             settings=preset(options.preset, **{name: getattr(options, name) for name in names}),
-            inputs=TrainInputs(options.pattern, options.tokens, options.cells, options.aliases),
+            inputs=TrainInputs(
+                *(options.pattern, options.tokens, options.cells, options.aliases),
+                *(options.sampling, options.unit),
+            ),
             resources=TrainResources(
                 options.device, options.workers, options.engine, options.ray_address
             ),
@@ -118,6 +120,10 @@ def run(options: argparse.Namespace) -> None:
             f"P@10 on held-back columns: {found.precision:.3f}, before training "
             f"{found.before:.3f} ({found.queries:,} queries)."
         )
+    if found.gain is not None:
+        bounds = f"{found.gain.low:+.3f} to {found.gain.high:+.3f}"
+        verdict = "" if found.gain.sign else ": it contains 0, so the gain is within noise"
+        say(f"Gain {found.gain.mean:+.3f}, 95% interval {bounds}{verdict}.")
     if found.queries and found.precision < found.before:
         say("It finds less than its base. Try a lower --learning-rate, more tables, more --steps.")
     if found.agreement is None:

@@ -87,7 +87,9 @@ class SearchContext:
                 f"{encode_command(self.location, encoder=example_of(kind))}"
             )
         encoder = column_encoder(
-            self.vectors.encoder, self.folder, self.profile, device=self.device
+            *(self.vectors.encoder, self.folder, self.profile),
+            device=self.device,
+            text=self.vectors.text,
         )
         if encoder is None:
             raise self._without(

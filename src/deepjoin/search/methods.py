@@ -68,6 +68,12 @@ METHODS: dict[str, Method] = {
         ("column vectors",),
         "the paper's system: nearest vectors of column texts, never verified",
     ),
+    "deepjoin-exact": Method(
+        on_use("deepjoin.search.two_stage:deepjoin_exact"),
+        ("equi", "semantic"),
+        ("values", "cell vectors", "column vectors"),
+        "the paper's vectors find candidates, the definition ranks them: every hit verified",
+    ),
     "sketch": Method(
         on_use("deepjoin.search.vectors:sketch"),
         ("equi",),

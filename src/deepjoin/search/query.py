@@ -45,6 +45,8 @@ class SearchOptions:
     deadline: float | None = None
     #: Whether the caller wants answers before the last one: equal cells first.
     in_stages: bool = False
+    #: Nearest columns that deepjoin-exact verifies.
+    verified: int = SearchSettings.verified
 
     @classmethod
     def of(
@@ -61,6 +63,7 @@ class SearchOptions:
             by_table=settings.group is not None,
             deadline=None if limit is None else monotonic() + limit,
             in_stages=settings.on_partial is not None,
+            verified=settings.verified,
         )
 
     @property

@@ -19,6 +19,9 @@ from deepjoin.files import cache_root
 from deepjoin.settings import Settings, Vectors
 from deepjoin.store.column_vectors.sketch import check_dimension
 
+#: Fields of `TextSettings` with other values than the encoder's own.
+TextChoice = tuple[tuple[str, str | int], ...]
+
 #: Columns that the default encoder encodes a second, on two cores.
 _COLUMNS_A_SECOND = 380
 
@@ -78,7 +81,9 @@ def identified(
 ) -> Vectors:
     """Load the encoders, so that a build fails before it reads tables; note their digests."""
     cells = cell_encoder(vectors.cells, folder)
-    columns = column_encoder(vectors.encoder, folder, settings.profile, threads, device)
+    columns = column_encoder(
+        vectors.encoder, folder, settings.profile, threads, device, vectors.text
+    )
     if vectors.sketch:
         check_dimension(vectors.sketch)
     chosen(vectors.index, 0)
@@ -105,16 +110,22 @@ def column_encoder(
     profile: str,
     threads: int | None = None,
     device: str | None = None,
+    text: TextChoice = (),
 ) -> ColumnEncoder | None:
-    """Load the column encoder of an index; None if it has none."""
-    return _loaded_columns(located(spec, folder), profile, threads, device)
+    """Load the column encoder of an index; None if it has none.
+
+    ``text`` says how columns become texts, where the encoder's own settings do not hold.
+    """
+    return _loaded_columns(located(spec, folder), profile, threads, device, text)
 
 
 @lru_cache(maxsize=2)
 def _loaded_columns(
-    spec: str, profile: str, threads: int | None, device: str | None
+    spec: str, profile: str, threads: int | None, device: str | None, text: TextChoice
 ) -> ColumnEncoder | None:
-    return load_encoder(spec, profile=profile, threads=threads, device=device)
+    return load_encoder(
+        spec, settings=dict(text) or None, profile=profile, threads=threads, device=device
+    )
 
 
 @contextmanager

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from deepjoin.arrays import Float
-from deepjoin.embed.columns.text import Frequency, TextSettings, column_texts
+from deepjoin.embed.columns.text import Frequency, TextChange, TextSettings, column_texts
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
 
@@ -97,14 +98,15 @@ class TextEncoder(ColumnEncoder):
 
 
 def text_settings(
-    path: Path, given: TextSettings | None = None, profile: str | None = None
+    path: Path, given: TextChange | None = None, profile: str | None = None
 ) -> TextSettings:
     """Return how columns become texts: as given, else as stored in ``path``, else the default.
 
-    The ``profile`` is the lake's: how its cells are compared is not for the model to say.
+    A mapping changes single settings. The ``profile`` is the lake's: how its cells are compared
+    is not for the model to say.
     """
-    settings = given or TextSettings()
-    if given is None and path.is_file():
+    settings = given if isinstance(given, TextSettings) else TextSettings()
+    if not isinstance(given, TextSettings) and path.is_file():
         try:
             settings = TextSettings(**json.loads(path.read_text("utf-8"))["text"])
         except (OSError, ValueError, KeyError, TypeError, DeepJoinError) as error:
@@ -112,7 +114,10 @@ def text_settings(
                 f"{path} does not say how columns become texts: {error}. "
                 "Copy the model folder again, or give the settings."
             ) from None
-    return replace(settings, profile=profile) if profile else settings
+    changes: dict[str, Any] = {**given} if isinstance(given, Mapping) else {}
+    if profile:
+        changes["profile"] = profile
+    return replace(settings, **changes)
 
 
 def checked(vectors: Float, name: str) -> Float:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from deepjoin.embed.columns.encoder import ColumnEncoder
-from deepjoin.embed.columns.text import TextSettings
+from deepjoin.embed.columns.text import TextChange, TextSettings
 from deepjoin.errors import DeepJoinError, MissingExtra, unknown_name
 
 #: The model that comes with the package.
@@ -44,17 +44,18 @@ class EncoderKind:
 def load_encoder(
     spec: str,
     *,
-    settings: TextSettings | None = None,
+    settings: TextChange | None = None,
     profile: str | None = None,
     threads: int | None = None,
     device: str | None = None,
 ) -> ColumnEncoder | None:
     """Load an encoder: ``default``, ``none``, a model folder, or the name of a public model.
 
-    Without ``settings`` columns become texts as they did when the model was tuned; ``profile`` is
-    how the lake compares cells. ``threads`` is for models without torch, ``device`` for those
-    with it: the default model always runs on the processor. ``KIND:WHERE``, e.g.
-    ``fasttext:cc.en.300.bin``, is an encoder that another package adds; it takes no ``settings``.
+    Without ``settings`` columns become texts as they did when the model was tuned; a mapping
+    changes single settings. ``profile`` is how the lake compares cells. ``threads`` is for models
+    without torch, ``device`` for those with it: the default model always runs on the processor.
+    ``KIND:WHERE``, e.g. ``fasttext:cc.en.300.bin``, is an encoder that another package adds; it
+    takes no ``settings``.
 
     >>> load_encoder("none") is None
     True
@@ -66,6 +67,11 @@ def load_encoder(
         found = encoder_kinds()[kind]
         if found.where and not where:
             raise DeepJoinError(f"Nothing follows '{kind}:'. Give `encoder=\"{example_of(kind)}\"`")
+        if isinstance(settings, Mapping):
+            raise DeepJoinError(
+                f"`{next(iter(settings))}` says how columns become texts, and the encoder "
+                f"'{kind}' reads cells, not texts. Leave it out."
+            )
         profile = profile or (settings or TextSettings()).profile
         return found.load(where, profile=profile, device=device)
     folder = DEFAULT if spec == "default" else Path(spec)

@@ -19,7 +19,7 @@ from xxhash import xxh3_128
 
 from deepjoin.arrays import Array, Float, Int
 from deepjoin.embed.columns.encoder import TextEncoder, batches, checked, text_settings
-from deepjoin.embed.columns.text import Frequency, TextSettings
+from deepjoin.embed.columns.text import Frequency, TextChange
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.embed.columns.weights import read_weights
 from deepjoin.errors import DeepJoinError, reason
@@ -46,7 +46,7 @@ class OnnxEncoder(TextEncoder):
     def __init__(
         self,
         folder: str | Path,
-        settings: TextSettings | None = None,
+        settings: TextChange | None = None,
         profile: str | None = None,
         threads: int | None = None,
     ) -> None:

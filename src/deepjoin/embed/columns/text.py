@@ -150,6 +150,10 @@ class TextSettings:
             raise DeepJoinError(f"tokens is {self.tokens}; it must be at least 8.")
 
 
+#: Settings of texts, or changes of single ones.
+TextChange = TextSettings | Mapping[str, str | int]
+
+
 def column_texts(
     columns: Sequence[Column],
     settings: TextSettings,

@@ -18,7 +18,7 @@ from xxhash import xxh3_128
 
 from deepjoin.arrays import Float, Int, Integers
 from deepjoin.embed.columns.encoder import TextEncoder, checked, text_settings
-from deepjoin.embed.columns.text import TextSettings
+from deepjoin.embed.columns.text import TextChange
 from deepjoin.embed.columns.tokens import Tokens
 from deepjoin.errors import DeepJoinError, MissingExtra, reason
 from deepjoin.lazy import cached_property
@@ -55,7 +55,7 @@ class TorchEncoder(TextEncoder):
     def __init__(
         self,
         spec: str | Path,
-        settings: TextSettings | None = None,
+        settings: TextChange | None = None,
         profile: str | None = None,
         device: str | None = None,
     ) -> None:

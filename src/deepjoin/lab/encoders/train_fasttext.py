@@ -6,13 +6,17 @@ Words of one column get similar vectors, and so do words that share letters.
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from deepjoin.embed.cells.fasttext import load_vectors
 from deepjoin.embed.cells.tokens import plain_word
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
@@ -24,10 +28,26 @@ from deepjoin.show.wording import in_options
 _VALUES = 200
 #: Rows for letter groups: as many as the lake has words, within these bounds.
 _FEWEST_ROWS, _MOST_ROWS = 1 << 12, 1 << 20
+#: Threads race for the same numbers, so only one thread gives the same model twice. Alone, it draws
+#: the first tenth of the vectors and leaves the others as memory is: a process of its own, whose
+#: blocks all come from the system, has zeros there, and what fastText would have drawn is added
+#: in the end. Elsewhere than on Linux, ten threads draw a tenth each.
+_ALONE = """
+import json, sys
+import fasttext, numpy
+options = json.loads(sys.argv[1])
+model = fasttext.train_unsupervised(**options)
+if options["thread"] == 1:
+    vectors, random = model.get_input_matrix().copy(), numpy.random.default_rng(0)
+    rest = vectors.reshape(-1)[vectors.size // 10 :]
+    rest += random.uniform(-1 / options["dim"], 1 / options["dim"], len(rest)).astype(rest.dtype)
+    model.set_matrices(vectors, model.get_output_matrix())
+model.save_model(sys.argv[2])
+"""
+_ZEROED = {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_ARENA_MAX": "1", "MALLOC_TOP_PAD_": "0"}
 #: Letters count more and context less than in prose: the cells of a column are all similar.
 _RECIPE = {
-    # Each thread initialises a tenth of the vectors: fewer threads leave some uninitialised.
-    "thread": 10,
+    "thread": 1 if sys.platform == "linux" else 10,
     "model": "skipgram",
     "minCount": 1,
     "minn": 2,
@@ -44,6 +64,8 @@ class TrainedFastText(NamedTuple):
     path: Path
     columns: int
     words: int
+    #: Digest of the vectors, as results name them.
+    digest: str
 
 
 def train_fasttext(
@@ -51,12 +73,12 @@ def train_fasttext(
 ) -> TrainedFastText:  # fmt: skip
     """Train skipgram with subwords on the values of a lake, and write the model to ``out``.
 
-    An index takes it as ``cells``. Threads race, so every training gives a different model; the
-    ``seed`` only determines which values are drawn.
+    An index takes it as ``cells``. The same values and ``seed``, which draws values of large
+    columns, give the same model, byte for byte.
     """
     out = Path(out)
     _check(lake, out, dimension, epochs)
-    fasttext: Any = require("fasttext", "fasttext", "Training fastText")
+    require("fasttext", "fasttext", "Training fastText")
     # An incomplete model never appears under its name.
     with written_aside(out) as aside:
         text = aside.with_name("columns.txt")
@@ -71,9 +93,15 @@ def train_fasttext(
             )
         rows = min(max(words, _FEWEST_ROWS), _MOST_ROWS)
         sizes = {"dim": dimension, "epoch": epochs, "bucket": rows}
-        model = fasttext.train_unsupervised(input=str(text), **sizes, **_RECIPE)
-        model.save_model(str(aside))
-    return TrainedFastText(out, columns, words)
+        options = json.dumps({"input": str(text), **sizes, **_RECIPE})
+        command = [sys.executable, "-c", _ALONE, options, str(aside)]
+        done = subprocess.run(
+            command, env=os.environ | _ZEROED, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            why = (done.stderr.strip().splitlines() or ["it was stopped"])[-1]
+            raise DeepJoinError(f"fastText failed on {lake.location}: {why}.")
+    return TrainedFastText(out, columns, words, load_vectors(out).digest)
 
 
 def _check(lake: Lake, out: Path, dimension: int, epochs: int) -> None:
@@ -128,7 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{in_options(str(error))}\n")
         return 1
     sys.stderr.write(
-        f"{trained.path}: trained on {trained.words} words of {trained.columns} columns. "
+        f"{trained.path} ({trained.digest}): trained on {trained.words} words of "
+        f"{trained.columns} columns. "
         f"Use it with: deepjoin index {options.index} --cells {trained.path}, or for the method "
         f"fasttext: deepjoin index {options.index} --encoder fasttext:{trained.path}\n"
     )

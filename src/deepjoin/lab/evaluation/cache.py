@@ -18,6 +18,7 @@ from deepjoin._version import __version__
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.loading import split_kind
+from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.files import replace_file
 from deepjoin.indexing import index
@@ -107,7 +108,8 @@ class EvaluationCache:
         if vectors not in self._built:
             cells = cell_encoder(vectors.cells, Path())
             # Loaded for its name and released: the lake loads its own when it needs one.
-            columns = load_encoder(vectors.encoder, profile=SETTINGS.profile)
+            text = dict(vectors.text) or None
+            columns = load_encoder(vectors.encoder, settings=text, profile=SETTINGS.profile)
             names = [f"{one.name}@{one.digest}" for one in (columns, cells) if one is not None]
             del columns
             by = (names, vectors.sketch, vectors.index, vectors.metric, FORMAT, READS)
@@ -183,6 +185,26 @@ def _timing(path: Path) -> Path:
     return path.with_name(path.name + ".seconds")
 
 
+def truth_name(cells: str = "", digest: str = "", tau: float = 0.0) -> str:
+    """Name what makes values match.
+
+    >>> truth_name(), truth_name("cells.bin", "4d2b67555c0bfb19", 0.9)
+    ('equal values', 'cells.bin@4d2b67555c0bfb19, tau 0.9')
+    """
+    return f"{cells}@{digest}, tau {tau:g}" if cells else "equal values"
+
+
+def trained_by(spec: str) -> str | None:
+    """Name the truth that a column encoder was trained by; None if its folder does not say."""
+    for folder in (Path(spec), Path(spec).parent):  # the small form lies inside the model's folder
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = json.loads((folder / SETTINGS_FILE).read_text("utf-8"))["trained"]
+            if found["join"] == "equi":
+                return truth_name()
+            return truth_name(found["cells"], found["cells_digest"], found["tau"])
+    return None
+
+
 @dataclass(frozen=True)
 class ExactAnswers:
     """The exact answer to every query; empty where a join has none."""
@@ -191,6 +213,12 @@ class ExactAnswers:
     #: The cell encoder and tau that define the answers to a semantic join.
     cells: CellEncoder | None = None
     tau: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What makes values match: being equal, or vectors, by name and digest, and tau."""
+        cells = self.cells
+        return truth_name(*((cells.name, cells.digest, self.tau) if cells else ()))
 
     def including(self, task: EvaluationTask, found: Sequence[Sequence[str]]) -> list[Truth]:
         """Return the exact answers, with the joinability of everything a method found."""

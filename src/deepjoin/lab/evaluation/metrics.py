@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
+from deepjoin.arrays import Double
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.evaluation.truth import Truth
 from deepjoin.lazy import cached_property
@@ -30,8 +32,8 @@ BEST, CANDIDATES = 10, 500
 Row = dict[str, Any]
 #: Column ids, best first, for each query.
 Rankings = Sequence[Sequence[str]]
-#: Seed of the bootstrap.
-SEED = 0
+#: Seed and number of draws of the bootstrap.
+SEED, _DRAWS = 0, 2000
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,10 @@ def read_labels(source: CorpusSource, queries: Sequence[Column]) -> list[Labels]
 
 
 def precision(found: Sequence[str], truth: Truth, k: int) -> float | None:
-    """Share of the exact top k, by id, that was found; None when nothing matches the query."""
+    """Share of the exact top k, by id, that was found; None when nothing matches the query.
+
+    Of columns as joinable as the k-th, those that the order of `Truth` puts first count.
+    """
     right = set(truth.ranked[:k])
     return len(right.intersection(found[:k])) / len(right) if right else None
 
@@ -182,50 +187,107 @@ def interval(values: Sequence[float | None], seed: int) -> tuple[float | None, f
     present = np.array([value for value in values if value is not None])
     if len(present) == 0:
         return None, None
-    draws = np.random.default_rng(seed).integers(len(present), size=(1000, len(present)))
-    low, high = np.percentile(present[draws].mean(axis=1), [2.5, 97.5])
+    low, high = _bounds(present, seed)
+    return low, high
+
+
+def _bounds(values: Double, seed: int) -> tuple[float, float]:
+    """Draw queries with replacement; the means of 95% of the draws lie between these bounds."""
+    draws = np.random.default_rng(seed).integers(len(values), size=(_DRAWS, len(values)))
+    low, high = np.percentile(values[draws].mean(axis=1), [2.5, 97.5])
     return float(low), float(high)
 
 
+@dataclass(frozen=True)
+class PairedDifference:
+    """The mean difference of two methods over the same queries, with its 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+    #: Queries that both methods have a value for.
+    queries: int
+
+    @classmethod
+    def of(
+        cls, one: Sequence[float | None], other: Sequence[float | None], seed: int = SEED
+    ) -> PairedDifference | None:
+        """Compare query by query; None if no query has both values.
+
+        >>> PairedDifference.of([1.0, 0.5, None], [0.5, 0.0, 1.0])
+        PairedDifference(mean=0.5, low=0.5, high=0.5, queries=2)
+        """
+        pairs = zip(one, other, strict=True)
+        apart = np.array([a - b for a, b in pairs if a is not None and b is not None])
+        if len(apart) == 0:
+            return None
+        return cls(float(apart.mean()), *_bounds(apart, seed), len(apart))
+
+    @property
+    def sign(self) -> int:
+        """1 if the interval is above 0, -1 if it is below, 0 if it contains 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f}, {self.queries:,} queries)"
+
+
+def queries_digest(queries: Sequence[Column]) -> str:
+    """Identify the queries of a row, in order: values of rows with the same digest are paired."""
+    content = [(query.column_id, query.table, query.name, query.cells) for query in queries]
+    return str(xxhash.xxh3_64_hexdigest(repr(content).encode()))
+
+
+def merged(*rows: Row) -> Row:
+    """Combine rows, with the values of each query of all of them."""
+    every = {name: values for row in rows for name, values in row.get("per_query", {}).items()}
+    row = {name: value for row in rows for name, value in row.items() if name != "per_query"}
+    return row | {"per_query": every}
+
+
+def _per_query(**values: Sequence[float | None]) -> Row:
+    """Keep the value of each query, rounded to four digits; None where a query has none."""
+    return {
+        "per_query": {
+            name: [None if one is None else round(one, 4) for one in each]
+            for name, each in values.items()
+        }
+    }
+
+
 def accuracy(found: Rankings, truth: Sequence[Truth], k: int) -> Row:
-    """Measure against the exact answers; None where there are none."""
+    """Measure against the exact answers, by id and tie-aware; None where there are none."""
     pairs = list(zip(found, truth, strict=True))
     by_id = [precision(ids, right, k) for ids, right in pairs]
-    low, high = interval(by_id, SEED)
-    tied, queries_ties = mean([precision_ties(ids, right, k) for ids, right in pairs])
-    gain, queries_ndcg = mean([ndcg(ids, right, k) for ids, right in pairs])
-    return {
-        "precision": mean(by_id)[0],
-        "precision_ties": tied,
-        "queries_ties": queries_ties,
-        "precision_low": low,
-        "precision_high": high,
-        "ndcg": gain,
-        "queries_ndcg": queries_ndcg,
-    }
+    tied = [precision_ties(ids, right, k) for ids, right in pairs]
+    gains = [ndcg(ids, right, k) for ids, right in pairs]
+    row: Row = {}
+    for name, values in (("precision", by_id), ("precision_ties", tied), ("ndcg", gains)):
+        row[name] = mean(values)[0]
+        row[f"{name}_low"], row[f"{name}_high"] = interval(values, SEED)
+    row |= {"queries_ties": mean(tied)[1], "queries_ndcg": mean(gains)[1]}
+    return row | _per_query(precision=by_id, precision_ties=tied, ndcg=gains)
 
 
 def candidates_of(deeper: Rankings, truth: Sequence[Truth]) -> Row:
     """Measure how much of the exact top 10 is among the first 500."""
-    share, queries = mean([candidates(*pair) for pair in zip(deeper, truth, strict=True)])
-    return {"candidates_500": share, "queries_candidates": queries}
+    values = [candidates(*pair) for pair in zip(deeper, truth, strict=True)]
+    share, queries = mean(values)
+    row = {"candidates_500": share, "queries_candidates": queries}
+    return row | _per_query(candidates_500=values)
 
 
 def by_labels(found: Rankings, deeper: Rankings, labels: Sequence[Labels], k: int) -> Row:
     """Measure against the labels."""
     pairs = list(zip(found, labels, strict=True))
-    right, queries = mean([precision_labels(*pair, k) for pair in pairs])
-    gain, queries_ndcg = mean([ndcg_labels(*pair, k) for pair in pairs])
-    deep = zip(deeper, labels, strict=True)
-    hard, queries_hard = mean([hard_recall_labels(*pair, k) for pair in deep])
-    return {
-        "precision_labels": right,
-        "queries_labels": queries,
-        "ndcg_labels": gain,
-        "queries_ndcg_labels": queries_ndcg,
-        "hard_recall_labels": hard,
-        "queries_hard_labels": queries_hard,
-    }
+    right = [precision_labels(*pair, k) for pair in pairs]
+    gains = [ndcg_labels(*pair, k) for pair in pairs]
+    hard = [hard_recall_labels(*pair, k) for pair in zip(deeper, labels, strict=True)]
+    row: Row = {}
+    row["precision_labels"], row["queries_labels"] = mean(right)
+    row["ndcg_labels"], row["queries_ndcg_labels"] = mean(gains)
+    row["hard_recall_labels"], row["queries_hard_labels"] = mean(hard)
+    return row | _per_query(precision_labels=right, ndcg_labels=gains, hard_recall_labels=hard)
 
 
 @dataclass(frozen=True)
@@ -239,14 +301,16 @@ class Pool:
     def measured(self, found: Rankings, labels: Sequence[Labels], k: int) -> Row:
         """Measure one method by the labels within the pool, as the paper's experts do."""
         pairs = list(zip(found, labels, strict=True))
-        right, _ = mean([pooled_precision(*pair, k) for pair in pairs])
+        rights = [pooled_precision(*pair, k) for pair in pairs]
+        right, _ = mean(rights)
         pools = zip(*self.found, strict=True)
         recalls = [pooled_recall(*pair, pool, k) for pair, pool in zip(pairs, pools, strict=True)]
         recall, queries = mean(recalls)
-        return {
+        row = {
             "pooled_precision": right,
             "pooled_recall": recall,
             "pooled_f1": harmonic(right, recall),
             "queries_pooled": queries,
             "pooled_methods": list(self.methods),
         }
+        return row | _per_query(pooled_precision=rights, pooled_recall=recalls)

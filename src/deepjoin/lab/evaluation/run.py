@@ -14,7 +14,13 @@ from typing import Any
 
 from deepjoin._version import __version__
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.lab.evaluation.cache import BuiltIndex, EvaluationCache, ExactAnswers, exact_answers
+from deepjoin.lab.evaluation.cache import (
+    BuiltIndex,
+    EvaluationCache,
+    ExactAnswers,
+    exact_answers,
+    trained_by,
+)
 from deepjoin.lab.evaluation.metrics import (
     SEED,
     Pool,
@@ -22,6 +28,8 @@ from deepjoin.lab.evaluation.metrics import (
     accuracy,
     by_labels,
     candidates_of,
+    merged,
+    queries_digest,
     read_labels,
 )
 from deepjoin.lab.evaluation.task import (
@@ -146,6 +154,8 @@ class _MethodAnswers:
     """The answers of one method, and the index it searched."""
 
     method: str
+    #: The column encoder as it was given.
+    encoder: str
     built: BuiltIndex
     answers: Answers
 
@@ -156,15 +166,18 @@ def _answered(
     """Search every query with a method, unless an earlier run has."""
     task.notify(f"{method}: index")
     built = kept.index(vectors)
-    tau = task.settings.tau
-    search = partial(built.lake.search, join=task.join, method=method, settings=SearchSettings(tau))
+    # Methods that compare no cells by meaning are judged by tau, and search without.
+    compares = "cell vectors" in method_named(method).needs
+    tau, verified = task.settings.tau if compares else None, task.settings.verified
+    how = SearchSettings(tau) if verified is None else SearchSettings(tau, verified=verified)
+    search = partial(built.lake.search, join=task.join, method=method, settings=how)
 
     def make() -> Answers:
         task.notify(f"{method}: {len(task.queries)} queries")
         return ask(search, task.queries, task.depth, task.deeper, task.progress)
 
-    by = method, task.join, tau, task.depth, task.deeper
-    return _MethodAnswers(method, built, kept.answers(built, by, make))
+    by = method, task.join, tau, verified, task.depth, task.deeper
+    return _MethodAnswers(method, vectors.encoder, built, kept.answers(built, by, make))
 
 
 def _rows(
@@ -179,21 +192,28 @@ def _rows(
         tau = exact.tau
     elif task.join == "any" and built.cells is not None:
         tau = built.cells.tau if task.settings.tau is None else task.settings.tau
+    truth_by = None if task.join == "any" else exact.name
+    trained = trained_by(one.encoder)
+    if None not in (trained, truth_by) and trained != truth_by:
+        task.notify(f"{one.method}: trained by {trained}, judged by {truth_by}")
     about = answers.times() | {
         "build_s": built.seconds,
         "index_mb": built.lake.info()["bytes"] / 1e6,
         "memory_mb": answers.memory_mb,
         "tau": tau,
         "encoder": built.encoder,
+        "truth": truth_by,
+        "trained": trained,
+        "queries_digest": queries_digest(task.queries),
         "seed": SEED,
         "version": __version__,
     }
     head = {"corpus": task.source.folder.name, "method": one.method, "join": task.join}
     for k in task.k:
-        row = head | {"k": k, "queries": len(task.queries)} | accuracy(answers.found, truth, k)
+        parts = [head | {"k": k, "queries": len(task.queries)}, accuracy(answers.found, truth, k)]
         if task.settings.candidates:
-            row |= candidates_of(answers.deeper, truth)
+            parts.append(candidates_of(answers.deeper, truth))
         if task.labels is not None and pool is not None:
-            row |= by_labels(answers.found, answers.deeper, task.labels, k)
-            row |= pool.measured(answers.found, task.labels, k)
-        yield row | about
+            parts.append(by_labels(answers.found, answers.deeper, task.labels, k))
+            parts.append(pool.measured(answers.found, task.labels, k))
+        yield merged(*parts, about)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from deepjoin.model import Column, Results
 from deepjoin.progress import Notify, Progress
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.search.methods import method_named
-from deepjoin.settings import Vectors
+from deepjoin.settings import TEXT_FIELDS, Vectors
 
 #: Searches a query to a depth.
 Search = Callable[[Column, int], Results]
@@ -43,6 +43,14 @@ class EvaluationSettings:
     encoder: str | Sequence[str] | None = None
     cells: str | None = None
     sketch: int | None = None
+    vector_index: str | None = None
+    metric: str | None = None
+    pattern: str | None = None
+    tokens: int | None = None
+    sampling: str | None = None
+    unit: str | None = None
+    #: Nearest columns that deepjoin-exact verifies; None for 500.
+    verified: int | None = None
     #: Also measure how many of the exact top 10 are among the first 500.
     candidates: bool = False
 
@@ -55,13 +63,15 @@ class EncoderChoice:
     encoders: Mapping[str, str]
     cells: str
     sketch: int
+    #: How column vectors are searched, and how columns become texts: fields of `Vectors`.
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: EvaluationSettings) -> EncoderChoice:
         """Sort encoders by kind; the default is used for methods without a kind."""
-        given = settings.encoder
+        specs = settings.encoder
         encoders: dict[str, str] = {}
-        for spec in [given] if isinstance(given, str) else given or []:
+        for spec in [specs] if isinstance(specs, str) else specs or []:
             known = encoders.setdefault(split_kind(spec)[0], spec)
             if known != spec:
                 raise DeepJoinError(
@@ -70,7 +80,10 @@ class EncoderChoice:
                 )
         encoders.setdefault("", "default")
         sketch = SKETCH if settings.sketch is None else settings.sketch
-        return cls(encoders, settings.cells or "default", sketch)
+        given: dict[str, Any] = {"index": settings.vector_index, "metric": settings.metric}
+        given |= {name: getattr(settings, name) for name in TEXT_FIELDS}
+        columns = {name: value for name, value in given.items() if value is not None}
+        return cls(encoders, settings.cells or "default", sketch, columns)
 
     def check(self, methods: Iterable[str]) -> None:
         """Refuse methods whose encoder is missing."""
@@ -83,7 +96,11 @@ class EncoderChoice:
 
     def vectors(self, needs: Collection[str], kind: str = "") -> Vectors:
         """Choose the vectors of an index that meets some needs."""
+        of_columns = self.columns if "column vectors" in needs else {}
+        if kind:  # encoders of other kinds read cells, not texts
+            of_columns = {k: v for k, v in of_columns.items() if k not in TEXT_FIELDS}
         return Vectors(
+            **of_columns,
             encoder=self.encoders[kind] if "column vectors" in needs else "none",
             cells=self.cells if "cell vectors" in needs else "none",
             sketch=self.sketch if "sketches" in needs else 0,

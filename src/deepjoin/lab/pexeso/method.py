@@ -8,7 +8,7 @@ import numpy as np
 
 from deepjoin.arrays import load_strings
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.lab.pexeso.pexeso import ColumnValues, Pexeso
+from deepjoin.lab.pexeso.pexeso import ColumnValues, Pexeso, PexesoWork
 from deepjoin.model import Column
 from deepjoin.search.candidates import SimilarCells
 from deepjoin.search.context import SearchContext
@@ -44,7 +44,12 @@ class PexesoSearch(Searcher):
         columns = ColumnValues(
             np.asarray(index.column_offsets), np.asarray(index.cell_values, np.int64)
         )
-        return Pexeso(vectors, columns, segment.catalog.column_order)
+        return Pexeso(vectors, columns, segment.catalog.column_order, tau=self._score.tau)
+
+    @property
+    def work(self) -> list[PexesoWork]:
+        """What the latest search did in each segment; not safe for several threads."""
+        return [grid.work for grid in self._grids]
 
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> SemanticRanking:
         cells = SearchQuery(query, self._profile, encoder=self._encoder)

@@ -1,8 +1,12 @@
-"""PEXESO as published: pivots, a hierarchical grid and seven lemmas instead of a full scan.
+"""PEXESO (Dong, Takeoka, Xiao and Oyamada, ICDE 2021): semantic joins by pivots instead of a scan.
 
-Columns are verified one at a time and abandoned as soon as the outcome is known. Each query vector
-counts once per column. The inverted lists are stored by column, because that is how they are read;
-blocking and lemmas are the paper's (section 3).
+A query is mapped to pivot space and blocked against the grid of the lake (`grid`). What is left is
+verified by the inverted index, in blocks of query vectors: the distances of a block to all
+vectors that it may match, then the columns that hold those which do. After each block, columns
+that can no longer reach the bound are dropped, with all vectors that only they hold (lemma 7).
+
+The published algorithm answers a threshold on the number of matching vectors (`joinable`). The
+best k (`search`) are found in the same way, with the k-th best count so far as the bound.
 """
 
 from __future__ import annotations
@@ -13,181 +17,45 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Double, Float, Int, Marks
+from deepjoin.arrays import Float, Int, Marks, ranges
 from deepjoin.embed.value_vectors import checked
 from deepjoin.errors import DeepJoinError
-from deepjoin.matching.joinability import least, similarities
+from deepjoin.lab.pexeso.grid import (
+    PIVOTS,
+    RANGE,
+    Blocked,
+    Grid,
+    Radii,
+    block,
+    choose_pivots,
+    distances,
+    grid_by_cost,
+    own_leaves,
+)
+from deepjoin.matching.joinability import ONE, least, similarities
 
-#: Outliers considered for each pivot, and the size of the sample they come from.
-_OUTLIERS, _SAMPLE = 10, 2_000
-_SEED = 20221
-#: The largest distance of two unit vectors.
-_RANGE = 2.0
-#: The paper's usual number of pivots and of levels.
-PIVOTS, LEVELS = 5, 4
-
-
-def choose_pivots(vectors: Float, count: int) -> Float:
-    """Choose pivots among unit vectors: outliers by principal components (section 3.3)."""
-    if len(vectors) > _SAMPLE:
-        chosen = np.random.default_rng(_SEED).choice(len(vectors), _SAMPLE, replace=False)
-        vectors = vectors[np.sort(chosen)]
-    outliers = farthest_first(vectors, _OUTLIERS * count)
-    table = distances(vectors, vectors[outliers])
-    centred = table - table.sum(axis=0) / max(1, len(table))
-    # The principal components of the distances as rows, the strongest first.
-    loadings = np.asarray(np.linalg.eigh(centred.T @ centred)[1].T[::-1])
-    return vectors[outliers[_one_each(loadings, count)]]
-
-
-def farthest_first(vectors: Float, count: int) -> Int:
-    """Repeatedly take the vector farthest from all taken so far; no vector twice."""
-    nearest = np.full(len(vectors), np.inf)
-    taken: list[int] = []
-    while len(taken) < min(count, len(vectors)):
-        farthest = int(np.argmax(nearest))
-        if nearest[farthest] <= 0:
-            break
-        taken.append(farthest)
-        nearest = np.minimum(nearest, distances(vectors, vectors[farthest : farthest + 1])[:, 0])
-        nearest[farthest] = 0
-    return np.array(taken, np.int64)
+#: Vectors of the query verified together, and vectors of the lake compared at a time.
+_ROWS, _VECTORS = 256, 1 << 13
+#: Vectors of neighbouring leaves that are compared with the same rows of the query.
+_GROUP = 1 << 10
+#: Pairs of vectors are filtered one by one where blocking leaves fewer than one in this many.
+_SPARSE = 32
+#: Quick browsing is worth it if the leaves of the query hold at most this share of the lake.
+_BROWSED = 0.1
 
 
-def _one_each(loadings: Double, count: int) -> Int:
-    """Take for each component the free candidate with the largest absolute loading."""
-    chosen: list[int] = []
-    for component in np.abs(loadings[:count]):
-        free = [i for i in np.argsort(-component, kind="stable").tolist() if i not in chosen]
-        chosen.append(free[0])
-    return np.array(chosen, np.int64)
+def cosine_of_share(share: float) -> float:
+    """Turn a threshold as PEXESO states it, a share of the largest distance, into a cosine.
 
-
-def distances(vectors: Float, pivots: Float) -> Double:
-    """Return the Euclidean distance of every vector to every pivot."""
-    columns = [
-        np.linalg.norm(vectors.astype(np.float64) - pivot.astype(np.float64), axis=1)
-        for pivot in pivots
-    ]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(vectors), 0))
-
-
-@dataclass(frozen=True)
-class Radii:
-    """The matching distance, with margins for rounding on both sides."""
-
-    #: Vectors up to ``inner`` apart certainly match; those farther than ``outer`` never do.
-    inner: float
-    outer: float
-
-    @classmethod
-    def of(cls, tau: float) -> Radii:
-        """Turn a cosine bound into distances of vectors of length 1, up to rounding."""
-        square = 2 - 2 * tau
-        return cls(max(0.0, square - 3e-5) ** 0.5 - 1e-6, (square + 3e-5) ** 0.5 + 1e-6)
-
-
-@dataclass(frozen=True)
-class GridLevel:
-    """The occupied cells of one level: their corners and the ranges of their leaves."""
-
-    low: Double
-    high: Double
-    starts: Int
-    stops: Int
-
-
-class Grid:
-    """Vectors in pivot space, sorted into the leaves of a hierarchical grid (section 3.2).
-
-    The place of a vector is its distances to the pivots, each between 0 and 2. Level i cuts every
-    axis into 2**i; only occupied cells exist. Cells are numbered so that the cells inside a cell
-    are consecutive: every cell is a range of the sorted leaves.
+    >>> round(cosine_of_share(0.06), 4)
+    0.9928
     """
-
-    def __init__(self, places: Double, depth: int) -> None:
-        self.places, self.depth = places, depth
-        parts = np.clip((places / _RANGE * (1 << depth)).astype(np.int64), 0, (1 << depth) - 1)
-        # Interleave the bits of the axes, highest bits first.
-        codes = np.zeros(len(parts), np.int64)
-        for bit in reversed(range(depth)):
-            for axis in parts.T:
-                codes = codes << 1 | (axis >> bit & 1)
-        self.leaves, self.leaf_of = np.unique(codes, return_inverse=True)
-        self._parts = np.zeros((len(self.leaves), places.shape[1]), np.int64)
-        self._parts[self.leaf_of] = parts
-        self.levels = [self._level(i) for i in range(depth + 1)]
-
-    def _level(self, i: int) -> GridLevel:
-        up = self.depth - i
-        codes = self.leaves >> (up * self.places.shape[1])
-        starts = np.flatnonzero(np.diff(codes, prepend=-1))
-        corner = (self._parts[starts] >> up).astype(np.float64) * (_RANGE / (1 << i))
-        return GridLevel(
-            corner, corner + _RANGE / (1 << i), starts, np.append(starts[1:], len(codes))
+    if not 0 <= share < 0.5**0.5:
+        raise DeepJoinError(
+            f"The share of the largest distance is {share}; it must be at least 0 and below .707, "
+            "where the cosine is 0. PEXESO uses .02 to .08."
         )
-
-    def children(self, level: int, cells: Int) -> tuple[Int, Int]:
-        """Return the range of cells inside each of some cells, one level down."""
-        below = self.levels[level + 1].starts
-        here = self.levels[level]
-        return np.searchsorted(below, here.starts[cells]), np.searchsorted(below, here.stops[cells])
-
-
-@dataclass(frozen=True)
-class Blocked:
-    """For each query vector and leaf of the lake: whether all vectors match, or some may."""
-
-    sure: Marks
-    possible: Marks
-
-
-def block(queries: Grid, lake: Grid, radii: Radii) -> Blocked:
-    """Compare two grids level by level; pairs of cells that cannot match are dropped whole."""
-    shape = (len(queries.places), len(lake.leaves))
-    blocked = Blocked(np.zeros(shape, bool), np.zeros(shape, bool))
-    mine = theirs = np.zeros(min(1, len(queries.leaves), len(lake.leaves)), np.int64)
-    for level in range(lake.depth + 1):
-        mine, theirs = _survivors(queries, lake, level, (mine, theirs), radii, blocked)
-        if level < lake.depth:
-            # Pair every cell inside the one with every cell inside the other.
-            first, last = queries.children(level, mine)
-            start, stop = lake.children(level, theirs)
-            own, other = last - first, stop - start
-            pair = np.repeat(np.arange(len(mine)), own * other)
-            before = np.repeat(np.cumsum(own * other) - own * other, own * other)
-            number = np.arange(len(pair)) - before
-            mine, theirs = first[pair] + number // other[pair], start[pair] + number % other[pair]
-    leaf = lake.levels[-1]
-    for mine_leaf, their_leaf in zip(mine.tolist(), theirs.tolist(), strict=True):
-        # Each vector of the query's leaf with the leaf of the lake (lemmas 3 and 5).
-        rows = np.flatnonzero(queries.leaf_of == mine_leaf)
-        places, low, high = queries.places[rows], leaf.low[their_leaf], leaf.high[their_leaf]
-        apart = np.maximum(low - places, places - high).max(axis=1, initial=-np.inf)
-        sure = (places + high).min(axis=1, initial=np.inf) <= radii.inner
-        blocked.sure[rows[sure], their_leaf] = True
-        blocked.possible[rows[~sure & (apart <= radii.outer)], their_leaf] = True
-    return blocked
-
-
-def _survivors(
-    queries: Grid, lake: Grid, level: int, pairs: tuple[Int, Int], radii: Radii, blocked: Blocked
-) -> tuple[Int, Int]:
-    """Drop pairs of cells that are too far apart (lemma 4) or match as a whole (lemma 6)."""
-    mine, theirs = pairs
-    own, other = queries.levels[level], lake.levels[level]
-    apart = np.maximum(other.low[theirs] - own.high[mine], own.low[mine] - other.high[theirs]).max(
-        axis=1, initial=-np.inf
-    )
-    near = apart <= radii.outer
-    mine, theirs = mine[near], theirs[near]
-    # It must hold for every vector of the query's cell, hence the far side of that cell.
-    together = (own.high[mine] + other.high[theirs]).min(axis=1, initial=np.inf)
-    whole = together <= radii.inner
-    for q, x in zip(mine[whole].tolist(), theirs[whole].tolist(), strict=True):
-        inside = (queries.leaf_of >= own.starts[q]) & (queries.leaf_of < own.stops[q])
-        blocked.sure[inside, other.starts[x] : other.stops[x]] = True
-    return mine[~whole], theirs[~whole]
+    return 1 - (share * RANGE) ** 2 / 2
 
 
 @dataclass(frozen=True)
@@ -200,15 +68,54 @@ class ColumnValues:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def of(self, column: int) -> Int:
-        """Return the values of a column."""
-        return self.values[self.offsets[column] : self.offsets[column + 1]]
+
+@dataclass
+class PexesoWork:
+    """What one search did: the paper counts distances, which are most of its time."""
+
+    #: Pairs of vectors, the number of distances of a search without filters.
+    pairs: int = 0
+    #: Pairs of cells, and of vectors and cells, compared while blocking.
+    cells: int = 0
+    #: Pairs of vectors that were told apart, or together, by their distances to pivots.
+    filtered: int = 0
+    #: Distances of vectors that were computed.
+    distances: int = 0
+
+
+@dataclass(frozen=True)
+class _Postings:
+    """The inverted index: for each vector, in the order of the grid, the columns that hold it."""
+
+    offsets: Int
+    columns: Int
+
+    @classmethod
+    def of(cls, columns: ColumnValues, place_of: Int, vectors: int) -> _Postings:
+        """Invert the forward index; ``place_of`` is -1 for values that have no vector."""
+        places = place_of[columns.values]
+        owners = np.repeat(np.arange(len(columns)), np.diff(columns.offsets))
+        owners, places = owners[places >= 0], places[places >= 0]
+        order = np.argsort(places, kind="stable")
+        return cls(np.searchsorted(places[order], np.arange(vectors + 1)), owners[order])
+
+    def of_places(self, places: Int) -> tuple[Int, Int]:
+        """Return the columns of some vectors, and for each which of the vectors it is for."""
+        sizes = self.offsets[places + 1] - self.offsets[places]
+        found = self.columns[ranges(self.offsets[places], sizes)]
+        return found, np.repeat(np.arange(len(places)), sizes)
+
+    def held_by(self, alive: Marks) -> Marks:
+        """Mark the vectors that a column of those alive holds."""
+        counted = np.concatenate([[0], np.cumsum(alive[self.columns])])
+        return np.asarray(counted[self.offsets[1:]] > counted[self.offsets[:-1]])
 
 
 class Pexeso:
     """Finds columns in which many vectors of a query have a match: exact, by pruning.
 
     ``order`` breaks ties between columns with equal numbers of matches; smaller is better.
+    ``levels`` is the depth of the grid; by default it is chosen by cost for queries at ``tau``.
     """
 
     def __init__(
@@ -218,15 +125,30 @@ class Pexeso:
         order: Int | None = None,
         *,
         pivots: int = PIVOTS,
-        levels: int = LEVELS,
+        levels: int | None = None,
+        tau: float = 0.9,
     ) -> None:
-        self._vectors = checked(vectors, np.shape(vectors)[-1])
+        given = checked(vectors, np.shape(vectors)[-1])
+        known = np.flatnonzero(given.any(axis=1))  # a zero vector matches nothing
         self._columns = columns
         self._order = np.arange(len(columns)) if order is None else order
-        self._zero: Marks = np.asarray(~self._vectors.any(axis=1))
-        self._pivots = choose_pivots(self._vectors[~self._zero], pivots)
-        self._places = distances(self._vectors, self._pivots)
-        self._grid = Grid(self._places, levels)
+        self._pivots = choose_pivots(given[known], pivots)
+        places = distances(given[known], self._pivots)
+        self._grid = grid_by_cost(places, Radii.of(tau)) if levels is None else Grid(places, levels)
+        # Vectors of a leaf lie side by side, so that a block of them is read in one go.
+        sorted_values = known[self._grid.order]
+        self._vectors, self._places = given[sorted_values], places[self._grid.order]
+        place_of = np.full(len(given), -1)
+        place_of[sorted_values] = np.arange(len(known))
+        self._postings = _Postings.of(columns, place_of, len(known))
+        self._by_value = _Postings.of(columns, np.arange(len(given)), len(given))
+        #: What the latest search did; not safe for several threads.
+        self.work = PexesoWork()
+
+    @property
+    def levels(self) -> int:
+        """The depth of the grid."""
+        return self._grid.depth
 
     def joinable(
         self, query: npt.ArrayLike, tau: float, matches: int, equal: Int | None = None
@@ -235,10 +157,8 @@ class Pexeso:
 
         ``equal`` has the value equal to each cell of the query, -1 for none; it always matches.
         """
-        run = _PexesoQuery(self, query, tau, equal)
-        chosen = np.flatnonzero(run.upper >= max(1, matches)).tolist()
-        found = [c for c in chosen if run.count(c, max(1, matches), stop=True) >= matches]
-        return np.array(found, np.int64)
+        counts = _PexesoQuery(self, query, tau, equal).counts(None, max(1, matches), None)
+        return np.flatnonzero(counts >= max(1, matches))
 
     def search(
         self,
@@ -248,94 +168,167 @@ class Pexeso:
         excluded: Marks | None = None,
         equal: Int | None = None,
     ) -> tuple[Int, Int]:
-        """Return the k columns with the most matches, at least one, and their numbers of matches.
-
-        Columns are verified by descending upper bound, down to the k-th best count so far.
-        """
+        """Return the k columns with the most matches, at least one, and how many each has."""
         if k < 0:
             raise DeepJoinError(f"k is {k}; it must be >= 0.")
-        run = _PexesoQuery(self, query, tau, equal)
-        counts = np.zeros(len(self._columns), np.int64)
-        best: list[int] = []
-        for column in run.by_promise(excluded):
-            bound = best[-1] if len(best) == k > 0 else 1
-            if k == 0 or run.upper[column] < bound:
-                break
-            counts[column] = run.count(column, bound)
-            best = sorted([*best, int(counts[column])], reverse=True)[:k]
+        counts = _PexesoQuery(self, query, tau, equal).counts(excluded, 1, k)
         ranked = np.lexsort((self._order, -counts))[:k]
         ranked = ranked[counts[ranked] > 0]
         return ranked, counts[ranked]
 
 
 class _PexesoQuery:
-    """One query: what blocking leaves of the lake, and the verification of columns."""
+    """One query: blocking, then verification of what it leaves."""
 
     def __init__(self, lake: Pexeso, query: npt.ArrayLike, tau: float, equal: Int | None) -> None:
         if not 0 < tau <= 1:
             raise DeepJoinError(f"tau is {tau}; it must be a cosine above 0 and at most 1.")
-        self._lake = lake
-        self._query = checked(query, lake._vectors.shape[1])
+        self._lake, self._query = lake, checked(query, lake._vectors.shape[1])
         self._equal = np.full(len(self._query), -1) if equal is None else equal
         self._least, self._radii = least(tau), Radii.of(tau)
+        # What single precision may add to or take from a product of unit vectors.
+        self._error = 2e-6 + self._query.shape[1] * 1.2e-7
         self._places = distances(self._query, lake._pivots)
-        grid = Grid(self._places, lake._grid.depth)
-        blocked = block(grid, lake._grid, self._radii)
-        zero: Marks = np.asarray(~self._query.any(axis=1))
-        blocked.sure[zero] = blocked.possible[zero] = False  # a zero vector matches nothing
-        sure, reach = self._by_column(blocked)
-        self._blocked, self._sure, self._reach = blocked, sure, reach
-        self.upper: Int = reach.sum(axis=0)
-        # Vectors with few candidates first: they show soonest that a column fails (lemma 7).
-        self._rows = np.argsort(reach.sum(axis=1), kind="stable")
+        self._grid = Grid(self._places, lake.levels)
+        self._known: Marks = np.asarray(self._query.any(axis=1))
+        lake.work = PexesoWork(pairs=int(self._known.sum()) * len(lake._vectors))
+        self._work = lake.work
 
-    def _by_column(self, blocked: Blocked) -> tuple[Marks, Marks]:
-        """Return which vectors certainly have a match in each column, and which may have one."""
-        lake, shape = self._lake, (len(self._query), len(self._lake._columns))
-        sure, reach = np.zeros(shape, bool), np.zeros(shape, bool)
-        values = lake._columns.values
-        leaves, zero = lake._grid.leaf_of[values], lake._zero[values]
-        filled = np.flatnonzero(np.diff(lake._columns.offsets))
-        starts = lake._columns.offsets[filled]
-        for row in range(shape[0] if len(filled) else 0):
-            certain = blocked.sure[row, leaves] & ~zero | (values == self._equal[row])
-            some = certain | blocked.possible[row, leaves] & ~zero
-            sure[row, filled] = np.logical_or.reduceat(certain, starts)
-            reach[row, filled] = np.logical_or.reduceat(some, starts)
-        return sure, reach
+    def counts(self, excluded: Marks | None, bound: int, k: int | None) -> Int:
+        """Count the vectors with a match in each column; 0 for columns below the bound.
 
-    def by_promise(self, excluded: Marks | None) -> Iterator[int]:
-        """Yield the columns that may have a match, by descending upper bound."""
-        upper = self.upper if excluded is None else np.where(excluded, 0, self.upper)
-        order = np.lexsort((self._lake._order, -upper))
-        yield from order[: int((upper > 0).sum())].tolist()
-
-    def count(self, column: int, wanted: int, stop: bool = False) -> int:
-        """Count the vectors with a match, or return 0 once ``wanted`` is out of reach.
-
-        With ``stop``, counting ends at ``wanted``.
+        The bound rises to the k-th best count that is certain so far.
         """
-        sure, reach = self._sure[:, column], self._reach[:, column]
-        found, left = int(sure.sum()), int((reach & ~sure).sum())
-        values = self._lake._columns.of(column)
-        for row in self._rows[(reach & ~sure)[self._rows]].tolist():
-            if found + left < wanted:  # lemma 7
-                return 0
-            if stop and found >= wanted:
+        lake, rows = self._lake, len(self._query)
+        counts = np.zeros(len(lake._columns), np.int64)
+        alive = np.ones(len(counts), bool) if excluded is None else ~excluded
+        if k == 0 or not rows or not alive.any():
+            return counts
+        bound = max(bound, _kth(self._certain()[alive], k))
+        done = 0
+        for some, blocked in self._blocks(bound):
+            keys = self._matched(
+                some, blocked, None if done == 0 else lake._postings.held_by(alive)
+            )
+            counts += np.bincount(keys % len(counts), minlength=len(counts))
+            done += len(some)
+            bound = max(bound, _kth(counts[alive], k))
+            alive &= counts + (rows - done) >= bound  # lemma 7
+            if not alive.any():
                 break
-            found += self._matches(row, values)
-            left -= 1
-        return found if found >= wanted else 0
+        return np.where(alive & (counts >= bound), counts, 0)
 
-    def _matches(self, row: int, values: Int) -> bool:
-        """Compare one vector with the vectors of a column that blocking left."""
+    def _certain(self) -> Int:
+        """Count matches that are known at once: equal cells, and what quick browsing finds."""
         lake = self._lake
-        values = values[self._blocked.possible[row, lake._grid.leaf_of[values]]]
-        values = values[~lake._zero[values]]
-        own, places = self._places[row], lake._places[values]
-        apart = np.abs(places - own).max(axis=1, initial=0)
-        values, places = values[apart <= self._radii.outer], places[apart <= self._radii.outer]
-        if ((places + own).min(axis=1, initial=np.inf) <= self._radii.inner).any():  # lemma 2
-            return True
-        found = similarities(lake._vectors[values], self._query[row])
-        return bool((found >= self._least).any())
+        keys = [self._equal_keys(np.arange(len(self._query)))]
+        own = np.where(self._known, own_leaves(self._grid, lake._grid), -1)
+        leaves = np.unique(own[own >= 0])
+        if lake._grid.sizes[leaves].sum() <= _BROWSED * len(lake._vectors):
+            possible = np.zeros((len(own), len(lake._grid.leaves)), bool)
+            possible[own >= 0, own[own >= 0]] = True
+            browsed = Blocked(np.zeros_like(possible), possible, 0)
+            keys.append(self._matched(np.arange(len(own)), browsed, None))
+        unique = np.unique(np.concatenate(keys))
+        return np.bincount(unique % len(lake._columns), minlength=len(lake._columns))
+
+    def _blocks(self, bound: int) -> Iterator[tuple[Int, Blocked]]:
+        """Yield rows of the query with what blocking leaves of the lake, the fewest pairs first.
+
+        The first block has as many rows as it takes to drop columns in which none of them match.
+        """
+        blocked = block(self._grid, self._lake._grid, self._radii)
+        blocked.sure[~self._known] = blocked.possible[~self._known] = False
+        self._work.cells += blocked.compared
+        order = np.argsort(blocked.possible @ self._lake._grid.sizes, kind="stable")
+        first = max(1, len(order) - bound + 1)
+        starts = [*range(0, first, _ROWS), *range(first, len(order), _ROWS)]
+        for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+            rows = order[start:stop]
+            yield rows, Blocked(blocked.sure[rows], blocked.possible[rows], 0)
+
+    def _equal_keys(self, rows: Int) -> Int:
+        """Pair rows with the columns that hold an equal cell, each as row * columns + column."""
+        equal = self._equal[rows]
+        at = np.flatnonzero(equal >= 0)
+        columns, which = self._lake._by_value.of_places(equal[at])
+        return at[which] * len(self._lake._columns) + columns
+
+    def _matched(self, rows: Int, blocked: Blocked, held: Marks | None) -> Int:
+        """Pair rows, by their place in the block, with the columns in which they have a match."""
+        lake = self._lake
+        at, leaves = np.nonzero(blocked.sure)
+        sizes = lake._grid.sizes[leaves]
+        sure = np.repeat(at, sizes), ranges(lake._grid.offsets[leaves], sizes)
+        self._work.filtered += len(sure[0])
+        pairs = [sure, *self._verified(rows, blocked.possible, held)]
+        at, places = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        columns, which = lake._postings.of_places(places)
+        keys = at[which] * len(lake._columns) + columns
+        return np.unique(np.concatenate([keys, self._equal_keys(rows)]))
+
+    def _verified(
+        self, rows: Int, possible: Marks, held: Marks | None
+    ) -> Iterator[tuple[Int, Int]]:
+        """Compare rows with the vectors of the leaves that blocking left, some leaves at a time."""
+        grid = self._lake._grid
+        leaves = np.flatnonzero(possible.any(axis=0))
+        sizes = grid.sizes[leaves]
+        cuts = np.searchsorted(np.cumsum(sizes), np.arange(0, sizes.sum(), _GROUP))
+        for some in np.split(leaves, np.unique(cuts)[1:]) if len(leaves) else ():
+            chosen = possible[:, some]
+            asked = np.flatnonzero(chosen.any(axis=1))
+            sizes = grid.sizes[some]
+            places = ranges(grid.offsets[some], sizes)
+            owner = np.repeat(np.arange(len(some)), sizes)
+            if held is not None:
+                kept = held[places]
+                places, owner = places[kept], owner[kept]
+            chosen = chosen[asked]
+            left = int((chosen @ np.bincount(owner, minlength=len(some))).sum())
+            if left * _SPARSE < len(asked) * len(places):
+                at, which = np.nonzero(chosen[:, owner])
+                found = self._one_by_one(rows[asked[at]], places[which])
+                yield asked[at[found]], places[which[found]]
+            else:
+                for start in range(0, len(places), _VECTORS):
+                    part = places[start : start + _VECTORS]
+                    at, which = self._all_together(rows[asked], part)
+                    yield asked[at], part[which]
+
+    def _one_by_one(self, rows: Int, places: Int) -> Marks:
+        """Decide pairs of vectors: by their distances to pivots, and the rest exactly."""
+        lake = self._lake
+        own, other = self._places[rows], lake._places[places]
+        matched = (own + other).min(axis=1, initial=np.inf) <= self._radii.inner  # lemma 2
+        apart = np.abs(own - other).max(axis=1, initial=0) > self._radii.outer  # lemma 1
+        left = np.flatnonzero(~matched & ~apart)
+        self._work.filtered += len(rows) - len(left)
+        self._work.distances += len(left)
+        found = similarities(lake._vectors[places[left]], self._query[rows[left]])
+        matched[left] = found >= self._least
+        return np.asarray(matched)
+
+    def _all_together(self, rows: Int, places: Int) -> tuple[Int, Int]:
+        """Compare all rows with all vectors by one product; pairs near the bound exactly."""
+        lake = self._lake
+        whole = len(places) == places[-1] - places[0] + 1
+        vectors: Float = (
+            lake._vectors[places[0] : places[-1] + 1] if whole else lake._vectors[places]
+        )
+        self._work.distances += len(rows) * len(places)
+        products = self._query[rows] @ vectors.T
+        bound = self._least / ONE
+        at, which = np.nonzero(products >= np.float32(bound - self._error))
+        close = np.flatnonzero(products[at, which] < bound + self._error)
+        exact = similarities(self._query[rows[at[close]]], vectors[which[close]]) >= self._least
+        kept = np.ones(len(at), bool)
+        kept[close] = exact
+        return at[kept], which[kept]
+
+
+def _kth(counts: Int, k: int | None) -> int:
+    """Return the k-th largest count, 0 if there are fewer or no k."""
+    if k is None or len(counts) < k:
+        return 0
+    return int(np.partition(counts, len(counts) - k)[len(counts) - k])

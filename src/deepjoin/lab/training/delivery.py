@@ -18,6 +18,7 @@ from deepjoin.embed.columns import DEFAULT
 from deepjoin.embed.columns.onnx_encoder import OnnxEncoder
 from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError, MissingExtra
+from deepjoin.lab.evaluation.metrics import SEED, PairedDifference, interval
 from deepjoin.lab.onnx.export import TEXTS as CALIBRATED
 from deepjoin.lab.onnx.export import export_encoder, read_json
 from deepjoin.lab.onnx.restore import whole_folder
@@ -37,6 +38,8 @@ _FEWEST = 60
 _COMPARED = 2000
 #: Smaller differences of cosines are rounding.
 _EQUAL = 1e-6
+#: With fewer queries, a card warns of its figures.
+_FEW_QUERIES = 100
 #: The folder of the small form, which needs no torch, inside that of the model.
 SHIPPED = "shipped"
 #: The file that makes a folder a model; written last.
@@ -149,6 +152,8 @@ class TrainedEncoder:
     #: None if the model has no small form; ``why`` is the reason.
     agreement: Agreement | None
     why: str = ""
+    #: The difference of both over the queries, with its 95% interval; None without queries.
+    gain: PairedDifference | None = None
 
 
 def deliver(
@@ -162,16 +167,21 @@ def deliver(
 
     model, name = prepared.model, folder.name
     shutil.rmtree(model, ignore_errors=True)
-    save(fitted, model)
+    save(fitted, model, prepared.facts()["truth"])
     form = ship_if_possible(model, name, fitted.sample(TEXTS))
     request, facts = prepared.request() or {}, prepared.facts()
     header = {
         "version": __version__,
         **request,
-        **{key: facts[key] for key in ("text", "columns", "held_back", "pairs")},
+        **{key: facts[key] for key in ("text", "truth", "columns", "held_back", "pairs")},
         "precision": fitted.precision,
         "before": fitted.before,
         "queries": fitted.queries,
+        "interval": interval(fitted.shares, SEED),
+        "gain": None if fitted.gain is None else asdict(fitted.gain),
+        "per_query": [round(share, 4) for share in fitted.shares],
+        "steps": fitted.steps,
+        "warmup_steps": fitted.warmup,
         "seconds": round(fitted.seconds, 1),
         "device": fitted.device,
         "device_memory_bytes": fitted.memory,
@@ -181,8 +191,8 @@ def deliver(
     write_card(model, _card_facts(header, fitted, form, name, command))
     measured = (folder, fitted.precision, fitted.before, fitted.queries)
     if isinstance(form, str):
-        return TrainedEncoder(*measured, None, form)
-    return TrainedEncoder(*measured, form)
+        return TrainedEncoder(*measured, None, form, gain=fitted.gain)
+    return TrainedEncoder(*measured, form, gain=fitted.gain)
 
 
 def _card_facts(
@@ -194,20 +204,47 @@ def _card_facts(
 ) -> CardFacts:
     base, text, settings = header["base"], header["text"], header["settings"]
     queries = f"{fitted.queries} queries"
+    low, high = header["interval"]
+    between = f"{queries}; 95% interval {low:.3f} to {high:.3f}" if fitted.queries else queries
     measured = [
-        Figure("P@10 of held-back columns, tie-aware", fitted.precision, queries),
+        Figure("P@10 of held-back columns, tie-aware", fitted.precision, between),
         Figure("the same before training", fitted.before, queries),
     ]
+    if fitted.gain is not None:
+        verdict = "" if fitted.gain.sign else "; within noise: the interval contains 0"
+        bounds = f"95% interval {fitted.gain.low:+.3f} to {fitted.gain.high:+.3f}{verdict}"
+        measured.append(Figure("gain, query by query", f"{fitted.gain.mean:+.3f}", bounds))
+    reached = f"{fitted.warmup:,} of {fitted.steps:,} planned steps"
     return CardFacts(
         name=name,
         base_model=read_json(DEFAULT / "encoder.json")["name"] if base == "default" else base,
         data=f"{header['columns']:,} columns of {header['source']}, "
         f"{header['pairs']:,} joinable pairs",
-        settings={**text, **settings},
+        settings={**text, **settings, "warm-up": reached},
         figures=[*(measured if fitted.queries else ()), Figure("the small form", str(form))],
         command=command or "deepjoin.train",
         example=fitted.sample(1)[0],
         tokens=text["tokens"],
         metric=settings["metric"],
         encoder=name if isinstance(form, str) else f"{name}/{SHIPPED}",
+        prompt=text["prompt"],
+        limits=_limits(header, fitted),
     )
+
+
+def _limits(header: Mapping[str, Any], fitted: FittedEncoder) -> list[str]:
+    """Say what the figures do not show."""
+    text, truth = header["text"], header["truth"]
+    limits = [
+        f"A column is read up to {text['tokens']} tokens; cells beyond are chosen by "
+        f"{text['sampling']} or not seen.",
+        f"The figures are of {header['held_back']:,} columns held back from the same tables' "
+        "source; other lakes may differ.",
+        "Vectors rank columns and verify nothing; the methods deepjoin-exact and hybrid verify.",
+    ]
+    if truth["join"] == "semantic":
+        cells = f"{truth['cells']} ({truth['cells_digest']})"
+        limits.append(f"Values match by {cells} at a cosine of {truth['tau']:g} or more.")
+    if fitted.queries and fitted.queries < _FEW_QUERIES:
+        limits.append(f"{fitted.queries} queries are few: intervals are wide.")
+    return limits

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,22 +32,48 @@ from deepjoin.embed.columns.text import DocumentFrequencies, TextSettings
 from deepjoin.embed.columns.tokens import Tokens as TextTokens
 from deepjoin.embed.columns.torch_encoder import SETTINGS_FILE, quiet
 from deepjoin.errors import DeepJoinError
+from deepjoin.lab.evaluation.metrics import PairedDifference
 from deepjoin.lab.onnx.export import text_options
 from deepjoin.lab.training.batches import Batches, Examples, Joinability, View
 from deepjoin.lab.training.model import JoinModel, Tokens
 from deepjoin.lab.training.prepare import Prepared, write_json
 from deepjoin.lab.training.processes import Processes
-from deepjoin.lab.training.settings import TrainSettings
+from deepjoin.lab.training.settings import TrainSettings, warmup_steps
 from deepjoin.lab.training.tokenising import Tokeniser, tokeniser_for
 from deepjoin.lab.training.validation import Validation
-from deepjoin.progress import Progress
+from deepjoin.progress import Progress, no_progress
+from deepjoin.show.text import duration
 
 Event = dict[str, Any]
 _PRECISION = "eval_precision"
 _STATE = "trainer_state.json"
 #: Steps between two reports of the loss.
 _LOGGED = 10
+#: Columns of a batch that a forecast learns from.
+_FORECAST = 16
 _PARALLEL = "TOKENIZERS_PARALLELISM"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """About how long a run takes, measured on a few columns before it starts."""
+
+    #: Seconds of a step, and of a validation.
+    step: float
+    validation: float
+
+    def seconds(self, settings: TrainSettings, steps: int) -> float:
+        """Return the seconds of all steps and validations; a run may stop earlier."""
+        return steps * self.step + (2 + steps // settings.validate) * self.validation
+
+    def said(self, settings: TrainSettings, steps: int, device: str) -> str:
+        """Write it for the reader."""
+        return (
+            f"{steps:,} steps of {settings.batch:,} pairs on {device}: about "
+            f"{duration(self.step)} a step, {duration(self.validation)} a validation, at most "
+            f"{duration(self.seconds(settings, steps))} in all; it may stop earlier. After "
+            "Ctrl-C the same command resumes."
+        )
 
 
 class Loop(Trainer):
@@ -68,6 +94,38 @@ class Loop(Trainer):
         #: The tokens of the columns searched in validation, and of the queries.
         self._validated, self._processes = validated, processes
         self.remove_callback(PrinterCallback)  # stdout is for results
+
+    def forecast(self, batch: dict[str, Any]) -> Forecast | None:
+        """Learn from and encode a few columns of a batch, and scale the time up.
+
+        None if not even one column fits into memory; training then says so.
+        """
+        few = min(_FORECAST, len(batch["x"]["input_ids"]))
+        while few:
+            try:
+                with torch.random.fork_rng():  # the run must not depend on its forecast
+                    return self._forecast(batch, few)
+            except torch.OutOfMemoryError:
+                few //= 2
+            finally:
+                self._join_model.zero_grad()
+        return None
+
+    def _forecast(self, batch: dict[str, Any], few: int) -> Forecast:
+        model, device = self._join_model, self.args.device
+        x, y = ({name: one[:few].to(device) for name, one in batch[side].items()} for side in "xy")
+        joinability = batch["joinability"][:few, :few].to(device)
+        took = []
+        for _ in range(2):  # the first one also loads what is needed
+            started = perf_counter()
+            model(x, y, joinability)["loss"].backward()
+            took.append(perf_counter() - started)
+        started = perf_counter()
+        model.encoded(x)
+        encoded = (perf_counter() - started) / few
+        columns = sum(len(batch[side]["input_ids"]) for side in "xy")
+        validated = sum(len(tokens["input_ids"]) for tokens in self._validated)
+        return Forecast(took[-1] * columns / (2 * few), encoded * validated)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         return SequentialSampler(self.train_dataset)  # type: ignore[arg-type]
@@ -97,14 +155,18 @@ class Loop(Trainer):
         """Search the held-back columns with the current vectors."""
         if not len(self._validation.queries):
             return 0.0
-
-        def measured() -> float:
-            with self.compute_loss_context_manager():
-                vectors, queries = map(self._join_model.encoded, self._validated)
-            return self._validation.precision(self._join_model.compare(queries, vectors))
-
         # One number for all: rounding differences could stop one process and leave others waiting.
-        return self._processes.first_says(measured)
+        return self._processes.first_says(lambda: float(np.mean(self.precisions())))
+
+    def precisions(self, progress: Progress = no_progress) -> list[float]:
+        """Search the held-back columns with the current vectors; return the share of each query."""
+        if not len(self._validation.queries):
+            return []
+        with self.compute_loss_context_manager():
+            vectors, queries = (
+                self._join_model.encoded(tokens, progress) for tokens in self._validated
+            )
+        return self._validation.precision(self._join_model.compare(queries, vectors))
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Validate, and notify the callbacks."""
@@ -124,7 +186,7 @@ def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Events(TrainerCallback):
-    """Reports the loss as training proceeds, and the precision of each validation."""
+    """Reports every step, the loss as training proceeds, and the precision of each validation."""
 
     def __init__(self, progress: Progress, before: float) -> None:
         self._report = progress
@@ -138,8 +200,26 @@ class Events(TrainerCallback):
             self._loss = f"loss {logs['loss']:.3f}"
         if _PRECISION in (logs or {}):
             self._precision = f", P@10 {logs[_PRECISION]:.3f}"
-        text = f"{self._loss}{self._precision}".strip(", ")
-        self._report(state.global_step, state.max_steps, text)
+        self._report(state.global_step, state.max_steps, self._text)
+
+    def on_step_end(
+        self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Report the step: on a processor, the ten steps between two losses may take minutes."""
+        self._report(state.global_step, state.max_steps, self._text)
+
+    @property
+    def _text(self) -> str:
+        return f"{self._loss}{self._precision}".strip(", ") or "steps"
+
+
+class Patience(EarlyStoppingCallback):
+    """Ends a run without improvement, but never before its learning rate was reached."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **rest: Any) -> None:  # type: ignore[override]
+        """Count validations without improvement, once the warm-up is over."""
+        if state.global_step > args.warmup_steps:
+            super().on_evaluate(args, state, control, metrics, **rest)  # type: ignore[no-untyped-call]
 
 
 class Interruption(TrainerCallback):
@@ -211,7 +291,7 @@ def arguments(
         max_steps=steps,
         per_device_train_batch_size=1,  # items are whole batches
         learning_rate=settings.learning_rate,
-        warmup_steps=steps // 10 if settings.warmup is None else settings.warmup,
+        warmup_steps=warmup_steps(settings, steps),
         weight_decay=settings.weight_decay,
         lr_scheduler_type="linear",
         logging_steps=min(_LOGGED, validate),
@@ -262,6 +342,12 @@ class FittedEncoder:
     queries: int
     device: str
     memory: int
+    #: Steps that were planned, and those until the learning rate is reached.
+    steps: int
+    warmup: int
+    #: P@10 of each query after training, and its difference from before; None without queries.
+    shares: list[float]
+    gain: PairedDifference | None
 
     @property
     def before(self) -> float:
@@ -318,11 +404,16 @@ def fit(
         arguments(settings, steps, prepared.checkpoints, device, workers, validation),
         *(progress, processes),
     )
-    before, interruption = loop.precision(), Interruption(processes)
+    foreseen = loop.forecast(_only([batches[0]]))
+    if foreseen is not None:
+        progress(0, 0, foreseen.said(settings, steps, str(loop.args.device)))
+    untrained = loop.precisions(progress) if processes.is_first else []
+    before = processes.first_says(lambda: float(np.mean(untrained)) if untrained else 0.0)
+    interruption = Interruption(processes)
     loop.add_callback(Events(progress, before))
     loop.add_callback(interruption)
     if len(validation.queries):
-        loop.add_callback(EarlyStoppingCallback(settings.patience))
+        loop.add_callback(Patience(settings.patience))
     else:
         progress(0, steps, f"None of {held} held-back columns joins: P@10 is not measured.")
     started = perf_counter()
@@ -330,9 +421,12 @@ def fit(
     with interruption.heeded(), _forking():
         loop.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     memory = int(torch.cuda.max_memory_allocated()) if torch.cuda.is_available() else 0
+    shares = loop.precisions() if processes.is_first else []
     return FittedEncoder(
         *(model, tokeniser, events(loop.state, before), perf_counter() - started),
         *(len(validation.queries), str(loop.args.device), memory),
+        *(steps, warmup_steps(settings, steps), shares),
+        PairedDifference.of(shares, untrained) if shares else None,
     )
 
 
@@ -363,9 +457,13 @@ def _forking() -> Iterator[None]:
             os.environ[_PARALLEL] = previous
 
 
-def save(fitted: FittedEncoder, folder: Path) -> None:
-    """Write the model as sentence-transformers does, with its text settings."""
+def save(fitted: FittedEncoder, folder: Path, truth: Mapping[str, Any]) -> None:
+    """Write the model as sentence-transformers does, with its text settings.
+
+    ``truth`` is what made two columns joinable: the join, the cell vectors and tau.
+    """
     with quiet():
         fitted.model.encoder.prompts["query"] = fitted.tokeniser.settings.prompt
         fitted.model.encoder.to("cpu").float().save(str(folder), create_model_card=False)
-    write_json(folder / SETTINGS_FILE, {"text": text_options(fitted.tokeniser.settings)})
+    content = {"text": text_options(fitted.tokeniser.settings), "trained": truth}
+    write_json(folder / SETTINGS_FILE, content)

@@ -83,7 +83,8 @@ class MlpTask:
         """P@10 of a search by the cosine of these vectors."""
         some = vectors[self.searched]
         some = some / np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-30)
-        return self.validation.precision(some[self.validation.queries] @ some.T)
+        shares = self.validation.precision(some[self.validation.queries] @ some.T)
+        return float(np.mean(shares)) if shares else 0.0
 
 
 #: Validations in a run.

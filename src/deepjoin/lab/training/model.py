@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from deepjoin.embed.columns.torch_encoder import load_model
 from deepjoin.errors import DeepJoinError
 from deepjoin.lab.training.settings import TrainSettings
+from deepjoin.progress import Progress, no_progress
 
 Tokens = dict[str, torch.Tensor]
 #: Columns encoded at a time when no gradients are kept.
@@ -99,7 +100,7 @@ class JoinModel(torch.nn.Module):
         return vectors
 
     @torch.no_grad()
-    def encoded(self, tokens: Tokens) -> torch.Tensor:
+    def encoded(self, tokens: Tokens, progress: Progress = no_progress) -> torch.Tensor:
         """Encode any number of columns, without gradients."""
         # Dropout would make validation random.
         was_training = self.training
@@ -109,6 +110,8 @@ class JoinModel(torch.nn.Module):
         for start in range(0, len(tokens["input_ids"]), _ENCODED):
             some = {name: one[start : start + _ENCODED].to(device) for name, one in tokens.items()}
             found.append(self._encode(some).float())
+            done = min(start + _ENCODED, len(tokens["input_ids"]))
+            progress(done, len(tokens["input_ids"]), "columns encoded for validation")
         self.train(was_training)
         return torch.cat(found)
 

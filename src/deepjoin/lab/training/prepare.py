@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,12 @@ from deepjoin.lab.onnx.restore import drop_layers, restore, whole_folder
 from deepjoin.lab.training.columns import Spellings, TrainingColumns, gather, read_aliases
 from deepjoin.lab.training.near import near_values, value_vectors
 from deepjoin.lab.training.self_join import ColumnPairs, equi_pairs, semantic_pairs
-from deepjoin.lab.training.settings import TrainSettings
+from deepjoin.lab.training.settings import (
+    PAPER_TEXT,
+    PAPER_TOKENS,
+    TrainInputs,
+    TrainSettings,
+)
 from deepjoin.lab.training.validation import searched, split
 from deepjoin.progress import Progress
 
@@ -133,7 +138,7 @@ def prepare(
     columns = gather(lake, settings.columns, settings.seed)
     training, held = split(columns, settings.seed)
     mined = columns.take(training)
-    near = None
+    near, truth = None, {"join": settings.join, "threshold": settings.threshold}
     if settings.join == "semantic":
         from scipy.sparse import save_npz
 
@@ -142,6 +147,11 @@ def prepare(
         floor = encoder.floor if settings.tau is None else 0.9 * settings.tau
         vectors = value_vectors(columns, encoder, lake.settings.profile)
         near = near_values(vectors, floor, tau, device, progress)
+        if settings.recipe == "paper":
+            # The paper's definition: a value matches at tau, where its chance is one half, or not.
+            near.data = (near.data >= 0.5).astype(near.data.dtype)
+            near.eliminate_zeros()
+        truth |= {"cells": encoder.name, "cells_digest": encoder.digest, "tau": tau}
         save_npz(folder / "near.npz", near, compressed=False)
 
     def pairs_from(threshold: float, most: int) -> ColumnPairs:
@@ -158,7 +168,7 @@ def prepare(
     mined.write(folder / "columns.arrow")
     columns.take(searched(training, held, settings.seed)).write(folder / "searched.arrow")
     counts = {"columns": len(mined), "held_back": len(held), "pairs": len(pairs)}
-    write_json(folder / _FACTS, {"text": asdict(text), **counts})
+    write_json(folder / _FACTS, {"text": asdict(text), "truth": truth, **counts})
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -185,20 +195,19 @@ def write_base(spec: str, folder: Path, layers: int | None, device: str | None) 
 
 
 def base_text(
-    folder: Path, spec: str, pattern: str | None, tokens: int | None, prompt: str
+    folder: Path, spec: str, inputs: TrainInputs, settings: TrainSettings
 ) -> TextSettings:
     """Return the text settings, by default those of the base model, whose input they must fit."""
     from deepjoin.embed.columns.torch_encoder import load_model, positions
 
-    stored = text_settings(folder / SETTINGS_FILE)
-    text = replace(
-        stored,
-        pattern=pattern or stored.pattern,
-        tokens=tokens or stored.tokens,
-        prompt=prompt,
-    )
     # Checked before pairs are mined, which may take hours.
     model = load_model(str(folder), "cpu")
-    backend = model.tokenizer.backend_tokenizer
-    Tokens.from_text(backend.to_str(), text.tokens, text.prompt).check(positions(model), spec)
+    tokenizer = model.tokenizer.backend_tokenizer.to_str()
+    given: dict[str, Any] = {"prompt": settings.prompt}
+    if settings.recipe == "paper":
+        # What the prompt and special tokens take of the limit.
+        around = Tokens.from_text(tokenizer, 0, settings.prompt).limit
+        given |= {**PAPER_TEXT, "tokens": min(PAPER_TOKENS, positions(model)) - around}
+    text = text_settings(folder / SETTINGS_FILE, given | inputs.text())
+    Tokens.from_text(tokenizer, text.tokens, text.prompt).check(positions(model), spec)
     return text

@@ -221,6 +221,10 @@ class CardFacts:
     metric: str
     #: The folder to index with: the small form, which needs no torch, or else the model.
     encoder: str
+    #: Prefix of the text of a query; empty if queries are written as other columns.
+    prompt: str = ""
+    #: What the model does not do, and what its figures do not show.
+    limits: Sequence[str] = ()
 
 
 def write_card(folder: Path, facts: CardFacts) -> Path:
@@ -243,10 +247,13 @@ def card(facts: CardFacts) -> str:
     lines = [f"{key}: {json.dumps(one, ensure_ascii=False)}" for key, one in header.items()]
     tags = [f"- {json.dumps(tag)}" for tag in TAGS]
     index = f"deepjoin index tables/ --encoder {facts.encoder} --metric {facts.metric}"
+    named = ', prompt_name="query"' if facts.prompt else ""
     python = (
         "from sentence_transformers import SentenceTransformer\n\n"
         f"model = SentenceTransformer({json.dumps(facts.name)})\n"
-        f"vectors = model.encode([{json.dumps(facts.example, ensure_ascii=False)}])"
+        f"vectors = model.encode([{json.dumps(facts.example, ensure_ascii=False)}])\n"
+        f'query = model.encode("name: Oslo, Lima, Rome."{named})\n'
+        "print(model.similarity(query, vectors))"
     )
     figures = [(one.what, _number(one.value), one.conditions) for one in facts.figures]
     parts = (
@@ -267,6 +274,7 @@ def card(facts: CardFacts) -> str:
         _table(("setting", "value"), facts.settings.items()),
         "## Figures",
         _table(("measured", "value", "conditions"), figures) if figures else "None measured.",
+        *(("## Limits", "\n".join(f"- {one}" for one in facts.limits)) if facts.limits else ()),
         "## Made with",
         f"```sh\n{facts.command}\n```",
     )

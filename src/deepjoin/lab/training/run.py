@@ -156,7 +156,13 @@ class _TrainingRun:
     def check(self) -> None:
         """Refuse what would otherwise fail after much work."""
         cells, aliases = self.inputs.cells, self.inputs.aliases
-        TextSettings(self.inputs.pattern or "col", self.inputs.tokens or TextSettings.tokens)
+        TextSettings(**self.inputs.text())  # refuses unknown names
+        if self.settings.recipe == "paper" and self.base == "default":
+            raise DeepJoinError(
+                "`base` is 'default', a model that deepjoin has trained already; the paper's "
+                "recipe starts from a language model as published. Give `base` a folder, or a "
+                'name such as `base="sentence-transformers/all-mpnet-base-v2"`.'
+            )
         if aliases is not None:
             read_aliases(Path(aliases))
         if cells is not None and self._is_index:
@@ -183,8 +189,8 @@ class _TrainingRun:
         if not prepared.base.exists():
             write_base(self.base, prepared.base, self.settings.layers, self.device)
         if not prepared.is_whole:
-            inputs, prompt = self.inputs, self.settings.prompt
-            text = base_text(prepared.base, self.base, inputs.pattern, inputs.tokens, prompt)
+            inputs = self.inputs
+            text = base_text(prepared.base, self.base, inputs, self.settings)
             lake = self._lake(prepared.folder / "lake", engine)
             text = replace(text, profile=lake.settings.profile)
             aliases = None if inputs.aliases is None else Path(inputs.aliases)

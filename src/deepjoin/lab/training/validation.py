@@ -59,8 +59,8 @@ class Validation:
         answered = np.flatnonzero(found.max(axis=1, initial=0) > 0)[:_QUERIES]
         return cls(columns, queries[answered], found[answered])
 
-    def precision(self, scores: Float) -> float:
-        """Share of the ten best by score that are as joinable as the tenth best.
+    def precision(self, scores: Float) -> list[float]:
+        """Share of the ten best by score that are as joinable as the tenth best, query by query.
 
         For a query with fewer than ten joinable columns, that number replaces ten.
         """
@@ -70,5 +70,5 @@ class Validation:
             k = min(K, int((joinability > 0).sum()))
             least = np.partition(joinability, -k)[-k]
             best = np.argsort(-row, kind="stable")[:k]
-            shares.append((joinability[best] >= least).mean())
-        return float(np.mean(shares)) if shares else 0.0
+            shares.append(float((joinability[best] >= least).mean()))
+        return shares
