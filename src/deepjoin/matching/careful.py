@@ -3,7 +3,7 @@
 Candidates share rare trigrams or have close vectors. A first model compares the two values of a
 pair. A second one also sees the surroundings: the next best partner on either side, whether the
 partner has an equal value already, and how alike values of one column are, which are different
-things by nature. Both are boosted trees shipped as numbers (docs/decisions/0029).
+things by nature. Both are boosted trees shipped as numbers (docs/decisions/0032).
 """
 
 from __future__ import annotations
