@@ -17,6 +17,7 @@ function hit(rank: number, columns: string[], generic: Hit["generic"] = null): H
     join: "any",
     score: 1,
     joinability: 1,
+    probability: 0.9,
     equi: { joinability: 0.5, reverse: 0.5, matched: 5, join_size: 5, multiset: 0.1 },
     semantic: null,
     query_size: 10,
