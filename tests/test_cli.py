@@ -29,7 +29,7 @@ HIT_KEYS = {
     *("rank", "table", "column", "column_id", "type", "join", "score", "joinability", "equi"),
     *("semantic", "query_size", "target_size", "cardinality", "matches", "unmatched", "found_by"),
 }
-EXTRA_HIT_KEYS = {"generic", "brings"}
+EXTRA_HIT_KEYS = {"probability", "generic", "brings"}
 COUNTRIES = "geo/countries.csv"
 
 

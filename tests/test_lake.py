@@ -539,7 +539,7 @@ def test_a_frame_comes_back_as_a_frame(lake_folder: Path, make: type, kind: type
 
 def test_a_fan_out_is_a_python_warning(lake_folder: Path) -> None:
     lake = deepjoin.index(lake_folder)
-    first, second = lake.search(["Italy", "Spain", "Japan"])
+    first, second, *_ = lake.search(["Italy", "Spain", "Japan"])
     with pytest.warns(JoinWarning, match="3 rows become 4: 'Italy' has 2 rows"):
         joined = lake.join(
             {"land": ["Italy", "Spain", "Japan"]}, "land", ("geo/cities.csv", "nation")

@@ -28,6 +28,8 @@ Key = Callable[[Int], Keys]
 
 #: Scores nearer than this are equal: similarities are stored in 8 bits.
 _DIGITS = 4
+#: Chances that are nearer than this are equal: then more matching cells decide.
+_CHANCE_DIGITS = 1
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
 
 
@@ -206,7 +208,7 @@ def rank_by_meaning(
         scores, row = pair
         catalog, column = scores.segment.catalog, int(scores.columns[row])
         name = query.name
-        chance = round(float(by_chance[id(scores)][row]), _DIGITS)
+        chance = round(float(by_chance[id(scores)][row]), _CHANCE_DIGITS)
         by_chance_alone = scores.join == "any" and bool(name)
         generic = demote and bool(catalog.column_generic[column])
         return (
