@@ -69,7 +69,9 @@ def test_search_json_has_every_promised_key(run: Run, data: Path, orders: Path) 
         assert set(hit) == HIT_KEYS | EXTRA_HIT_KEYS
         assert hit["rank"] == rank
         assert {"joinability", "reverse", "matched", "join_size"} <= set(hit["equi"])
-        assert all(set(match) == {"query", "target", "similarity"} for match in hit["matches"])
+        assert all(
+            set(match) == {"query", "target", "similarity", "how"} for match in hit["matches"]
+        )
 
 
 def test_search_proves_its_hits(run: Run, data: Path, orders: Path) -> None:

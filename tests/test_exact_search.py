@@ -186,7 +186,7 @@ def test_results_as_objects_json_arrow_and_text(generic_lake: Lake) -> None:
     results = generic_lake.search(["17", "x"], join="equi")
     assert results[0].joinability == 0.5
     assert results.to_dict()["hits"][0]["matches"] == [
-        {"query": "17", "target": "17", "similarity": 1.0}
+        {"query": "17", "target": "17", "similarity": 1.0, "how": "equal"}
     ]
     assert results.to_arrow().column("table").to_pylist() == ["crm", "log"]
     assert results.to_pandas()["matched"].tolist() == [1, 1]

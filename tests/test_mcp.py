@@ -207,7 +207,9 @@ def test_explain(demo: Lake) -> None:
     told = ask(demo, "explain", values=["France", "USA", "Atlantis"], **COUNTRIES)
     evidence = told["evidence"]
     assert told["joins"] and evidence["unmatched"] == ["Atlantis"]
-    assert {"query": "France", "target": "France", "similarity": 1.0} in evidence["matches"]
+    assert {"query": "France", "target": "France", "similarity": 1.0, "how": "equal"} in evidence[
+        "matches"
+    ]
     assert evidence["cardinality"] == "1:1" and evidence["rows_meet"].startswith("one to one")
     told = ask(demo, "explain", values=["1066-10-14"], **COUNTRIES)
     assert not told["joins"] and "do not join" in told["note"]

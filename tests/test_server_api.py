@@ -161,7 +161,9 @@ def test_values_and_options_reach_the_search(served: Served) -> None:
     found = served.post("/api/search", asked)
     assert found["query"] == {"table": None, "column": "land", "cells": 4, "size": 3}
     (hit,) = found["hits"]
-    assert hit["matches"] == [{"query": "france", "target": "France", "similarity": 1.0}]
+    assert hit["matches"] == [
+        {"query": "france", "target": "France", "similarity": 1.0, "how": "equal"}
+    ]
     assert served.post("/api/search", asked | {"exclude_table": COUNTRIES, "k": 9})["hits"]
     assert served.post("/api/search", asked | {"min_joinability": 0.9})["hits"] == []
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deepjoin.arrays import Array, Double, Float, Int, ranges
+from deepjoin.arrays import Array, Double, Float, Int, Marks, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
 from deepjoin.matching.features import NAMES, Words, WordWeights, pair_features
@@ -28,7 +28,7 @@ _SIBLINGS = 2
 #: The least cosine of vectors that proposes a pair.
 _CLOSE = 0.45
 #: The least cosine of two values without a common word that the encoder knows to be synonyms.
-_SYNONYM = 0.93
+_SYNONYM = 0.8
 #: The most that the chance of a pair can be whose words or numbers contradict each other.
 _DOUBTFUL = 0.2
 
@@ -198,13 +198,12 @@ def _with_knowledge(chances: Double, rows: Float) -> Double:
     return np.where(contrary, np.minimum(chances, _DOUBTFUL), chances)
 
 
-def pair_chances(left: list[str], right: list[str], cosines: Double) -> Double:
-    """Return the chance that values at the same place of two lists mean the same.
+def look_alike(left: list[str], right: list[str], cosines: Double, least: float) -> Marks:
+    """Mark values at the same place of two lists that share a word but are probably two things.
 
-    It looks at the two values alone, and at how rare their words are in the two lists.
+    It looks at the two values alone, and at how rare their words are in the two lists. Values
+    without a common word are left to the cell encoder, which knows codes and abbreviations.
     """
-    if not left:
-        return np.zeros(0)
     mine, theirs = (list(dict.fromkeys(side)) for side in (left, right))
     places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
     pair = Comparison(mine, theirs, None)
@@ -213,4 +212,5 @@ def pair_chances(left: list[str], right: list[str], cosines: Double) -> Double:
         np.array([places[1][value] for value in right], np.int64),
     )
     rows[:, 1] = cosines
-    return _with_knowledge(_models()["first"].chance(rows), rows)
+    chances = _with_knowledge(_models()["first"].chance(rows), rows)
+    return (chances < least) & (rows[:, 2] > 0)

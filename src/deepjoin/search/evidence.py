@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deepjoin.arrays import Double, Int, ranges
-from deepjoin.matching.careful import pair_chances
+from deepjoin.matching.careful import look_alike
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import Brings, EquiEvidence, Hit, Match, SemanticEvidence
 from deepjoin.progress import check_stop
@@ -180,13 +180,14 @@ def _believed(query: SearchQuery, one: ColumnMatch) -> ColumnMatch:
     if one.join != "any" or query.cells.hidden is not None or not 0 < len(similar) <= _CHECKED:
         return one
     values = one.segment.values.values
-    chances = pair_chances(
+    doubtful = look_alike(
         [query.cells.values[cell] for cell in one.cells[similar].tolist()],
         [values[value] for value in one.values[similar].tolist()],
         one.similarities[similar],
+        _PLAUSIBLE,
     )
     kept = np.ones(len(one.cells), bool)
-    kept[similar[chances < _PLAUSIBLE]] = False
+    kept[similar[doubtful]] = False
     parts = (one.cells[kept], one.values[kept], one.similarities[kept])
     return replace(one, cells=parts[0], values=parts[1], similarities=parts[2])
 
