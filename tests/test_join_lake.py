@@ -16,6 +16,7 @@ import pytest
 import deepjoin
 from deepjoin import Lake
 from deepjoin.cli import main
+from deepjoin.demo import write_demo_lake
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.joining.entry import JoinWarning, matching_of
@@ -279,3 +280,19 @@ def test_wrong_options(
     status, out, err = run(*options)
     assert (status, out) == (1, "")
     assert says in err
+
+
+@pytest.mark.slow
+def test_codes_join_as_the_search_found_them(tmp_path: Path) -> None:
+    write_demo_lake(tmp_path)
+    lake = deepjoin.index(tmp_path / "lake")
+    orders = tmp_path / "orders.csv"
+    hits = lake.search(str(orders), on="customer_country")
+    hit = next(one for one in hits if one.column == "ISO-2")
+    for target in (hit, (hit.table, hit.column)):
+        with lake.plan_join(str(orders), "customer_country", target) as plan:
+            assert plan.facts.matched_keys == hit.matched == 40
+            assert not [text for text in plan.warnings if "tau" in text]
+            rows = plan.to_arrow().select(["customer_country", "ISO-2"]).to_pylist()
+        codes = {row["customer_country"]: row["ISO-2"] for row in rows}
+        assert (codes["germany"], codes["Ireland"], codes["United States"]) == ("DE", "IE", "US")

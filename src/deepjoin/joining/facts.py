@@ -266,7 +266,7 @@ def warnings_of(
 def semantic_warnings(session: Session, semantic: SemanticMatching, left: SideTable) -> list[str]:
     """Say what may be wrong with the matches of a semantic join."""
     warnings = []
-    if semantic.bound < semantic.encoder.floor:
+    if not semantic.careful and semantic.bound < semantic.encoder.floor:
         warnings.append(
             f"`tau` is {semantic.bound:g}: below {semantic.encoder.floor:g}, similar values of "
             "this cell encoder are mostly coincidences. Check the similarity column."

@@ -29,6 +29,9 @@ _SIBLINGS = 2
 _CLOSE = 0.45
 #: The least cosine of two values without a common word that the encoder knows to be synonyms.
 _SYNONYM = 0.8
+#: Characters of a code; the least cosine of a code and its name, and how much less similar an
+#: alternative may be.
+_CODE, _CODED, _NEARLY = 3, 0.65, 0.02
 #: The most that the chance of a pair can be whose words or numbers contradict each other.
 _DOUBTFUL = 0.2
 
@@ -180,7 +183,28 @@ def scored_pairs(
         return none
     models = _models()
     chances = models["second"].chance(second_features(pair, equal, found, models["first"]))
-    return ScoredPairs(found[0], found[1], _with_knowledge(chances, found[2]))
+    chances = _with_knowledge(chances, found[2])
+    return ScoredPairs(found[0], found[1], _with_codes(pair, found, chances))
+
+
+def _with_codes(pair: Comparison, found: tuple[Int, Int, Float], chances: Double) -> Double:
+    """Judge codes beside names (Germany, DE) by their vectors: their letters say little.
+
+    The most similar code of a name keeps its cosine as chance; a code that is clearly less similar
+    than another is no alternative.
+    """
+    left, right, rows = found
+    sizes = [np.array([len(one.text) for one in side]) for side in pair.words]
+    mine, theirs = sizes[0][left], sizes[1][right]
+    is_code = (np.minimum(mine, theirs) <= _CODE) & (np.maximum(mine, theirs) > _CODE + 1)
+    is_code &= rows[:, 2] == 0  # no common word
+    if pair.vectors is None or not is_code.any():
+        return chances
+    meant = rows[:, 1].astype(float)
+    best = np.zeros(len(sizes[0]))
+    np.maximum.at(best, left[is_code], meant[is_code])
+    close = (meant >= _CODED) & (meant >= best[left] - _NEARLY)
+    return np.where(is_code, np.where(close, meant, np.minimum(chances, _DOUBTFUL)), chances)
 
 
 def _with_knowledge(chances: Double, rows: Float) -> Double:

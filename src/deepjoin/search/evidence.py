@@ -109,6 +109,8 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     chances = _chances(query, [(one.segment, one.column) for one in found], joined)
     for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
         check_stop()
+        # What is left out of the evidence counts as matched all the same, as in the scores.
+        matched = set(one.cells.tolist())
         one = _believed(query, one)
         index, cells = one.segment.values, one.cells.tolist()
         # Where the matched values are in the forward index: for their spellings and counts.
@@ -131,7 +133,6 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
         ]
         # Similar pairs first: they are the ones to check, and equal ones would crowd them out.
         matches = sorted(matches, key=lambda match: match.similarity >= 1)[:show]
-        matched = set(cells)
         unmatched = [text for cell, text in enumerate(spellings) if cell not in matched]
         mine = max((counts[cell] for cell in cells), default=1)
         theirs = int(index.cell_counts[entries].max(initial=1))
