@@ -295,4 +295,4 @@ def test_codes_join_as_the_search_found_them(tmp_path: Path) -> None:
             assert not [text for text in plan.warnings if "tau" in text]
             rows = plan.to_arrow().select(["customer_country", "ISO-2"]).to_pylist()
         codes = {row["customer_country"]: row["ISO-2"] for row in rows}
-        assert (codes["germany"], codes["Ireland"], codes["United States"]) == ("DE", "IE", "US")
+        assert (codes["Germany"], codes["Ireland"], codes["United States"]) == ("DE", "IE", "US")
