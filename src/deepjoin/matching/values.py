@@ -111,12 +111,17 @@ def _linked(mine: pa.Array, theirs: pa.Array, semantic: SemanticMatching) -> Mat
         ValuePairs(one.left, one.right, np.rint(one.chances * ONE).astype(np.int64))
         for one in found.links
     )
+    # A program may lead from one value to several (Houston to HOUSTON, MS and HOUSTON, TX): the
+    # first is the match, the others are alternatives.
+    _, first = np.unique(pairs.mine, return_index=True)
+    rest = np.ones(len(pairs.mine), bool)
+    rest[first] = False
+    tied, pairs = pairs.where(rest), pairs.where(first)
     held = np.zeros(len(mine), bool)
     held[pairs.mine] = True
     others = found.others.where(held[found.others.left] & (found.others.chances >= TIE_CHANCE))
     chances = np.rint(others.chances * ONE).astype(np.int64)
-    order = np.lexsort((-chances, others.left))
-    close = ValuePairs(others.left[order], others.right[order], chances[order])
+    close = ValuePairs.concatenate([tied, ValuePairs(others.left, others.right, chances)])
     return MatchedValues(pairs, close.leading(ALTERNATIVES))
 
 
