@@ -51,11 +51,11 @@ class Variant:
     labels: Any = field(init=False)
     second: Float = field(init=False)
 
-    def describe(self, encoder: Any) -> careful.Comparison:
+    def describe(self, encoder: Any) -> careful.ComparedColumns:
         """Find and describe candidate pairs."""
         places = {value: at for at, value in enumerate(self.right)}
         self.equal = np.array([places.get(value, -1) for value in self.left], np.int64)
-        pair = careful.Comparison(self.left, self.right, encoder)
+        pair = careful.ComparedColumns(self.left, self.right, encoder)
         self.found = careful.first_features(pair, self.equal)
         pairs = zip(self.found[0].tolist(), self.found[1].tolist(), strict=True)
         self.labels = np.array([(self.left[i], self.right[j]) in self.gold for i, j in pairs], bool)
@@ -85,7 +85,7 @@ def variants(task: Task, chance: random.Random, weight: float) -> Iterator[Varia
     for size, share in SMALL:
         mine = chance.sample(sorted(partner), min(size, len(partner)))
         theirs = [partner[value] for value in mine if chance.random() < share]
-        pair = careful.Comparison(mine, right, None)
+        pair = careful.ComparedColumns(mine, right, None)
         _, near = pair.space.nearest(pair.grams, 2, False)
         theirs += [right[at] for at in near.tolist() if chance.random() < 0.35]
         theirs += chance.sample(right, min(size, len(right)))

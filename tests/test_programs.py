@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deepjoin.matching import formats, steps
 from deepjoin.matching.programs import Rewriting, _taken_apart, find_programs
-from deepjoin.matching.steps import Step
+from deepjoin.matching.steps import ProgramStep
 
 pd = pytest.importorskip("pandas")
 
@@ -34,7 +34,7 @@ STEPS = [
 ]
 
 
-def in_sql(step: Step, cells: list[str]) -> list[str | None]:
+def in_sql(step: ProgramStep, cells: list[str]) -> list[str | None]:
     rows = duckdb.execute(
         f"SELECT {step.sql.replace('{x}', 'cell')} FROM (SELECT unnest($1) AS cell, "
         "unnest(range(len($1))) AS place) ORDER BY place",
@@ -43,7 +43,7 @@ def in_sql(step: Step, cells: list[str]) -> list[str | None]:
     return [row[0] for row in rows]
 
 
-def in_pandas(step: Step, cells: list[str]) -> list[str | None]:
+def in_pandas(step: ProgramStep, cells: list[str]) -> list[str | None]:
     series = pd.Series(cells, dtype=object)
     found = eval(step.pandas.replace("{x}", "cells"), {"cells": series, "pd": pd})
     return [None if pd.isna(cell) else cell for cell in found]
@@ -52,7 +52,9 @@ def in_pandas(step: Step, cells: list[str]) -> list[str | None]:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.lists(CELLS, min_size=1, max_size=6), st.sampled_from(STEPS))
-def test_a_step_gives_the_same_text_in_python_sql_and_pandas(cells: list[str], step: Step) -> None:
+def test_a_step_gives_the_same_text_in_python_sql_and_pandas(
+    cells: list[str], step: ProgramStep
+) -> None:
     expected = [step(cell) for cell in cells]
     assert in_sql(step, cells) == expected
     assert in_pandas(step, cells) == expected

@@ -19,7 +19,7 @@ from deepjoin.enriching.joins import (
     BroughtColumns,
     EnrichableLake,
     JoinChoice,
-    PlannedJoin,
+    RepeatableJoin,
     find_joins,
     is_copy,
     joined_rows,
@@ -58,7 +58,7 @@ class Enrichment:
     metric: str = ""
     seconds: float = 0.0
     #: The joins as they can be made for other rows, see `apply_plan`.
-    plan: tuple[PlannedJoin, ...] = field(default=(), repr=False)
+    plan: tuple[RepeatableJoin, ...] = field(default=(), repr=False)
 
     @property
     def gain(self) -> float | None:
@@ -267,7 +267,7 @@ def _steps(
     owner: dict[str, int],
     made: Sequence[_Made],
     gain: Gain,
-) -> tuple[list[EnrichStep], tuple[PlannedJoin, ...]]:
+) -> tuple[list[EnrichStep], tuple[RepeatableJoin, ...]]:
     """List the joins that bring chosen columns, or lead to them, and what each gains."""
     wanted = {owner[feature.name] for feature in chosen}
     for number in sorted(wanted):
@@ -301,7 +301,7 @@ def _steps(
     return steps, tuple(plan)
 
 
-def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[PlannedJoin]) -> Any:
+def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[RepeatableJoin]) -> Any:
     """Make the joins of an enrichment for other rows; unknown keys give missing values."""
     table, _ = own_table(lake, given)
     enriched, brought = table, list[pa.Table]()

@@ -64,7 +64,7 @@ class JoinChoice:
 
 
 @dataclass(frozen=True)
-class PlannedJoin:
+class RepeatableJoin:
     """A join that can be made again for other rows."""
 
     via: str
@@ -87,7 +87,7 @@ class PlannedJoin:
 class BroughtColumns:
     """What a join brings: columns aligned with the rows of your table."""
 
-    join: PlannedJoin
+    join: RepeatableJoin
     table: pa.Table
     coverage: float
     cardinality: str
@@ -172,7 +172,7 @@ def make_join(
     hit = choice.hit
     tau = None if hit.semantic is None else hit.semantic.tau
     kind = "equi" if hit.semantic is None else hit.join
-    planned = PlannedJoin(choice.via, choice.parent, hit.table, hit.column, kind, tau, False)
+    planned = RepeatableJoin(choice.via, choice.parent, hit.table, hit.column, kind, tau, False)
     with _planned(lake, planned, keys) as plan:
         facts = plan.facts
         planned = replace(planned, is_summarised=facts.several_left_rows > 0)
@@ -190,7 +190,7 @@ def make_join(
 
 
 def joined_rows(
-    lake: EnrichableLake, join: PlannedJoin, keys: pa.ChunkedArray
+    lake: EnrichableLake, join: RepeatableJoin, keys: pa.ChunkedArray
 ) -> tuple[pa.Table, str]:
     """Make a join; return the new columns, in the order of the keys, and the SQL.
 
@@ -211,7 +211,7 @@ def joined_rows(
     return rows.sort_by(_ROW).select(names), sql
 
 
-def _planned(lake: EnrichableLake, join: PlannedJoin, keys: pa.ChunkedArray) -> JoinPlan:
+def _planned(lake: EnrichableLake, join: RepeatableJoin, keys: pa.ChunkedArray) -> JoinPlan:
     left = pa.table({_ROW: pa.array(range(len(keys)), pa.int64()), _KEY: keys})
     many = "expand" if join.is_summarised else "first"
     settings = None if join.tau is None else JoinSettings(tau=join.tau)

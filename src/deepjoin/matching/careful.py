@@ -17,7 +17,7 @@ import numpy as np
 from deepjoin.arrays import Array, Double, Float, Int, Marks, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
-from deepjoin.matching.features import NAMES, Words, WordWeights, pair_features
+from deepjoin.matching.features import NAMES, ValueWords, WordWeights, pair_features
 from deepjoin.matching.trees import Trees, load_trees, ordered
 
 _MODEL = Path(__file__).with_name("careful.json")
@@ -52,11 +52,14 @@ class ScoredPairs:
         return ScoredPairs(self.left[chosen], self.right[chosen], self.chances[chosen])
 
 
-class Comparison:
+class ComparedColumns:
     """Two lists of distinct canonical values, prepared to be compared."""
 
     def __init__(self, left: list[str], right: list[str], encoder: CellEncoder | None) -> None:
-        self.words = [Words.of(value) for value in left], [Words.of(value) for value in right]
+        self.words = (
+            [ValueWords.of(value) for value in left],
+            [ValueWords.of(value) for value in right],
+        )
         self.weights = WordWeights(*self.words)
         self.space = GramSpace(*([one.text for one in side] for side in self.words))
         self.grams = self.space.left, self.space.right
@@ -118,14 +121,14 @@ class Comparison:
         return np.stack([spelled, meant], axis=1)
 
 
-def first_features(pair: Comparison, equal: Int) -> tuple[Int, Int, Float]:
+def first_features(pair: ComparedColumns, equal: Int) -> tuple[Int, Int, Float]:
     """Propose pairs for the values without an equal one, and describe them."""
     left, right = pair.candidates(np.flatnonzero(equal < 0))
     return left, right, pair.features(left, right)
 
 
 def second_features(
-    pair: Comparison, equal: Int, found: tuple[Int, Int, Float], first: Trees
+    pair: ComparedColumns, equal: Int, found: tuple[Int, Int, Float], first: Trees
 ) -> Float:
     """Describe pairs with their surroundings, as the second model sees them."""
     left, right, rows = found
@@ -177,7 +180,7 @@ def scored_pairs(
     none = ScoredPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     if not right or not (equal < 0).any():
         return none
-    pair = Comparison(left, right, encoder)
+    pair = ComparedColumns(left, right, encoder)
     found = first_features(pair, equal)
     if len(found[0]) == 0:
         return none
@@ -187,7 +190,7 @@ def scored_pairs(
     return ScoredPairs(found[0], found[1], _with_codes(pair, found, chances))
 
 
-def _with_codes(pair: Comparison, found: tuple[Int, Int, Float], chances: Double) -> Double:
+def _with_codes(pair: ComparedColumns, found: tuple[Int, Int, Float], chances: Double) -> Double:
     """Judge codes beside names (Germany, DE) by their vectors: their letters say little.
 
     The most similar code of a name keeps its cosine as chance; a code that is clearly less similar
@@ -230,7 +233,7 @@ def look_alike(left: list[str], right: list[str], cosines: Double, least: float)
     """
     mine, theirs = (list(dict.fromkeys(side)) for side in (left, right))
     places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
-    pair = Comparison(mine, theirs, None)
+    pair = ComparedColumns(mine, theirs, None)
     rows = pair.features(
         np.array([places[0][value] for value in left], np.int64),
         np.array([places[1][value] for value in right], np.int64),

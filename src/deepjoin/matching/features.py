@@ -48,7 +48,7 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Words:
+class ValueWords:
     """The words of a value: letters without accents, and runs of digits."""
 
     tokens: tuple[str, ...]
@@ -56,7 +56,7 @@ class Words:
     text: str
 
     @classmethod
-    def of(cls, value: str) -> Words:
+    def of(cls, value: str) -> ValueWords:
         """Take a value apart."""
         plain = value[:MOST_CHARACTERS].lower()
         if not plain.isascii():
@@ -73,7 +73,7 @@ class Words:
 class WordWeights:
     """How much each word of two columns weighs, and in how many values of each it is."""
 
-    def __init__(self, left: list[Words], right: list[Words]) -> None:
+    def __init__(self, left: list[ValueWords], right: list[ValueWords]) -> None:
         self.left = Counter(token for words in left for token in words.distinct)
         self.right = Counter(token for words in right for token in words.distinct)
         self._most = log(len(left) + len(right) + 1) or 1.0
@@ -117,7 +117,9 @@ def _alike(a: str, b: str) -> float:
     return _dice(a, b)
 
 
-def compare(mine: Words, theirs: Words, weights: WordWeights, cross: bool = True) -> list[float]:
+def compare(
+    mine: ValueWords, theirs: ValueWords, weights: WordWeights, cross: bool = True
+) -> list[float]:
     """Return the features of a pair, in the order of `NAMES`.
 
     ``cross`` False says that both are of one column, where words are known on both sides.
@@ -199,7 +201,7 @@ def _common(a: str, b: str) -> int:
     return min(len(a), len(b))
 
 
-def _acronym(words: Words, squashed: str) -> bool:
+def _acronym(words: ValueWords, squashed: str) -> bool:
     if not 2 <= len(squashed) <= 8 or len(words.tokens) < 2:
         return False
     letters = "".join(token[0] for token in words.tokens)
@@ -208,7 +210,7 @@ def _acronym(words: Words, squashed: str) -> bool:
 
 
 def pair_features(
-    sides: tuple[list[Words], list[Words]], mine: Int, theirs: Int, weights: WordWeights,
+    sides: tuple[list[ValueWords], list[ValueWords]], mine: Int, theirs: Int, weights: WordWeights,
     cross: bool = True,
 ) -> Float:  # fmt: skip
     """Compare pairs of values, a row each."""

@@ -10,7 +10,7 @@ from datetime import datetime
 import numpy as np
 
 from deepjoin.arrays import Double, Int
-from deepjoin.matching.steps import WHOLE, Step, replaced
+from deepjoin.matching.steps import WHOLE, ProgramStep, replaced
 from deepjoin.read.sql import literal
 
 _MONTHS = (
@@ -44,7 +44,7 @@ NUMBER = (
     .then(replaced(r"^(-?[0-9]*\.[0-9]*?)0+$", r"\1", "", 0.0))
     .then(replaced(r"\.$", "", "", 0.0))
 )
-NUMBER = Step("the number as such", NUMBER.run, NUMBER.sql, NUMBER.pandas, 1.0)
+NUMBER = ProgramStep("the number as such", NUMBER.run, NUMBER.sql, NUMBER.pandas, 1.0)
 
 #: Factor, offset and words of conversions between units; the inverse of each is tried as well.
 _UNITS = (
@@ -70,7 +70,7 @@ _UNITS = (
 )  # fmt: skip
 
 
-def format_steps(left: list[str], right: list[str]) -> Iterator[tuple[Step, Step]]:
+def format_steps(left: list[str], right: list[str]) -> Iterator[tuple[ProgramStep, ProgramStep]]:
     """Propose what to do with both sides: read numbers, dates, times, names of months."""
     if _mostly_numbers(left) and _mostly_numbers(right):
         yield NUMBER, NUMBER
@@ -126,14 +126,14 @@ def _parsed(cell: str, shape: str) -> datetime | None:
         return None
 
 
-def _reread(shape: str, to: str, words: str = "") -> Step:
+def _reread(shape: str, to: str, words: str = "") -> ProgramStep:
     """Read a date in one way and write it in another."""
 
     def run(cell: str) -> str | None:
         moment = _parsed(cell, shape)
         return None if moment is None else moment.strftime(to)
 
-    return Step(
+    return ProgramStep(
         f"{words} of the date written as {shape}" if words else f"the date written as {shape}",
         run,
         f"strftime(try_strptime(trim({{x}}), {literal(shape)}), {literal(to)})",
@@ -143,11 +143,11 @@ def _reread(shape: str, to: str, words: str = "") -> Step:
     )
 
 
-def lookup(words: str, table: Mapping[str, str]) -> Step:
+def lookup(words: str, table: Mapping[str, str]) -> ProgramStep:
     """Look a text up in a table, whatever its case."""
     known = dict(table)
     keys, values = (", ".join(map(literal, side)) for side in (known.keys(), known.values()))
-    return Step(
+    return ProgramStep(
         words,
         lambda cell: known.get(cell.strip(" ").lower()),
         f"map([{keys}], [{values}])[lower(trim({{x}}))]",
@@ -174,7 +174,7 @@ def _whole(cell: str) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
 
 
-_HEX = Step(
+_HEX = ProgramStep(
     "the number in hexadecimal",
     lambda cell: None if (number := _whole(cell)) is None else f"{number:x}",
     "CASE WHEN regexp_full_match(trim({x}), '[0-9]{{1,15}}') "
@@ -183,7 +183,7 @@ _HEX = Step(
     '.map(lambda text: format(int(text), "x"), na_action="ignore")',
     1.5,
 )
-_BINARY = Step(
+_BINARY = ProgramStep(
     "the number in binary",
     lambda cell: None if (number := _whole(cell)) is None else f"{number:b}",
     "CASE WHEN regexp_full_match(trim({x}), '[0-9]{1,15}') "
@@ -194,7 +194,7 @@ _BINARY = Step(
 )
 
 
-def unit_pairs(left: list[str], right: list[str]) -> tuple[Step, Int, Int] | None:
+def unit_pairs(left: list[str], right: list[str]) -> tuple[ProgramStep, Int, Int] | None:
     """Find the conversion of units that maps most numbers of the left to the right.
 
     The right numbers are rounded, so they are compared up to the last digit they have.
@@ -206,7 +206,7 @@ def unit_pairs(left: list[str], right: list[str]) -> tuple[Step, Int, Int] | Non
         return None
     order = others[np.argsort(theirs[others], kind="stable")]
     goals, slack = theirs[order], digits[order]
-    best: tuple[int, Step, Int, Int] | None = None
+    best: tuple[int, ProgramStep, Int, Int] | None = None
     for factor, offset, words in _conversions():
         wanted = mine[known] * factor + offset
         at = np.searchsorted(goals, wanted)
@@ -247,9 +247,9 @@ def _numbers(cells: list[str]) -> tuple[Double, Double]:
     return values, slack
 
 
-def _conversion(factor: float, offset: float, words: str, decimals: int) -> Step:
+def _conversion(factor: float, offset: float, words: str, decimals: int) -> ProgramStep:
     plus = f" + {offset:.10g}" if offset else ""
-    return Step(
+    return ProgramStep(
         words,
         lambda cell: f"{round(float(cell.replace(',', '')) * factor + offset, decimals):.12g}",
         f"round(TRY_CAST(replace({{x}}, ',', '') AS DOUBLE) * {factor:.12g}{plus}, {decimals})",

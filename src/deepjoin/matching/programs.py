@@ -19,7 +19,7 @@ from deepjoin.arrays import Int
 from deepjoin.matching import steps
 from deepjoin.matching.candidates import GramSpace
 from deepjoin.matching.formats import format_steps, unit_pairs
-from deepjoin.matching.steps import WHOLE, Step
+from deepjoin.matching.steps import WHOLE, ProgramStep
 from deepjoin.model import Program
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.sql import literal
@@ -55,8 +55,8 @@ class Rewriting:
 class _Candidate:
     """What is done to the left and to the right value before they are compared."""
 
-    left: Step
-    right: Step
+    left: ProgramStep
+    right: ProgramStep
 
     @property
     def cost(self) -> float:
@@ -104,7 +104,7 @@ class _Sides:
             return min(share, 0.9) if share > 0.8 else 0.0
         return float(share)
 
-    def _table(self, step: Step) -> dict[str, list[int]]:
+    def _table(self, step: ProgramStep) -> dict[str, list[int]]:
         table = self._tables.get(step.sql)
         if table is None:
             table = {}
@@ -304,9 +304,9 @@ def _meeting(left: str, right: str) -> Iterator[_Candidate]:
                     yield _Candidate(one, other)
 
 
-def _parts(source: str) -> dict[str, list[Step]]:
+def _parts(source: str) -> dict[str, list[ProgramStep]]:
     """List what steps make of a cell, in lower case, with the cheapest steps of each."""
-    parts: dict[str, list[Step]] = {}
+    parts: dict[str, list[ProgramStep]] = {}
     for step in steps.pieces(source):
         if made := step(source):
             parts.setdefault(made.lower(), []).append(step)
@@ -320,13 +320,15 @@ class _Partial:
     """A program that gives the beginning of the target."""
 
     at: int
-    parts: tuple[Step | str, ...]
+    parts: tuple[ProgramStep | str, ...]
     cost: float
     copied: int
     #: Whether it counts characters, which rarely carries over to cells of another length.
     is_fixed: bool = False
 
-    def take(self, part: Step | str, length: int, cost: float, is_fixed: bool = False) -> _Partial:
+    def take(
+        self, part: ProgramStep | str, length: int, cost: float, is_fixed: bool = False
+    ) -> _Partial:
         copied = 0 if isinstance(part, str) else length
         return _Partial(
             self.at + length, (*self.parts, part), self.cost + cost, self.copied + copied,
@@ -334,7 +336,7 @@ class _Partial:
         )  # fmt: skip
 
 
-def _taken_apart(source: str, target: str) -> list[Step]:
+def _taken_apart(source: str, target: str) -> list[ProgramStep]:
     """Write the target as parts of the source and constants, in the cheapest few ways."""
     if not target or len(target) > _TARGET or len(source) > _SOURCE:
         return []
@@ -366,7 +368,7 @@ def _taken_apart(source: str, target: str) -> list[Step]:
 
 
 def _extended(
-    state: _Partial, goal: str, target: str, parts: dict[str, list[Step]], source: str
+    state: _Partial, goal: str, target: str, parts: dict[str, list[ProgramStep]], source: str
 ) -> Iterator[_Partial]:
     at = state.at
     fitting = sorted((made for made in parts if goal.startswith(made, at)), key=len, reverse=True)
@@ -402,10 +404,10 @@ def _extended(
                 return
 
 
-def _joined(parts: tuple[Step | str, ...], cost: float) -> Step:
+def _joined(parts: tuple[ProgramStep | str, ...], cost: float) -> ProgramStep:
     """Make one step of parts and constants."""
     made = [
-        Step(f"'{part}'", _constant(part), literal(part), repr(part), 0.0)
+        ProgramStep(f"'{part}'", _constant(part), literal(part), repr(part), 0.0)
         if isinstance(part, str) else part
         for part in parts
     ]  # fmt: skip
@@ -416,7 +418,7 @@ def _joined(parts: tuple[Step | str, ...], cost: float) -> Step:
         texts = [one.run(cell) for one in made]
         return None if None in texts else "".join(text or "" for text in texts)
 
-    return Step(
+    return ProgramStep(
         ", then ".join(one.words for one in made),
         run,
         "(" + " || ".join(f"({one.sql})" for one in made) + ")",

@@ -18,7 +18,7 @@ LETTER = "A-Za-zÀ-ɏ"
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramStep:
     """One way to get a text from a cell; ``cost`` is low for what people do often."""
 
     words: str
@@ -31,9 +31,9 @@ class Step:
         """Apply the step; nothing comes of nothing."""
         return None if cell is None else self.run(cell)
 
-    def then(self, after: Step) -> Step:
+    def then(self, after: ProgramStep) -> ProgramStep:
         """Apply another step to the outcome."""
-        return Step(
+        return ProgramStep(
             f"{after.words} of {self.words}",
             lambda cell: after(self.run(cell)),
             after.sql.replace("{x}", self.sql),
@@ -42,7 +42,7 @@ class Step:
         )
 
 
-WHOLE = Step("the value", lambda cell: cell, "{x}", "{x}", 0.5)
+WHOLE = ProgramStep("the value", lambda cell: cell, "{x}", "{x}", 0.5)
 
 
 def _ordinal(number: int) -> str:
@@ -56,7 +56,7 @@ def _item(parts: list[str], number: int) -> str | None:
     return parts[number] if -len(parts) <= number < len(parts) else None
 
 
-def split(by: str, number: int) -> Step:
+def split(by: str, number: int) -> ProgramStep:
     """Take one of the parts between separators."""
     at = number + 1 if number >= 0 else number
     named = "word" if by == " " else f"part between '{by}'"
@@ -65,7 +65,7 @@ def split(by: str, number: int) -> Step:
         def words(cell: str) -> str | None:
             return _item(re.split(" +", cell.strip(" ")), number)
 
-        return Step(
+        return ProgramStep(
             f"the {_ordinal(number)} {named}", words,
             f"regexp_split_to_array(trim({{x}}), ' +')[{at}]",
             f'{{x}}.str.strip(" ").str.split(" +", regex=True).str[{number}].astype("string")',
@@ -76,7 +76,7 @@ def split(by: str, number: int) -> Step:
         part = _item(cell.split(by), number)
         return None if part is None else part.strip(" ")
 
-    return Step(
+    return ProgramStep(
         f"the {_ordinal(number)} {named}", run,
         f"trim(string_split({{x}}, {literal(by)})[{at}])",
         f'{{x}}.str.split({by!r}, regex=False).str[{number}].astype("string").str.strip(" ")',
@@ -84,14 +84,14 @@ def split(by: str, number: int) -> Step:
     )  # fmt: skip
 
 
-def after(by: str) -> Step:
+def after(by: str) -> ProgramStep:
     """Take what follows the first separator."""
 
     def run(cell: str) -> str | None:
         part = _item(cell.split(by, 1), 1)
         return None if part is None else part.strip(" ")
 
-    return Step(
+    return ProgramStep(
         f"what follows the first '{by}'", run,
         f"CASE WHEN contains({{x}}, {literal(by)}) THEN "
         f"trim(substr({{x}}, instr({{x}}, {literal(by)}) + {len(by)})) END",
@@ -100,13 +100,13 @@ def after(by: str) -> Step:
     )  # fmt: skip
 
 
-def before_last(by: str) -> Step:
+def before_last(by: str) -> ProgramStep:
     """Take what precedes the last separator; all of the value if there is none."""
 
     def run(cell: str) -> str | None:
         return cell.rpartition(by)[0].strip(" ") if by in cell else cell.strip(" ")
 
-    return Step(
+    return ProgramStep(
         f"what precedes the last '{by}'", run,
         f"trim(left({{x}}, length({{x}}) - instr(reverse({{x}}), {literal(by)})))",
         f'{{x}}.str.rsplit({by!r}, n=1).str[0].astype("string").str.strip(" ")',
@@ -114,11 +114,11 @@ def before_last(by: str) -> Step:
     )  # fmt: skip
 
 
-def found(pattern: str, name: str, number: int) -> Step:
+def found(pattern: str, name: str, number: int) -> ProgramStep:
     """Take one of the runs of characters that a pattern finds."""
     at = number + 1 if number >= 0 else number
     compiled = re.compile(pattern)
-    return Step(
+    return ProgramStep(
         f"the {_ordinal(number)} {name}",
         lambda cell: _item(compiled.findall(cell), number),
         f"regexp_extract_all({{x}}, {literal(pattern)}, {compiled.groups})[{at}]",
@@ -127,27 +127,27 @@ def found(pattern: str, name: str, number: int) -> Step:
     )
 
 
-def begin(count: int) -> Step:
+def begin(count: int) -> ProgramStep:
     """Take the first characters."""
     dear = 0.8 if count == 1 else 2.2 + 0.2 * max(0, count - 4)
     name = "the first letter" if count == 1 else f"the first {count} characters"
-    return Step(
+    return ProgramStep(
         name, lambda cell: cell[:count], f"left({{x}}, {count})", f"{{x}}.str[:{count}]", dear
     )
 
 
-def end(count: int) -> Step:
+def end(count: int) -> ProgramStep:
     """Take the last characters."""
     dear = 2.4 + 0.2 * max(0, count - 4)
     name = "the last letter" if count == 1 else f"the last {count} characters"
-    return Step(
+    return ProgramStep(
         name, lambda cell: cell[-count:], f"right({{x}}, {count})", f"{{x}}.str[-{count}:]", dear
     )
 
 
-def middle(start: int, stop: int) -> Step:
+def middle(start: int, stop: int) -> ProgramStep:
     """Take the characters at fixed places."""
-    return Step(
+    return ProgramStep(
         f"characters {start + 1} to {stop}" if stop > start + 1 else f"character {stop}",
         lambda cell: cell[start:stop],
         f"substr({{x}}, {start + 1}, {stop - start})",
@@ -156,10 +156,10 @@ def middle(start: int, stop: int) -> Step:
     )
 
 
-def replaced(pattern: str, by: str, words: str, cost: float = 1.2) -> Step:
+def replaced(pattern: str, by: str, words: str, cost: float = 1.2) -> ProgramStep:
     """Replace what a pattern finds; ``by`` may refer to its first group."""
     compiled = re.compile(pattern)
-    return Step(
+    return ProgramStep(
         words,
         lambda cell: compiled.sub(by, cell),
         f"regexp_replace({{x}}, {literal(pattern)}, {literal(by)}, 'g')",
@@ -168,9 +168,9 @@ def replaced(pattern: str, by: str, words: str, cost: float = 1.2) -> Step:
     )
 
 
-def padded(length: int) -> Step:
+def padded(length: int) -> ProgramStep:
     """Put zeros in front until the text has a length."""
-    return Step(
+    return ProgramStep(
         f"the value with zeros in front to {length} characters",
         lambda cell: cell.rjust(length, "0"),
         f"CASE WHEN length({{x}}) < {length} THEN lpad({{x}}, {length}, '0') ELSE {{x}} END",
@@ -207,7 +207,7 @@ _RUNS = (
 )
 
 
-def pieces(cell: str) -> list[Step]:
+def pieces(cell: str) -> list[ProgramStep]:
     """List the steps that give a part of this cell, simple ones first."""
     steps = [WHOLE]
     for one in (TITLE, BRACKETED, NO_DIGITS, NO_ZEROS, NO_TAGS, NO_MIDDLE, DIGITS, CAPITALS,

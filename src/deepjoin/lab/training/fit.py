@@ -55,7 +55,7 @@ _PARALLEL = "TOKENIZERS_PARALLELISM"
 
 
 @dataclass(frozen=True)
-class Forecast:
+class TrainingForecast:
     """About how long a run takes, measured on a few columns before it starts."""
 
     #: Seconds of a step, and of a validation.
@@ -95,7 +95,7 @@ class Loop(Trainer):
         self._validated, self._processes = validated, processes
         self.remove_callback(PrinterCallback)  # stdout is for results
 
-    def forecast(self, batch: dict[str, Any]) -> Forecast | None:
+    def forecast(self, batch: dict[str, Any]) -> TrainingForecast | None:
         """Learn from and encode a few columns of a batch, and scale the time up.
 
         None if not even one column fits into memory; training then says so.
@@ -111,7 +111,7 @@ class Loop(Trainer):
                 self._join_model.zero_grad()
         return None
 
-    def _forecast(self, batch: dict[str, Any], few: int) -> Forecast:
+    def _forecast(self, batch: dict[str, Any], few: int) -> TrainingForecast:
         model, device = self._join_model, self.args.device
         x, y = ({name: one[:few].to(device) for name, one in batch[side].items()} for side in "xy")
         joinability = batch["joinability"][:few, :few].to(device)
@@ -125,7 +125,7 @@ class Loop(Trainer):
         encoded = (perf_counter() - started) / few
         columns = sum(len(batch[side]["input_ids"]) for side in "xy")
         validated = sum(len(tokens["input_ids"]) for tokens in self._validated)
-        return Forecast(took[-1] * columns / (2 * few), encoded * validated)
+        return TrainingForecast(took[-1] * columns / (2 * few), encoded * validated)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         return SequentialSampler(self.train_dataset)  # type: ignore[arg-type]
