@@ -89,7 +89,9 @@ class SegmentBuilder:
         self._titled: set[str] = set()
         self._touched: set[Key] = set()
         with ExitStack() as stack:
-            values = ValueIndexBuilder(scratch, settings, resources.memory, resources.threads)
+            values = ValueIndexBuilder(
+                *(scratch, settings, resources.memory, resources.threads), with_rows=True
+            )
             self._values = stack.enter_context(values)
             # On disk, since the first rows of a million tables would fill the memory.
             samples = (scratch / "samples").open("w+", encoding="utf-8")
@@ -214,7 +216,10 @@ class SegmentBuilder:
             kept = usable & (profiles.distinct >= settings.min_distinct)
             return kept & (profiles.mean_length <= settings.max_mean_length)
 
-        profiles, kept = self._values.finish(self._out, self._columns, choose)
+        rows = np.zeros(self._columns, np.int64)
+        for draft in self._drafts:
+            rows[draft.first : draft.first + len(draft.names)] = draft.rows
+        profiles, kept = self._values.finish(self._out, self._columns, choose, rows)
         report = BuildReport(tables=len(self._drafts))
         self._samples.seek(0)
         with CatalogWriter(self._out) as catalog:

@@ -262,7 +262,7 @@ def merge_segments(
 
     ``whole`` if there are no segments before these.
     """
-    parts = [MergeInput(one.folder, one.values, kept_columns(one)) for one in segments]
+    parts = [MergeInput(one.folder, one.values, one.rows, kept_columns(one)) for one in segments]
     merge_values(parts, out, scratch, resources.memory, resources.threads)
     ledgers = [entries_of(segment.ledger) for segment in segments]
     latest: dict[Key, Entry] = {}

@@ -19,7 +19,7 @@ DEFAULT = ".deepjoin"
 #: The folder of a saved join graph; not part of the index.
 GRAPH = "graph"
 #: Raised when a later version would store something else for the same tables.
-READS = 1
+READS = 2
 PRODUCT = INDEX_PRODUCT
 
 #: Size and checksum of each file of a segment.

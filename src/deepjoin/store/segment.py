@@ -25,6 +25,7 @@ from deepjoin.store.catalog import Catalog
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.ledger import read_ledger
 from deepjoin.store.values.index import ValueIndex
+from deepjoin.store.values.rows import RowCodes
 
 #: Folder, inside a segment, of the tables that came from memory.
 FRAMES = "frames"
@@ -38,6 +39,8 @@ class Segment:
         self.values = ValueIndex(folder)
         self.catalog = Catalog(folder)
         self.ledger = read_ledger(folder)
+        #: None in a segment of an earlier version.
+        self.rows = RowCodes.open(folder)
         #: None in a lake without vectors.
         self.cells = CellVectors.open(folder)
         self.removed: frozenset[int] = frozenset()
@@ -60,7 +63,7 @@ class Segment:
         # Not by __init__, which would map the files again.
         other = Segment.__new__(Segment)
         other.folder, other.values, other.catalog = self.folder, self.values, self.catalog
-        other.ledger, other.cells = self.ledger, self.cells
+        other.ledger, other.cells, other.rows = self.ledger, self.cells, self.rows
         other._set_removed(removed)
         return other
 
