@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from deepjoin.search.stores import OpenStore
 
 Outcome = TypeVar("Outcome")
+#: A frame of so many columns is searched as one key unless told otherwise.
+SMALL_FRAME = 4
 
 
 class Lake:
@@ -201,7 +203,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         query: object,
         k: int | None = None,
         *,
-        on: str | None = None,
+        on: str | Sequence[str] | None = None,
         join: str = "any",
         method: str = "hybrid",
         exclude_table: str | None = None,
@@ -209,18 +211,23 @@ Make one with: deepjoin index SOURCE -o no such folder
         settings: SearchSettings | None = None,
         **deprecated: Any,
     ) -> Results:
-        """Find the columns of the lake that join with a column of yours, or with each of a table.
+        """Find the columns of the lake that join with a column of yours, or with several.
+
+        Several columns are one key: a hit is then a table whose rows hold the query's tuples, and
+        ``hit.columns`` are its columns, in the order of the query's.
 
         Parameters
         ----------
         query
-            A pandas, polars or Arrow column, a list, or a `Column`; a frame. Without ``on``, every
-            column of a frame is searched: the hits are those of the best key, and ``others`` has
-            the other columns. A `Column` of this lake (see `column`) leaves its own table out.
+            A pandas, polars or Arrow column, a list, or a `Column`; a frame. Without ``on``, a
+            frame of two to four columns is one key. Of a wider one, or if no table has a tuple of
+            the key, every column is searched: the hits are those of the best, and ``others`` has
+            the other columns; ``settings.keys`` chooses. A `Column` of this lake (see `column`)
+            leaves its own table out.
         k
             How many hits; 10, or all when ``min_joinability`` is given.
         on
-            The column of a frame to search with.
+            The column of a frame to search with, or a list of columns: a key of several columns.
         join
             "equi" for equal values, "semantic" for values that mean the same, "any" for both:
             then a value counts by the chance that the hit has it, in any spelling.
@@ -229,7 +236,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         exclude_table
             A table that is never a hit.
         min_joinability
-            Only hits that cover at least this share of the query's distinct values.
+            Only hits that cover at least this share of the query's distinct values, or tuples.
         settings
             How values are matched and hits listed: tau, grouping, how many matches; a time limit,
             and a function that gets the answers before the last one.
@@ -239,6 +246,15 @@ Make one with: deepjoin index SOURCE -o no such folder
         chosen = with_deprecated("search", settings, SearchSettings, deprecated)
         columns = as_columns(query, on)
         options = SearchOptions.of(k, min_joinability, exclude_table, chosen)
+        together = chosen.keys == "together" or (on is not None and not isinstance(on, str))
+        is_small = not isinstance(query, list | tuple) and len(columns) <= SMALL_FRAME
+        if len(columns) > 1 and (together or (chosen.keys == "auto" and is_small)):
+            from deepjoin.search.composite import composite
+
+            with self.index.reporting_damage():
+                found = composite(self.context(), method, join, chosen.tau).search(columns, options)
+            if together or found.hits:
+                return found
         searcher = self._searcher(method, join, chosen.tau)
         with self.index.reporting_damage():
             for results in search_columns(searcher, columns, options):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -188,6 +189,18 @@ class Hit(Answer):
     )
     also: Annotated[tuple[Hit, ...], AsJson(empty="left out")] = ()
     """Other columns of the same table that match too, when hits are grouped by table."""
+    columns: Annotated[tuple[str, ...], AsJson(value="key", empty="left out")] = ()
+    """The columns that a key of several columns joins with, in the order of the query's; left out
+    of the JSON of a hit for one column."""
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            object.__setattr__(self, "columns", (self.column,))
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of a key of several columns; nothing for one column."""
+        return self.columns if len(self.columns) > 1 else ()
 
     @property
     def matched(self) -> int:
@@ -215,6 +228,8 @@ class QuerySummary(TypedDict):
 
     table: str | None
     column: str
+    columns: Annotated[list[str], AsJson(empty="left out")]
+    """The columns of a key of several columns; left out for one column."""
     cells: int
     size: int
 
@@ -288,6 +303,7 @@ FLAT: dict[str, type] = {
     **{"join": str, "score": float, "joinability": float, "query_size": int, "target_size": int},
     **{"cardinality": str, "reverse": float, "matched": int, "join_size": int, "multiset": float},
     **{"equi_joinability": float, "semantic_joinability": float, "found_by": str},
+    "columns": str,
 }
 
 
@@ -300,6 +316,8 @@ def flat_row(hit: Hit) -> dict[str, Any]:
         "equi_joinability": hit.equi.joinability,
         "semantic_joinability": None if hit.semantic is None else hit.semantic.joinability,
         "found_by": ",".join(hit.found_by),
+        # A list as JSON writes it, since a name may have a comma.
+        "columns": json.dumps(hit.key, ensure_ascii=False) if hit.key else None,
     }
 
 

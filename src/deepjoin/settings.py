@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TableWords = tuple[str | None, str | None]
 #: What can become of the cells of several matching rows.
 AGGREGATES = ("first", "count", "sum", "mean", "min", "max", "list")
+#: What several columns of a query can be; see `SearchSettings.keys`.
+KEYS = ("auto", "together", "each")
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,9 @@ class SearchSettings:
     tau: float | None = None
     #: "tables" for one hit a table, with its other matching columns in ``hit.also``.
     group: str | None = None
+    #: How several columns without ``on`` are searched: "together" as one key, or "each" on its
+    #: own; "auto" takes a frame of two to four columns as one key, and each column of a wider one.
+    keys: str = "auto"
     #: How many matched and unmatched cells to list per hit; None for all.
     matches: int | None = 20
     #: Seconds after which the answer so far is returned; ``results.partial`` says what is missing.
@@ -157,6 +162,8 @@ class SearchSettings:
             raise DeepJoinError(
                 f"`time_limit` is {self.time_limit}; it must be a number of seconds >= 0."
             )
+        if self.keys not in KEYS:
+            raise unknown_name("choice of keys", str(self.keys), "deepjoin", KEYS)
         if self.group not in (None, "tables"):
             raise unknown_name("grouping", str(self.group), "deepjoin", ["tables"])
 

@@ -218,12 +218,21 @@ def table_of_columns(name: str, columns: Sequence[Column]) -> Table:
     return Table(name, read, first.title or title_of(name), first.context)
 
 
-def as_columns(query: object, on: str | None = None) -> list[Column]:
+def as_columns(query: object, on: str | Sequence[str] | None = None) -> list[Column]:
     """Make columns of a query: all of a frame, several that were given, or the one of `as_column`.
 
     >>> [one.name for one in as_columns({"id": [1, 2], "city": ["Oslo", "Lima"]})]
     ['id', 'city']
     """
+    if on is not None and not isinstance(on, str):
+        if isinstance(on, Mapping) or not isinstance(on, Iterable):
+            raise DeepJoinError(
+                f"`on` is {on!r}; it must be the name of a column, or a list of names."
+            )
+        names = list(on)
+        if not names:
+            raise DeepJoinError("`on` is an empty list; name the key columns.")
+        return [as_column(query, name) for name in names]
     if isinstance(query, (list, tuple)) and query and all(isinstance(x, Column) for x in query):
         return list(query)
     if on is None and (isinstance(query, Mapping) or is_frame(query)):

@@ -1,0 +1,246 @@
+"""Keys of several columns: search equals comparing all rows of all tables, under every mapping."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import deepjoin
+from deepjoin import Column, Lake
+from deepjoin.errors import DeepJoinError
+from deepjoin.matching.joinability import cardinality_of
+from deepjoin.model import Hit
+from deepjoin.normalise.canonical import canonical
+from deepjoin.search.ranking import name_similarity
+from deepjoin.settings import SearchSettings, Settings
+
+Rows = dict[str, list[str | None]]
+CELL = st.sampled_from(["a", "A", "b", "c", "1", "01", "1.0", " ", None])
+NAMES = ("year", "team", "lg", "Year", "x y")
+
+
+def table(least: int, most: int) -> st.SearchStrategy[Rows]:
+    columns = st.lists(st.sampled_from(NAMES), min_size=least, max_size=most, unique=True)
+    return columns.flatmap(
+        lambda names: st.integers(0, 6).flatmap(
+            lambda rows: st.fixed_dictionaries(
+                {name: st.lists(CELL, min_size=rows, max_size=rows) for name in names}
+            )
+        )
+    )
+
+
+def tuples_of(rows: Rows, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the tuples of all rows without a missing part, as canonical strings."""
+    parts = ([canonical(cell or "") for cell in rows[name]] for name in names)
+    return [one for one in zip(*parts, strict=True) if all(one)]
+
+
+def brute_force(
+    tables: dict[str, Rows], query: Rows, k: int
+) -> list[tuple[str, tuple[str, ...], int]]:
+    names = tuple(query)
+    wanted = set(tuples_of(query, names))
+    found = []
+    for name, rows in tables.items():
+        order = list(rows)
+        mapped = []
+        for columns in permutations(rows, len(names)):
+            theirs = tuples_of(rows, columns)
+            matched = len(wanted & set(theirs))
+            pairs = list(zip(names, columns, strict=True))
+            key = (
+                -matched,
+                len(set(theirs)) < len(theirs),
+                -sum(one.lower() == other.lower() for one, other in pairs),
+                -round(sum(name_similarity(one, other) for one, other in pairs), 9),
+                name,
+                [order.index(column) for column in columns],
+            )
+            if matched:
+                mapped.append((key, name, columns, matched))
+        found += [min(mapped)] if mapped else []
+    return [(name, columns, matched) for _, name, columns, matched in sorted(found)[:k]]
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(table(1, 4), min_size=1, max_size=4),
+    st.lists(table(2, 3), max_size=6),
+    st.integers(1, 3),
+)
+def test_search_equals_comparing_all_rows(tables: list[Rows], queries: list[Rows], k: int) -> None:
+    named = {f"t{number}": rows for number, rows in enumerate(tables)}
+    with TemporaryDirectory() as folder:
+        lake = deepjoin.index(
+            {name: pa.table(rows) for name, rows in named.items()},
+            Path(folder) / "index",
+            settings=Settings(min_distinct=1),
+            vectors={"cells": "none"},
+        )
+        for query in queries:
+            results = lake.search(pa.table(query), k, on=list(query), join="equi")
+            found = [(hit.table, hit.columns, hit.matched) for hit in results]
+            assert found == brute_force(named, query, k)
+            for hit in results:
+                check_evidence(hit, query, named[hit.table])
+
+
+def check_evidence(hit: Hit, query: Rows, rows: Rows) -> None:
+    mine, theirs = tuples_of(query, tuple(query)), tuples_of(rows, hit.columns)
+    shared = set(mine) & set(theirs)
+    assert hit.column == hit.columns[0]
+    assert hit.query_size == len(set(mine)) and hit.target_size == len(set(theirs))
+    assert hit.joinability == len(shared) / len(set(mine))
+    assert hit.reverse == len(shared) / len(set(theirs))
+    assert hit.equi.join_size == sum(theirs.count(one) for one in mine)
+    assert len(hit.matches) + len(hit.unmatched) == len(set(mine))
+    most_mine = max(mine.count(one) for one in shared)
+    most_theirs = max(theirs.count(one) for one in shared)
+    assert hit.cardinality == cardinality_of(most_mine, most_theirs)
+
+
+GAMES: Rows = {
+    "year": ["2001", "2001", "2002", "2002", "2003"],
+    "team": ["BOS", "NYA", "BOS", "NYA", None],
+    "wins": ["82", "95", "93", "103", "95"],
+}
+TEAMS: Rows = {
+    "teamID": ["BOS", "NYA", "BOS", "NYA", "BOS"],
+    "yearID": ["2001", "2001", "2002", "2002", "2003"],
+    "park": ["Fenway", "Yankee", "Fenway", "Yankee", "Fenway"],
+}
+CITIES: Rows = {
+    "town": ["Springfield", "Springfield", "Portland", "Portland", "Paris", "Paris"],
+    "st": ["IL", "MA", "OR", "ME", "TX", "TN"],
+    "mayor": ["A", "B", "C", "D", "E", "F"],
+}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    tables = {"teams": pa.table(TEAMS), "cities": pa.table(CITIES)}
+    return deepjoin.index(tables, tmp_path / "index", settings=Settings(min_distinct=1))
+
+
+def test_a_small_frame_is_one_key(lake: Lake) -> None:
+    results = lake.search({"year": GAMES["year"], "team": GAMES["team"]})
+    assert results.query == {
+        **{"table": None, "column": "year", "columns": ["year", "team"], "cells": 5, "size": 4}
+    }
+    (hit,) = results
+    assert (hit.table, hit.column, hit.columns) == ("teams", "yearID", ("yearID", "teamID"))
+    assert (hit.cardinality, hit.equi.join_size, hit.brings.columns) == ("1:1", 4, ("park",))
+    assert hit.matches[0] == ("2001 · BOS", "2001 · BOS", 1.0)
+    assert hit.to_dict()["columns"] == ["yearID", "teamID"]
+    assert results.to_dict()["query"]["columns"] == ["year", "team"]
+    assert results.to_arrow()["columns"].to_pylist() == ['["yearID", "teamID"]']
+    one = lake.search(GAMES["year"])[0]
+    assert one.columns == ("yearID",) and "columns" not in one.to_dict()
+
+
+def test_keys_says_how_several_columns_are_searched(lake: Lake) -> None:
+    query = {"year": GAMES["year"], "team": GAMES["team"]}
+    each = lake.search(query, settings=SearchSettings(keys="each"))
+    assert each.query["column"] in query and len(each.others) == 1
+    columns = [Column(cells, name) for name, cells in query.items()]
+    assert lake.search(columns).others
+    together = lake.search(columns, settings=SearchSettings(keys="together"))
+    assert together[0].columns == ("yearID", "teamID")
+    # No table has a tuple of it, so each column is searched.
+    apart = lake.search({"year": ["2001", "2002"], "town": ["Paris", "Portland"]})
+    assert len(apart.others) == 1 and apart[0].key == ()
+    assert len(lake.search({"y": ["2001"], "t": ["Paris"]}, on=["y", "t"])) == 0
+    with pytest.raises(DeepJoinError, match="No choice of keys 'all' in deepjoin"):
+        SearchSettings(keys="all")
+
+
+def test_a_tuple_with_a_missing_part_never_matches(lake: Lake) -> None:
+    results = lake.search({"year": ["2001", None], "team": [None, "BOS"]}, on=["year", "team"])
+    assert results.query["size"] == 0 and len(results) == 0
+    blank = lake.search({"year": ["2001"] * 2, "team": ["", " "]}, on=["year", "team"])
+    assert blank.query["size"] == 0 and len(blank) == 0
+
+
+def test_parts_match_by_meaning(lake: Lake) -> None:
+    query = {"city": ["Springfeild", "Portland"], "state": ["MA", "ME"]}
+    (equal,) = lake.search(query, join="equi")
+    assert (equal.table, equal.joinability) == ("cities", 0.5)
+    for join in ("any", "semantic"):
+        (hit,) = lake.search(query, join=join)
+        assert hit.semantic is not None and hit.columns == ("town", "st")
+        assert (hit.join, hit.joinability, hit.equi.joinability) == (join, 1.0, 0.5)
+        assert hit.matches[0][:2] == ("Springfeild · MA", "Springfield · MA")
+        assert hit.found_by == ("exact-equi", "cell-vectors")
+
+
+@pytest.mark.parametrize(
+    ("on", "says"),
+    [
+        (["year", "year"], "`on` has 'year' twice; name each key column once"),
+        ([], "`on` is an empty list; name the key columns"),
+        (7, "`on` is 7; it must be the name of a column, or a list of names"),
+        (["year", "tema"], "No column 'tema' in the query. .* Did you mean 'team'"),
+        ([f"c{i}" for i in range(20)], "`on` has 20 columns; a key has at most 8"),
+    ],
+)
+def test_wrong_keys_are_refused(lake: Lake, on: list[str], says: str) -> None:
+    query = GAMES | {f"c{i}": GAMES["year"] for i in range(20)}
+    with pytest.raises(DeepJoinError, match=says):
+        lake.search(query, on=on)
+
+
+def test_other_methods_search_with_one_column(lake: Lake) -> None:
+    with pytest.raises(DeepJoinError, match="Method 'sketch' searches with one column. With sev"):
+        lake.search(GAMES, on=["year", "team"], method="sketch")
+    hit = lake.search(GAMES, on=["year", "team"], method="exact-equi")[0]
+    assert hit.join == "equi"
+    columns = [Column(["2001"], "year"), Column(["a", "b"], "team")]
+    with pytest.raises(DeepJoinError, match="must be equally long, but are: year 1, team 2"):
+        lake.search(columns, settings=SearchSettings(keys="together"))
+
+
+def test_an_index_without_rows_says_what_to_run(lake: Lake, tmp_path: Path) -> None:
+    manifest = json.loads((lake.path / "manifest.json").read_text())
+    for path in lake.path.rglob("row_*.npy"):
+        path.unlink()
+        del manifest["segments"][0]["files"][path.name]
+    (lake.path / "manifest.json").write_text(json.dumps(manifest))
+    older = Lake(lake.path)
+    assert older.search(GAMES["year"])
+    with pytest.raises(DeepJoinError, match="stores no rows.*deepjoin index .* --rebuild"):
+        older.search(GAMES, on=["year", "team"])
+    private = deepjoin.index(
+        {"t": pa.table(TEAMS)}, tmp_path / "hashes", settings=Settings(hash_only=True)
+    )
+    with pytest.raises(DeepJoinError, match="holds hashes of values and no rows"):
+        private.search(GAMES, on=["year", "team"])
+
+
+def test_odd_column_names_and_wide_tables(tmp_path: Path) -> None:
+    odd = {"a,b": ["1", "2"], "c|d": ["x", "y"], "e:f": ["p", "q"]}
+    flags = {f"f{i}": ["0", "1"] for i in range(40)}
+    tables = {"odd": pa.table(odd), "flags": pa.table(flags)}
+    lake = deepjoin.index(tables, tmp_path / "index", settings=Settings(min_distinct=1))
+    query = {"c|d": ["y"], "a,b": ["2"]}
+    assert lake.search(query, join="equi")[0].columns == ("c|d", "a,b")
+    wide = {f"q{i}": ["0", "1"] for i in range(6)}
+    results = lake.search(wide, on=list(wide), join="equi")
+    assert results[0].table == "flags" and results.partial is not None
+    assert results.partial.text.startswith("flags can be mapped in too many ways")
+
+
+def test_removed_and_own_tables_are_no_hits(lake: Lake) -> None:
+    query = {"year": GAMES["year"], "team": GAMES["team"]}
+    assert not lake.search(query, on=["year", "team"], exclude_table="teams").hits
+    lake.remove("teams")
+    lake.reopen()
+    assert not lake.search(query, on=["year", "team"]).hits
