@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, overload
 
 import numpy as np
@@ -94,7 +95,10 @@ def load_array(path: Path) -> Array:
     with path.open("rb") as file:
         if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError(f"{path.name} is not an array of .npy version 1.0")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        try:
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        except TokenError:  # numpy reads a damaged header as one of Python 2
+            raise ValueError(f"{path.name} has a damaged header") from None
         start = file.tell()
         if shape[0] == 0:
             return np.zeros(0, dtype)

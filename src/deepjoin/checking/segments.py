@@ -344,6 +344,11 @@ def check_rows(segment: SegmentArrays) -> Iterator[str]:
     if len(codes) != offsets[-1] + PADDING:
         yield f"{CODES}.npy has {len(codes)} elements where {offsets[-1] + PADDING} belong"
         return
+    used = rows * np.where(stored, widths, 0).astype(np.int64) % 8
+    last = codes[np.maximum(0, offsets[1:] - 1)]
+    if np.any(codes[offsets[-1] :]) or np.any((used > 0) & (last >> used != 0)):
+        yield f"{CODES}.npy has bits between the rows of columns"
+        return
     read = RowCodes(segment.folder)
     for column in np.flatnonzero(stored).tolist():
         start, stop = arrays["column_offsets"][column : column + 2]
