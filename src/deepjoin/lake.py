@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from deepjoin.checking.check import Check
     from deepjoin.engines.postgres.store import PostgresServers
     from deepjoin.joining import JoinPlan
+    from deepjoin.joining.entry import Target
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.search.stores import OpenStore
 
@@ -312,8 +313,8 @@ Make one with: deepjoin index SOURCE -o no such folder
     def plan_join(
         self,
         left: object,
-        on: str,
-        hit: Hit | tuple[str, str],
+        on: str | Sequence[str],
+        hit: Hit | Target,
         *,
         how: str = "left",
         many: str = "expand",
@@ -329,9 +330,9 @@ Make one with: deepjoin index SOURCE -o no such folder
         left
             A data frame, an Arrow table, the path of a file or the name of a table of this lake.
         on
-            Its key column.
+            Its key column; for a key of several, a list in the order of the hit's columns.
         hit
-            A hit of a search, or (table, column) of the lake.
+            A hit of a search, or (table, column) of the lake, or (table, [columns]).
         how
             "left" keeps your rows without a match, "inner" does not.
         many
@@ -358,8 +359,8 @@ Make one with: deepjoin index SOURCE -o no such folder
     def join(
         self,
         left: object,
-        on: str,
-        hit: Hit | tuple[str, str],
+        on: str | Sequence[str],
+        hit: Hit | Target,
         *,
         how: str = "left",
         many: str = "expand",

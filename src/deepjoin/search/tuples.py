@@ -115,14 +115,14 @@ class TupleQuery:
         }
 
 
-def check_key(names: Sequence[str]) -> None:
+def check_key(names: Sequence[str], what: str = "`on`") -> None:
     """Refuse a key that names a column twice, or has too many columns."""
     for name in names:
         if name and list(names).count(name) > 1:
-            raise DeepJoinError(f"`on` has '{name}' twice; name each key column once.")
+            raise DeepJoinError(f"{what} has '{name}' twice; name each key column once.")
     if len(names) > MOST_PARTS:
         raise DeepJoinError(
-            f"`on` has {len(names)} columns; a key has at most {MOST_PARTS}. "
+            f"{what} has {len(names)} columns; a key has at most {MOST_PARTS}. "
             "Leave out those that the others determine."
         )
 
