@@ -20,6 +20,7 @@ from deepjoin.model import Hit
 from deepjoin.normalise.canonical import canonical
 from deepjoin.search.ranking import name_similarity
 from deepjoin.settings import SearchSettings, Settings
+from tests.support.command_line import call
 
 Rows = dict[str, list[str | None]]
 CELL = st.sampled_from(["a", "A", "b", "c", "1", "01", "1.0", " ", None])
@@ -244,3 +245,53 @@ def test_removed_and_own_tables_are_no_hits(lake: Lake) -> None:
     lake.remove("teams")
     lake.reopen()
     assert not lake.search(query, on=["year", "team"]).hits
+
+
+def test_the_command_line_takes_several_columns(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    games, index = tmp_path / "games.csv", str(lake.path)
+    games.write_text("year,team,wins\n2001,BOS,82\n2002,NYA,103\n2003,NYA,1\n")
+    key = ["-c", "year", "-c", "team"]
+    answer = call(capsys, "search", index, str(games), *key)
+    assert answer.out.startswith("year, team: 3 distinct tuples\n")
+    assert "yearID, teamID  67%" in answer.out and "not in teams: 2003 · NYA" in answer.out
+    found = json.loads(call(capsys, "search", index, str(games), *key, "--format", "json").out)
+    assert found["hits"][0]["columns"] == ["yearID", "teamID"]
+    assert found["query"]["columns"] == ["year", "team"]
+    rows = call(capsys, "search", index, str(games), *key, "--format", "csv").out.splitlines()
+    assert rows[1].startswith('"year, team",1,teams,yearID')
+    own = call(capsys, "search", index, "teams", "-c", "yearID", "-c", "teamID")
+    assert own.out == "yearID, teamID: 5 distinct tuples\nno joinable column found\n"
+    target = ["--with", "teams:yearID,teamID", "--columns", "park", "--format", "csv"]
+    joined = call(capsys, "join", index, str(games), *key, *target)
+    assert [line.split(",")[-1] for line in joined.out.split()] == ["park", "Fenway", "Yankee", ""]
+    blank = tmp_path / "blank.csv"
+    blank.write_text("year,team\n2001,\n,BOS\n")
+    nothing = call(capsys, "search", index, str(blank), *key)
+    assert "nothing to search with: every tuple has a missing part" in nothing.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["search", "-c", "year", "-c", "year"], "-c has 'year' twice; name each key column once"),
+        (["search", "-c", "year", "-c", "tema"], "No column 'tema' in"),
+        (["search", *(w for n in range(20) for w in ("-c", "year"))], "-c has 'year' twice"),
+        (["join", "-c", "year", "-c", "team", "--with", "teams:yearID"], "--with must name 2 col"),
+        (["join", "-c", "year", "--with", "teams"], "must have the form TABLE:COLUMN"),
+    ],
+)
+def test_wrong_options_are_refused(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    games = tmp_path / "games.csv"
+    games.write_text("year,team\n2001,BOS\n2002,NYA\n")
+    command, *rest = words
+    answer = call(capsys, command, str(lake.path), str(games), *rest)
+    assert answer.status and says in answer.err
+
+
+def test_a_key_needs_a_table(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "search", str(lake.path), "--values", "a,b", "-c", "x", "-c", "y")
+    assert "Nothing to search with: name a file, a table of the lake, or - for" in answer.err
