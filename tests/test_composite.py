@@ -20,7 +20,9 @@ from deepjoin.model import Hit
 from deepjoin.normalise.canonical import canonical
 from deepjoin.search.ranking import name_similarity
 from deepjoin.settings import SearchSettings, Settings
+from tests.support.agents import ask, refused
 from tests.support.command_line import call
+from tests.support.serving import serving
 
 Rows = dict[str, list[str | None]]
 CELL = st.sampled_from(["a", "A", "b", "c", "1", "01", "1.0", " ", None])
@@ -295,3 +297,45 @@ def test_wrong_options_are_refused(
 def test_a_key_needs_a_table(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     answer = call(capsys, "search", str(lake.path), "--values", "a,b", "-c", "x", "-c", "y")
     assert "Nothing to search with: name a file, a table of the lake, or - for" in answer.err
+
+
+@pytest.mark.slow
+def test_the_service_takes_several_columns(lake: Lake, tmp_path: Path) -> None:
+    with serving(tmp_path, lake) as served:
+        key = {"table": "teams", "columns": ["yearID", "teamID"]}
+        assert served.post("/api/search", {"query": key})["query"]["columns"] == key["columns"]
+        games = "year,team,wins\n2001,BOS,82\n2002,NYA,103\n2003,NYA,1\n"
+        mine = served.upload(games.encode(), "games.csv")["upload"]
+        query = {"upload": mine, "columns": ["year", "team"]}
+        (hit,) = served.post("/api/search", {"query": query})["hits"]
+        assert hit["columns"] == ["yearID", "teamID"] and hit["equi"]["matched"] == 2
+        request = {
+            "left": {"upload": mine},
+            "on": ["year", "team"],
+            "hit": {one: hit[one] for one in ("table", "column", "column_id", "columns")},
+            "columns": ["park"],
+        }
+        preview = served.post("/api/join/preview", request)
+        assert [row[-1] for row in preview["rows"]] == ["Fenway", "Yankee", None]
+        assert "--column=year --column=team --with=teams:yearID,teamID" in preview["shell"]
+        assert "on=['year', 'team'], hit=('teams', ['yearID', 'teamID'])" in preview["python"]
+        wrong = served.post("/api/join/preview", request | {"on": "year"}, 422)
+        assert "on names 1 column (year) and the hit joins on 2 columns" in wrong["error"]
+
+
+@pytest.mark.slow
+def test_agents_take_several_columns(tmp_path: Path) -> None:
+    tables = {"teams": pa.table(TEAMS), "games": pa.table(GAMES)}
+    lake = deepjoin.index(tables, tmp_path / "index", settings=Settings(min_distinct=1))
+    key = {"table": "games", "column": ["year", "team"]}
+    found = ask(lake, "search", **key)
+    assert found["query"] == "games:year,team" and found["query_size"] == 4
+    assert found["hits"][0]["columns"] == ["yearID", "teamID"]
+    target = {"target_table": "teams", "target_column": ["yearID", "teamID"]}
+    told = ask(lake, "explain", **key, **target)
+    assert told["joins"] and told["evidence"]["equal"]["matched"] == 4
+    shown = ask(lake, "preview_join", **key, **target, columns=["park"])
+    assert [row[-1] for row in shown["rows"]] == ["Fenway", "Yankee", "Fenway", "Yankee", None]
+    assert "pass it as table and column" in refused(lake, "search", values=["a"], column=["x", "y"])
+    with pytest.raises(DeepJoinError, match="The query has 2 columns and the target 3"):
+        lake.explain(GAMES, ("teams", list(TEAMS)), on=["year", "team"])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from deepjoin.checking.check import Check
     from deepjoin.engines.postgres.store import PostgresServers
     from deepjoin.joining import JoinPlan
-    from deepjoin.joining.entry import Target
+    from deepjoin.joining.entry import KeyTarget
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.search.stores import OpenStore
 
@@ -273,26 +273,36 @@ Make one with: deepjoin index SOURCE -o no such folder
     def explain(
         self,
         query: object,
-        target: tuple[str, str],
+        target: KeyTarget,
         *,
-        on: str | None = None,
+        on: str | Sequence[str] | None = None,
         join: str = "any",
         settings: SearchSettings | None = None,
         **deprecated: Any,
     ) -> Hit:
         """Show how a column of yours joins with one column of the lake, found by a search or not.
 
-        ``target`` is (table, column); the rest is as for `search`. A pair without a match has
-        joinability 0.
+        ``target`` is (table, column), or (table, [columns]) for a key of several; the rest is as
+        for `search`. A pair without a match has joinability 0.
         """
         from deepjoin.search.hybrid import explain_pair
 
         chosen = with_deprecated("explain", settings, SearchSettings, deprecated)
         self._searcher("hybrid", join, chosen.tau)  # refuses what a search would
-        column = as_column(query, on)
-        segment, _ = self.index.place(target[0])
+        table, theirs = target
+        segment, _ = self.index.place(table)
+        if not isinstance(theirs, str) and len(theirs) > 1:
+            from deepjoin.search.composite import composite
+
+            with self.index.reporting_damage():
+                numbers = [segment.catalog.find_column(table, name) for name in theirs]
+                measured = composite(self.context(), "hybrid", join, chosen.tau)
+                mine = as_columns(query, on)
+                return measured.explain(mine, (segment, numbers), chosen.matches)
+        column = as_column(query, on if on is None or isinstance(on, str) else on[0])
         with self.index.reporting_damage():
-            place = segment, segment.catalog.find_column(*target)
+            name = theirs if isinstance(theirs, str) else theirs[0]
+            place = segment, segment.catalog.find_column(table, name)
             return explain_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
 
     def context(self) -> SearchContext:
@@ -314,7 +324,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         self,
         left: object,
         on: str | Sequence[str],
-        hit: Hit | Target,
+        hit: Hit | KeyTarget,
         *,
         how: str = "left",
         many: str = "expand",
@@ -360,7 +370,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         self,
         left: object,
         on: str | Sequence[str],
-        hit: Hit | Target,
+        hit: Hit | KeyTarget,
         *,
         how: str = "left",
         many: str = "expand",

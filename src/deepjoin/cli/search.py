@@ -204,7 +204,7 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
 
 def _key_columns(lake: Lake, query: str | None, names: Sequence[str]) -> list[Column]:
     """Find the columns of a key of several columns, whose cells must be those of the same rows."""
-    from deepjoin.read.frames import file_tables, read_columns
+    from deepjoin.read.frames import file_tables, named_columns, read_columns
 
     own: str | None = None
     if query is None:
@@ -224,11 +224,8 @@ def _key_columns(lake: Lake, query: str | None, names: Sequence[str]) -> list[Co
     else:
         own = lake.index.full_name(query)
         found = read_columns(lake.index.origin(own).table())
-    by_name = {column.name: column for column in reversed(found)}
-    for name in names:
-        if name not in by_name:
-            raise unknown_name("column", name, query, [column.name for column in found])
-    return [replace(by_name[name], table=own) for name in names]
+    named = named_columns(found, names, query)
+    return [replace(column, table=own) for column in named]
 
 
 def _named(results: Results) -> str:

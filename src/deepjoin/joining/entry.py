@@ -26,7 +26,7 @@ from deepjoin.store.origin import TableOrigin
 
 JOINS = ("any", "equi", "semantic")
 #: A table of a lake and the column, or the columns, to join on.
-Target = tuple[str, str] | tuple[str, Sequence[str]]
+KeyTarget = tuple[str, str] | tuple[str, Sequence[str]]
 #: Fields of `JoinSettings` that `join` and `plan_join` also take as keywords.
 KEYWORDS = ("columns", "aggregate")
 
@@ -87,7 +87,7 @@ def join(
 
 def plan_index_join(
     index: OpenIndex,
-    sides: tuple[object, str | Sequence[str], Hit | Target],
+    sides: tuple[object, str | Sequence[str], Hit | KeyTarget],
     *,
     how: str,
     many: str,

@@ -346,6 +346,15 @@ def read_rows(table: Table, offset: int, limit: int) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive")
 
 
+def named_columns(found: Sequence[Column], names: Sequence[str], table: str | None) -> list[Column]:
+    """Choose columns by name, all of one table; a wrong name raises with the nearest one."""
+    by_name = {column.name: column for column in reversed(found)}
+    for name in names:
+        if name not in by_name:
+            raise unknown_name("column", name, table or "the table", [one.name for one in found])
+    return [replace(by_name[name], table=table) for name in names]
+
+
 def read_columns(table: Table, only: str | None = None) -> list[Column]:
     """Read the columns of a table, or the one that is named.
 

@@ -106,12 +106,19 @@ class CompositeSearch:
         ]
         return Results(query.described(), tuple(hits), watch.stop("verify"), run.partial)
 
-    def explain(self, columns: Sequence[Column], target: tuple[Segment, Sequence[int]]) -> Hit:
+    def explain(
+        self, columns: Sequence[Column], target: tuple[Segment, Sequence[int]], show: int | None
+    ) -> Hit:
         """Measure how a query joins with some columns of a table, mapped in this order."""
         segment, theirs = target
+        if len(columns) != len(theirs):
+            raise DeepJoinError(
+                f"The query has {len(columns)} columns and the target {len(theirs)}; name one for "
+                "each, in the same order."
+            )
         query = TupleQuery(columns, self.context.profile, self.context.key, self.encoder)
         place = SegmentTables(segment, query, self._pairs(query, segment))
-        return self._hit(1, query, place, Mapping(0, tuple(theirs)), None)
+        return self._hit(1, query, place, Mapping(0, tuple(theirs)), show)
 
     def _pairs(self, query: TupleQuery, segment: Segment) -> list[PartPairs]:
         """Find the values of a segment that match each part."""

@@ -90,6 +90,8 @@ export interface Hit {
   brings: Brings;
   /** Other columns of the same table that match too, when hits are grouped by table. */
   also?: Hit[];
+  /** The columns that a key of several columns joins with, in the order of the query's; left out of the JSON of a hit for one column. */
+  columns?: string[];
 }
 
 /** A proven join between columns ``a`` and ``b`` of two tables. */
@@ -168,7 +170,7 @@ export interface JoinPreview {
 /** Two tables and how to join them. */
 export interface JoinRequest {
   left: LakeTable | UploadTable;
-  on: string;
+  on: string | string[];
   hit: Target;
   how?: "left" | "inner";
   many?: "expand" | "first" | "aggregate";
@@ -193,6 +195,12 @@ export interface JoinedColumn {
 export interface LakeColumn {
   table: string;
   column: string;
+}
+
+/** Columns of a table of the lake that are one key. */
+export interface LakeKey {
+  table: string;
+  columns: string[];
 }
 
 /** The lake in numbers, and what it can answer. */
@@ -276,7 +284,7 @@ export interface PastedValues {
 /** A join, and how many of its rows to show. */
 export interface PreviewRequest {
   left: LakeTable | UploadTable;
-  on: string;
+  on: string | string[];
   hit: Target;
   how?: "left" | "inner";
   many?: "expand" | "first" | "aggregate";
@@ -300,6 +308,8 @@ export interface Problem {
 export interface QuerySummary {
   table: string | null;
   column: string;
+  /** The columns of a key of several columns; left out for one column. */
+  columns?: string[];
   cells: number;
   size: number;
 }
@@ -330,9 +340,9 @@ export interface SearchMethod {
   says: string;
 }
 
-/** A query column, or a table to search with every column of; None means the default. */
+/** A query column, several that are one key, or a table to search with every column of. None means the default. */
 export interface SearchRequest {
-  query: LakeColumn | UploadColumn | ValueList | LakeTable | UploadTable;
+  query: LakeColumn | UploadColumn | ValueList | LakeTable | UploadTable | LakeKey | UploadKey;
   k?: number;
   join?: "any" | "equi" | "semantic";
   method?: string;
@@ -413,6 +423,8 @@ export interface Target {
   table: string;
   column: string;
   column_id?: string | null;
+  /** The columns of a key of several, in the order of `on` */
+  columns?: string[] | null;
 }
 
 /** A column of an upload. */
@@ -437,6 +449,12 @@ export interface UploadDescription {
   upload: string;
   /** Seconds until the service deletes the upload. */
   expires_in: number;
+}
+
+/** Columns of an upload that are one key. */
+export interface UploadKey {
+  upload: string;
+  columns: string[];
 }
 
 /** An upload. */

@@ -19,6 +19,7 @@ from deepjoin.model import (
     SimilarJoins,
     TableDescription,
 )
+from deepjoin.read.frames import named_columns, read_columns
 from deepjoin.relating.neighbourhood import neighbourhood, overview, paths, similar_joins
 from deepjoin.search.methods import check_method, joins_of
 from deepjoin.serve.current import Opened
@@ -39,9 +40,11 @@ from deepjoin.serve.http.describing import describe_table
 from deepjoin.serve.http.problems import Refused
 from deepjoin.serve.http.requests import (
     LakeColumn,
+    LakeKey,
     LakeTable,
     SearchRequest,
     UploadColumn,
+    UploadKey,
     UploadTable,
 )
 from deepjoin.serve.http.service import Service
@@ -151,7 +154,7 @@ def search_routes(service: Service) -> APIRouter:
 
     @router.post("/search", responses=documented(Results))
     async def search(request: SearchRequest) -> Response:
-        """Find the columns of the lake that join with a column, or with each of a table."""
+        """Find the columns of the lake that join with a column, a key, or each of a table."""
         run = service.heavily if await _is_slow(service, request) else service.quickly
         # Encoded in the thread: hits read what they bring from disk on the way.
         found = await run(lambda opened: encoded(_search(service, opened, request)))
@@ -199,6 +202,7 @@ def _search(
         settings=SearchSettings(
             tau=request.tau,
             group=request.group,
+            keys="together" if isinstance(request.query, LakeKey | UploadKey) else "each",
             matches=request.matches,
             time_limit=min(limit, request.time_limit or limit),
             on_partial=on_partial,
@@ -209,7 +213,7 @@ def _search(
 async def _is_slow(service: Service, request: SearchRequest) -> bool:
     """Tell whether a search would hold up others: with many values, or a file to read."""
     query = request.query
-    if isinstance(query, UploadColumn | UploadTable | LakeTable):
+    if isinstance(query, UploadColumn | UploadTable | UploadKey | LakeTable | LakeKey):
         return True
     if not isinstance(query, LakeColumn):
         return len(query.values) > _MANY
@@ -234,6 +238,13 @@ def _query(service: Service, opened: Opened, request: SearchRequest) -> Column |
             if not names:
                 raise DeepJoinError(f"No column of {query.table} is indexed.")
             return [lake.column(query.table, name) for name in names]
+        case LakeKey():
+            opened.check_table(query.table)
+            table = lake.index.origin(query.table).table()
+            return named_columns(read_columns(table), query.columns, query.table)
+        case UploadKey():
+            found = service.uploads.get(query.upload).columns()
+            return named_columns(found, query.columns, None)
         case UploadColumn():
             return service.uploads.get(query.upload).columns(query.column)[0]
         case UploadTable():
