@@ -319,7 +319,7 @@ def test_the_service_takes_several_columns(lake: Lake, tmp_path: Path) -> None:
         assert [row[-1] for row in preview["rows"]] == ["Fenway", "Yankee", None]
         assert "--column=year --column=team --with=teams:yearID,teamID" in preview["shell"]
         assert "on=['year', 'team'], hit=('teams', ['yearID', 'teamID'])" in preview["python"]
-        wrong = served.post("/api/join/preview", request | {"on": "year"}, 422)
+        wrong = served.post("/api/join/preview", request | {"on": "year"}, 400)
         assert "on names 1 column (year) and the hit joins on 2 columns" in wrong["error"]
 
 
