@@ -6,6 +6,7 @@ import json
 from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -327,11 +328,11 @@ def test_the_service_takes_several_columns(lake: Lake, tmp_path: Path) -> None:
 def test_agents_take_several_columns(tmp_path: Path) -> None:
     tables = {"teams": pa.table(TEAMS), "games": pa.table(GAMES)}
     lake = deepjoin.index(tables, tmp_path / "index", settings=Settings(min_distinct=1))
-    key = {"table": "games", "column": ["year", "team"]}
+    key: dict[str, Any] = {"table": "games", "column": ["year", "team"]}
     found = ask(lake, "search", **key)
     assert found["query"] == "games:year,team" and found["query_size"] == 4
     assert found["hits"][0]["columns"] == ["yearID", "teamID"]
-    target = {"target_table": "teams", "target_column": ["yearID", "teamID"]}
+    target: dict[str, Any] = {"target_table": "teams", "target_column": ["yearID", "teamID"]}
     told = ask(lake, "explain", **key, **target)
     assert told["joins"] and told["evidence"]["equal"]["matched"] == 4
     shown = ask(lake, "preview_join", **key, **target, columns=["park"])
@@ -339,3 +340,33 @@ def test_agents_take_several_columns(tmp_path: Path) -> None:
     assert "pass it as table and column" in refused(lake, "search", values=["a"], column=["x", "y"])
     with pytest.raises(DeepJoinError, match="The query has 2 columns and the target 3"):
         lake.explain(GAMES, ("teams", list(TEAMS)), on=["year", "team"])
+
+
+def test_hits_that_multiply_rows_name_a_longer_key(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = lake.search(GAMES, on="team", join="equi")
+    (hit,) = results
+    assert hit.cardinality == "n:m" and hit.equi.join_size == 10
+    assert hit.better is not None
+    assert (hit.better.on, hit.better.columns) == (("team", "year"), ("teamID", "yearID"))
+    assert str(hit.better) == "with `year`: 4 rows instead of 10"
+    joined = lake.join(GAMES, hit.better.on, ("teams", hit.better.columns), how="inner")
+    assert len(joined) == hit.better.rows
+    assert hit.to_dict()["better"]["columns"] == ["teamID", "yearID"]
+    assert lake.search(GAMES["team"], join="equi")[0].better is None
+    whole = lake.search(GAMES, join="equi", settings=SearchSettings(keys="each"))
+    every = [one for of in (whole, *whole.others) for one in of]
+    assert any(one.better and one.better.on[0] == "team" for one in every)
+    games = tmp_path / "games.csv"
+    games.write_text("year,team\n2001,BOS\n2002,NYA\n2002,BOS\n")
+    shown = call(capsys, "search", str(lake.path), str(games), "-c", "team", "--join", "equi")
+    assert "teams with -c team -c year: 3 rows instead of 8" in shown.out
+
+
+def test_columns_of_the_index_are_no_tuples(lake: Lake) -> None:
+    columns = [lake.column("teams", name) for name in ("yearID", "teamID")]
+    with pytest.raises(DeepJoinError, match="has its values in no order of rows.*lake.read"):
+        lake.search(columns, settings=SearchSettings(keys="together"))
+    each = lake.search(columns, exclude_table="cities")
+    assert all(hit.better is None for hit in each)

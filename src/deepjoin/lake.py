@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -261,7 +262,31 @@ Make one with: deepjoin index SOURCE -o no such folder
             for results in search_columns(searcher, columns, options):
                 if chosen.on_partial is not None and results.partial is not None:
                     chosen.on_partial(results)
+            if any(hit.multiplies for one in (results, *results.others) for hit in one.hits):
+                results = self._with_better_keys(results, query, columns, chosen.beside)
         return results
+
+    def _with_better_keys(
+        self,
+        results: Results,
+        query: object,
+        columns: Sequence[Column],
+        beside: Sequence[Column],
+    ) -> Results:
+        """Say of hits that multiply rows which further columns would not."""
+        from deepjoin.search.suggesting import MOST_CELLS, with_better_keys
+
+        if len(columns) > 1:
+            beside = columns
+        elif not beside and not isinstance(query, list | tuple | Column):
+            names = query if isinstance(query, Mapping) else getattr(query, "columns", ())
+            if 1 < len(names) * len(columns[0].cells) <= MOST_CELLS:
+                beside = as_columns(query)
+        if not beside or self.settings.hash_only:
+            return results
+        of_lake = self.index.segments, self.settings.profile
+        others = tuple(with_better_keys(*of_lake, one, beside) for one in results.others)
+        return with_better_keys(*of_lake, replace(results, others=others), beside)
 
     def _searcher(self, method: str, join: str, tau: float | None) -> Searcher:
         chosen, join = method_for(method, join, tau)

@@ -158,6 +158,24 @@ class Brings:
 
 
 @dataclass(frozen=True)
+class BetterKey:
+    """A longer key that is unique in a hit's table, where its column alone multiplies rows."""
+
+    on: tuple[str, ...]
+    """Columns of the query's table, that of the query first."""
+    columns: tuple[str, ...]
+    """The columns of the hit's table that they join with."""
+    rows: int
+    """Rows of the inner join on this key."""
+    instead_of: int
+    """Rows of the inner join on the hit's column alone."""
+
+    def __str__(self) -> str:
+        more = " and ".join(f"`{name}`" for name in self.on[1:])
+        return f"with {more}: {self.rows:,} rows instead of {self.instead_of:,}"
+
+
+@dataclass(frozen=True)
 class Hit(Answer):
     """A column of the lake that joins with the query, and the evidence for it."""
 
@@ -192,10 +210,17 @@ class Hit(Answer):
     columns: Annotated[tuple[str, ...], AsJson(value="key", empty="left out")] = ()
     """The columns that a key of several columns joins with, in the order of the query's; left out
     of the JSON of a hit for one column."""
+    better: Annotated[BetterKey | None, AsJson(type=BetterKey, empty="left out")] = None
+    """A longer key that would not multiply rows, if the query's table has one."""
 
     def __post_init__(self) -> None:
         if not self.columns:
             object.__setattr__(self, "columns", (self.column,))
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether a row of the query may match several rows of the target."""
+        return self.cardinality[-1:] in ("n", "m")
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.normalise.canonical import PROFILES
 
 if TYPE_CHECKING:
-    from deepjoin.model import Results
+    from deepjoin.model import Column, Results
 
 #: Title and context of a table; None keeps what the source says.
 TableWords = tuple[str | None, str | None]
@@ -148,6 +148,9 @@ class SearchSettings:
     #: How several columns without ``on`` are searched: "together" as one key, or "each" on its
     #: own; "auto" takes a frame of two to four columns as one key, and each column of a wider one.
     keys: str = "auto"
+    #: Other columns of the table that a query column is from, for hits that would multiply rows:
+    #: ``hit.better`` says which of them make the key unique. A frame with ``on`` needs none.
+    beside: Sequence[Column] = ()
     #: How many matched and unmatched cells to list per hit; None for all.
     matches: int | None = 20
     #: Seconds after which the answer so far is returned; ``results.partial`` says what is missing.

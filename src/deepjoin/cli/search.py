@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,6 +40,8 @@ examples:
   deepjoin search data/ --values 'Oslo,Lima,Rome'
   cut -f1 names.tsv | deepjoin search data/ -    values from stdin, one a line"""
 
+#: Bytes of a file whose other columns are read for a longer key.
+_SMALL = 8 << 20
 #: Columns of more values show their hits by equal values while similar ones are looked up.
 _LARGE = 1_000
 
@@ -123,6 +126,7 @@ def run(options: argparse.Namespace) -> None:
                 tau=options.tau,
                 group=options.group,
                 keys="together" if together else "each",
+                beside=_beside(options) if len(columns) == 1 else (),
                 matches=options.matches,
                 time_limit=options.time_limit,
                 on_partial=_shown_early(progress, options) if watched else None,
@@ -228,6 +232,19 @@ def _key_columns(lake: Lake, query: str | None, names: Sequence[str]) -> list[Co
     return [replace(column, table=own) for column in named]
 
 
+def _beside(options: argparse.Namespace) -> Sequence[Column]:
+    """Read all columns of a small file, from which a longer key may be suggested."""
+    from deepjoin.read.frames import file_table, read_columns
+
+    path = Path(options.query or "")
+    if options.values is not None or not path.is_file() or path.stat().st_size > _SMALL:
+        return ()
+    try:
+        return read_columns(file_table(path))
+    except DeepJoinError:  # a workbook of several sheets; the search itself says what is wrong
+        return ()
+
+
 def _named(results: Results) -> str:
     """Return the name of the query's column, or the names of its key."""
     names = results.query.get("columns") or [results.query["column"]]
@@ -270,6 +287,11 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
         if hit.brings.columns:
             brought = _some(hit.brings.columns, len(hit.brings.columns), 12)
             print(screen.wrap(printable(f"{hit.table} would bring: {brought}")))
+        for hit in best.hits:
+            if hit.better is not None:
+                key = " ".join(f"-c {shlex.quote(name)}" for name in hit.better.on)
+                fewer = f"{hit.better.rows:,} rows instead of {hit.better.instead_of:,}"
+                print(screen.wrap(printable(f"{hit.table} with {key}: {fewer}")))
     elif not best.query["size"]:
         every = "every tuple has a missing part" if what == "tuples" else "every cell is missing"
         print(f"nothing to search with: {every} or blank")

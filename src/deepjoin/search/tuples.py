@@ -60,10 +60,15 @@ class TupleQuery:
         if len(rows) > 1:
             lengths = ", ".join(f"{one.name} {len(one.cells):,}" for one in columns)
             raise DeepJoinError(f"The columns of a key must be equally long, but are: {lengths}.")
+        if any(column.column_id is not None for column in columns):
+            raise DeepJoinError(
+                "A column from `lake.column` has its values in no order of rows, so several of "
+                "them are no tuples. Pass the table as a frame, `lake.read(table)`, with `on`."
+            )
         self.columns = columns
         self.parts = [SearchQuery(column, profile, key, encoder) for column in columns]
         self.rows = rows.pop()
-        numbers = np.stack([_value_numbers(part, profile) for part in self.parts], axis=1)
+        numbers = np.stack([value_numbers(part, profile) for part in self.parts], axis=1)
         complete = np.flatnonzero((numbers >= 0).all(axis=1))
         numbered: Int = np.zeros(len(complete), np.int64)
         for at, part in enumerate(self.parts):
@@ -127,7 +132,7 @@ def check_key(names: Sequence[str], what: str = "`on`") -> None:
         )
 
 
-def _value_numbers(part: SearchQuery, profile: str) -> Int32:
+def value_numbers(part: SearchQuery, profile: str) -> Int32:
     """Return the number of each cell's value among the distinct ones; -1 for a missing cell."""
     numbers = {value: number for number, value in enumerate(part.cells.values)}
     spelled = [cell for cell in dict.fromkeys(part.column.cells) if cell is not None]
