@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import Hit
 from deepjoin.normalise.canonical import canonical
+from deepjoin.search import blocks, composite
 from deepjoin.search.ranking import name_similarity
 from deepjoin.settings import SearchSettings, Settings
 from tests.support.agents import ask, refused
@@ -83,7 +86,9 @@ def brute_force(
 )
 def test_search_equals_comparing_all_rows(tables: list[Rows], queries: list[Rows], k: int) -> None:
     named = {f"t{number}": rows for number, rows in enumerate(tables)}
-    with TemporaryDirectory() as folder:
+    # Tables are verified one by one, or several together.
+    one_by_one = patch.object(composite, "_ONE_BY_ONE", len(tables) % 2 * 32)
+    with TemporaryDirectory() as folder, one_by_one:
         lake = deepjoin.index(
             {name: pa.table(rows) for name, rows in named.items()},
             Path(folder) / "index",
@@ -240,6 +245,33 @@ def test_odd_column_names_and_wide_tables(tmp_path: Path) -> None:
     results = lake.search(wide, on=list(wide), join="equi")
     assert results[0].table == "flags" and results.partial is not None
     assert results.partial.text.startswith("flags can be mapped in too many ways")
+
+
+@pytest.mark.parametrize("one_by_one", [0, 32])
+@pytest.mark.parametrize("most", [3, 1 << 21])
+def test_tables_are_verified_together_as_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_by_one: int, most: int
+) -> None:
+    monkeypatch.setattr(composite, "_ONE_BY_ONE", one_by_one)
+    monkeypatch.setattr(blocks, "MOST_ROWS", most)
+    chance = random.Random(5)
+    tables: dict[str, Rows] = {
+        f"t{n:02}": {
+            name: [chance.choice(["a", "b", "c", "d", None]) for _ in range(9)]
+            for name in NAMES[:3]
+        }
+        for n in range(30)
+    }
+    lake = deepjoin.index(
+        {name: pa.table(rows) for name, rows in tables.items()},
+        tmp_path / "index",
+        settings=Settings(min_distinct=1),
+        vectors={"cells": "none"},
+    )
+    query = {name: tables["t03"][name][:6] for name in ("lg", "team", "year")}
+    results = lake.search(query, 5, on=list(query), join="equi")
+    found = [(hit.table, hit.columns, hit.matched) for hit in results]
+    assert found == brute_force(tables, query, 5)
 
 
 def test_removed_and_own_tables_are_no_hits(lake: Lake) -> None:

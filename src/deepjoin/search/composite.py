@@ -35,6 +35,7 @@ from deepjoin.model import (
     SemanticEvidence,
 )
 from deepjoin.normalise.canonical import CellType, cell_types
+from deepjoin.search.blocks import PartColumns, TooManyMappings, verify_together
 from deepjoin.search.candidates import weigh
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import EQUAL_CELLS, SIMILAR_CELLS
@@ -59,6 +60,9 @@ METHODS = {"hybrid": ("any", "equi", "semantic"), "exact-equi": ("equi",)}
 _COUNTED = 1 << 22
 #: Columns tried for one table at most: a table of flags maps in too many ways.
 _TRIED = 5000
+#: Tables verified one by one before others are verified together, how many at a time, and how
+#: many rows those have at most.
+_ONE_BY_ONE, _BLOCK_TABLES, _SMALL_ROWS = 32, 4096, 4096
 #: Cells looked up by meaning at a time.
 _BLOCK = 512
 
@@ -263,11 +267,13 @@ class SegmentTables:
     def __init__(self, segment: Segment, query: TupleQuery, pairs: Sequence[PartPairs]) -> None:
         self.segment, self.query = segment, query
         self.rows = TableRows(segment, pairs)
+        #: Whether each value of the segment matches one value of each part at most.
+        self.is_equal = all(bool(np.all(np.diff(of.values) > 0)) for of in pairs)
         index = segment.values
         #: How many columns hold the values of each part, a column counted for each value.
         self.postings = [int(index.frequency(of.values).sum()) for of in pairs]
 
-    def bounds(self, exclude: str | None, least: int) -> Iterator[tuple[Int, Int, Double]]:
+    def bounds(self, exclude: str | None, least: int) -> Iterator[PartColumns]:
         """Return, for each part, the columns that may take it, their tables and upper bounds.
 
         Only of tables that have a column for every part; sorted by table, then by bound.
@@ -293,7 +299,8 @@ class SegmentTables:
             kept = possible[tables[found]]
             found, bounds = found[kept], bounds[kept]
             order = np.lexsort((found, -bounds, tables[found]))
-            yield found[order], tables[found[order]].astype(np.int64), bounds[order]
+            owners = tables[found[order]].astype(np.int64)
+            yield PartColumns(found[order], owners, bounds[order])
 
     def _bounds(self, part: int, possible: Int | None) -> tuple[Int, Double]:
         """Bound how many tuples have a value of this part in each column."""
@@ -348,40 +355,84 @@ class _Run:
         """Return the best tables, best first, each with its best mapping."""
         if self._options.k == 0:
             return []
-        columns: list[list[tuple[Int, Int, Double]]] = []
+        columns: list[list[PartColumns]] = []
         numbers, owners, most = [], [], []
         for number, place in enumerate(self._places):
             parts = list(place.bounds(self._options.exclude, self._least))
             columns.append(parts)
-            owners.append(np.unique(parts[0][1]))
+            owners.append(np.unique(parts[0].tables))
             numbers.append(np.full(len(owners[-1]), number))
             # The bound of a table: that of its best column for the part that has the least.
-            best_of = [of[2][np.searchsorted(of[1], owners[-1])] for of in parts]
+            best_of = [of.bounds[np.searchsorted(of.tables, owners[-1])] for of in parts]
             most.append(np.minimum.reduce(best_of))
         which, tables = (np.concatenate([np.zeros(0, int), *of]) for of in (numbers, owners))
         bounds: Double = np.concatenate([np.zeros(0), *most])
         found: list[tuple[SegmentTables, list[Mapping]]] = []
-        for at in np.argsort(-bounds, kind="stable").tolist():
-            if bounds[at] < self.needed:
-                break
+        order = np.argsort(-bounds, kind="stable")
+        done, block = 0, 1
+        while done < len(order) and bounds[order[done]] >= self.needed:
             if self._options.is_late and found:
                 self.partial = Partial(
-                    "tables were verified until the time was up", len(found), len(bounds)
+                    "tables were verified until the time was up", done, len(order)
                 )
                 break
-            place, table = self._places[int(which[at])], int(tables[at])
-            mine = [_of_table(of, table) for of in columns[int(which[at])]]
-            mappings = self._verify(place, mine)
-            if mappings:
-                found.append((place, mappings))
-                heapq.heappush(self._best, mappings[0].found)
-                if self._options.k is not None and len(self._best) > self._options.k:
-                    heapq.heappop(self._best)
+            some = order[done : done + block]
+            done += len(some)
+            some = some[bounds[some] >= self.needed]
+            for number, place in enumerate(self._places):
+                for mappings in self._verified(
+                    place, columns[number], tables[some[which[some] == number]]
+                ):
+                    found.append((place, mappings))
+                    heapq.heappush(self._best, mappings[0].found)
+                    if self._options.k is not None and len(self._best) > self._options.k:
+                        heapq.heappop(self._best)
+            # The first tables one by one: they raise what others must reach.
+            block = 1 if done < _ONE_BY_ONE else min(_BLOCK_TABLES, 4 * block)
         needed = self.needed
         tied = [(place, of) for place, of in found if of[0].found >= needed]
         best = [min((_key(place, one), one) for one in of) for place, of in tied]
-        order = sorted(range(len(tied)), key=lambda number: best[number][0])
-        return [(tied[number][0], best[number][1]) for number in order[: self._options.k]]
+        ranked = sorted(range(len(tied)), key=lambda number: best[number][0])
+        return [(tied[number][0], best[number][1]) for number in ranked[: self._options.k]]
+
+    def _verified(
+        self, place: SegmentTables, columns: Sequence[PartColumns], tables: Int
+    ) -> Iterator[list[Mapping]]:
+        """Verify tables of one segment: small ones together, where only equal values match."""
+        assert place.segment.rows is not None
+        if len(tables) > 1 and place.is_equal:
+            first = columns[0].columns[np.searchsorted(columns[0].tables, tables)]
+            small = np.asarray(place.segment.rows.counts)[first] <= _SMALL_ROWS
+            try:
+                yield from self._verified_together(place, columns, tables[small])
+                tables = tables[~small]
+            except TooManyMappings:
+                pass
+        for table in tables.tolist():
+            mappings = self._verify(place, [_of_table(of, table) for of in columns])
+            if mappings:
+                yield mappings
+
+    def _verified_together(
+        self, place: SegmentTables, columns: Sequence[PartColumns], tables: Int
+    ) -> list[list[Mapping]]:
+        pairs = [place.rows.pairs[part] for part in self._order]
+        parts = [
+            (columns[part], level) for part, level in zip(self._order, self._levels, strict=True)
+        ]
+        which, chosen, counts = verify_together(
+            place.segment, pairs, parts, np.sort(tables), self.needed
+        )
+        mapped: dict[int, list[Mapping]] = {}
+        by_part = [chosen[self._order.index(part)].tolist() for part in range(len(chosen))]
+        for table, count, *of in zip(which.tolist(), counts.tolist(), *by_part, strict=True):
+            best = mapped.setdefault(table, [])
+            if best and best[0].found > count:
+                continue
+            if best and best[0].found < count:
+                best.clear()
+            best.append(Mapping(count, tuple(of)))
+        return list(mapped.values())
 
     def _verify(
         self, place: SegmentTables, columns: Sequence[tuple[list[int], list[float]]]
@@ -423,11 +474,10 @@ class _Run:
         return best
 
 
-def _of_table(part: tuple[Int, Int, Double], table: int) -> tuple[list[int], list[float]]:
+def _of_table(part: PartColumns, table: int) -> tuple[list[int], list[float]]:
     """Return the columns of one table that may take a part, best first, with their bounds."""
-    columns, tables, bounds = part
-    here = slice(*np.searchsorted(tables, (table, table + 1)).tolist())
-    return columns[here].tolist(), bounds[here].tolist()
+    here = slice(*np.searchsorted(part.tables, (table, table + 1)).tolist())
+    return part.columns[here].tolist(), part.bounds[here].tolist()
 
 
 def _count(level: Level, found: Found) -> int:
