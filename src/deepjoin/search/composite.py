@@ -519,8 +519,8 @@ def check_rows(context: SearchContext) -> None:
     if any(segment.rows is None for segment in context.segments):
         raise DeepJoinError(
             f"{context.location} was made by an earlier version and stores no rows, which a key "
-            f"of several columns needs. Build it again with: deepjoin index {context.location} "
-            "--rebuild. One column can be searched with meanwhile."
+            "of several columns needs; one column can be searched with. Build it again with: "
+            f"deepjoin index {context.location} --rebuild"
         )
     if all(
         segment.rows is not None and bool(np.all(np.asarray(segment.rows.widths) == NOT_STORED))

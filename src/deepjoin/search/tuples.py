@@ -62,8 +62,8 @@ class TupleQuery:
             raise DeepJoinError(f"The columns of a key must be equally long, but are: {lengths}.")
         if any(column.column_id is not None for column in columns):
             raise DeepJoinError(
-                "A column from `lake.column` has its values in no order of rows, so several of "
-                "them are no tuples. Pass the table as a frame, `lake.read(table)`, with `on`."
+                "A column fetched from the lake has its values in no order of rows, so several of "
+                "them are no tuples. Pass the whole table as a frame (lake.read) with `on`."
             )
         self.columns = columns
         self.parts = [SearchQuery(column, profile, key, encoder) for column in columns]
