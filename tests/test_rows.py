@@ -17,12 +17,14 @@ import deepjoin
 from deepjoin import Lake
 from deepjoin.checking.check import check_index
 from deepjoin.checking.segments import array_problems
+from deepjoin.checksums import open_again
 from deepjoin.normalise.canonical import canonical
 from deepjoin.settings import Settings
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.builder import MergeInput, ValueIndexBuilder, merge_values
 from deepjoin.store.values.index import ValueIndex
 from deepjoin.store.values.rows import CODES, RowCodes
+from tests.support.index_files import sign
 
 CELL = st.none() | st.text("aAbB1 é.0", max_size=2)
 COLUMNS = st.lists(st.lists(CELL, max_size=12), min_size=1, max_size=5)
@@ -57,7 +59,7 @@ def build(folder: Path, columns: list[list[str | None]], piece: int = 5) -> list
             builder._reduce_pieces()  # several chunks, which need not end at a byte
         counts = np.full(len(columns), rows)
         everything = np.ones(len(columns), bool)
-        profiles, _ = builder.finish(folder, len(columns), lambda p: everything, counts)
+        profiles, *_ = builder.finish(folder, len(columns), lambda p: everything, rows=counts)
     return [int(count) for count in profiles.present]
 
 
@@ -158,6 +160,8 @@ def test_check_finds_damaged_rows(
     before = np.load(path)
     after = change(before)
     np.save(path, after.astype(before.dtype) if name == "row_codes" else after)
+    sign(lake.path)
+    open_again(segment.folder)
     _, problems = array_problems(segment.folder, lake.settings)
     assert problems and says in problems[0]
 

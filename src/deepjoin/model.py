@@ -243,7 +243,7 @@ class Hit(Answer):
     """Other columns of the same table that match too, when hits are grouped by table."""
     probability: float = 0.0
     """The chance that a person who knows both tables would make this join; orders joins of kind
-    any."""
+    any. Of a key of several columns, it is not estimated, and 0."""
     columns: Annotated[tuple[str, ...], AsJson(value="key", empty="left out")] = ()
     """The columns that a key of several columns joins with, in the order of the query's; left out
     of the JSON of a hit for one column."""

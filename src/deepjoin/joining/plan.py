@@ -197,6 +197,9 @@ def _plan(
     for source, stored in zip((yours, theirs), keys, strict=True):
         collect_keys(session, source, stored, profile, ordered=semantic is not None)
     pairs, skipped = None, ""
+    if semantic is not None and yours.more:
+        # Programs and careful similarity pair single values; parts match by their cosine.
+        semantic = replace(semantic, careful=False)
     if semantic is not None and semantic.join == "any":
         skipped = too_many_values(session, len(yours.keys))
         semantic = None if skipped else semantic

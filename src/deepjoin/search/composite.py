@@ -244,7 +244,8 @@ def _matches(
         ]
         target = SEPARATOR.join(index.cells(np.array(entries)))
         similarity = round(float(found.similarities[pair]), 6)
-        matches.append(Match(query.spelled(int(tuples[pair])), target, similarity))
+        how = "equal" if similarity >= 1 else "similar"
+        matches.append(Match(query.spelled(int(tuples[pair])), target, similarity, how))
     return matches
 
 
