@@ -401,3 +401,45 @@ def test_columns_of_the_index_are_no_tuples(lake: Lake) -> None:
         lake.search(columns, settings=SearchSettings(keys="together"))
     each = lake.search(columns, exclude_table="cities")
     assert all(hit.better is None for hit in each)
+
+
+def test_files_and_tables_of_the_lake_are_keys_by_name(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    teams = "yearID,teamID,park\n" + "\n".join(
+        f"{year},{team},{team} park {year}" for year in range(2001, 2007) for team in "ABCDE"
+    )
+    (tmp_path / "data" / "teams.csv").write_text(teams)
+    (tmp_path / "data" / "copy.csv").write_text(teams.replace("park", "field"))
+    lake = deepjoin.index(tmp_path / "data")
+    games = tmp_path / "games.csv"
+    games.write_text("year,team,n\n2001,A,1\n2002,B,2\n2003,Z,3\n")
+    for query in (games, str(games)):
+        results = lake.search(query, on=["year", "team"])
+        assert [hit.columns for hit in results] == [("yearID", "teamID")] * 2
+        assert {hit.matched for hit in results} == {2}
+        target = ("teams.csv", ["yearID", "teamID"])
+        assert lake.explain(query, target, on=["year", "team"]).matched == 2
+    # A file of few columns is one key, as a frame is.
+    pair = tmp_path / "pair.csv"
+    pair.write_text("year,team\n2001,A\n2002,B\n")
+    assert lake.search(pair).query["columns"] == ["year", "team"]
+    own = lake.search("teams.csv", on=["yearID", "teamID"])
+    assert [(hit.table, hit.joinability) for hit in own] == [("copy.csv", 1.0)]
+    # The values of a table of the lake are in no order of rows, so each column is searched.
+    assert lake.search("teams.csv").others
+    with pytest.raises(KeyError, match="No column 'tem' in .*games.csv"):
+        lake.search(games, on=["year", "tem"])
+    with pytest.raises(KeyError, match="No file or table 'gmes.csv'"):
+        lake.search("gmes.csv", on=["year", "team"])
+    with pytest.raises(DeepJoinError, match="query has 2 columns and the target 1"):
+        lake.explain(games, ("teams.csv", "teamID"), on=["year", "team"])
+
+
+def test_small_frames_are_searched_by_column_where_there_are_no_rows(tmp_path: Path) -> None:
+    private = deepjoin.index(
+        {"t": pa.table(TEAMS)}, tmp_path / "hashes", settings=Settings(hash_only=True)
+    )
+    query = {"year": GAMES["year"], "team": GAMES["team"]}
+    assert len(private.search(query).others) == 1
+    with pytest.raises(DeepJoinError, match="holds hashes of values and no rows"):
+        private.search(query, settings=SearchSettings(keys="together"))
