@@ -106,7 +106,7 @@ export interface Hit {
   brings: Brings;
   /** Other columns of the same table that match too, when hits are grouped by table. */
   also?: Hit[];
-  /** The chance that a person who knows both tables would make this join; orders joins of kind any. */
+  /** The chance that a person who knows both tables would make this join; orders joins of kind any. Of a key of several columns, it is not estimated, and 0. */
   probability: number;
   /** The columns that a key of several columns joins with, in the order of the query's; left out of the JSON of a hit for one column. */
   columns?: string[];
