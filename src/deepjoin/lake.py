@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable
 from deepjoin.model import Column, Hit, Results
 from deepjoin.optional import as_frame
 from deepjoin.progress import Progress, no_progress
-from deepjoin.read.frames import as_column
+from deepjoin.read.frames import as_column, as_columns
 from deepjoin.search.context import SearchContext
 from deepjoin.search.methods import method_for
 from deepjoin.search.query import SearchOptions, query_columns
@@ -40,11 +41,14 @@ if TYPE_CHECKING:
     from deepjoin.engines.postgres.store import PostgresServers
     from deepjoin.enriching.enrich import Enrichment
     from deepjoin.joining import JoinPlan
+    from deepjoin.joining.entry import KeyTarget
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.relating.relations import Relations
     from deepjoin.search.stores import OpenStore
 
 Outcome = TypeVar("Outcome")
+#: A frame of so many columns is searched as one key unless told otherwise.
+SMALL_FRAME = 4
 
 
 class Lake:
@@ -209,7 +213,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         query: object,
         k: int | None = None,
         *,
-        on: str | None = None,
+        on: str | Sequence[str] | None = None,
         join: str = "any",
         method: str = "hybrid",
         exclude_table: str | None = None,
@@ -217,19 +221,25 @@ Make one with: deepjoin index SOURCE -o no such folder
         settings: SearchSettings | None = None,
         **deprecated: Any,
     ) -> Results:
-        """Find the columns of the lake that join with a column of yours, or with each of a table.
+        """Find the columns of the lake that join with a column of yours, or with several.
+
+        Several columns are one key: a hit is then a table whose rows hold the query's tuples, and
+        ``hit.columns`` are its columns, in the order of the query's.
 
         Parameters
         ----------
         query
             A pandas, polars or Arrow column, a list, or a `Column`; a frame, the path of a file or
-            the name of a table of this lake. Without ``on``, every column of a table is searched:
-            the hits are those of the best key, and ``others`` has the other columns. What comes
-            from a table of this lake (see `column`) leaves that table out.
+            the name of a table of this lake. Without ``on``, a frame or file of two to four columns
+            is one key. Of any other table, or if no table of the lake has a tuple of the key, every
+            column is searched: the hits are those of the best, and ``others`` has the other
+            columns; ``settings.keys`` chooses. What comes from a table of this lake (see `column`)
+            leaves that table out.
         k
             How many hits; 10, or all when ``min_joinability`` is given.
         on
-            The column of a frame, file or table to search with.
+            The column of a frame, file or table to search with, or a list of columns: a key of
+            several columns.
         join
             "equi" for equal values, "semantic" for values that mean the same, "any" for both:
             then a value counts by the chance that the hit has it, in any spelling.
@@ -238,7 +248,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         exclude_table
             A table that is never a hit.
         min_joinability
-            Only hits that cover at least this share of the query's distinct values.
+            Only hits that cover at least this share of the query's distinct values, or tuples.
         settings
             How values are matched and hits listed: tau, grouping, how many matches; a time limit,
             and a function that gets the answers before the last one.
@@ -248,13 +258,67 @@ Make one with: deepjoin index SOURCE -o no such folder
         chosen = with_deprecated("search", settings, SearchSettings, deprecated)
         columns = query_columns(self.index, query, on)
         options = SearchOptions.of(k, min_joinability, exclude_table, chosen)
+        together = chosen.keys == "together" or (on is not None and not isinstance(on, str))
+        # Of a table of the lake, and of several sheets, the cells are not those of the same rows.
+        in_rows = not isinstance(query, list | tuple) and len({one.table for one in columns}) == 1
+        in_rows = in_rows and all(one.column_id is None for one in columns)
+        is_small = in_rows and len(columns) <= SMALL_FRAME
+        if len(columns) > 1 and (together or (chosen.keys == "auto" and is_small)):
+            found = self._search_key(columns, options, (method, join, chosen.tau), together)
+            if found is not None:
+                self.index.count_search()
+                return found
         searcher = self._searcher(method, join, chosen.tau)
         with self.index.reporting_damage():
             for results in search_columns(searcher, columns, options):
                 if chosen.on_partial is not None and results.partial is not None:
                     chosen.on_partial(results)
+            if any(hit.multiplies for one in (results, *results.others) for hit in one.hits):
+                results = self._with_better_keys(results, query, columns, chosen.beside)
         self.index.count_search()
         return results
+
+    def _search_key(
+        self,
+        columns: Sequence[Column],
+        options: SearchOptions,
+        how: tuple[str, str, float | None],
+        together: bool,
+    ) -> Results | None:
+        """Search with several columns as one key; None if it finds nothing and need not be one."""
+        from deepjoin.search.composite import composite
+
+        with self.index.reporting_damage():
+            try:
+                searcher = composite(self.context(), *how)
+            except DeepJoinError:  # another method, or an index without rows
+                if together:
+                    raise
+                return None
+            found = searcher.search(columns, options)
+        return found if together or found.hits else None
+
+    def _with_better_keys(
+        self,
+        results: Results,
+        query: object,
+        columns: Sequence[Column],
+        beside: Sequence[Column],
+    ) -> Results:
+        """Say of hits that multiply rows which further columns would not."""
+        from deepjoin.search.suggesting import MOST_CELLS, with_better_keys
+
+        if len(columns) > 1:
+            beside = columns
+        elif not beside and not isinstance(query, list | tuple | Column):
+            names = query if isinstance(query, Mapping) else getattr(query, "columns", ())
+            if 1 < len(names) * len(columns[0].cells) <= MOST_CELLS:
+                beside = as_columns(query)
+        if not beside or self.settings.hash_only:
+            return results
+        of_lake = self.index.segments, self.settings.profile
+        others = tuple(with_better_keys(*of_lake, one, beside) for one in results.others)
+        return with_better_keys(*of_lake, replace(results, others=others), beside)
 
     def _searcher(self, method: str, join: str, tau: float | None) -> Searcher:
         chosen, join = method_for(method, join, tau)
@@ -266,26 +330,40 @@ Make one with: deepjoin index SOURCE -o no such folder
     def explain(
         self,
         query: object,
-        target: tuple[str, str],
+        target: KeyTarget,
         *,
-        on: str | None = None,
+        on: str | Sequence[str] | None = None,
         join: str = "any",
         settings: SearchSettings | None = None,
         **deprecated: Any,
     ) -> Hit:
         """Show how a column of yours joins with one column of the lake, found by a search or not.
 
-        ``target`` is (table, column); the rest is as for `search`. A pair without a match has
-        joinability 0.
+        ``target`` is (table, column), or (table, [columns]) for a key of several; the rest is as
+        for `search`. A pair without a match has joinability 0.
         """
         from deepjoin.search.hybrid import explain_pair
 
         chosen = with_deprecated("explain", settings, SearchSettings, deprecated)
         self._searcher("hybrid", join, chosen.tau)  # refuses what a search would
-        (column,) = query_columns(self.index, query, on) if on is not None else [as_column(query)]
-        segment, _ = self.index.place(target[0])
+        table, theirs = target
+        segment, _ = self.index.place(table)
+        names = [theirs] if isinstance(theirs, str) else list(theirs)
+        if len(names) > 1 or (on is not None and not isinstance(on, str) and len(on) > 1):
+            from deepjoin.search.composite import composite
+
+            with self.index.reporting_damage():
+                numbers = [segment.catalog.find_column(table, name) for name in names]
+                measured = composite(self.context(), "hybrid", join, chosen.tau)
+                mine = query_columns(self.index, query, on)
+                return measured.explain(mine, (segment, numbers), chosen.matches)
+        if on is None:
+            column = as_column(query)
+        else:
+            first = on if isinstance(on, str) else on[0]
+            (column,) = query_columns(self.index, query, first)
         with self.index.reporting_damage():
-            place = segment, segment.catalog.find_column(*target)
+            place = segment, segment.catalog.find_column(table, names[0])
             return explain_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
 
     def context(self) -> SearchContext:
@@ -306,8 +384,8 @@ Make one with: deepjoin index SOURCE -o no such folder
     def plan_join(
         self,
         left: object,
-        on: str,
-        hit: Hit | tuple[str, str],
+        on: str | Sequence[str],
+        hit: Hit | KeyTarget,
         *,
         how: str = "left",
         many: str = "expand",
@@ -323,9 +401,9 @@ Make one with: deepjoin index SOURCE -o no such folder
         left
             A data frame, an Arrow table, the path of a file or the name of a table of this lake.
         on
-            Its key column.
+            Its key column; for a key of several, a list in the order of the hit's columns.
         hit
-            A hit of a search, or (table, column) of the lake.
+            A hit of a search, or (table, column) of the lake, or (table, [columns]).
         how
             "left" keeps your rows without a match, "inner" does not.
         many
@@ -352,8 +430,8 @@ Make one with: deepjoin index SOURCE -o no such folder
     def join(
         self,
         left: object,
-        on: str,
-        hit: Hit | tuple[str, str],
+        on: str | Sequence[str],
+        hit: Hit | KeyTarget,
         *,
         how: str = "left",
         many: str = "expand",

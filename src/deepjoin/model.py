@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -191,6 +192,24 @@ class Brings:
 
 
 @dataclass(frozen=True)
+class BetterKey:
+    """A longer key that is unique in a hit's table, where its column alone multiplies rows."""
+
+    on: tuple[str, ...]
+    """Columns of the query's table, that of the query first."""
+    columns: tuple[str, ...]
+    """The columns of the hit's table that they join with."""
+    rows: int
+    """Rows of the inner join on this key."""
+    instead_of: int
+    """Rows of the inner join on the hit's column alone."""
+
+    def __str__(self) -> str:
+        more = " and ".join(f"`{name}`" for name in self.on[1:])
+        return f"with {more}: {self.rows:,} rows instead of {self.instead_of:,}"
+
+
+@dataclass(frozen=True)
 class Hit(Answer):
     """A column of the lake that joins with the query, and the evidence for it."""
 
@@ -224,7 +243,26 @@ class Hit(Answer):
     """Other columns of the same table that match too, when hits are grouped by table."""
     probability: float = 0.0
     """The chance that a person who knows both tables would make this join; orders joins of kind
-    any."""
+    any. Of a key of several columns, it is not estimated, and 0."""
+    columns: Annotated[tuple[str, ...], AsJson(value="key", empty="left out")] = ()
+    """The columns that a key of several columns joins with, in the order of the query's; left out
+    of the JSON of a hit for one column."""
+    better: Annotated[BetterKey | None, AsJson(type=BetterKey, empty="left out")] = None
+    """A longer key that would not multiply rows, if the query's table has one."""
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            object.__setattr__(self, "columns", (self.column,))
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether a row of the query may match several rows of the target."""
+        return self.cardinality[-1:] in ("n", "m")
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of a key of several columns; nothing for one column."""
+        return self.columns if len(self.columns) > 1 else ()
 
     @property
     def matched(self) -> int:
@@ -252,6 +290,8 @@ class QuerySummary(TypedDict):
 
     table: str | None
     column: str
+    columns: Annotated[list[str], AsJson(empty="left out")]
+    """The columns of a key of several columns; left out for one column."""
     cells: int
     size: int
 
@@ -395,6 +435,7 @@ FLAT: dict[str, type] = {
     **{"query_size": int, "target_size": int},
     **{"cardinality": str, "reverse": float, "matched": int, "join_size": int, "multiset": float},
     **{"equi_joinability": float, "semantic_joinability": float, "found_by": str},
+    "columns": str,
 }
 
 
@@ -407,6 +448,8 @@ def flat_row(hit: Hit) -> dict[str, Any]:
         "equi_joinability": hit.equi.joinability,
         "semantic_joinability": None if hit.semantic is None else hit.semantic.joinability,
         "found_by": ",".join(hit.found_by),
+        # A list as JSON writes it, since a name may have a comma.
+        "columns": json.dumps(hit.key, ensure_ascii=False) if hit.key else None,
     }
 
 

@@ -16,12 +16,14 @@ from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.normalise.canonical import PROFILES
 
 if TYPE_CHECKING:
-    from deepjoin.model import Results
+    from deepjoin.model import Column, Results
 
 #: Title and context of a table; None keeps what the source says.
 TableWords = tuple[str | None, str | None]
 #: What can become of the cells of several matching rows.
 AGGREGATES = ("first", "count", "sum", "mean", "min", "max", "list")
+#: What several columns of a query can be; see `SearchSettings.keys`.
+KEYS = ("auto", "together", "each")
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,12 @@ class SearchSettings:
     tau: float | None = None
     #: "tables" for one hit a table, with its other matching columns in ``hit.also``.
     group: str | None = None
+    #: How several columns without ``on`` are searched: "together" as one key, or "each" on its
+    #: own; "auto" takes a frame of two to four columns as one key, and each column of a wider one.
+    keys: str = "auto"
+    #: Other columns of the table that a query column is from, for hits that would multiply rows:
+    #: ``hit.better`` says which of them make the key unique. A frame with ``on`` needs none.
+    beside: Sequence[Column] = ()
     #: How many matched and unmatched cells to list per hit; None for all.
     matches: int | None = 20
     #: Seconds after which the answer so far is returned; ``results.partial`` says what is missing.
@@ -182,6 +190,8 @@ class SearchSettings:
             raise DeepJoinError(
                 f"`time_limit` is {self.time_limit}; it must be a number of seconds >= 0."
             )
+        if self.keys not in KEYS:
+            raise unknown_name("choice of keys", str(self.keys), "deepjoin", KEYS)
         if self.group not in (None, "tables"):
             raise unknown_name("grouping", str(self.group), "deepjoin", ["tables"])
 

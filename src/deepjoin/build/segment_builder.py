@@ -89,7 +89,9 @@ class SegmentBuilder:
         self._titled: set[str] = set()
         self._touched: set[Key] = set()
         with ExitStack() as stack:
-            values = ValueIndexBuilder(scratch, settings, resources.memory, resources.threads)
+            values = ValueIndexBuilder(
+                *(scratch, settings, resources.memory, resources.threads), with_rows=True
+            )
             self._values = stack.enter_context(values)
             # On disk, since the first rows of a million tables would fill the memory.
             samples = (scratch / "samples").open("w+", encoding="utf-8")
@@ -217,8 +219,13 @@ class SegmentBuilder:
         def choose_small(profiles: ColumnProfiles) -> Marks:
             return usable & _is_small(profiles, settings)
 
+        rows = np.zeros(self._columns, np.int64)
+        for draft in self._drafts:
+            rows[draft.first : draft.first + len(draft.names)] = draft.rows
         apart = self._out / SMALL, choose_small
-        profiles, kept, small = self._values.finish(self._out, self._columns, choose, apart)
+        profiles, kept, small = self._values.finish(
+            *(self._out, self._columns, choose, apart), rows=rows
+        )
         report = BuildReport(tables=len(self._drafts))
         self._samples.seek(0)
         with CatalogWriter(self._out) as catalog:

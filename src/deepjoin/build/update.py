@@ -298,7 +298,7 @@ def merge_segments(
 
     ``whole`` if there are no segments before these.
     """
-    parts = [MergeInput(one.folder, one.values, kept_columns(one)) for one in segments]
+    parts = [MergeInput(one.folder, one.values, one.rows, kept_columns(one)) for one in segments]
     merge_values(parts, out, scratch, resources.memory, resources.threads)
     ledgers = [entries_of(segment.ledger) for segment in segments]
     latest: dict[Key, Entry] = {}
@@ -332,7 +332,9 @@ def _merge_small(
 ) -> None:
     """Merge the columns that are stored for relations alone, if there are any."""
     small = [segment.small for segment in segments]
-    parts = [MergeInput(one.folder, one.values, kept_columns(one)) for one in small if one]
+    parts = [
+        MergeInput(one.folder, one.values, one.rows, kept_columns(one)) for one in small if one
+    ]
     if not parts:
         return
     merge_values(parts, out, scratch, resources.memory, resources.threads)

@@ -26,6 +26,16 @@ from deepjoin.store.ledger import LEDGER, entries_of, read_ledger
 from deepjoin.store.report import REPORT, BuildReport
 from deepjoin.store.values.index import AS_VALUE, FORWARD
 from deepjoin.store.values.profile import Generic
+from deepjoin.store.values.rows import (
+    CODES,
+    COUNTS,
+    NOT_STORED,
+    OFFSETS,
+    PADDING,
+    ROW_FILES,
+    WIDTHS,
+    RowCodes,
+)
 
 Arrays: TypeAlias = Mapping[str, Array]
 #: What the stages of a check look at.
@@ -76,9 +86,11 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
     """Load the arrays of a segment and report what is wrong with them, file by file."""
     arrays: dict[str, Array] = {}
     found = []
-    for name, kind in _KINDS.items():
+    # A segment of an earlier version has no rows.
+    has_rows = any((folder / f"{name}.npy").exists() for name in ROW_FILES)
+    for name, kind in (_KINDS | ROW_FILES if has_rows else _KINDS).items():
         path = folder / f"{name}.npy"
-        if is_array(path, kind):
+        if path.exists() and is_array(path, kind):
             arrays[name] = load_array(path)
         else:
             found.append(f"{name}.npy is not the array that belongs there")
@@ -308,6 +320,53 @@ def check_spellings(segment: SegmentArrays) -> Iterator[str]:
             return
 
 
+def check_rows(segment: SegmentArrays) -> Iterator[str]:
+    """Check that the rows of each column hold its values as often as the forward index says."""
+    arrays = segment.arrays
+    if CODES not in arrays:
+        return
+    columns, codes = len(arrays["column_tables"]), arrays[CODES]
+    offsets, rows, widths = (arrays[name] for name in (OFFSETS, COUNTS, WIDTHS))
+    for name, length in ((OFFSETS, columns + 1), (COUNTS, columns), (WIDTHS, columns)):
+        if len(arrays[name]) != length:
+            yield f"{name}.npy has {len(arrays[name])} elements where {length} belong"
+            return
+    stored = widths != NOT_STORED
+    present = np.asarray(arrays["column_cells"])
+    sizes = np.diff(arrays["column_offsets"])
+    if np.any(rows[stored] < present[stored]):
+        yield f"{COUNTS}.npy has columns with fewer rows than cells"
+        return
+    wanted = np.where(stored, -(-rows * np.where(stored, widths, 0).astype(np.int64) // 8), 0)
+    if offsets[0] != 0 or not np.array_equal(np.diff(offsets), wanted):
+        yield f"{OFFSETS}.npy does not divide {CODES}.npy into rows of these widths"
+        return
+    if len(codes) != offsets[-1] + PADDING:
+        yield f"{CODES}.npy has {len(codes)} elements where {offsets[-1] + PADDING} belong"
+        return
+    used = rows * np.where(stored, widths, 0).astype(np.int64) % 8
+    last = codes[np.maximum(0, offsets[1:] - 1)]
+    if np.any(codes[offsets[-1] :]) or np.any((used > 0) & (last >> used != 0)):
+        yield f"{CODES}.npy has bits between the rows of columns"
+        return
+    read = RowCodes(segment.folder)
+    for column in np.flatnonzero(stored).tolist():
+        start, stop = arrays["column_offsets"][column : column + 2]
+        ranks = read.ranks(column, int(present[column]))
+        found = np.bincount(ranks + 1, minlength=int(sizes[column]) + 1)
+        wanted = np.append(rows[column] - present[column], arrays["cell_counts"][start:stop])
+        # Of values that share a hash, the first one stands for all.
+        if not np.array_equal(found, wanted) and not _share_hashes(arrays, start, stop):
+            yield f"{CODES}.npy does not agree with cell_counts.npy"
+            return
+
+
+def _share_hashes(arrays: Arrays, start: int, stop: int) -> bool:
+    """Tell whether two values of a column have one hash."""
+    hashes = arrays["value_hashes"][arrays["cell_values"][start:stop]]
+    return bool(np.any(hashes[1:] == hashes[:-1]))
+
+
 #: From the shape of single files to what several say together; each relies on those before.
 ARRAY_STAGES: tuple[Callable[[SegmentArrays], Iterator[str]], ...] = (
     check_lengths,
@@ -318,6 +377,7 @@ ARRAY_STAGES: tuple[Callable[[SegmentArrays], Iterator[str]], ...] = (
     check_postings,
     check_names,
     check_spellings,
+    check_rows,
 )
 
 

@@ -227,6 +227,31 @@ def target(text: str) -> tuple[str, str]:
     return table, column
 
 
+def target_text(text: str) -> str:
+    """Check the form TABLE:COLUMN of a text that is split when the columns of yours are known."""
+    target(text)
+    return text
+
+
+def targets(text: str, columns: int) -> tuple[str, str | list[str]]:
+    """Read TABLE:COLUMN, or TABLE:COLUMN,... for a key of several columns.
+
+    Names are separated by commas; one with a comma or a colon is quoted.
+
+    >>> targets('a:b.csv:year,"x,y:z"', 2)
+    ('a:b.csv', ['year', 'x,y:z'])
+    """
+    if columns == 1:
+        return target(text)
+    found = re.fullmatch(r'(.+):((?:"(?:[^"]|"")*"|[^":])+)', text, re.DOTALL)
+    listed = names(found[2]) if found else []
+    if found is None or len(listed) != columns:
+        raise ArgumentTypeError(
+            f"must name {columns} columns, TABLE:COLUMN,..., as many as -c, got '{text}'"
+        )
+    return found[1], listed
+
+
 def names(text: str) -> list[str]:
     """Read names separated by commas; a name with a comma is quoted.
 

@@ -12,10 +12,12 @@ from deepjoin.cli.arguments import (
     index_argument,
     names,
     share,
-    target,
+    target_text,
+    targets,
     whole,
 )
 from deepjoin.cli.output import print_records, progress_bar, say
+from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import count, one_line
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ examples:
   deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --columns city,segment
   deepjoin join data/ orders.csv -c customer --with crm/visits.csv:name --aggregate spent=sum
   deepjoin join data/ orders.csv -c customer --with crm/clients.csv:name --sql
+  deepjoin join data/ games.csv -c year -c team --with teams.csv:yearID,teamID
 
 Cells match if they are equal up to case, white space and number format; the rest match cells that
 mean the same, UK and United Kingdom, a firm with and without Ltd, and the result has a column with
@@ -44,14 +47,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments and options."""
     index_argument(parser)
     parser.add_argument("file", metavar="FILE", help="your table, or one of the lake")
-    parser.add_argument("-c", "--column", metavar="COLUMN", required=True, help="its key column")
+    parser.add_argument(
+        "-c",
+        "--column",
+        metavar="COLUMN",
+        action="append",
+        required=True,
+        help="its key column; repeat it for a key of several columns",
+    )
     parser.add_argument(
         "--with",
         dest="target",
-        metavar="TABLE:COLUMN",
-        type=target,
+        metavar="TABLE:COLUMN[,...]",
+        type=target_text,
         required=True,
-        help="the table of the lake and its key column, as a search names them",
+        help="the table of the lake and its key column, as a search names them; as many columns as "
+        "-c, in the same order",
     )
     parser.add_argument(
         "--join",
@@ -128,6 +139,10 @@ def run(options: argparse.Namespace) -> None:
     for path in (options.out, options.matches_out):
         if path:
             writing_options(Path(path))
+    try:
+        options.target = targets(options.target, len(options.column))
+    except argparse.ArgumentTypeError as error:
+        raise DeepJoinError(f"--with {error}") from None
     lake = open_or_index(options.index)
     options.target = lake.index.full_name(options.target[0]), options.target[1]
     if not Path(options.file).exists():
@@ -136,7 +151,7 @@ def run(options: argparse.Namespace) -> None:
         progress_bar("values") as progress,
         lake.plan_join(
             options.file,
-            options.column,
+            options.column if len(options.column) > 1 else options.column[0],
             options.target,
             how=options.how,
             many=options.many,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import (
@@ -33,10 +35,13 @@ EPILOG = """\
 examples:
   deepjoin search data/ orders.csv -c customer
   deepjoin search data/ orders.csv              every column; the best key first
+  deepjoin search data/ games.csv -c year -c team   a key of several columns
   deepjoin search data/ geo/cities.csv -c city  a table of the lake itself
   deepjoin search data/ --values 'Oslo,Lima,Rome'
   cut -f1 names.tsv | deepjoin search data/ -    values from stdin, one a line"""
 
+#: Bytes of a file whose other columns are read for a longer key.
+_SMALL = 8 << 20
 #: Columns of more values show their hits by equal values while similar ones are looked up.
 _LARGE = 1_000
 #: How to make those parts of an index that a build leaves out by default.
@@ -47,7 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments and options."""
     index_argument(parser)
     parser.add_argument("query", metavar="FILE|-|TABLE", nargs="?", help="table with your column")
-    parser.add_argument("-c", "--column", metavar="COLUMN", help="default: try every column")
+    parser.add_argument(
+        "-c",
+        "--column",
+        metavar="COLUMN",
+        action="append",
+        help="repeat it for a key of several columns; default: try every column",
+    )
     parser.add_argument(
         "--values", metavar="a,b,c", type=cells, help="search for these values instead"
     )
@@ -119,7 +130,8 @@ def run(options: argparse.Namespace) -> None:
         vectors=dict(vectors.values()),
     )
     columns = _query_columns(lake, options)
-    with progress_bar("columns" if len(columns) > 1 else "values") as progress:
+    together = len(options.column or ()) > 1
+    with progress_bar("columns" if len(columns) > 1 and not together else "values") as progress:
         watched = progress is not no_progress
         results = lake.search(
             columns,
@@ -130,6 +142,8 @@ def run(options: argparse.Namespace) -> None:
             settings=SearchSettings(
                 tau=options.tau,
                 group=options.group,
+                keys="together" if together else "each",
+                beside=_beside(options) if len(columns) == 1 else (),
                 matches=options.matches,
                 time_limit=options.time_limit,
                 on_partial=_shown_early(progress, options) if watched else None,
@@ -145,7 +159,7 @@ def run(options: argparse.Namespace) -> None:
         writer = csv.DictWriter(sys.stdout, ["query_column", *FLAT], lineterminator="\n")
         writer.writeheader()
         for one in every:
-            name = {"query_column": one.query["column"]}
+            name = {"query_column": _named(one)}
             writer.writerows(name | flat_row(hit) for hit in one.hits)
     else:
         _print_tables(every, options)
@@ -172,7 +186,10 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
     """Find the columns to search with; at least one, or an error that says how to give one."""
     from deepjoin.search.query import named_columns
 
-    query, column = options.query, options.column
+    query, chosen = options.query, options.column
+    if chosen is not None and len(chosen) > 1:
+        return _key_columns(lake, query, chosen)
+    column = None if chosen is None else chosen[0]
     if options.values is not None:
         return [Column(options.values)]
     if query is None:
@@ -185,8 +202,42 @@ def _query_columns(lake: Lake, options: argparse.Namespace) -> list[Column]:
     return named_columns(lake.index, query, column)
 
 
-def _from_stdin(column: str | None) -> list[Column]:
-    """Read one value a line; with -c, read a table."""
+def _key_columns(lake: Lake, query: str | None, names: Sequence[str]) -> list[Column]:
+    """Find the columns of a key of several columns, whose cells must be those of the same rows."""
+    from deepjoin.read.frames import columns_by_name
+    from deepjoin.search.query import key_columns
+
+    if query is None:
+        raise DeepJoinError(
+            "Nothing to search with: name a file, a table of the lake, or - for a table on stdin."
+        )
+    if query != "-":
+        return key_columns(lake.index, query, names)
+    named = columns_by_name(_from_stdin(names[0], every=True), names, query)
+    return [replace(column, table=None) for column in named]
+
+
+def _beside(options: argparse.Namespace) -> Sequence[Column]:
+    """Read all columns of a small file, from which a longer key may be suggested."""
+    from deepjoin.read.frames import file_table, read_columns
+
+    path = Path(options.query or "")
+    if options.values is not None or not path.is_file() or path.stat().st_size > _SMALL:
+        return ()
+    try:
+        return read_columns(file_table(path))
+    except DeepJoinError:  # a workbook of several sheets; the search itself says what is wrong
+        return ()
+
+
+def _named(results: Results) -> str:
+    """Return the name of the query's column, or the names of its key."""
+    names = results.query.get("columns") or [results.query["column"]]
+    return ", ".join(names)
+
+
+def _from_stdin(column: str | None, *, every: bool = False) -> list[Column]:
+    """Read one value a line; with -c, read a table, and ``every`` column of it."""
     from deepjoin.files import TemporaryFolder
     from deepjoin.read.encoding import encoding_of
     from deepjoin.read.frames import file_table, read_columns
@@ -201,14 +252,17 @@ def _from_stdin(column: str | None) -> list[Column]:
     with TemporaryFolder("deepjoin-search-") as folder:
         path = folder / "stdin.csv"
         path.write_bytes(content)
-        return [replace(one, table=None) for one in read_columns(file_table(path), column)]
+        found = read_columns(file_table(path), None if every else column)
+        return [replace(one, table=None) for one in found]
 
 
 def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> None:
     """Print the hits of the best column, why the first is one, and a line for other columns."""
     best, screen = results[0], Screen.of(sys.stdout)
-    name = one_line(best.query["column"] or "values")
-    print(f"{screen.paint(name, 'bold')}: {best.query['size']:,} distinct values")
+    name, what = one_line(_named(best) or "values"), "values"
+    if "columns" in best.query:
+        what = "tuples"
+    print(f"{screen.paint(name, 'bold')}: {best.query['size']:,} distinct {what}")
     if best.hits:
         print(render_table(best, screen))
         hit: Hit = best.hits[0]
@@ -218,8 +272,14 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
         if hit.brings.columns:
             brought = _some(hit.brings.columns, len(hit.brings.columns), 12)
             print(screen.wrap(printable(f"{hit.table} would bring: {brought}")))
+        for hit in best.hits:
+            if hit.better is not None:
+                key = " ".join(f"-c {shlex.quote(name)}" for name in hit.better.on)
+                fewer = f"{hit.better.rows:,} rows instead of {hit.better.instead_of:,}"
+                print(screen.wrap(printable(f"{hit.table} with {key}: {fewer}")))
     elif not best.query["size"]:
-        print("nothing to search with: every cell is missing or blank")
+        every = "every tuple has a missing part" if what == "tuples" else "every cell is missing"
+        print(f"nothing to search with: {every} or blank")
     elif options.min_joinability:
         print(f"no column has a coverage of {options.min_joinability:.0%}")
     else:

@@ -187,8 +187,8 @@ def _chosen(right: SideTable, settings: JoinSettings, with_key: bool) -> list[Si
                 f"`aggregate` names column '{left_out[0]}', which `columns` leaves out."
             )
         return [known[name] for name in dict.fromkeys(settings.columns)]
-    others = [column for column in right.columns if column != right.key]
-    is_wanted = with_key or not others or right.key.original in aggregated
+    others = [column for column in right.columns if column not in right.keys]
+    is_wanted = with_key or not others or any(one.original in aggregated for one in right.keys)
     return list(right.columns) if is_wanted else others
 
 
@@ -201,7 +201,7 @@ def _aggregate(column: SideColumn, right: SideTable, settings: JoinSettings) -> 
             f"`aggregate` of column '{column.original}' is {given}, but its cells are not numbers. "
             f"Use one of {others}."
         )
-    has_sum = column.is_numeric and column != right.key
+    has_sum = column.is_numeric and column not in right.keys
     usual = settings.aggregates.get("*") or ("mean" if has_sum else "list")
     if usual in ("sum", "mean") and not has_sum:
         usual = "list"

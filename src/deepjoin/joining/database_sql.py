@@ -52,6 +52,9 @@ _CASTS = {
     "sqlite": {"BIGINT": "INTEGER", "DOUBLE": "REAL", "DATE": "TEXT"},
 }
 _CELLS_A_QUERY = 500
+#: SQL for what is between the parts of a key of several columns, and what that is.
+_SEPARATORS = {"postgresql": "chr(31)", "sqlite": "char(31)"}
+SEPARATOR = chr(31)
 _IS_ORDERED = (
     "SELECT relkind IN ('r', 'm') AND NOT relhassubclass FROM pg_catalog.pg_class "
     "WHERE oid = pg_catalog.to_regclass({})"
@@ -199,7 +202,7 @@ class Translation:
     def _side(self, side: QuerySide, relation: DatabaseRelation | None) -> QuerySide:
         """Read a side with the names and types of the plan, and add its key as text."""
         source = self._with_own_names(side.source, relation)
-        key = source.key
+        keys = list(source.keys)
         table = relation.sql if relation else PLACEHOLDER
         mixed = self._mixed(relation, source) if relation and self.dialect == "sqlite" else set()
         cells = []
@@ -216,16 +219,20 @@ class Translation:
                 cells.append(cell if cell == name else f"{cell} AS {name}")
         if side.key.as_text:
             both = (*self.plan.query.left.source.columns, *self.plan.query.right.source.columns)
-            added = free_name("_text", {column.name.lower() for column in both})
-            text = _key_text(self.dialect, key.kind if relation else "VARCHAR", key.original)
-            cells.append(f"{text} AS {identifier(added)}")
-            key = SideColumn(added, added, "VARCHAR")
+            taken = {column.name.lower() for column in both}
+            for number, key in enumerate(keys):
+                added = free_name("_text", taken)
+                taken.add(added.lower())
+                text = _key_text(self.dialect, key.kind if relation else "VARCHAR", key.original)
+                cells.append(f"{text} AS {identifier(added)}")
+                keys[number] = SideColumn(added, added, "VARCHAR")
         postgres = relation is not None and self.dialect == "postgresql"
         # row_number() without an order follows the scan, which PostgreSQL may start anywhere.
         order = " ORDER BY ctid" if postgres and relation and self._is_ordered(relation) else ""
         listed = ",\n    ".join(cells)
         shows = f"(SELECT\n    {listed}\n    FROM {table}{order}) AS {side.table}_rows"
-        return replace(side, source=replace(source, shows=shows, key=key))
+        read = replace(source, shows=shows, key=keys[0], more=tuple(keys[1:]))
+        return replace(side, source=read, separator=_SEPARATORS[self.dialect])
 
     def _with_own_names(self, source: SideTable, relation: DatabaseRelation | None) -> SideTable:
         """Name the columns as the database does; we read blank names of SQLite under others."""
@@ -239,7 +246,8 @@ class Translation:
             return replace(column, original=own.get(column.original, column.original))
 
         columns = tuple(map(named, source.columns))
-        return replace(source, columns=columns, key=named(source.key))
+        more = tuple(map(named, source.more))
+        return replace(source, columns=columns, key=named(source.key), more=more)
 
     def _mixed(self, relation: DatabaseRelation, source: SideTable) -> set[str]:
         """Find the columns of SQLite that hold text and other types."""
@@ -264,34 +272,56 @@ class Translation:
         self, left: QuerySide, right: QuerySide, in_database: bool
     ) -> tuple[QuerySide, QuerySide]:
         """Give both sides the SQL of their keys, and the cells for which it is wrong."""
-        yours = self._keys(left.source if in_database else None, "left_keys", left)
-        theirs = self._keys(right.source, "right_keys", right)
-        if self.plan.query.pairs:
-            # Keys of pairs are compared with the pairs, not with the keys of the other side.
-            pairs = stored_pairs(self.plan.session, self.plan.query.pairs, ("yours", "theirs"))
-            mine, other = {mine for mine, _ in pairs}, {other for _, other in pairs}
-        else:
-            mine, other = set(theirs.truth.values()) - {""}, set(yours.truth.values()) - {""}
-        yours.choose(mine)
-        theirs.choose(other)
-        made = (set(), set()) if self.plan.query.pairs else (theirs.made(), yours.made())
+        parts = list(zip(left.source.parts(), right.source.parts(), strict=True))
+        made_of = []
+        for number, (my_part, their_part) in enumerate(parts, 1):
+            part = f"_{number}" if len(parts) > 1 else ""
+            yours = self._keys(my_part if in_database else None, f"left_keys{part}", left)
+            theirs = self._keys(their_part, f"right_keys{part}", right)
+            if self.plan.query.pairs:
+                # Keys of pairs are compared with the pairs, not with the keys of the other side.
+                mine, other = self._paired(number - 1)
+            else:
+                mine, other = set(theirs.truth.values()) - {""}, set(yours.truth.values()) - {""}
+            yours.choose(mine)
+            theirs.choose(other)
+            made = (set(), set()) if self.plan.query.pairs else (theirs.made(), yours.made())
+            made_of.append(
+                (
+                    self._key(left, part, yours, yours.exceptions(mine, mine | made[0])),
+                    self._key(right, part, theirs, theirs.exceptions(other, other | made[1])),
+                )
+            )
+        (my_key, *mores), (their_key, *others) = zip(*made_of, strict=True)
         return (
-            self._with_key(left, yours, yours.exceptions(mine, mine | made[0])),
-            self._with_key(right, theirs, theirs.exceptions(other, other | made[1])),
+            replace(left, key=my_key, more=tuple(mores)),
+            replace(right, key=their_key, more=tuple(others)),
         )
 
-    def _with_key(
-        self, side: QuerySide, keys: DatabaseKeys, exceptions: list[tuple[str, str]]
-    ) -> QuerySide:
+    def _paired(self, part: int) -> tuple[set[str], set[str]]:
+        """Return the keys of both sides that are in pairs; of several columns, those of a part."""
+        assert self.plan.query.pairs is not None
+        pairs = stored_pairs(self.plan.session, self.plan.query.pairs, ("yours", "theirs"))
+        mine, theirs = (
+            {pair[side].split(SEPARATOR)[part] for pair in pairs}
+            if self.plan.query.left.more
+            else {pair[side] for pair in pairs}
+            for side in (0, 1)
+        )
+        return mine, theirs
+
+    def _key(
+        self, side: QuerySide, part: str, keys: DatabaseKeys, exceptions: list[tuple[str, str]]
+    ) -> KeySql:
         if len(exceptions) > MOST_SPELLINGS:
             raise _refusal(
                 f"{len(exceptions):,} keys of {side.source.table} have spellings that "
                 f"{_NAMES[self.dialect]} cannot bring together"
             )
-        self.spellings[side.table] = exceptions
+        stored = f"{side.table}{part}"
+        self.spellings[stored] = exceptions
         expression = _EXPRESSIONS[self.dialect][keys.chosen]
-        spelling = side.table if exceptions else None
-        return replace(side, key=KeySql(expression, spelling, drops_blanks=True))
+        return KeySql(expression, stored if exceptions else None, drops_blanks=True)
 
     def _keys(self, source: SideTable | None, stored: str, side: QuerySide) -> DatabaseKeys:
         spelled: dict[str, tuple[str, ...]] = {}

@@ -18,12 +18,15 @@ from deepjoin.optional import FRAMES, as_frame
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.frames import file_table, frame_table
 from deepjoin.read.sql import duckdb_scan
+from deepjoin.search.tuples import check_key
 from deepjoin.settings import JoinSettings, with_deprecated
 from deepjoin.store.models import cell_encoder
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.origin import TableOrigin
 
 JOINS = ("any", "equi", "semantic")
+#: A table of a lake and the column, or the columns, to join on.
+KeyTarget = tuple[str, str] | tuple[str, Sequence[str]]
 #: Fields of `JoinSettings` that `join` and `plan_join` also take as keywords.
 KEYWORDS = ("columns", "aggregate")
 
@@ -35,7 +38,7 @@ class JoinWarning(UserWarning):
 def join(
     left: object,
     right: object,
-    on: str | tuple[str, str],
+    on: str | tuple[str, str] | tuple[Sequence[str], Sequence[str]],
     *,
     how: str = "left",
     many: str = "expand",
@@ -55,7 +58,8 @@ def join(
     left, right
         Data frames, Arrow tables, dicts of columns, or paths of files.
     on
-        The key column, or a pair of names if the tables call it differently.
+        The key column, or a pair of names if the tables call it differently; for a key of several
+        columns, a pair of lists: (["year", "team"], ["yearID", "teamID"]).
     how
         "left" keeps the left rows without a match, "inner" does not.
     many
@@ -74,7 +78,8 @@ def join(
         raise DeepJoinError(
             f"`on` is {on!r}; it must be the name of a column, or a pair: (left name, right name)."
         )
-    sides = side_of(left, keys[0], "left"), side_of(right, keys[1], "right")
+    mine, theirs = matched_keys(*keys)
+    sides = side_of(left, mine, "left"), side_of(right, theirs, "right")
     semantic = matching_of(None, join, chosen, load_cell_encoder)
     with plan_join(*sides, how=how, many=many, semantic=semantic, settings=chosen) as plan:
         return joined_frame(plan, left)
@@ -82,7 +87,7 @@ def join(
 
 def plan_index_join(
     index: OpenIndex,
-    sides: tuple[object, str, Hit | tuple[str, str]],
+    sides: tuple[object, str | Sequence[str], Hit | KeyTarget],
     *,
     how: str,
     many: str,
@@ -90,33 +95,54 @@ def plan_index_join(
     settings: JoinSettings,
     progress: Progress | None,
 ) -> JoinPlan:
-    """Plan the join of a table and its key column with a hit, or a pair of table and column."""
+    """Plan the join of a table and its key with a hit, or a pair of table and key."""
     left, on, hit = sides
 
     def encoder() -> CellEncoder | None:
         return cell_encoder(index.vectors.cells, index.path)
 
     semantic = matching_of(hit, join, settings, encoder, progress)
-    table, column = (hit.table, hit.column) if isinstance(hit, Hit) else hit
+    table, named = (hit.table, hit.columns) if isinstance(hit, Hit) else hit
+    mine_key, columns = matched_keys(on, named)
     known = {one.name for one in index.table(table).columns}
     if isinstance(left, str) and not Path(left).exists() and left in index:
         left = index.origin(left).table()
-    mine = side_of(left, on, "query")
+    mine = side_of(left, mine_key, "query")
     origin = index.origin(table)
     if isinstance(hit, Hit):
-        column = origin.key(column, hit.column_id)
+        columns = (origin.key(columns[0], hit.column_id), *columns[1:])
     try:
-        right = origin_side(origin, column)
+        right = origin_side(origin, columns)
         _check_key(right)
     except UnknownName as error:
         hint = " It has changed since it was indexed: run deepjoin index again."
-        raise UnknownName(f"{error}{hint if column in known else ''}") from None
+        raise UnknownName(f"{error}{hint if known.issuperset(columns) else ''}") from None
     kind = {"how": how, "many": many, "profile": index.settings.profile}
     plan = plan_join(mine, right, **kind, semantic=semantic, settings=settings)
     if origin.has_changed:
         changed = f"{table} has changed since it was indexed: run deepjoin index again."
         plan.warnings = (*plan.warnings, changed)
     return plan
+
+
+def matched_keys(
+    on: str | Sequence[str], theirs: str | Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Check that two keys have as many columns, and return them."""
+    mine, other = ((key,) if isinstance(key, str) else tuple(key) for key in (on, theirs))
+    check_key(mine)
+    check_key(other, "The key of the other table")
+    if len(mine) != len(other):
+        raise DeepJoinError(
+            f"`on` names {_counted(mine)} and the hit joins on {_counted(other)}. Name one column "
+            "for each, in the same order."
+        )
+    return mine, other
+
+
+def _counted(names: Sequence[str]) -> str:
+    word = "column" if len(names) == 1 else "columns"
+    return f"{len(names)} {word} ({', '.join(names)})"
 
 
 def matching_of(
@@ -159,7 +185,7 @@ def matching_of(
     )
 
 
-def side_of(given: object, key: str, name: str) -> JoinSide:
+def side_of(given: object, key: str | tuple[str, ...], name: str) -> JoinSide:
     """Take a table of the caller: a path, a data frame, an Arrow table, a `Table`, a `JoinSide`."""
     if isinstance(given, JoinSide):
         return given
@@ -177,21 +203,22 @@ def side_of(given: object, key: str, name: str) -> JoinSide:
     return JoinSide(file_table(path), key, duckdb_scan(path))
 
 
-def origin_side(origin: TableOrigin, column: str) -> JoinSide:
+def origin_side(origin: TableOrigin, column: str | tuple[str, ...]) -> JoinSide:
     """Open a table of the lake at its source."""
     path = origin.path()
     return JoinSide(origin.table(), column, duckdb_scan(path) if path else None)
 
 
 def _check_key(side: JoinSide) -> None:
-    """Check that a table still has its key column, before anything is planned."""
+    """Check that a table still has its key columns, before anything is planned."""
     names: dict[str, None] = {}
     # JSON lines may have the column in a later batch only.
     for batch in side.table.open():
         names |= dict.fromkeys(batch.schema.names)
-        if side.key in names:
+        if names.keys() >= set(side.keys):
             return
-    raise unknown_name("column", side.key, side.table.name, names)
+    missing = next(key for key in side.keys if key not in names)
+    raise unknown_name("column", missing, side.table.name, names)
 
 
 def joined_frame(plan: JoinPlan, given: object) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from deepjoin.errors import DeepJoinError
 from deepjoin.joining.session import Session
 from deepjoin.joining.tables import SideTable
 from deepjoin.matching.joinability import cardinality_of
@@ -131,11 +132,18 @@ def list_values(session: Session, keys: str, values: str) -> pa.ChunkedArray:
     return session.table(f"SELECT key FROM {values} ORDER BY place")["key"]
 
 
-def too_many_values(session: Session) -> str:
+def too_many_values(session: Session, parts: int = 1) -> str:
     """Return a warning if comparing all values that have no equal would take long, else ""."""
-    theirs = "(SELECT DISTINCT key FROM right_keys WHERE key IS NOT NULL)"
+    if parts > 1:
+        said = (_too_many(session, f"_{number}") for number in range(1, parts + 1))
+        return next((one for one in said if one), "")
+    return _too_many(session, "")
+
+
+def _too_many(session: Session, part: str) -> str:
+    theirs = f"(SELECT DISTINCT key FROM right_keys{part} WHERE key IS NOT NULL)"
     unequal = session.count(
-        "(SELECT DISTINCT key FROM left_keys WHERE key IS NOT NULL "
+        f"(SELECT DISTINCT key FROM left_keys{part} WHERE key IS NOT NULL "
         f"AND key NOT IN (SELECT key FROM {theirs}))"
     )
     others = session.count(theirs)
@@ -175,6 +183,50 @@ def link_values(session: Session, semantic: SemanticMatching) -> None:
         "ORDER BY pair.yours, pair.similarity DESC, pair.theirs"
     )
     session.run("DROP TABLE pair_places; DROP TABLE close_places")
+
+
+def link_tuples(session: Session, semantic: SemanticMatching, parts: int) -> None:
+    """Match the tuples of both sides, each part equal or similar, and store the pairs.
+
+    A pair is as similar as its least similar part.
+    """
+    if semantic.matching == "one-to-one":
+        raise DeepJoinError(
+            '`matching="one-to-one"` is for a key of one column, and this one has '
+            f'{parts}. Use `matching="best"` or `matching="all"`.'
+        )
+    numbers = range(1, parts + 1)
+    every = replace(semantic, matching="all")
+    for n in numbers:
+        mine = list_values(session, f"left_keys_{n}", f"left_values_{n}")
+        theirs = list_values(session, f"right_keys_{n}", f"right_values_{n}")
+        session.run(f"CREATE TABLE places_{n} (yours BIGINT, theirs BIGINT, similarity BIGINT)")
+        for pairs, _ in match_values(mine, theirs, every):
+            columns = [pairs.mine, pairs.theirs, pairs.similarities]
+            if len(pairs):
+                batch = pa.table(columns, names=("yours", "theirs", "similarity"))
+                session.run(f"INSERT INTO places_{n} SELECT * FROM batch", batch)
+    list_values(session, "left_keys", "left_values")
+    list_values(session, "right_keys", "right_values")
+    similar = ", ".join(f"places_{n}.similarity" for n in numbers)
+    linked = " ".join(
+        f"JOIN left_values_{n} ON left_values_{n}.key = mine.key_{n} "
+        f"JOIN places_{n} ON places_{n}.yours = left_values_{n}.place "
+        f"JOIN right_values_{n} ON right_values_{n}.place = places_{n}.theirs"
+        for n in numbers
+    )
+    same = " AND ".join(f"other.key_{n} = right_values_{n}.key" for n in numbers)
+    keys = ", ".join(f"key_{n}" for n in numbers)
+    tuples = f"SELECT key, {keys}, min(first) AS first FROM {{}} WHERE key IS NOT NULL GROUP BY ALL"
+    best = "QUALIFY row_number() OVER (PARTITION BY yours ORDER BY similarity DESC, place) = 1"
+    session.run(
+        f"CREATE TABLE {PAIRS} AS SELECT yours, theirs, similarity, CAST(NULL AS VARCHAR) AS "
+        "alternatives, CAST(NULL AS VARCHAR[]) AS others FROM ("
+        f"SELECT mine.key AS yours, other.key AS theirs, least({similar}) / 1e6 AS similarity, "
+        f"mine.first AS first, other.first AS place FROM ({tuples.format('left_keys')}) AS mine "
+        f"{linked} JOIN ({tuples.format('right_keys')}) AS other ON {same}) "
+        f"{'' if semantic.matching == 'all' else best} ORDER BY first, similarity DESC, place"
+    )
 
 
 def _unmatched(session: Session, pairs: str) -> pa.Table:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.errors import DeepJoinError
 from deepjoin.joining.session import Session
 from deepjoin.joining.tables import SideTable
 from deepjoin.normalise.canonical import canonical_array
@@ -30,6 +31,8 @@ _EXPRESSIONS = (
     r"regexp_replace(lower(trim({cell})), '^(-?(?:0|[1-9][0-9]*))(?:\.0+|(\.[0-9]*[1-9])0+)$', "
     r"'\1\2')",
 )
+#: Between the parts of a key of several columns; no part has it.
+SEPARATOR_SQL = "chr(31)"
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 
 
@@ -42,12 +45,15 @@ class KeySql:
     drops_blanks: bool = False
     as_text: bool = True
 
-    def key(self, source: SideTable, table: str = "") -> str:
-        """Return SQL for the key of a row; ``table`` is the prefix of its columns."""
+    def key(self, source: SideTable, table: str = "", spelling: str = "spelling") -> str:
+        """Return SQL for the key of a row; ``table`` is the prefix of its columns.
+
+        ``spelling`` is what the table of exceptions is called in the query.
+        """
         cell = cell_text(source, table) if self.as_text else table + identifier(source.key.name)
         key = self.expression.replace("{cell}", cell)
         if self.spelling:
-            key = f"coalesce(spelling.key, {key})"
+            key = f"coalesce({spelling}.key, {key})"
         return f"nullif({key}, '')" if self.drops_blanks else key
 
 
@@ -66,8 +72,14 @@ def collect_keys(
 ) -> None:
     """Store the distinct cells of a key column, their canonical strings and their row counts.
 
-    ``ordered`` also stores the first row of each.
+    ``ordered`` also stores the first row of each. A key of several columns is stored part by part,
+    numbered from 1, and then as a whole.
     """
+    if source.more:
+        for number, part in enumerate(source.parts(), 1):
+            collect_keys(session, part, f"{store}_{number}", profile, ordered)
+        _collect_tuples(session, source, store)
+        return
     session.run(f"CREATE TABLE {store} (cell VARCHAR, key VARCHAR, number BIGINT, first BIGINT)")
     name = identifier(source.key.name)
     first = ("min(place)", ", row_number() OVER () AS place") if ordered else ("0", "")
@@ -86,12 +98,58 @@ def collect_keys(
         session.run(f"INSERT INTO {store} SELECT * FROM batch", rows)
 
 
+def _collect_tuples(session: Session, source: SideTable, store: str) -> None:
+    """Store the distinct tuples of a key of several columns, whose parts are stored already."""
+    numbers = range(1, len(source.keys) + 1)
+    texts = [
+        f"{cell_text(part)} AS cell_{n}" for n, part in zip(numbers, source.parts(), strict=True)
+    ]
+    # Cells of different types may be written alike; their keys are the same then.
+    parts = "".join(
+        f" LEFT JOIN (SELECT cell, min(key) AS key FROM {store}_{n} GROUP BY cell) AS part_{n} "
+        f"ON part_{n}.cell = cell_{n}"
+        for n in numbers
+    )
+    key = f" || {SEPARATOR_SQL} || ".join(f"part_{n}.key" for n in numbers)
+    cell = ", ".join(f"cell_{n}" for n in numbers)
+    keys = ", ".join(f"part_{n}.key AS key_{n}" for n in numbers)
+    session.run(
+        f"CREATE TABLE {store} AS SELECT concat_ws(' · ', {cell}) AS cell, {key} AS key, "
+        f"count(*) AS number, min(place) AS first, {keys} "
+        f"FROM (SELECT {', '.join(texts)}, row_number() OVER () AS place FROM {source.reads})"
+        f"{parts} GROUP BY ALL"
+    )
+    if any(session.count(f"{store}_{n} WHERE contains(cell, {SEPARATOR_SQL})") for n in numbers):
+        raise DeepJoinError(
+            f"The key columns of {source.table} hold the control character 31, which separates "
+            "the parts of a key. Remove it, or join on one column."
+        )
+
+
 def match_keys(
     session: Session, left: SideTable, right: SideTable, left_keys: str, right_keys: str
+) -> list[tuple[KeySql, KeySql]]:
+    """Choose the SQL of both sides, given the tables that `collect_keys` made: of each part."""
+    if not left.more:
+        return [_match_part(session, left, right, left_keys, right_keys)]
+    parts = zip(left.parts(), right.parts(), strict=True)
+    return [
+        _match_part(session, mine, theirs, f"{left_keys}_{n}", f"{right_keys}_{n}", as_text=True)
+        for n, (mine, theirs) in enumerate(parts, 1)
+    ]
+
+
+def _match_part(
+    session: Session,
+    left: SideTable,
+    right: SideTable,
+    left_keys: str,
+    right_keys: str,
+    *,
+    as_text: bool = False,
 ) -> tuple[KeySql, KeySql]:
-    """Choose the SQL of both sides, given the tables that `collect_keys` made."""
     # Integers are equal exactly where their canonical strings are, and compare faster as such.
-    if left.key.kind in _INTEGERS and right.key.kind in _INTEGERS:
+    if left.key.kind in _INTEGERS and right.key.kind in _INTEGERS and not as_text:
         return KeySql("{cell}", as_text=False), KeySql("{cell}", as_text=False)
     of_left = _best(session, left_keys, _held(right_keys))
     of_right = _best(session, right_keys, _held(left_keys))
@@ -106,15 +164,22 @@ def match_keys(
 
 
 def linked_keys(
-    session: Session, pairs: str, left_keys: str, right_keys: str
-) -> tuple[KeySql, KeySql]:
+    session: Session, pairs: str, stored: tuple[str, str], parts: int = 1
+) -> list[tuple[KeySql, KeySql]]:
     """Choose the SQL of both sides of a semantic join: their keys must be those of the pairs."""
-    sides = []
-    for keys, column in ((left_keys, "yours"), (right_keys, "theirs")):
-        wanted = f"SELECT {column} FROM {pairs}"
-        expression = _best(session, keys, wanted)
-        sides.append(KeySql(expression, _exceptions(session, keys, expression, wanted, wanted)))
-    return sides[0], sides[1]
+    found = []
+    for number in range(1, parts + 1):
+        sides = []
+        for keys, column in zip(stored, ("yours", "theirs"), strict=True):
+            wanted = f"SELECT {column} FROM {pairs}"
+            if parts > 1:
+                wanted = f"SELECT key_{number} FROM {keys} WHERE key IN ({wanted})"
+                keys = f"{keys}_{number}"
+            expression = _best(session, keys, wanted)
+            exceptions = _exceptions(session, keys, expression, wanted, wanted)
+            sides.append(KeySql(expression, exceptions))
+        found.append((sides[0], sides[1]))
+    return found
 
 
 def _best(session: Session, keys: str, wanted: str) -> str:

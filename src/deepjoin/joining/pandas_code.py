@@ -7,6 +7,7 @@ from pathlib import Path
 from deepjoin.joining.columns import MAX_VALUES, Aggregate, free_name
 from deepjoin.joining.session import Session
 from deepjoin.joining.sql import JoinSql, stored_pairs
+from deepjoin.joining.tables import SideTable
 
 _KEY = """\
 import pandas as pd
@@ -15,6 +16,14 @@ from deepjoin.normalise.canonical import canonical
 # yours is {left}, theirs is {right}, both read as text
 def key(cell):
     return canonical(str(cell), {profile}) or None if pd.notna(cell) else None
+
+"""
+#: Before the merge, for a key of several columns.
+_TUPLES = """\
+def tuple_key(frame, columns):
+    rows = zip(*(frame[column].map(key) for column in columns))
+    keys = [None if any(pd.isna(part) for part in row) else chr(31).join(row) for row in rows]
+    return pd.Series(keys, frame.index, dtype=object)
 
 """
 _AGGREGATES = f"""\
@@ -32,9 +41,9 @@ def listed(cells):
 
 """
 _MERGE = """\
-keys = theirs[{right_key}].map(key)
+keys = {right_key}
 matches = theirs{columns}.assign({name}=keys).dropna(subset="{name}"){once}
-joined = yours.assign({name}=yours[{left_key}].map(key)).merge(matches, how="{how}", on="{name}")
+joined = yours.assign({name}={left_key}).merge(matches, how="{how}", on="{name}")
 joined = joined.drop(columns="{name}"){counted}
 """
 
@@ -42,12 +51,12 @@ joined = joined.drop(columns="{name}"){counted}
 _PAIRS = """\
 pairs = {pairs}
 pairs.columns = ["{name}", "{target}", {between}]
-keys = theirs[{right_key}].map(key)
+keys = {right_key}
 matches = theirs{columns}.assign({target}=keys, {place}=range(len(theirs)))
 matches = pairs.merge(matches, on="{target}")
 matches = matches.sort_values([{similarity}, "{place}"], ascending=[False, True])
 matches = matches.drop(columns=["{target}", "{place}"]){once}
-joined = yours.assign({name}=yours[{left_key}].map(key)).merge(matches, how="{how}", on="{name}")
+joined = yours.assign({name}={left_key}).merge(matches, how="{how}", on="{name}")
 joined = joined.drop(columns="{name}"){counted}
 """
 
@@ -66,8 +75,10 @@ def pandas_code(join: JoinSql, profile: str, session: Session, file: Path | None
     # Keys come from deepjoin's own canonical strings, so that both ways match the same rows.
     code = _KEY.format(left=repr(left.table), right=repr(right.table), profile=repr(profile))
     words = {"name": name, "target": target, "place": place, "how": join.how}
-    words |= {"left_key": repr(left.key.original), "right_key": repr(right.key.original)}
+    words |= {"left_key": _keys("yours", left), "right_key": _keys("theirs", right)}
     words |= {"columns": "", "once": "", "counted": ""}
+    if left.more:
+        code += _TUPLES
     if join.many == "aggregate":
         code += _AGGREGATES
         counted = repr(join.right_columns[0].name)
@@ -95,6 +106,13 @@ def pandas_code(join: JoinSql, profile: str, session: Session, file: Path | None
     return code + _PAIRS.format(
         **words, similarity=between[0], between=", ".join(between), pairs=listed
     )
+
+
+def _keys(frame: str, side: SideTable) -> str:
+    """Write the keys of a frame: the canonical strings of a column, or of several."""
+    if not side.more:
+        return f"{frame}[{side.key.original!r}].map(key)"
+    return f"tuple_key({frame}, {[column.original for column in side.keys]!r})"
 
 
 def _aggregated(join: JoinSql) -> str:

@@ -15,6 +15,7 @@ from deepjoin.joining.facts import (
     count_keys,
     is_spelled_alike,
     join_facts,
+    link_tuples,
     link_values,
     near_misses,
     semantic_warnings,
@@ -196,23 +197,30 @@ def _plan(
     for source, stored in zip((yours, theirs), keys, strict=True):
         collect_keys(session, source, stored, profile, ordered=semantic is not None)
     pairs, skipped = None, ""
+    if semantic is not None and yours.more:
+        # Programs and careful similarity pair single values; parts match by their cosine.
+        semantic = replace(semantic, careful=False)
     if semantic is not None and semantic.join == "any":
-        skipped = too_many_values(session)
+        skipped = too_many_values(session, len(yours.keys))
         semantic = None if skipped else semantic
     if semantic is not None:
-        link_values(session, semantic)
+        if yours.more:
+            link_tuples(session, semantic, len(yours.keys))
+        else:
+            link_values(session, semantic)
         # Where "any" has found equal values only, the join is the simpler one of equal keys.
         if semantic.join != "any" or session.count(f"{PAIRS} WHERE yours <> theirs"):
             pairs = PAIRS
     counts = count_keys(session, pairs)
     right = brought(yours, theirs, many, settings, with_key=not is_spelled_alike(session))
     if pairs is None:
-        names, (mine, other) = ("yours", "theirs"), match_keys(session, yours, theirs, *keys)
+        name, parts = "theirs", match_keys(session, yours, theirs, *keys)
     else:
-        names, (mine, other) = ("yours", "their_rows"), linked_keys(session, pairs, *keys)
+        name, parts = "their_rows", linked_keys(session, pairs, keys, len(yours.keys))
+    (mine, *more), (other, *others) = zip(*parts, strict=True)
     query = JoinSql(
-        QuerySide(names[0], yours, mine),
-        QuerySide(names[1], theirs, other),
+        QuerySide("yours", yours, mine, tuple(more)),
+        QuerySide(name, theirs, other, tuple(others)),
         *(how, many, left_columns(yours), right.columns, right.aggregates, pairs),
     )
     if pairs is not None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining.columns import MATCHES, Aggregate, OutputColumn, free_name
-from deepjoin.joining.keys import KeySql, cell_text
+from deepjoin.joining.keys import SEPARATOR_SQL, KeySql, cell_text
 from deepjoin.joining.session import Session
 from deepjoin.joining.tables import SideTable
 from deepjoin.read.sql import identifier, literal
@@ -101,28 +101,48 @@ class QuerySide:
     table: str
     source: SideTable
     key: KeySql
+    #: The keys of the other columns of a key of several.
+    more: tuple[KeySql, ...] = ()
+    #: SQL for what is between the parts of such a key.
+    separator: str = SEPARATOR_SQL
+
+    @property
+    def keys(self) -> tuple[KeySql, ...]:
+        """How the cells of each column of the key become keys."""
+        return (self.key, *self.more)
 
     def rows(self, row: str, key: str, writer: ValueWriter | None) -> list[tuple[str, str]]:
         """Write the tables of the query that number the rows and give them their keys."""
-        source, spelling = self.source, self.key.spelling
-        reads = source.shows if writer else source.reads
-        if not spelling:
-            made = self.key.key(source)
+        reads = self.source.shows if writer else self.source.reads
+        between = f" || {self.separator} || "
+        parts = list(zip(self.keys, self.source.parts(), strict=True))
+        if not any(one.spelling for one in self.keys):
+            # A missing part makes the whole key NULL, which matches nothing.
+            made = between.join(one.key(part) for one, part in parts)
             plain = f"SELECT *, row_number() OVER () AS {row}, {made} AS {key}\n  FROM {reads}"
             return [(self.table, plain)]
         # Exceptions are joined on the cell's text and take precedence over the expression.
-        exceptions = f"SELECT cell, key FROM {spelling}"
-        if writer:
-            quoted = writer.literal
-            pairs = (f"({quoted(cell)}, {quoted(to)})" for cell, to in writer.spelling(spelling))
-            exceptions = "VALUES\n    " + ",\n    ".join(pairs)
+        tables, joins, made_of = [], [], []
+        for number, (one, part) in enumerate(parts, 1):
+            called = "spelling" if number == 1 else f"spelling_{number}"
+            made_of.append(one.key(part, "side.", called))
+            if not one.spelling:
+                continue
+            exceptions = f"SELECT cell, key FROM {one.spelling}"
+            if writer:
+                quoted, listed = writer.literal, writer.spelling(one.spelling)
+                pairs = (f"({quoted(cell)}, {quoted(to)})" for cell, to in listed)
+                exceptions = "VALUES\n    " + ",\n    ".join(pairs)
+            tables.append((f"{self.table}_{called}(cell, key)", exceptions))
+            joins.append(
+                f"\n  LEFT JOIN {self.table}_{called} AS {called} "
+                f"ON {called}.cell = {cell_text(part, 'side.')}"
+            )
         spelled = (
-            f"SELECT side.*, {self.key.key(source, 'side.')} AS {key}\n"
-            f"  FROM (SELECT *, row_number() OVER () AS {row} FROM {reads}) AS side\n"
-            f"  LEFT JOIN {self.table}_spelling AS spelling "
-            f"ON spelling.cell = {cell_text(source, 'side.')}"
+            f"SELECT side.*, {between.join(made_of)} AS {key}\n"
+            f"  FROM (SELECT *, row_number() OVER () AS {row} FROM {reads}) AS side{''.join(joins)}"
         )
-        return [(f"{self.table}_spelling(cell, key)", exceptions), (self.table, spelled)]
+        return [*tables, (self.table, spelled)]
 
 
 class AddedColumns(NamedTuple):

@@ -53,10 +53,12 @@ def make_readable(session: Session, side: JoinSide, store: str) -> SideTable:
     else:
         described = _read(session, side, f"DESCRIBE SELECT * FROM {side.scan}")
         columns = [SideColumn(name, name, kind) for name, kind, *_ in described]
-    key = next((column for column in columns if column.original == side.key), None)
-    if key is None:
-        names = [column.original for column in columns]
-        raise unknown_name("column", side.key, side.table.name, names)
+    by_name = {column.original: column for column in reversed(columns)}
+    for name in side.keys:
+        if name not in by_name:
+            names = [column.original for column in columns]
+            raise unknown_name("column", name, side.table.name, names)
+    key, *more = (by_name[name] for name in side.keys)
     # Only text has types to learn; DuckDB knows the types of other files.
     is_text = all(column.kind == "VARCHAR" for column in columns)
     reads, shows = side.scan or store, side.scan or identifier(side.table.name)
@@ -64,9 +66,9 @@ def make_readable(session: Session, side: JoinSide, store: str) -> SideTable:
         _read(session, side, f"CREATE TABLE {store} AS SELECT * FROM {side.scan}")
         reads = store
     if is_text:
-        learned = learn_casts(session, reads, [column for column in columns if column != key])
+        learned = learn_casts(session, reads, [one for one in columns if one not in (key, *more)])
         columns = [learned.get(column.name, column) for column in columns]
-    return SideTable(side.table.name, reads, shows, tuple(columns), key)
+    return SideTable(side.table.name, reads, shows, tuple(columns), key, tuple(more))
 
 
 def read_typed(table: Table) -> pa.Table:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from deepjoin.model import Table
 
@@ -12,15 +13,20 @@ _NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|FLOAT|DOUBLE|DECIMA
 
 @dataclass(frozen=True)
 class JoinSide:
-    """One table of a join and its key column.
+    """One table of a join and its key column, or the columns of its key.
 
     ``scan`` is a DuckDB table expression with the same rows, such as ``read_parquet('x')``
     or ``read_csv('x', all_varchar = true)``: faster, and used in the printed SQL.
     """
 
     table: Table
-    key: str
+    key: str | tuple[str, ...]
     scan: str | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return (self.key,) if isinstance(self.key, str) else self.key
 
 
 @dataclass(frozen=True)
@@ -58,3 +64,14 @@ class SideTable:
     shows: str
     columns: tuple[SideColumn, ...]
     key: SideColumn
+    #: The other columns of a key of several.
+    more: tuple[SideColumn, ...] = ()
+
+    @property
+    def keys(self) -> tuple[SideColumn, ...]:
+        """The columns of the key."""
+        return (self.key, *self.more)
+
+    def parts(self) -> Iterator[SideTable]:
+        """Yield the same table once for each column of the key, with that column as its key."""
+        return (replace(self, key=key, more=()) for key in self.keys)

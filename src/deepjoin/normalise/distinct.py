@@ -44,7 +44,7 @@ def distinct_cells(
     first: dict[str, int] = {}
     spellings: list[str] = []
     counts: list[int] = []
-    for cell, value in zip(spelled, _canonical_all(spelled, profile), strict=True):
+    for cell, value in zip(spelled, canonical_all(spelled, profile), strict=True):
         at = first.setdefault(value, len(spellings))
         if at < len(spellings):
             counts[at] += raw[cell]
@@ -57,7 +57,8 @@ def distinct_cells(
     return DistinctCells(values, spellings, counts, hidden(values, key) if key else None)
 
 
-def _canonical_all(cells: list[str], profile: str) -> list[str]:
+def canonical_all(cells: list[str], profile: str) -> list[str]:
+    """Return the canonical strings of some cells, "" for blank ones."""
     if len(cells) < _MANY:
         return [canonical(cell, profile) for cell in cells]
     try:

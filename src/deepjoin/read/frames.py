@@ -218,18 +218,30 @@ def table_of_columns(name: str, columns: Sequence[Column]) -> Table:
     return Table(name, read, first.title or title_of(name), first.context)
 
 
-def as_columns(query: object, on: str | None = None) -> list[Column]:
+def as_columns(query: object, on: str | Sequence[str] | None = None) -> list[Column]:
     """Make columns of a query: all of a frame, several that were given, or the one of `as_column`.
 
     >>> [one.name for one in as_columns({"id": [1, 2], "city": ["Oslo", "Lima"]})]
     ['id', 'city']
     """
+    if on is not None and not isinstance(on, str):
+        return [as_column(query, name) for name in key_names(on)]
     if isinstance(query, (list, tuple)) and query and all(isinstance(x, Column) for x in query):
         return list(query)
     if on is None and (isinstance(query, Mapping) or is_frame(query)):
         # The frame has no name in any lake, so no table is left out for it.
         return [Column(one.cells, one.name) for one in read_columns(frame_table(query))]
     return [as_column(query, on)]
+
+
+def key_names(on: object) -> list[str]:
+    """List the columns of a key; anything but names raises."""
+    if isinstance(on, Mapping) or not isinstance(on, Iterable):
+        raise DeepJoinError(f"`on` is {on!r}; it must be the name of a column, or a list of names.")
+    names = list(on)
+    if not names:
+        raise DeepJoinError("`on` is an empty list; name the key columns.")
+    return names
 
 
 def as_column(query: object, on: str | None = None) -> Column:
@@ -335,6 +347,17 @@ def read_rows(table: Table, offset: int, limit: int) -> pa.Table:
     if not parts:
         return (schema or pa.schema([])).empty_table()
     return pa.concat_tables(parts, promote_options="permissive")
+
+
+def columns_by_name(
+    found: Sequence[Column], names: Sequence[str], table: str | None
+) -> list[Column]:
+    """Choose columns by name, all of one table; a wrong name raises with the nearest one."""
+    by_name = {column.name: column for column in reversed(found)}
+    for name in names:
+        if name not in by_name:
+            raise unknown_name("column", name, table or "the table", [one.name for one in found])
+    return [replace(by_name[name], table=table) for name in names]
 
 
 def read_columns(table: Table, only: str | None = None) -> list[Column]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -19,7 +20,13 @@ from deepjoin.model import Column
 from deepjoin.normalise.canonical import CellType
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.normalise.private import hidden
-from deepjoin.read.frames import as_columns, file_tables, read_columns
+from deepjoin.read.frames import (
+    as_columns,
+    columns_by_name,
+    file_tables,
+    key_names,
+    read_columns,
+)
 from deepjoin.settings import SearchSettings
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
@@ -77,16 +84,19 @@ class SearchOptions:
         return self.deadline is not None and monotonic() >= self.deadline
 
 
-def query_columns(index: OpenIndex, query: object, on: str | None) -> list[Column]:
+def query_columns(index: OpenIndex, query: object, on: str | Sequence[str] | None) -> list[Column]:
     """Make columns of what a search is given: a file or a table of the lake, or else `as_columns`.
 
     Plain text without ``on`` names a file or table only if there is one: it may be a lone value.
     """
-    if isinstance(query, str) and (on is not None or os.path.isfile(query) or query in index):
-        return named_columns(index, query, on)
-    if isinstance(query, os.PathLike):
-        return named_columns(index, os.fsdecode(query), on)
-    return as_columns(query, on)
+    if isinstance(query, str) and on is None and not os.path.isfile(query) and query not in index:
+        return as_columns(query)
+    if not isinstance(query, str | os.PathLike):
+        return as_columns(query, on)
+    name = os.fsdecode(query)
+    if on is None or isinstance(on, str):
+        return named_columns(index, name, on)
+    return key_columns(index, name, key_names(on))
 
 
 def named_columns(index: OpenIndex, name: str, on: str | None) -> list[Column]:
@@ -101,19 +111,39 @@ def named_columns(index: OpenIndex, name: str, on: str | None) -> list[Column]:
             replace(one, table=own and own + (one.table or "")[len(path.name) :]) for one in found
         ]
     table = index.find_name(name)
-    if table is not None:
-        names = index.indexed_columns(table) if on is None else [on]
-        if not names:
-            raise DeepJoinError(
-                f"No column of {table} is indexed; see: deepjoin info INDEX {table}"
-            )
-        return [index.column(table, column) for column in names]
+    if table is None:
+        raise _no_such_table(index, name)
+    names = index.indexed_columns(table) if on is None else [on]
+    if not names:
+        raise DeepJoinError(f"No column of {table} is indexed; see: deepjoin info INDEX {table}")
+    return [index.column(table, column) for column in names]
+
+
+def key_columns(index: OpenIndex, name: str, names: Sequence[str]) -> list[Column]:
+    """Read the columns of a key of several: as `named_columns`, with their cells in row order."""
+    if os.path.isfile(name):
+        own = index.name_of(Path(name))
+        tables = [read_columns(table) for table in file_tables(Path(name))]
+        # Of a workbook, the first sheet that has them all.
+        has_all = (of for of in tables if {one.name for one in of}.issuperset(names))
+        found = next(has_all, tables[0])
+        if own is not None:
+            own += (found[0].table or "")[len(Path(name).name) :]
+    else:
+        own = index.find_name(name)
+        if own is None:
+            raise _no_such_table(index, name)
+        found = read_columns(index.origin(own).table())
+    return [replace(column, table=own) for column in columns_by_name(found, names, name)]
+
+
+def _no_such_table(index: OpenIndex, name: str) -> DeepJoinError:
     if os.path.isdir(name):
-        raise DeepJoinError(f"'{name}' is a folder; name a file or a table of the lake.")
+        return DeepJoinError(f"'{name}' is a folder; name a file or a table of the lake.")
     parent = Path(name).parent
     beside = [str(p) for p in parent.iterdir() if p.is_file()] if os.path.isdir(parent) else []
     where = f"this directory or {index.path}"
-    raise unknown_name("file or table", name, where, [*sorted(beside), *index.tables])
+    return unknown_name("file or table", name, where, [*sorted(beside), *index.tables])
 
 
 class QueryValues(NamedTuple):

@@ -93,7 +93,7 @@ STYLE = "".join(f".{SCOPE} {inside}{{{rules}}}" for inside, rules in _RULES.item
 def results_html(results: Results) -> str:
     """Draw all hits: the best unfolded, the next to be unfolded, the rest as lines."""
     query, hits = results.query, results.hits
-    name = _text(str(query.get("column") or "values"), _NAME)
+    name = _text(", ".join(query.get("columns") or [query.get("column") or "values"]), _NAME)
     where = f" of {_text(str(query['table']), _NAME, keep_end=True)}" if query.get("table") else ""
     facts = [f"{query.get('size', 0):,} distinct values", count(len(results), "hit")]
     if results.partial is not None:
@@ -227,7 +227,7 @@ def _card(hit: Hit, unfolded: bool) -> str:
 def _named(hit: Hit) -> str:
     mark = '<span class="dj-mark">says little</span>' if hit.generic else ""
     table = f'<span class="dj-quiet">{_text(hit.table, _NAME)}</span>'
-    return f"<b>{_text(hit.column, _NAME)}</b> {table}{mark}"
+    return f"<b>{_text(', '.join(hit.columns), _NAME)}</b> {table}{mark}"
 
 
 def _sections(hit: Hit) -> Iterable[str]:

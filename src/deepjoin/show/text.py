@@ -108,7 +108,9 @@ def render_table(results: Results, screen: Screen = Screen()) -> str:
     styles: dict[tuple[int, int], str] = {}
     for row, hit in enumerate(results.hits, 1):
         shares = f"{hit.joinability:.0%}", f"{hit.matched}/{hit.query_size}", f"{hit.reverse:.0%}"
-        rows.append((str(hit.rank), hit.table, hit.column, *shares, hit.cardinality, _why(hit)))
+        rows.append(
+            (str(hit.rank), hit.table, ", ".join(hit.columns), *shares, hit.cardinality, _why(hit))
+        )
         if hit.joinability >= _FAIR and not hit.generic:
             styles[row, 3] = "green" if hit.joinability >= _GOOD else "yellow"
         styles[row, len(_HEAD) - 1] = "dim"

@@ -27,6 +27,7 @@ from deepjoin.store.catalog import Catalog
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.ledger import read_ledger
 from deepjoin.store.values.index import ValueIndex
+from deepjoin.store.values.rows import RowCodes
 
 #: Folder, inside a segment, of the tables that came from memory.
 FRAMES = "frames"
@@ -44,6 +45,8 @@ class Segment:
         self.values = ValueIndex(folder)
         self.catalog = Catalog(folder)
         self.ledger = read_ledger(folder)
+        #: None in a segment of an earlier version.
+        self.rows = RowCodes.open(folder)
         #: None in a lake without vectors.
         self.cells = CellVectors.open(folder)
         self.removed: frozenset[int] = frozenset()
@@ -60,7 +63,7 @@ class Segment:
 
     def settle(self, whole: bool = False) -> None:
         """Read as without checksums what is verified; ``whole`` verifies all that searches read."""
-        for part in self._parts():
+        for part in (*self._parts(), *([] if self.rows is None else [self.rows])):
             settle(part, whole)
 
     def _parts(self) -> list[object]:
@@ -73,7 +76,7 @@ class Segment:
         # Not by __init__, which would map the files again.
         other = Segment.__new__(Segment)
         other.folder, other.values, other.catalog = self.folder, self.values, self.catalog
-        other.ledger, other.cells = self.ledger, self.cells
+        other.ledger, other.cells, other.rows = self.ledger, self.cells, self.rows
         other._set_removed(removed)
         return other
 

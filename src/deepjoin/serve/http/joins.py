@@ -240,15 +240,16 @@ class Joins:
         if hit.column_id is not None:
             # Columns of one name differ only by their id; from here on, by what the table says.
             column = lake.index.origin(hit.table).key(hit.column, hit.column_id)
-            hit = hit.model_copy(update={"column": column})
+            columns = hit.columns and [column, *hit.columns[1:]]
+            hit = hit.model_copy(update={"column": column, "columns": columns})
             request = request.model_copy(update={"hit": hit})
         if isinstance(request.left, UploadTable):
             upload = self._uploads.get(request.left.upload)
-            left = upload.side(request.on)
+            left = upload.side(_names(request.on))
         else:
             opened.check_table(request.left.table)
             # Never by a path: a client names tables of the lake, and nothing else is opened.
-            left = origin_side(lake.index.origin(request.left.table), request.on)
+            left = origin_side(lake.index.origin(request.left.table), _names(request.on))
         tables = [hit.table, *([] if upload else [left.table.name])]
         found = {name: lake.index.origin(name).path() for name in tables}
         files = {path: name for name, path in found.items() if path is not None}
@@ -258,7 +259,7 @@ class Joins:
             lake.plan_join(
                 left,
                 request.on,
-                (hit.table, hit.column),
+                (hit.table, hit.key),
                 how=request.how,
                 many=request.many,
                 join=request.join,
@@ -281,6 +282,10 @@ def _without_paths(files: Mapping[Path, str]) -> Iterator[None]:
         yield
     except UnreadableTable as error:
         raise UnreadableTable(without_paths(str(error), files), passing=error.passing) from None
+
+
+def _names(on: str | list[str]) -> tuple[str, ...]:
+    return (on,) if isinstance(on, str) else tuple(on)
 
 
 def _code(write: Callable[[], str], comment: str, words: Callable[[str], str]) -> str:
@@ -310,7 +315,7 @@ def python_lines(planned: PlannedJoin) -> str:
     """Write the join with the library."""
     request = planned.request
     options = "".join(f", {name}={value!r}" for name, value in _options(planned).items())
-    hit = (request.hit.table, request.hit.column)
+    hit = (request.hit.table, request.hit.columns or request.hit.column)
     return (
         "import deepjoin\n\n"
         f"lake = deepjoin.open({_location(planned)!r})\n"
@@ -322,7 +327,9 @@ def shell_line(planned: PlannedJoin) -> str:
     """Write the join as a command; names that start with a dash must not become options."""
     request, left = planned.request, planned.left
     words = ["deepjoin", "join", _location(planned), f"./{left}" if left.startswith("-") else left]
-    words += [f"--column={request.on}", f"--with={request.hit.table}:{request.hit.column}"]
+    words += [f"--column={name}" for name in _names(request.on)]
+    target = request.hit.column if request.hit.columns is None else _option(request.hit.columns)
+    words.append(f"--with={request.hit.table}:{target}")
     words += [f"--{name}={_option(value)}" for name, value in _options(planned).items()]
     return " ".join(map(shell_quoted, [*words, "--out=joined.parquet"]))
 

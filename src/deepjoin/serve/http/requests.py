@@ -14,6 +14,8 @@ Name = Annotated[str, Field(max_length=20_000)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Cosine = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Cells = Annotated[list[str | None], Field(max_length=1_000_000)]
+#: How many there may be is checked, and said, where they are searched with.
+KeyColumns = Annotated[list[Name], Field(min_length=1, max_length=1000)]
 Join = Literal["any", "equi", "semantic"]
 Many = Literal["expand", "first", "aggregate"]
 assert set(Many.__args__) == set(MATCHES)  # type: ignore[attr-defined]
@@ -67,10 +69,27 @@ class UploadTable(RequestPart):
     upload: Name
 
 
-class SearchRequest(RequestPart):
-    """A query column, or a table to search with every column of; None means the default."""
+class LakeKey(RequestPart):
+    """Columns of a table of the lake that are one key."""
 
-    query: LakeColumn | UploadColumn | ValueList | LakeTable | UploadTable
+    table: Name
+    columns: KeyColumns
+
+
+class UploadKey(RequestPart):
+    """Columns of an upload that are one key."""
+
+    upload: Name
+    columns: KeyColumns
+
+
+class SearchRequest(RequestPart):
+    """A query column, several that are one key, or a table to search with every column of.
+
+    None means the default.
+    """
+
+    query: LakeColumn | UploadColumn | ValueList | LakeTable | UploadTable | LakeKey | UploadKey
     k: int = Field(10, ge=0, le=10_000)
     join: Join = "any"
     method: Name = "hybrid"
@@ -88,13 +107,21 @@ class Target(RequestPart):
     table: Name
     column: Name
     column_id: Name | None = None
+    columns: KeyColumns | None = Field(
+        None, description="The columns of a key of several, in the order of `on`"
+    )
+
+    @property
+    def key(self) -> list[str]:
+        """The columns to join on."""
+        return self.columns or [self.column]
 
 
 class JoinRequest(RequestPart):
     """Two tables and how to join them."""
 
     left: LakeTable | UploadTable
-    on: Name
+    on: Name | KeyColumns
     hit: Target
     how: Literal["left", "inner"] = "left"
     many: Many = "expand"

@@ -20,6 +20,7 @@ from deepjoin.model import (
     SimilarJoins,
     TableDescription,
 )
+from deepjoin.read.frames import columns_by_name, read_columns
 from deepjoin.relating.neighbourhood import neighbourhood, overview, paths, similar_joins
 from deepjoin.search.methods import check_method, joins_of
 from deepjoin.serve.current import Opened
@@ -40,9 +41,11 @@ from deepjoin.serve.http.describing import describe_table
 from deepjoin.serve.http.problems import Refused
 from deepjoin.serve.http.requests import (
     LakeColumn,
+    LakeKey,
     LakeTable,
     SearchRequest,
     UploadColumn,
+    UploadKey,
     UploadTable,
     ValueList,
 )
@@ -166,7 +169,7 @@ def search_routes(service: Service) -> APIRouter:
 
     @router.post("/search", responses=documented(Results))
     async def search(request: SearchRequest) -> Response:
-        """Find the columns of the lake that join with a column, or with each of a table."""
+        """Find the columns of the lake that join with a column, a key, or each of a table."""
         run, late = await _pool(service, request), _late(service, request)
         # Encoded in the thread: hits read what they bring from disk on the way.
         found = await run(lambda opened: encoded(_search(service, opened, request, late)))
@@ -213,6 +216,7 @@ def _search(
         settings=SearchSettings(
             tau=request.tau,
             group=request.group,
+            keys="together" if isinstance(request.query, LakeKey | UploadKey) else "each",
             matches=request.matches,
             time_limit=max(_LEAST, late - monotonic()),
             on_partial=on_partial,
@@ -235,14 +239,14 @@ async def _pool(service: Service, request: SearchRequest) -> Pool:
         match query:
             case ValueList():
                 return len(query.values), False
-            case UploadColumn() | UploadTable():
+            case UploadColumn() | UploadTable() | UploadKey():
                 return int(service.uploads.detail(query.upload)["rows"]), True
             case LakeColumn():
                 opened.check_table(query.table)
                 size = opened.lake.index.column_size(query.table, query.column)
                 # A lake of hashes has to read the table again.
                 return size, opened.lake.settings.hash_only
-            case LakeTable():
+            case LakeTable() | LakeKey():
                 opened.check_table(query.table)
                 return opened.lake.table(query.table).rows or 0, True
 
@@ -266,6 +270,13 @@ def _query(service: Service, opened: Opened, request: SearchRequest) -> Column |
             if not names:
                 raise DeepJoinError(f"No column of {query.table} is indexed.")
             return [lake.column(query.table, name) for name in names]
+        case LakeKey():
+            opened.check_table(query.table)
+            table = lake.index.origin(query.table).table()
+            return columns_by_name(read_columns(table), query.columns, query.table)
+        case UploadKey():
+            found = service.uploads.get(query.upload).columns()
+            return columns_by_name(found, query.columns, None)
         case UploadColumn():
             return service.uploads.get(query.upload).columns(query.column)[0]
         case UploadTable():

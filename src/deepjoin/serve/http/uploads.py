@@ -74,7 +74,7 @@ class Upload:
             return [Column(one.cells, self.label) for one in found]
         return [Column(one.cells, one.name, title=one.title) for one in found]
 
-    def side(self, key: str) -> JoinSide:
+    def side(self, key: str | tuple[str, ...]) -> JoinSide:
         """Return the file as one side of a join."""
         with self.called():
             return JoinSide(self.table, key, duckdb_scan(self.path))

@@ -152,6 +152,8 @@ class HitAnswer:
     rank: int
     table: str
     column: str
+    columns: Sequence[str]
+    """All columns of the key, in the order of the query's; one for a query of one column."""
     type: str
     joinability: float
     """What hits are ranked by, for the kind of join that was requested."""

@@ -105,7 +105,9 @@ class QueryArguments(ToolArguments):
     """The query column: one of the lake, or values."""
 
     table: str | None = Field(default=None, description="a table of the lake")
-    column: str | None = Field(default=None, description="a column of it, or a name for values")
+    column: str | list[str] | None = Field(
+        default=None, description="a column of it; a list is one key; or a name for values"
+    )
     values: Values | None = Field(
         default=None,
         max_length=MOST_VALUES,
@@ -130,7 +132,7 @@ class PairArguments(QueryArguments):
     """The query column, and the column of the lake it may join with."""
 
     target_table: str = Field(description="as a hit names it")
-    target_column: str = Field(description="its key")
+    target_column: str | list[str] = Field(description="its key: as many columns as column has")
 
 
 class ExplainArguments(PairArguments):

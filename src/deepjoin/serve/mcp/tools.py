@@ -14,7 +14,13 @@ from deepjoin.joining import JoinPlan
 from deepjoin.joining.output import row_texts
 from deepjoin.lake import Lake
 from deepjoin.model import Column, EquiEvidence, Hit, Results, SemanticEvidence
-from deepjoin.read.frames import as_column, read_rows, table_of_columns
+from deepjoin.read.frames import (
+    as_column,
+    columns_by_name,
+    read_columns,
+    read_rows,
+    table_of_columns,
+)
 from deepjoin.relating.neighbourhood import paths
 from deepjoin.search.methods import joins_of
 from deepjoin.serve.current import CurrentLake
@@ -88,6 +94,11 @@ class AgentSession:
 
     def query(self, args: QueryArguments) -> Column:
         """Find the query column: one of the lake by its names, or the values that were sent."""
+        if isinstance(args.column, list):
+            raise DeepJoinError(
+                "A list of columns is a key of several columns of a table of this lake: pass it "
+                "as table and column, without values."
+            )
         if args.values is not None and args.table is None:
             return Column(as_column(args.values).cells, args.column or "")
         if args.table is not None and args.column is not None and args.values is None:
@@ -99,6 +110,10 @@ class AgentSession:
 
     def queries(self, args: QueryArguments) -> list[Column]:
         """Find the query column, or all columns of a table that can be searched with."""
+        if isinstance(args.column, list) and args.table is not None and args.values is None:
+            own = self.lake.index.full_name(args.table)
+            found = read_columns(self.lake.index.origin(own).table())
+            return columns_by_name(found, args.column, own)
         if args.table is None or args.column is not None or args.values is not None:
             return [self.query(args)]
         table = self.lake.index.full_name(args.table)
@@ -248,7 +263,9 @@ class AgentSession:
     def search(self, args: SearchArguments) -> SearchAnswer:
         """Find the columns that join with the query; without a column, with the best key."""
         cutter, report = Cutter(), self.lake.report
-        settings = SearchSettings(group="tables" if args.one_per_table else None, matches=_CELLS)
+        keys = "together" if isinstance(args.column, list) else "each"
+        group = "tables" if args.one_per_table else None
+        settings = SearchSettings(group=group, keys=keys, matches=_CELLS)
 
         def searched(k: int, least: float) -> Results:
             return self.lake.search(
@@ -258,6 +275,8 @@ class AgentSession:
         queries = self.queries(args)
         results = searched(args.k, args.min_joinability)
         query = next(one for one in queries if one.name == results.query["column"])
+        if isinstance(args.column, list):
+            query = replace(query, name=",".join(args.column))
         if not results.query["size"]:
             raise DeepJoinError("The query column has no values: every cell is missing or blank.")
         # Columns of the query's own table are not compared.
@@ -319,10 +338,14 @@ class AgentSession:
 
     def explain(self, args: ExplainArguments) -> ExplainAnswer:
         """Measure one pair of columns."""
-        query, cutter = self.query(args), Cutter()
+        queries, cutter = self.queries(args), Cutter()
+        query = queries[0] if isinstance(args.column, list) else self.query(args)
         target = self.lake.index.full_name(args.target_table), args.target_column
         settings = SearchSettings(matches=args.cells)
-        hit = self.lake.explain(query, target, join=args.join, settings=settings)
+        mine = queries if isinstance(args.column, list) else query
+        hit = self.lake.explain(mine, target, join=args.join, settings=settings)
+        if isinstance(args.column, list):
+            query = replace(query, name=",".join(args.column))
         evidence = _hit(hit, cutter, args.cells)
         if self.lake.settings.hash_only:
             cutter.note("the index holds hashes of values: no cells can be listed")
@@ -383,11 +406,12 @@ class AgentSession:
         """Plan a join; the left table is one of the lake by name, never a path, or the values."""
         if args.values is None and args.table is not None and args.column is not None:
             table = self.lake.index.full_name(args.table)
-            left, on = self.lake.index.origin(table).table(), args.column
+            left = self.lake.index.origin(table).table()
+            on: str | list[str] = args.column
         else:
             query = self.query(args)
             on = query.name or "value"
-            left = table_of_columns("values", [Column(query.cells, on)])
+            left = table_of_columns("values", [Column(query.cells, query.name or "value")])
         hit = self.lake.index.full_name(args.target_table), args.target_column
         settings = JoinSettings(columns=args.columns, aggregate=args.aggregate)
         with self.lake.plan_join(
@@ -415,6 +439,7 @@ def _hit(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
         rank=hit.rank,
         table=hit.table,
         column=hit.column,
+        columns=hit.columns,
         type=hit.type,
         joinability=hit.joinability,
         query_size=hit.query_size,

@@ -33,6 +33,14 @@ from deepjoin.store.values.chunk import (
 from deepjoin.store.values.index import AS_VALUE, ValueIndex, ValueIndexWriter
 from deepjoin.store.values.postings import Postings, Spill, merged_partitions
 from deepjoin.store.values.profile import ColumnProfiles, ColumnTallies, Traits
+from deepjoin.store.values.rows import (
+    RowCodes,
+    RowLayout,
+    RowSpill,
+    merge_rows_of,
+    write_no_rows,
+    write_rows,
+)
 
 #: Selects the columns to keep, from the profiles of all.
 Choose = Callable[[ColumnProfiles], Marks]
@@ -45,9 +53,20 @@ _CHUNK_BYTES = 32 << 20
 
 
 class ValueIndexBuilder:
-    """Takes cells of numbered columns: columns in any order, the cells of each in row order."""
+    """Takes cells of numbered columns: columns in any order, the cells of each in row order.
 
-    def __init__(self, scratch: Path, settings: Settings, memory: int, threads: int = 2) -> None:
+    ``with_rows`` stores which value each row has, unless values are hidden.
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        settings: Settings,
+        memory: int,
+        threads: int = 2,
+        *,
+        with_rows: bool = False,
+    ) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
         self._threads = threads
         self._scratch = scratch
@@ -56,12 +75,15 @@ class ValueIndexBuilder:
         #: Traits of columns whose values are hidden; they stay in memory and are never written.
         self._traits = Traits(0) if self._key else None
         self._spill = Spill(scratch, memory)
+        # Which rows share a hidden value would say more about it than its hash does.
+        stored = with_rows and not self._key
+        self._rows = RowSpill(scratch / "rows") if stored else None
         self._pieces: list[tuple[int, int, pa.Array]] = []
         self._cells = self._bytes = 0
         self._present = np.zeros(0, np.int64)
         self._too_long = np.zeros(0, np.int64)
         self._pool = ThreadPoolExecutor(threads)
-        self._reducing: deque[Future[ReducedChunk]] = deque()
+        self._reducing: deque[tuple[Chunk, Future[ReducedChunk]]] = deque()
 
     def add(self, column: int, first_row: int, cells: pa.Array) -> None:
         """Add consecutive cells of one column, starting at a row."""
@@ -94,12 +116,18 @@ class ValueIndexBuilder:
             start = stop
 
     def finish(
-        self, out: Path, columns: int, choose: Choose, apart: tuple[Path, Choose] | None = None
+        self,
+        out: Path,
+        columns: int,
+        choose: Choose,
+        apart: tuple[Path, Choose] | None = None,
+        rows: Int | None = None,
     ) -> tuple[ColumnProfiles, Marks, Marks]:
         """Write the index of the chosen columns, renumbered without gaps.
 
-        Columns chosen by ``apart``, if any, get an index of their own there. Returns what is known
-        of all columns, which were chosen, and which are apart.
+        Columns chosen by ``apart``, if any, get an index of their own there. ``rows`` is how many
+        rows the table of each column has, if rows are stored. Returns what is known of all columns,
+        which were chosen, and which are apart.
         """
         self._reduce_pieces()
         self._collect(0)
@@ -126,11 +154,18 @@ class ValueIndexBuilder:
             if other.any():
                 chosen.append((apart[0], other))
         for folder, marks in chosen:
+            renumbered = np.cumsum(marks) - 1
             with ValueIndexWriter(folder, profiles.distinct[marks]) as writer:
-                renumbered = np.cumsum(marks) - 1
                 for one in merged:
                     postings = Postings.load(one) if isinstance(one, Path) else one
                     writer.append(postings.keep(marks), renumbered)
+            # Columns that are apart are never searched, so nobody needs their rows.
+            if self._rows is None or rows is None or folder != out:
+                write_no_rows(folder, int(marks.sum()))
+            else:
+                numbers = np.where(marks, renumbered, -1)
+                layout = RowLayout(numbers, rows[marks], profiles.present[marks])
+                write_rows(folder, self._rows, layout)
         return profiles, kept, other
 
     def __enter__(self) -> ValueIndexBuilder:
@@ -139,6 +174,8 @@ class ValueIndexBuilder:
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(cancel_futures=True)
         self._spill.close()
+        if self._rows is not None:
+            self._rows.close()
 
     def _reduce_pieces(self) -> None:
         if not self._pieces:
@@ -153,16 +190,19 @@ class ValueIndexBuilder:
 
     def _submit(self, chunk: Chunk) -> None:
         settings = self._settings
-        how = settings.profile, settings.max_cell, self._key
-        self._reducing.append(self._pool.submit(reduce_chunk, chunk, *how))
+        how = settings.profile, settings.max_cell, self._key, self._rows is not None
+        self._reducing.append((chunk, self._pool.submit(reduce_chunk, chunk, *how)))
         # Wait for the oldest when all threads are busy: chunks that wait would fill the memory.
         self._collect(self._threads)
 
     def _collect(self, waiting: int) -> None:
         """Take finished chunks in order until at most this many are running."""
         while len(self._reducing) > waiting:
-            reduced = self._reducing.popleft().result()
+            chunk, reducing = self._reducing.popleft()
+            reduced = reducing.result()
             self._spill.append(reduced.rows)
+            if self._rows is not None and reduced.groups is not None:
+                self._rows.append(chunk.columns, chunk.rows, reduced.groups)
             if self._traits is not None and reduced.traits is not None:
                 self._traits = self._traits.include(reduced.first, reduced.traits)
             stop = reduced.first + len(reduced.present)
@@ -185,6 +225,7 @@ class MergeInput:
 
     folder: Path
     values: ValueIndex
+    rows: RowCodes | None
     kept: Marks
 
 
@@ -206,6 +247,7 @@ def merge_values(
         with ValueIndexWriter(out, np.concatenate([np.zeros(0, np.int64), *sizes])) as writer:
             for postings in merged_partitions(spill, pool, threads):
                 writer.append(postings, numbers)
+    merge_rows_of(parts, out)
 
 
 def _stored_rows(part: MergeInput, first: int) -> Iterator[pa.RecordBatch]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.arrays import Hashes, Int
+from deepjoin.arrays import Hashes, Int, Int32
 from deepjoin.normalise.canonical import canonical_array
 from deepjoin.normalise.hashing import hash_array
 from deepjoin.normalise.private import hidden_array
@@ -44,6 +45,15 @@ class Chunk:
     cells: pa.StringArray
 
 
+class RowGroups(NamedTuple):
+    """Cells of a chunk by (column, value): groups are numbered column after column."""
+
+    #: The hash of each group's value.
+    hashes: Hashes
+    #: The group of each cell; -1 for a missing one.
+    of_cell: Int32
+
+
 @dataclass(frozen=True)
 class ReducedChunk:
     """The distinct rows of a chunk, by hash partition, and two counts a column.
@@ -57,12 +67,17 @@ class ReducedChunk:
     present: Int
     too_long: Int
     traits: Traits | None = None
+    #: Which value each cell has, for chunks whose rows are stored.
+    groups: RowGroups | None = None
 
 
-def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") -> ReducedChunk:
+def reduce_chunk(
+    chunk: Chunk, profile: str, max_cell: int, key: bytes = b"", with_rows: bool = False
+) -> ReducedChunk:
     """Find the distinct values of each column of a chunk, with counts and first spellings.
 
-    Given a key, values are replaced by hashes and spellings are dropped.
+    Given a key, values are replaced by hashes and spellings are dropped. ``with_rows`` adds which
+    value each cell has.
     """
     encoded = chunk.cells.dictionary_encode()
     spelled, spelling_of = encoded.dictionary, _codes(encoded)
@@ -80,7 +95,7 @@ def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") ->
     is_long = np.append(np.asarray(long.fill_null(False)), False)[spelling_of]
     too_long = np.bincount(local[is_long], minlength=span)
 
-    positions, counts = _group(local[here], value_of[here], here)
+    positions, counts, of_cell = _group(local[here], value_of[here], here)
     texts, traits = values.dictionary, None
     if key:
         traits = Traits(span)
@@ -88,6 +103,11 @@ def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") ->
         spelled, spelling_of = pc.utf8_length(texts).cast(pa.string()), value_of
         texts = hidden_array(texts, key)
     hashes = hash_array(texts)[value_of[positions]]
+    groups = None
+    if with_rows:
+        every = np.full(len(chunk.columns), -1, np.int32)
+        every[here] = of_cell
+        groups = RowGroups(hashes, every)
     order = np.argsort(partition_of(hashes), kind="stable")
     positions = positions[order]
 
@@ -105,7 +125,7 @@ def reduce_chunk(chunk: Chunk, profile: str, max_cell: int, key: bytes = b"") ->
         },
         schema=ROWS,
     )
-    return ReducedChunk(rows, first, present, too_long, traits)
+    return ReducedChunk(rows, first, present, too_long, traits, groups)
 
 
 def partition_of(hashes: Hashes) -> npt.NDArray[np.uint8]:
@@ -117,10 +137,13 @@ def _codes(encoded: pa.DictionaryArray) -> Int:
     return np.asarray(encoded.indices.fill_null(-1)).astype(np.int64)
 
 
-def _group(columns: Int, values: Int, positions: Int) -> tuple[Int, Int]:
-    """Group cells by (column, value): the first position and the size of each group."""
+def _group(columns: Int, values: Int, positions: Int) -> tuple[Int, Int, Int]:
+    """Group cells by (column, value): the first position and the size of each group.
+
+    Then the group of each cell, in the order given: of ascending positions.
+    """
     if len(positions) == 0:
-        return positions, positions
+        return positions, positions, positions
     # One plain sort of packed keys is several times faster than a stable argsort, and leaves
     # the smallest position, the first appearance, in front of each group.
     bits = int(positions[-1]).bit_length()
@@ -128,6 +151,10 @@ def _group(columns: Int, values: Int, positions: Int) -> tuple[Int, Int]:
     keys = (((columns << value_bits) | values) << bits) | positions
     keys.sort()
     group = keys >> bits
-    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    is_new = np.append(True, group[1:] != group[:-1])
+    starts = np.flatnonzero(is_new)
     counts = np.diff(np.append(starts, len(keys)))
-    return keys[starts] & ((1 << bits) - 1), counts
+    keys &= (1 << bits) - 1
+    numbers = np.empty(int(positions[-1]) + 1, np.int64)
+    numbers[keys] = np.cumsum(is_new) - 1
+    return keys[starts], counts, numbers[positions]

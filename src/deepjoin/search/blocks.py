@@ -1,0 +1,156 @@
+"""Many small tables at a time: which tuples of a query their rows hold, in whole-array steps.
+
+A lake has thousands of tables that hold the values of a query and none of its tuples. Verifying
+them one by one takes longer than reading their rows, so small ones are verified together: the same
+steps as `tuples.TableRows.extend`, over the rows of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deepjoin.arrays import Array, Double, Int, find_sorted, ranges
+from deepjoin.search.tuples import Level, PartPairs
+from deepjoin.store.segment import Segment
+
+#: Rows, of all ways to map the columns, that are compared at a time.
+MOST_ROWS = 1 << 21
+
+
+class TooManyMappings(Exception):
+    """The tables can be mapped in too many ways to be verified together."""
+
+
+@dataclass(frozen=True)
+class PartColumns:
+    """The columns that may take a part, sorted by table, and the bounds on what they hold."""
+
+    columns: Int
+    tables: Int
+    bounds: Double
+
+    def of(self, tables: Int, least: int) -> tuple[Int, Int]:
+        """Return which of some tables, and which columns of them, may take the part."""
+        starts, stops = (np.searchsorted(self.tables, tables + one) for one in (0, 1))
+        which = np.repeat(np.arange(len(tables)), stops - starts)
+        places = ranges(starts, stops - starts)
+        kept = self.bounds[places] >= least
+        return which[kept], self.columns[places[kept]]
+
+
+@dataclass
+class _Groups:
+    """Ways to map the first parts: each has a table, columns, and rows that hold beginnings."""
+
+    table: Int
+    chosen: list[Int]
+    group: Int
+    rows: Int
+    beginnings: Int
+
+
+def verify_together(
+    segment: Segment,
+    pairs: Sequence[PartPairs],
+    parts: Sequence[tuple[PartColumns, Level]],
+    tables: Int,
+    least: int,
+) -> tuple[Int, list[Int], Int]:
+    """Count the tuples in the rows of some tables, under every mapping that reaches ``least``.
+
+    ``pairs`` and ``parts`` are in the order in which parts are added. Returns, for each mapping,
+    which table it is of, the column of each part, and the count.
+    """
+    groups: _Groups | None = None
+    counts: Int = np.zeros(0, np.int64)
+    for pair, (columns, level) in zip(pairs, parts, strict=True):
+        groups = _extended(segment, pair, level, groups, *columns.of(tables, least))
+        counts = _counted(groups, level)
+        groups = _kept(groups, counts >= least)
+        counts = counts[counts >= least]
+    assert groups is not None
+    return groups.table, groups.chosen, counts
+
+
+def _extended(
+    segment: Segment,
+    pairs: PartPairs,
+    level: Level,
+    before: _Groups | None,
+    which: Int,
+    columns: Int,
+) -> _Groups:
+    """Add a part: each way so far with each column of its table that may take it."""
+    assert segment.rows is not None
+    if before is None:
+        table, chosen, taken = which, [], columns
+        lengths = np.asarray(segment.rows.counts)[taken]
+        _check(lengths)
+        group = np.repeat(np.arange(len(taken)), lengths)
+        rows = ranges(np.zeros(len(taken), np.int64), lengths)
+        beginnings = np.zeros(len(rows), np.int64)
+    else:
+        starts, stops = (np.searchsorted(which, before.table + one) for one in (0, 1))
+        parent = np.repeat(np.arange(len(before.table)), stops - starts)
+        taken = columns[ranges(starts, stops - starts)]
+        free = np.ones(len(taken), bool)
+        for one in before.chosen:
+            free &= one[parent] != taken
+        parent, taken = parent[free], taken[free]
+        table, chosen = before.table[parent], [one[parent] for one in before.chosen]
+        firsts, lasts = (np.searchsorted(before.group, parent, side) for side in ("left", "right"))
+        _check(lasts - firsts)
+        group = np.repeat(np.arange(len(taken)), lasts - firsts)
+        places = ranges(firsts, lasts - firsts)
+        rows, beginnings = before.rows[places], before.beginnings[places]
+    values = _values_at(segment, taken[group], rows)
+    at = find_sorted(pairs.values, values)
+    here = np.flatnonzero(at >= 0)
+    keys = beginnings[here] * level.values + pairs.cells[at[here]]
+    found = find_sorted(level.keys, keys)
+    kept = here[found >= 0]
+    return _Groups(table, [*chosen, taken], group[kept], rows[kept], found[found >= 0])
+
+
+def _check(lengths: Int) -> None:
+    if int(lengths.sum()) > MOST_ROWS:
+        raise TooManyMappings
+
+
+def _values_at(segment: Segment, columns: Int, rows: Int) -> Int:
+    """Return the number of the value in each of these columns and rows; -1 for a missing cell."""
+    stored, index = segment.rows, segment.values
+    assert stored is not None
+    widths = np.asarray(stored.widths)[columns].astype(np.int64)
+    bits = 8 * np.asarray(stored.offsets)[columns] + rows * widths
+    shifted = stored.words(bits >> 3) >> (bits & 7).astype(np.uint64)
+    codes = (shifted & ((np.uint64(1) << widths.astype(np.uint64)) - np.uint64(1))).astype(np.int64)
+    counts = np.asarray(stored.counts)
+    present = np.asarray(segment.catalog.column_cells)
+    ranks = codes - (present[columns] < counts[columns])
+    values = index.cell_values[index.column_offsets[columns] + np.maximum(ranks, 0)]
+    return np.where(ranks >= 0, values.astype(np.int64), -1)
+
+
+def _counted(groups: _Groups, level: Level) -> Int:
+    """Count, for each way, the tuples that begin with one of those found."""
+    size = len(level.keys)
+    distinct = np.unique(groups.group * size + groups.beginnings)
+    weights = level.tuples[distinct % size]
+    return np.bincount(distinct // size, weights, len(groups.table)).astype(np.int64)
+
+
+def _kept(groups: _Groups, chosen: Array) -> _Groups:
+    """Keep some of the ways."""
+    numbers = np.cumsum(chosen) - 1
+    rows = chosen[groups.group]
+    return _Groups(
+        groups.table[chosen],
+        [one[chosen] for one in groups.chosen],
+        numbers[groups.group[rows]],
+        groups.rows[rows],
+        groups.beginnings[rows],
+    )

@@ -1,0 +1,547 @@
+"""Search with a key of several columns: the tables whose rows hold the query's tuples.
+
+The score of a table is the share of the query's distinct tuples found in its rows, under the best
+mapping of the query's columns to the table's. Postings bound it: no mapping finds more tuples than
+its columns hold values of each part. Tables are verified on their rows, best bound first, until no
+other can be among the best; ties at the end are verified as well, so the answer equals that of
+comparing everything.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from deepjoin.arrays import Double, Int, Int32
+from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells.tokens import text_array
+from deepjoin.embed.scan import CandidatePairs
+from deepjoin.errors import DeepJoinError
+from deepjoin.matching.joinability import ONE, cardinality_of
+from deepjoin.matching.similar import ExactPairs
+from deepjoin.model import (
+    Brings,
+    Column,
+    EquiEvidence,
+    Hit,
+    Match,
+    Partial,
+    Results,
+    SemanticEvidence,
+)
+from deepjoin.normalise.canonical import CellType, cell_types
+from deepjoin.search.blocks import PartColumns, TooManyMappings, verify_together
+from deepjoin.search.candidates import weigh
+from deepjoin.search.context import SearchContext
+from deepjoin.search.evidence import EQUAL_CELLS, SIMILAR_CELLS
+from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
+from deepjoin.search.ranking import name_similarity
+from deepjoin.search.searcher import Stopwatch
+from deepjoin.search.tuples import (
+    SEPARATOR,
+    Found,
+    Level,
+    PartPairs,
+    TableRows,
+    TupleQuery,
+    count_distinct,
+)
+from deepjoin.store.segment import Segment
+from deepjoin.store.values.rows import NOT_STORED
+
+#: Methods that search with several columns, with the joins they answer.
+METHODS = {"hybrid": ("any", "equi", "semantic"), "exact-equi": ("equi",)}
+#: Postings that are all counted; of longer lists, only those of candidate tables.
+_COUNTED = 1 << 22
+#: Columns tried for one table at most: a table of flags maps in too many ways.
+_TRIED = 5000
+#: Tables verified one by one before others are verified together, how many at a time, and how
+#: many rows those have at most.
+_ONE_BY_ONE, _BLOCK_TABLES, _SMALL_ROWS = 32, 4096, 4096
+#: Cells looked up by meaning at a time.
+_BLOCK = 512
+
+
+class Mapping(NamedTuple):
+    """A table, the column of each part of the query, and how many tuples its rows hold."""
+
+    found: int
+    columns: tuple[int, ...]
+
+
+@dataclass
+class CompositeSearch:
+    """Finds the tables whose rows hold most of a query's tuples; threads may share it.
+
+    With an encoder, each part matches equal values and those whose cosine is at least ``tau``.
+    """
+
+    context: SearchContext
+    join: str
+    encoder: CellEncoder | None = None
+    tau: float = 1.0
+    _segments: list[Segment] = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_rows(self.context)
+        self._segments = [one for one in self.context.segments if one.values.columns]
+
+    def search(self, columns: Sequence[Column], options: SearchOptions) -> Results:
+        """Return the best tables, each with its best mapping."""
+        watch = Stopwatch()
+        if options.exclude is None:
+            options = replace(options, exclude=columns[0].table)
+        query = TupleQuery(columns, self.context.profile, self.context.key, self.encoder)
+        watch.lap("encode")
+        places = [
+            SegmentTables(segment, query, self._pairs(query, segment)) for segment in self._segments
+        ]
+        run = _Run(query, places, options)
+        ranked = run.ranked() if len(query) else []
+        watch.lap("candidates")
+        hits = [
+            self._hit(rank, query, place, mapping, options.show)
+            for rank, (place, mapping) in enumerate(ranked, 1)
+        ]
+        return Results(query.described(), tuple(hits), watch.stop("verify"), run.partial)
+
+    def explain(
+        self, columns: Sequence[Column], target: tuple[Segment, Sequence[int]], show: int | None
+    ) -> Hit:
+        """Measure how a query joins with some columns of a table, mapped in this order."""
+        segment, theirs = target
+        if len(columns) != len(theirs):
+            raise DeepJoinError(
+                f"The query has {len(columns)} columns and the target {len(theirs)}; name one for "
+                "each, in the same order."
+            )
+        query = TupleQuery(columns, self.context.profile, self.context.key, self.encoder)
+        place = SegmentTables(segment, query, self._pairs(query, segment))
+        return self._hit(1, query, place, Mapping(0, tuple(theirs)), show)
+
+    def _pairs(self, query: TupleQuery, segment: Segment) -> list[PartPairs]:
+        """Find the values of a segment that match each part."""
+        if self.encoder is None:
+            return [PartPairs.equal(part, segment) for part in query.parts]
+        return [self._similar(part, segment, self.encoder) for part in query.parts]
+
+    def _similar(self, part: SearchQuery, segment: Segment, encoder: CellEncoder) -> PartPairs:
+        """Pair the values of a part with equal ones and, if they are words, with similar ones."""
+        numbers = part.values_in(segment).numbers
+        words = np.zeros(0, np.int64)
+        if len(part):
+            kinds = np.asarray(cell_types(text_array(part.cells.values)))
+            # Other numbers and dates are other values, however similar they look.
+            words = np.flatnonzero(kinds == CellType.TEXT)
+        near = [CandidatePairs.none()]
+        if segment.cells is not None:
+            for start in range(0, len(words), _BLOCK):
+                some = words[start : start + _BLOCK]
+                found = segment.cells.near(part.encode(some), self.tau, 2, True)
+                near.append(found.renumbered(some))
+        pairs = CandidatePairs.concatenate(near).with_equal(numbers)
+        strings = segment.values.values
+        exact = ExactPairs(
+            pairs,
+            part.vectors,
+            lambda values: encoder.encode([strings[value] for value in values.tolist()]),
+        )
+        similar = exact.similarities(np.arange(len(pairs)))
+        kept = np.flatnonzero(similar >= round(self.tau * ONE))
+        shares = (similar[kept] / ONE).astype(np.float32)
+        return PartPairs.of(pairs.values[kept], pairs.cells[kept], shares)
+
+    def _hit(
+        self,
+        rank: int,
+        query: TupleQuery,
+        place: SegmentTables,
+        mapping: Mapping,
+        show: int | None,
+    ) -> Hit:
+        """Measure a table under a mapping: what matches, how often, and what does not."""
+        rows, columns, segment = place.rows, mapping.columns, place.segment
+        catalog = segment.catalog
+        found, numbers = place.found(columns)
+        tuples = numbers[found.beginnings]
+        _, keys = rows.tuples_of(columns)
+        distinct = count_distinct(keys)
+        size = len(query)
+
+        def evidence(pairs: Found, of: Int) -> tuple[float, float, int]:
+            matched = len(np.unique(of))
+            theirs = _target_tuples(rows, columns, pairs.rows)
+            return matched / max(1, size), theirs / max(1, distinct), matched
+
+        is_equal = found.similarities >= 1
+        equal = found.where(is_equal)
+        share, reverse, matched = evidence(equal, tuples[is_equal])
+        theirs = np.bincount(tuples[is_equal], minlength=size)
+        join_size = int((theirs * query.counts).sum())
+        equi = EquiEvidence(
+            share,
+            reverse,
+            matched,
+            join_size,
+            join_size / max(1, query.rows * len(rows.ranks(columns[0]))),
+        )
+        semantic = None
+        if self.encoder is not None:
+            semantic = SemanticEvidence(*evidence(found, tuples), self.tau)
+        every = np.bincount(tuples, minlength=size)
+        here = np.flatnonzero(every)
+        cardinality = ""
+        if len(here):
+            cardinality = cardinality_of(int(query.counts[here].max()), int(every[here].max()))
+        ways = {EQUAL_CELLS: matched > 0, SIMILAR_CELLS: bool(len(here) > matched)}
+        joinability = share if semantic is None else semantic.joinability
+        matches = _matches(place, columns, found, tuples, show)
+        missing = (query.spelled(number) for number in np.flatnonzero(every == 0)[:show].tolist())
+        names = tuple(catalog.column_names[column] for column in columns)
+        table = int(catalog.column_tables[columns[0]])
+        return Hit(
+            rank=rank,
+            table=catalog.table_names[table],
+            column=names[0],
+            column_id=catalog.column_ids[columns[0]],
+            type=catalog.type_name(columns[0]),
+            generic="",
+            join=self.join,
+            score=joinability,
+            joinability=joinability,
+            equi=equi,
+            semantic=semantic,
+            query_size=size,
+            target_size=distinct,
+            cardinality=cardinality,
+            matches=tuple(matches),
+            unmatched=tuple(missing),
+            found_by=tuple(way for way, used in ways.items() if used),
+            bring=partial(_brings, segment, columns[0], names),
+            columns=names,
+        )
+
+
+def _matches(
+    place: SegmentTables, columns: Sequence[int], found: Found, tuples: Int, show: int | None
+) -> list[Match]:
+    """Pair each tuple with the most similar of its rows, the first of equally similar ones."""
+    order = np.lexsort((found.rows, -found.similarities, tuples))
+    firsts = order[np.append(True, np.diff(tuples[order]) != 0)[: len(order)]]
+    index, query = place.segment.values, place.query
+    # Similar pairs first: they are the ones to check.
+    firsts = firsts[np.argsort(found.similarities[firsts] >= 1, kind="stable")]
+    matches = []
+    for pair in firsts[:show].tolist():
+        row = int(found.rows[pair])
+        entries = [
+            index.cells_of(column)[0] + int(place.rows.ranks(column)[row]) for column in columns
+        ]
+        target = SEPARATOR.join(index.cells(np.array(entries)))
+        similarity = round(float(found.similarities[pair]), 6)
+        how = "equal" if similarity >= 1 else "similar"
+        matches.append(Match(query.spelled(int(tuples[pair])), target, similarity, how))
+    return matches
+
+
+def _target_tuples(rows: TableRows, columns: Sequence[int], which: Int) -> int:
+    """Count the distinct tuples of some rows."""
+    if len(which) == 0:
+        return 0
+    complete, keys = rows.tuples_of(columns)
+    return count_distinct(keys[np.searchsorted(complete, np.unique(which))])
+
+
+def _brings(segment: Segment, column: int, names: Sequence[str]) -> Brings:
+    others, sample = segment.catalog.others_and_sample(column)
+    return Brings(tuple(name for name in others if name not in names), sample)
+
+
+class SegmentTables:
+    """The tables of one segment that may hold tuples of a query."""
+
+    def __init__(self, segment: Segment, query: TupleQuery, pairs: Sequence[PartPairs]) -> None:
+        self.segment, self.query = segment, query
+        self.rows = TableRows(segment, pairs)
+        #: Whether each value of the segment matches one value of each part at most.
+        self.is_equal = all(bool(np.all(np.diff(of.values) > 0)) for of in pairs)
+        index = segment.values
+        #: How many columns hold the values of each part, a column counted for each value.
+        self.postings = [int(index.frequency(of.values).sum()) for of in pairs]
+
+    def bounds(self, exclude: str | None, least: int) -> Iterator[PartColumns]:
+        """Return, for each part, the columns that may take it, their tables and upper bounds.
+
+        Only of tables that have a column for every part; sorted by table, then by bound.
+        """
+        segment, tables = self.segment, self.segment.catalog.column_tables
+        assert segment.rows is not None
+        out = np.asarray(segment.rows.widths) == NOT_STORED
+        marks = excluded_columns(segment, exclude)
+        if marks is not None:
+            out = out | marks
+        possible = np.ones(len(segment.catalog.table_names), bool)
+        columns: dict[int, tuple[Int, Double]] = {}
+        # From the part with the fewest postings on; the lists of others are only probed.
+        for part in np.argsort(self.postings, kind="stable").tolist():
+            found, bounds = self._bounds(part, None if possible.all() else possible)
+            kept = (bounds >= least) & ~out[found] & possible[tables[found]]
+            columns[part] = found[kept], bounds[kept]
+            here = np.zeros(len(possible), bool)
+            here[tables[found[kept]]] = True
+            possible &= here
+        for part in range(len(self.query.parts)):
+            found, bounds = columns[part]
+            kept = possible[tables[found]]
+            found, bounds = found[kept], bounds[kept]
+            order = np.lexsort((found, -bounds, tables[found]))
+            owners = tables[found[order]].astype(np.int64)
+            yield PartColumns(found[order], owners, bounds[order])
+
+    def _bounds(self, part: int, possible: Int | None) -> tuple[Int, Double]:
+        """Bound how many tuples have a value of this part in each column."""
+        index, pairs = self.segment.values, self.rows.pairs[part]
+        weights = self.query.weights(part)[pairs.cells]
+        frequency = index.frequency(pairs.values)
+        if self.postings[part] > _COUNTED and possible is not None:
+            wanted = np.flatnonzero(possible[self.segment.catalog.column_tables]).astype(np.int32)
+            lists: list[Int32] = [index.postings(value) for value in pairs.values.tolist()]
+            sums = weigh(lists, weights, wanted)
+            return wanted[sums > 0].astype(np.int64), sums[sums > 0].astype(np.float64)
+        holders = index.holders(pairs.values, frequency)
+        bounds = np.bincount(holders, np.repeat(weights, frequency), index.columns)
+        columns = np.flatnonzero(bounds)
+        return columns, np.minimum(bounds[columns], len(self.query))
+
+    def found(self, columns: Sequence[int]) -> tuple[Found, Int]:
+        """Find the tuples in the rows under a mapping, and the numbers of the beginnings."""
+        levels, numbers = self.query.levels(range(len(columns)))
+        found: Found | None = None
+        for part, (level, column) in enumerate(zip(levels, columns, strict=True)):
+            found = self.rows.extend(found, level, part, column)
+        assert found is not None
+        return found, numbers
+
+
+class _Run:
+    """One search: tables are verified best bound first, until no other can be among the best."""
+
+    def __init__(
+        self, query: TupleQuery, places: Sequence[SegmentTables], options: SearchOptions
+    ) -> None:
+        self._query, self._places, self._options = query, places, options
+        self.partial: Partial | None = None
+        # Shares are compared with a little tolerance: .7 of 10 tuples is 7.
+        self._least = max(1, int(np.ceil(options.threshold * len(query) - 1e-9)))
+        #: The counts of the best k tables so far, smallest first.
+        self._best: list[int] = []
+        totals = np.sum([place.postings for place in places] or [[0] * len(query.parts)], axis=0)
+        #: Parts that few columns hold come first: they leave the fewest rows.
+        self._order = np.argsort(totals, kind="stable").tolist()
+        self._levels, _ = query.levels(self._order)
+
+    @property
+    def needed(self) -> int:
+        """How many tuples a table must hold to be among the best, ties included."""
+        k = self._options.k
+        full = k is not None and len(self._best) >= k
+        return max(self._least, self._best[0]) if full else self._least
+
+    def ranked(self) -> list[tuple[SegmentTables, Mapping]]:
+        """Return the best tables, best first, each with its best mapping."""
+        if self._options.k == 0:
+            return []
+        columns: list[list[PartColumns]] = []
+        numbers, owners, most = [], [], []
+        for number, place in enumerate(self._places):
+            parts = list(place.bounds(self._options.exclude, self._least))
+            columns.append(parts)
+            owners.append(np.unique(parts[0].tables))
+            numbers.append(np.full(len(owners[-1]), number))
+            # The bound of a table: that of its best column for the part that has the least.
+            best_of = [of.bounds[np.searchsorted(of.tables, owners[-1])] for of in parts]
+            most.append(np.minimum.reduce(best_of))
+        which, tables = (np.concatenate([np.zeros(0, int), *of]) for of in (numbers, owners))
+        bounds: Double = np.concatenate([np.zeros(0), *most])
+        found: list[tuple[SegmentTables, list[Mapping]]] = []
+        order = np.argsort(-bounds, kind="stable")
+        done, block = 0, 1
+        while done < len(order) and bounds[order[done]] >= self.needed:
+            if self._options.is_late and found:
+                self.partial = Partial(
+                    "tables were verified until the time was up", done, len(order)
+                )
+                break
+            some = order[done : done + block]
+            done += len(some)
+            some = some[bounds[some] >= self.needed]
+            for number, place in enumerate(self._places):
+                for mappings in self._verified(
+                    place, columns[number], tables[some[which[some] == number]]
+                ):
+                    found.append((place, mappings))
+                    heapq.heappush(self._best, mappings[0].found)
+                    if self._options.k is not None and len(self._best) > self._options.k:
+                        heapq.heappop(self._best)
+            # The first tables one by one: they raise what others must reach.
+            block = 1 if done < _ONE_BY_ONE else min(_BLOCK_TABLES, 4 * block)
+        needed = self.needed
+        tied = [(place, of) for place, of in found if of[0].found >= needed]
+        best = [min((_key(place, one), one) for one in of) for place, of in tied]
+        ranked = sorted(range(len(tied)), key=lambda number: best[number][0])
+        return [(tied[number][0], best[number][1]) for number in ranked[: self._options.k]]
+
+    def _verified(
+        self, place: SegmentTables, columns: Sequence[PartColumns], tables: Int
+    ) -> Iterator[list[Mapping]]:
+        """Verify tables of one segment: small ones together, where only equal values match."""
+        assert place.segment.rows is not None
+        if len(tables) > 1 and place.is_equal:
+            first = columns[0].columns[np.searchsorted(columns[0].tables, tables)]
+            small = np.asarray(place.segment.rows.counts)[first] <= _SMALL_ROWS
+            try:
+                yield from self._verified_together(place, columns, tables[small])
+                tables = tables[~small]
+            except TooManyMappings:
+                pass
+        for table in tables.tolist():
+            mappings = self._verify(place, [_of_table(of, table) for of in columns])
+            if mappings:
+                yield mappings
+
+    def _verified_together(
+        self, place: SegmentTables, columns: Sequence[PartColumns], tables: Int
+    ) -> list[list[Mapping]]:
+        pairs = [place.rows.pairs[part] for part in self._order]
+        parts = [
+            (columns[part], level) for part, level in zip(self._order, self._levels, strict=True)
+        ]
+        which, chosen, counts = verify_together(
+            place.segment, pairs, parts, np.sort(tables), self.needed
+        )
+        mapped: dict[int, list[Mapping]] = {}
+        by_part = [chosen[self._order.index(part)].tolist() for part in range(len(chosen))]
+        for table, count, *of in zip(which.tolist(), counts.tolist(), *by_part, strict=True):
+            best = mapped.setdefault(table, [])
+            if best and best[0].found > count:
+                continue
+            if best and best[0].found < count:
+                best.clear()
+            best.append(Mapping(count, tuple(of)))
+        return list(mapped.values())
+
+    def _verify(
+        self, place: SegmentTables, columns: Sequence[tuple[list[int], list[float]]]
+    ) -> list[Mapping]:
+        """Return the mappings that find most tuples in a table's rows, if they are enough."""
+        best: list[Mapping] = []
+        tried = 0
+
+        def needed() -> int:
+            return max(self.needed, best[0].found if best else 0)
+
+        def descend(depth: int, found: Found | None, chosen: dict[int, int]) -> None:
+            nonlocal tried, best
+            part = self._order[depth]
+            for column, bound in zip(*columns[part], strict=True):
+                if bound < needed() or tried >= _TRIED:
+                    break
+                if column in chosen.values():
+                    continue
+                tried += 1
+                more = place.rows.extend(found, self._levels[depth], part, column)
+                count = _count(self._levels[depth], more)
+                if count < needed():
+                    continue
+                mapped = chosen | {part: column}
+                if depth + 1 < len(self._order):
+                    descend(depth + 1, more, mapped)
+                    continue
+                one = Mapping(count, tuple(mapped[part] for part in range(len(mapped))))
+                best = [*best, one] if best and best[0].found == count else [one]
+
+        descend(0, None, {})
+        if tried >= _TRIED:
+            name = place.segment.catalog.table_names[
+                int(place.segment.catalog.column_tables[columns[0][0][0]])
+            ]
+            text = f"{name} can be mapped in too many ways; the first {_TRIED:,} were tried"
+            self.partial = Partial(text, _TRIED, _TRIED)
+        return best
+
+
+def _of_table(part: PartColumns, table: int) -> tuple[list[int], list[float]]:
+    """Return the columns of one table that may take a part, best first, with their bounds."""
+    here = slice(*np.searchsorted(part.tables, (table, table + 1)).tolist())
+    return part.columns[here].tolist(), part.bounds[here].tolist()
+
+
+def _count(level: Level, found: Found) -> int:
+    """Count the tuples that begin with one of those found."""
+    marks = np.zeros(len(level.keys), bool)
+    marks[found.beginnings] = True
+    return int(level.tuples[marks].sum())
+
+
+def _key(
+    place: SegmentTables, mapping: Mapping
+) -> tuple[int, bool, float, float, str, tuple[int, ...]]:
+    """Rank tables and mappings: tuples found, unique tuples, equal names, similar names, place."""
+    catalog, columns = place.segment.catalog, mapping.columns
+    names = [column.name for column in place.query.columns]
+    theirs = [catalog.column_names[column] for column in columns]
+    likeness = [
+        name_similarity(one, other) if one else 0.0
+        for one, other in zip(names, theirs, strict=True)
+    ]
+    equal = sum(one.lower() == other.lower() for one, other in zip(names, theirs, strict=True))
+    return (
+        -mapping.found,
+        not place.rows.is_unique(columns),
+        -equal,
+        -round(sum(likeness), 9),
+        catalog.table_names[int(catalog.column_tables[columns[0]])],
+        columns,
+    )
+
+
+def check_rows(context: SearchContext) -> None:
+    """Refuse an index that does not store rows, and say what to run."""
+    if context.settings.hash_only:
+        raise DeepJoinError(
+            f"{context.location} holds hashes of values and no rows, which a key of several "
+            "columns needs. Search with one column."
+        )
+    if any(segment.rows is None for segment in context.segments):
+        raise DeepJoinError(
+            f"{context.location} was made by an earlier version and stores no rows, which a key "
+            "of several columns needs; one column can be searched with. Build it again with: "
+            f"deepjoin index {context.location} --rebuild"
+        )
+    if all(
+        segment.rows is not None and bool(np.all(np.asarray(segment.rows.widths) == NOT_STORED))
+        for segment in context.segments
+    ) and any(segment.values.columns for segment in context.segments):
+        raise DeepJoinError(
+            f"{context.location} was made of a corpus of columns, which has no rows. A key of "
+            "several columns needs tables; search with one column."
+        )
+
+
+def composite(context: SearchContext, method: str, join: str, tau: float | None) -> CompositeSearch:
+    """Make a search with several columns, or say why this method or join cannot be had."""
+    if method not in METHODS:
+        raise DeepJoinError(
+            f"Method '{method}' searches with one column. With several, use {' or '.join(METHODS)}."
+        )
+    if method == "exact-equi" and join == "any":
+        join = "equi"
+    if join == "equi" or (join == "any" and not context.has_cells):
+        return CompositeSearch(context, join)
+    encoder = context.cell_encoder()
+    return CompositeSearch(context, join, encoder, encoder.tau if tau is None else tau)

@@ -1,0 +1,158 @@
+"""Longer keys for hits that would multiply rows: further columns that make a key unique.
+
+A hit on `teamID` joins each row with every year of the team. If the query's table has a year as
+well, the pair of both may be unique in the target; then the hit says so, with the rows of both
+joins, counted on equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+
+from deepjoin.arrays import Int, Int32, find_sorted
+from deepjoin.model import BetterKey, Column, Hit, Results
+from deepjoin.search.query import SearchQuery
+from deepjoin.search.tuples import MOST_PARTS, TableRows, value_numbers
+from deepjoin.store.segment import Segment
+from deepjoin.store.values.rows import NOT_STORED
+
+#: Hits of a column that are looked at, and cells of a query's table at most.
+_HITS = 10
+MOST_CELLS = 1_000_000
+#: A longer key must keep this share of the rows that match, and so must each column added.
+_KEPT = 0.9
+#: Rows of the target times pairs of columns that are compared, and columns added at most.
+_WORK, _ADDED = 5_000_000, 3
+
+
+def with_better_keys(
+    segments: Sequence[Segment], profile: str, results: Results, columns: Sequence[Column]
+) -> Results:
+    """Add longer keys to the first hits of a column, given all columns of its table."""
+    # Columns from the index are not in the order of rows.
+    if any(column.column_id is not None for column in columns):
+        return results
+    rows = {len(column.cells) for column in columns}
+    if len(rows) != 1 or rows.pop() * len(columns) > MOST_CELLS or len(columns) < 2:
+        return results
+    own = next((n for n, one in enumerate(columns) if one.name == results.query["column"]), None)
+    if own is None:
+        return results
+    table = _QueryTable(columns, own, profile)
+    hits = [
+        replace(hit, better=_better(segments, table, hit)) if number < _HITS else hit
+        for hit, number in zip(results.hits, count(), strict=False)
+    ]
+    return replace(results, hits=tuple(hits))
+
+
+class _QueryTable:
+    """The columns of a query's table as numbers of values, each looked up when needed."""
+
+    def __init__(self, columns: Sequence[Column], own: int, profile: str) -> None:
+        self.columns, self.own, self._profile = columns, own, profile
+        self._parts: dict[int, tuple[SearchQuery, Int32]] = {}
+        #: What is left of the work that all hits share.
+        self.work = _WORK
+
+    def ranks(self, column: int, segment: Segment, target: int) -> Int:
+        """Return the rank of each row's value in a column of a segment; -1 if it has none."""
+        if column not in self._parts:
+            part = SearchQuery(self.columns[column], self._profile)
+            self._parts[column] = part, value_numbers(part, self._profile)
+        part, numbers = self._parts[column]
+        held = segment.values.cell_values[slice(*segment.values.cells_of(target))]
+        values = part.values_in(segment).numbers
+        # One more, for missing cells: number -1 is the last.
+        known = find_sorted(held, np.maximum(values, 0).astype(held.dtype))
+        ranks = np.append(np.where(values >= 0, known, -1), -1)
+        return np.asarray(ranks[numbers])
+
+
+def _better(segments: Sequence[Segment], table: _QueryTable, hit: Hit) -> BetterKey | None:
+    """Find further columns that make a hit's key unique in the target, if it is not."""
+    if not hit.multiplies:
+        return None
+    for segment in segments:
+        number = segment.find_table(hit.table)
+        if number is not None and segment.rows is not None:
+            theirs = segment.catalog.columns_of(number)
+            stored = [one for one in theirs if segment.rows.widths[one] != NOT_STORED]
+            first = [one for one in stored if segment.catalog.column_names[one] == hit.column]
+            if first:
+                return _longer(table, TableRows(segment, ()), first[0], stored)
+    return None
+
+
+def _longer(
+    table: _QueryTable, rows: TableRows, first: int, theirs: Sequence[int]
+) -> BetterKey | None:
+    """Add one pair of columns after the other, each time the one that joins the fewest rows."""
+    segment = rows.segment
+    mine, target = table.ranks(table.own, segment, first), rows.ranks(first).astype(np.int64)
+    matched, before, _ = _joined(mine, target)
+    chosen = [(table.own, first)]
+    # With all columns that could be added, a table that repeats rows still has no unique key.
+    possible = dict.fromkeys(other for _, other in _pairs(table, segment, theirs, chosen))
+    if not possible or not rows.is_unique((first, *possible)):
+        return None
+    while len(chosen) <= min(_ADDED, MOST_PARTS - 1):
+        best: tuple[int, int, tuple[int, int], Int, Int] | None = None
+        for pair in _pairs(table, segment, theirs, chosen):
+            table.work -= len(target)
+            if table.work < 0:
+                return None
+            size = int(segment.values.sizes(np.array([pair[1]]))[0])
+            longer = _combined(mine, table.ranks(pair[0], segment, pair[1]), size)
+            other = _combined(target, rows.ranks(pair[1]), size)
+            found, joined, most = _joined(longer, other)
+            if found >= _KEPT * matched and (best is None or joined < best[0]):
+                best = joined, most, pair, longer, other
+        if best is None:
+            return None
+        joined, most, pair, mine, target = best
+        chosen.append(pair)
+        if most <= 1:
+            names = segment.catalog.column_names
+            return BetterKey(
+                tuple(table.columns[one].name for one, _ in chosen),
+                tuple(names[other] for _, other in chosen),
+                joined,
+                before,
+            )
+        # Numbers that are not too large for the next column.
+        both = np.unique(np.concatenate([mine, target]), return_inverse=True)[1].astype(np.int64)
+        missing = np.concatenate([mine, target]) < 0
+        both = np.where(missing, -1, both)
+        mine, target = both[: len(mine)], both[len(mine) :]
+    return None
+
+
+def _pairs(
+    table: _QueryTable, segment: Segment, theirs: Sequence[int], chosen: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of columns that are not chosen yet and share most of their values."""
+    mine, others = {one for one, _ in chosen}, {other for _, other in chosen}
+    for column in range(len(table.columns)):
+        for target in theirs:
+            if column in mine or target in others:
+                continue
+            if np.mean(table.ranks(column, segment, target) >= 0) >= _KEPT:
+                yield column, target
+
+
+def _combined(keys: Int, ranks: Int | Int32, size: int) -> Int:
+    """Append a column to keys; a missing part makes a missing key."""
+    return np.where((keys >= 0) & (ranks >= 0), keys * size + ranks, -1)
+
+
+def _joined(mine: Int, theirs: Int) -> tuple[int, int, int]:
+    """Count rows of mine that match, rows of the join, and the most rows that one row matches."""
+    keys, counts = np.unique(theirs[theirs >= 0], return_counts=True)
+    at = find_sorted(keys, mine[mine >= 0])
+    each = counts[at[at >= 0]]
+    return len(each), int(each.sum()), int(each.max(initial=0))
