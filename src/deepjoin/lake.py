@@ -196,8 +196,14 @@ Make one with: deepjoin index SOURCE -o no such folder
         # A lake without tables is a lake: `lake or default` must not replace it.
         return True
 
+    def __copy__(self) -> Lake:
+        # The same open index, which `renewed` replaces in the copy alone.
+        other = object.__new__(Lake)
+        vars(other).update(vars(self))
+        return other
+
     def __reduce__(self) -> tuple[type[Lake], tuple[Any, ...]]:
-        # A copy, also in another process, opens the index there.
+        # A pickled lake is its address: where it is loaded, the index is opened again.
         return Lake, self._reopening
 
     def __repr__(self) -> str:
