@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deepjoin.checksums import BLOCK, Guard, sealed_file, verify_file
+from deepjoin.checksums import BLOCK, BlockGuard, sealed_file, verify_file
 
 Array = npt.NDArray[Any]
 Int = npt.NDArray[np.int64]
@@ -139,7 +139,7 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     __slots__ = ("_start", "_step", "dtype", "guard", "mapped", "shape", "strides")
 
-    def __init__(self, mapped: Array, guard: Guard, start: int) -> None:
+    def __init__(self, mapped: Array, guard: BlockGuard, start: int) -> None:
         self.mapped, self.guard, self._start = mapped, guard, start
         self.dtype, self.shape, self.strides = mapped.dtype, mapped.shape, mapped.strides
         #: Bytes from one element or row to the next.

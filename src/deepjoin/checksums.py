@@ -80,7 +80,7 @@ class Checksums:
         #: Of each file: its size, the checksum of all of it, and where those of its blocks start.
         self._files: dict[str, tuple[int, str, int]] | None = None
         self._numbers: Sums = np.zeros(0, np.uint32)
-        self._guards: WeakValueDictionary[tuple[str, int, int], Guard] = WeakValueDictionary()
+        self._guards: WeakValueDictionary[tuple[str, int, int], BlockGuard] = WeakValueDictionary()
 
     def of(self, name: str, size: int) -> tuple[str, Sums] | None:
         """Return the checksum of a file of this size, and those of its blocks.
@@ -112,16 +112,16 @@ class Checksums:
         self._numbers = np.frombuffer(self._map, "<u4", count, end)
         return files
 
-    def guard(self, name: str, found: os.stat_result, pages: Any) -> Guard:
+    def guard(self, name: str, found: os.stat_result, pages: Any) -> BlockGuard:
         """Return the guard of a mapped file, shared by all that map the same one."""
         key = name, *_stamp(found)
         guard = self._guards.get(key)
         if guard is None:
-            guard = self._guards[key] = Guard(self, name, pages)
+            guard = self._guards[key] = BlockGuard(self, name, pages)
         return guard
 
 
-class Guard:
+class BlockGuard:
     """Which blocks of a mapped file are verified; threads may verify one twice, never skip one."""
 
     __slots__ = ("__weakref__", "_checksums", "_lock", "_marks", "_name", "_pages", "left", "seen")
@@ -256,7 +256,7 @@ def verify_file(path: Path) -> Path:
                 found.checksums.of(found.name, 0)
             else:
                 pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                Guard(found.checksums, found.name, pages).whole()
+                BlockGuard(found.checksums, found.name, pages).whole()
     return path
 
 

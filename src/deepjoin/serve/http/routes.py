@@ -73,7 +73,7 @@ _SIMILAR, _SIMILAR_HITS = 40, 10
 Done = TypeVar("Done")
 
 
-class Pool(Protocol):
+class WorkerPool(Protocol):
     """Runs work on the lake in some thread."""
 
     async def __call__(self, work: Callable[[Opened], Done], /) -> Done:
@@ -230,7 +230,7 @@ def _late(service: Service, request: SearchRequest) -> float:
     return monotonic() + min(limit, request.time_limit or limit)
 
 
-async def _pool(service: Service, request: SearchRequest) -> Pool:
+async def _pool(service: Service, request: SearchRequest) -> WorkerPool:
     """Choose the threads for a search, so that small ones never wait for large ones."""
     query = request.query
 
