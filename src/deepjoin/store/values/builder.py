@@ -35,7 +35,7 @@ from deepjoin.store.values.postings import Postings, Spill, merged_partitions
 from deepjoin.store.values.profile import ColumnProfiles, ColumnTallies, Traits
 from deepjoin.store.values.rows import (
     RowCodes,
-    RowLayout,
+    StoredRowLayout,
     RowSpill,
     merge_rows_of,
     write_no_rows,
@@ -164,7 +164,7 @@ class ValueIndexBuilder:
                 write_no_rows(folder, int(marks.sum()))
             else:
                 numbers = np.where(marks, renumbered, -1)
-                layout = RowLayout(numbers, rows[marks], profiles.present[marks])
+                layout = StoredRowLayout(numbers, rows[marks], profiles.present[marks])
                 write_rows(folder, self._rows, layout)
         return profiles, kept, other
 

@@ -47,7 +47,7 @@ _GROUP = 8
 _WORD = 25
 
 
-class _Run(NamedTuple):
+class _SpilledRun(NamedTuple):
     """Consecutive cells of one column within a chunk."""
 
     column: int
@@ -60,7 +60,7 @@ class _SpilledChunk(NamedTuple):
     place: int
     groups: int
     cells: int
-    runs: list[_Run]
+    runs: list[_SpilledRun]
 
 
 class RowSpill:
@@ -77,7 +77,7 @@ class RowSpill:
         starts = np.append(0, np.flatnonzero(breaks) + 1)[: len(columns)]
         stops = np.append(starts[1:], len(columns))[: len(starts)]
         heads = (columns[starts].tolist(), rows[starts].tolist(), starts.tolist(), stops.tolist())
-        runs = [_Run(*run) for run in zip(*heads, strict=True)]
+        runs = [_SpilledRun(*run) for run in zip(*heads, strict=True)]
         sizes = len(groups.hashes), len(groups.of_cell)
         self._chunks.append(_SpilledChunk(self._file.tell(), *sizes, runs))
         groups.hashes.astype(np.uint64).tofile(self._file)
@@ -87,7 +87,7 @@ class RowSpill:
         """Close the scratch file."""
         self._file.close()
 
-    def take(self) -> Iterator[tuple[list[_Run], RowGroups]]:
+    def take(self) -> Iterator[tuple[list[_SpilledRun], RowGroups]]:
         """Return the chunks in the order in which they came, and remove the file."""
         self._file.close()
         with self._path.open("rb") as file:
@@ -99,7 +99,7 @@ class RowSpill:
 
 
 @dataclass(frozen=True)
-class RowLayout:
+class StoredRowLayout:
     """The columns whose rows are stored: how many rows, and how many cells are not missing."""
 
     #: For each column that was read, its number in the index; -1 if it is not kept.
@@ -109,7 +109,7 @@ class RowLayout:
     present: Int
 
 
-def write_rows(folder: Path, spill: RowSpill, layout: RowLayout) -> None:
+def write_rows(folder: Path, spill: RowSpill, layout: StoredRowLayout) -> None:
     """Write the rows of all kept columns beside their value index, which is written already."""
     index = ValueIndex(folder)
     has_missing = layout.present < layout.rows
