@@ -35,8 +35,8 @@ from deepjoin.store.values.postings import Postings, Spill, merged_partitions
 from deepjoin.store.values.profile import ColumnProfiles, ColumnTallies, Traits
 from deepjoin.store.values.rows import (
     RowCodes,
-    StoredRowLayout,
     RowSpill,
+    StoredRowLayout,
     merge_rows_of,
     write_no_rows,
     write_rows,
