@@ -119,7 +119,8 @@ def test_an_empty_table_has_columns(tmp_path: Path, kind: Any, write: Any) -> No
 def stamps(lake: Path) -> tuple[str, str]:
     """Give the stamp and digest of a table some time after its last change."""
     for path in filter(Path.is_file, lake.rglob("*")):
-        os.utime(path, ns=(1, 1))
+        if path.stat().st_mtime_ns != 1:  # to set the time again would change the status
+            os.utime(path, ns=(1, 1))
     (item,) = FileSource([lake]).items()
     assert item.digest is not None
     return item.stamp, item.digest()

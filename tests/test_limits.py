@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -97,9 +98,17 @@ def test_a_join_is_refused_where_duckdb_would_crash(monkeypatch: pytest.MonkeyPa
         session.Session()
 
 
-def test_joins_hold_a_bounded_amount() -> None:
-    one = session.Session()
-    assert one.run("SELECT current_setting('memory_limit')") == [("953.6 MiB",)]
-    one.close()
+def test_joins_hold_a_bounded_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+    def limit(asked: str | None = None) -> str:
+        one = session.Session(asked)
+        ((found,),) = one.run("SELECT current_setting('memory_limit')")
+        one.close()
+        return str(found)
+
+    assert limit("1GiB") == "1.0 GiB"
+    assert re.fullmatch(r"[\d.]+ [GT]iB", limit())
+    for own, expected in (("96.0 GiB", "32.0 GiB"), ("4.5 GiB", "2.0 GiB"), ("1.0 GiB", "1.0 GiB")):
+        monkeypatch.setattr(session.Session, "_own_limit", lambda _, own=own: own)
+        assert limit() == expected
     with pytest.raises(DeepJoinError, match="`memory_limit` is 'much'; it must be a size such as"):
         session.Session("much")

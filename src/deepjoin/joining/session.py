@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     import duckdb
 
 _BATCH_ROWS = 65_536
-#: What a join holds before it spills to disk; DuckDB would take four fifths of the machine.
-_MEMORY_LIMIT = "1GB"
+#: Bytes that a join may hold in any case: DuckDB sets aside half a megabyte for each column.
+_LEAST_MEMORY = 2 << 30
+#: What part of the memory that DuckDB would take, four fifths of the machine's, a join may hold.
+_MEMORY_PART = 3
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 #: Bytes of address space below which DuckDB ends the process instead of reporting an error.
 _LEAST_SPACE = 800_000_000
 
@@ -43,13 +46,17 @@ class Session:
         self.close = weakref.finalize(self, _discard, self._connection, folder)
         self._connection.execute("SET TimeZone = 'UTC'").fetchall()
         try:
-            limit = memory_limit or _MEMORY_LIMIT
+            limit = memory_limit or default_limit(self._own_limit())
             self._connection.execute("SET memory_limit = ?", [limit]).fetchall()
         except duckdb.Error:
             self.close()
             raise DeepJoinError(
                 f"`memory_limit` is '{memory_limit}'; it must be a size such as '4GB'."
             ) from None
+
+    def _own_limit(self) -> str:
+        (row,) = self._connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        return str(row[0])
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Open a cursor: an unread result blocks only the cursor that it came from."""
@@ -89,6 +96,17 @@ class Session:
                 yield from reader
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches(self, cursor))
+
+
+def default_limit(own: str) -> str:
+    """Choose what a join may hold before it spills to disk, given the limit DuckDB would have.
+
+    >>> default_limit("24.0 GiB"), default_limit("3.2 GiB"), default_limit("819.2 MiB")
+    ('8192MiB', '2048MiB', '819MiB')
+    """
+    number, unit = own.split()
+    whole = int(float(number) * 1024 ** _UNITS.index(unit))
+    return f"{min(whole, max(_LEAST_MEMORY, whole // _MEMORY_PART)) >> 20}MiB"
 
 
 def _check_address_space() -> None:

@@ -176,17 +176,19 @@ def digest_of(item: Item) -> str:
         return ""
 
 
-def file_stamp(status: os.stat_result) -> str:
+def file_stamp(status: os.stat_result, with_status: bool = True) -> str:
     """Return the stamp of a file: its size, the time of its last change, and which file it is.
 
     Size and time may be those of another file that took its place, or be set by whoever wrote it;
     its number and the time of its last move or other change of status are the system's own.
     A file changed a moment ago has none: it may change again within the same tick of its clock.
     A time far in the future counts, or the file would be read again until then.
+    The change of status is left out of a file whose status reading changes.
     """
     if -_SOON <= time.time_ns() - status.st_mtime_ns < _LATELY:
         return ""
-    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}-{status.st_ctime_ns}"
+    stamp = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+    return f"{stamp}-{status.st_ctime_ns}" if with_status else stamp
 
 
 def file_digest(path: Location) -> str:

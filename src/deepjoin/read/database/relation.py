@@ -170,6 +170,8 @@ class DatabaseFile(Database):
 
     #: What the name of the log adds to that of the file.
     log_ending: str
+    #: Whether the status of the log changes only when something is done to the log.
+    log_has_status = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -184,7 +186,7 @@ class DatabaseFile(Database):
         stamps = [file_stamp(self.path.stat())]
         log = Path(f"{self.path}{self.log_ending}")
         if log.exists() and log.stat().st_size:
-            stamps.append(file_stamp(log.stat()))
+            stamps.append(file_stamp(log.stat(), self.log_has_status))
         return "-".join(stamps) if all(stamps) else ""
 
     def query_error(self, error: Exception) -> DeepJoinError:

@@ -65,6 +65,8 @@ class SqliteDatabase(DatabaseFile):
     # Two statements in one query are a Warning before Python 3.12.
     driver_error = (sqlite3.Error, sqlite3.Warning)
     log_ending = "-wal"
+    # Whenever root opens the file, SQLite makes its owner that of the log: a change of status.
+    log_has_status = False
 
     def stamp(self) -> str:
         """Add the counter of changes, since a write may leave size and time as they were."""
