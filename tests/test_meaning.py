@@ -19,6 +19,7 @@ from deepjoin.model import Partial, Results
 from deepjoin.settings import SearchSettings
 from deepjoin.store.cell_vectors import CellVectors
 from tests.support.definitions import chance_joinability
+from tests.support.index_files import sign
 
 from .conftest import MakeLake
 
@@ -250,6 +251,7 @@ def test_a_lake_of_hashes_has_none(tmp_path: Path) -> None:
 def test_another_encoder_is_named(tmp_path: Path, lake: Lake) -> None:
     about = lake.index.segments[0].folder / "vectors" / "cells" / "about.json"
     about.write_text(about.read_text().replace(ENCODER.digest, "0" * 16))
+    sign(lake.path)
     with pytest.raises(
         DeepJoinError,
         match=f"encoded by 'default' \\(0+\\), not by 'default' .*"
