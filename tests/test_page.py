@@ -134,6 +134,8 @@ def test_alike_values_grouped_filtered_and_copied(browser: Browser, demo: Demo) 
         expect(card.locator(".matches")).to_contain_text("OAKHAMPTON INTERIORS")
         page.get_by_label("Group by table").check()
         expect(page).to_have_url(re.compile("grouped=true"))
+        # Equal values are shown early; the final hits replace them.
+        expect(page.locator(".busy")).to_have_count(0)
         page.get_by_role("button", name="Show evidence of hit 2").click()
         expect(page.locator(".matches")).to_have_count(2)
         picture(page, "hits-dark")
@@ -328,7 +330,11 @@ def test_matches_that_may_mean_several_are_shown(browser: Browser, tmp_path: Pat
     deepjoin.index(tmp_path / "lake")
     with serving(tmp_path / "lake") as (address, _), visiting(browser, address) as page:
         page.get_by_label("File to search with").set_input_files(tmp_path / "mine.csv")
-        page.locator(".best").get_by_role("link", name=re.compile("^client")).first.click()
+        best = page.locator(".best").get_by_role("link", name=re.compile("^client")).first
+        expect(best).to_be_visible()
+        # Links to early hits join equal values; those to the final hits join similar ones too.
+        expect(page.locator(".best + .hint")).to_have_count(0)
+        best.click()
         expect(page.get_by_label("The join in numbers")).to_contain_text("several good matches")
         page.get_by_text("1 value of yours may mean several of theirs").click()
         expect(page.locator(".ties .chip")).to_have_count(2)

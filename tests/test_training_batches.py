@@ -531,9 +531,13 @@ def test_known_joinable_columns_are_no_negatives() -> None:
     found = Joinability(99)(values, [np.arange(10), np.arange(50, 99), np.arange(7)])
     # Seven of ten, in single precision, reach the threshold of 0.7.
     assert found[0, 2] == np.float32(0.7)
-    ranking_loss(x[:1], y, torch.from_numpy(found[:1]), PAPER).backward()
-    assert y.grad is not None
-    assert y.grad.norm(dim=1)[:2].gt(0).all() and y.grad[2].eq(0).all()
+    assert TrainSettings().masked and not PAPER.masked
+    for chosen in (replace(PAPER, masked=True), PAPER):
+        y.grad = None
+        ranking_loss(x[:1], y, torch.from_numpy(found[:1]), chosen).backward()
+        assert y.grad is not None and y.grad.norm(dim=1)[:2].gt(0).all()
+        # The paper's recipe takes every other column of a batch as a negative.
+        assert bool(y.grad[2].eq(0).all()) is chosen.masked
 
 
 def unit(random: np.random.Generator, size: int, width: int) -> np.ndarray:

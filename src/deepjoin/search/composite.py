@@ -521,7 +521,7 @@ def check_rows(context: SearchContext) -> None:
         raise DeepJoinError(
             f"{context.location} was made by an earlier version and stores no rows, which a key "
             "of several columns needs; one column can be searched with. Build it again with: "
-            f"deepjoin index {context.location} --rebuild"
+            f"deepjoin index SOURCE -o {context.location} --rebuild"
         )
     if all(
         segment.rows is not None and bool(np.all(np.asarray(segment.rows.widths) == NOT_STORED))

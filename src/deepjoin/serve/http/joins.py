@@ -133,6 +133,19 @@ class PlannedJoin:
         """Name an upload in a text as its owner does, and files of the lake as the lake does."""
         return without_paths(text if self.upload is None else self.upload.named(text), self.files)
 
+    def runnable(self, code: str) -> str:
+        """Name files in code so that it runs beside the folder of the lake, as `_location` does."""
+        location = self.lake.location
+        if isinstance(location, Path) and location.resolve().name == DEFAULT:
+            folder = location.resolve().parent
+            inside = {
+                path: path.resolve().relative_to(folder.parent).as_posix()
+                for path in self.files
+                if path.resolve().is_relative_to(folder)
+            }
+            code = without_paths(code, inside)
+        return self.named(code)
+
     @property
     def left(self) -> str:
         """The name of the left table."""
@@ -187,7 +200,7 @@ class Joins:
                 rows=[[cell and _cut(cell) for cell in row] for row in texts],
                 facts=plan.facts,
                 warnings=warnings,
-                sql=planned.named(
+                sql=planned.runnable(
                     _code(lambda: planned.lake.join_sql(plan, hit.table, left), "-- ", words)
                 ),
                 python=python_lines(planned),
