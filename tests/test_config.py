@@ -146,7 +146,7 @@ def test_the_index_may_be_left_out(folder: Path, line: str, index: str | None) -
     options = parsed(*line.split())
     assert options.index == (index or str(folder / "lake"))
     if line.startswith("join"):
-        assert (options.file, options.column) == ("orders.csv", "id")
+        assert (options.file, options.column) == ("orders.csv", ["id"])
 
 
 @pytest.mark.parametrize(

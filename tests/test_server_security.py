@@ -273,7 +273,7 @@ def test_a_preview_names_no_path_of_the_machine(served: Served, lake_folder: Pat
         found = served.post("/api/join/preview", join)
         assert folder not in json.dumps(found)
         assert f"deepjoin.open('{lake_folder.name}/.deepjoin')" in found["python"]
-        assert f"'{COUNTRIES}'" in found["sql"]
+        assert f"'{lake_folder.name}/{COUNTRIES}'" in found["sql"]
     (lake_folder / COUNTRIES).write_bytes(b"\x00")
     answer = served.client.post("/api/join/preview", json=join)
     assert answer.status_code >= 400
