@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from deepjoin.search.stores import OpenStore
 
 Outcome = TypeVar("Outcome")
-#: A frame of so many columns is searched as one key unless told otherwise.
+#: A frame with this many columns is one key unless `settings.keys` says otherwise.
 SMALL_FRAME = 4
 
 

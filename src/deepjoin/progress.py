@@ -43,7 +43,7 @@ class StopSignal:
     """
 
     def __init__(self) -> None:
-        #: Whether the work was told to stop.
+        #: Whether the work should stop.
         self.is_set = False
         self._lock = Lock()
         self._interrupts: list[Callable[[], None]] = []
@@ -56,7 +56,7 @@ class StopSignal:
                 interrupt()
 
     def check(self) -> None:
-        """Raise `Stopped` if the work was told to stop."""
+        """Raise `Stopped` if the work should stop."""
         if self.is_set:
             raise Stopped("The work was stopped: nobody waits for it any longer.")
 
@@ -72,7 +72,7 @@ class StopSignal:
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Call a function if the work is told to stop during the block."""
+        """Call a function if the work is stopped during the block."""
         with self._lock:
             self.check()
             self._interrupts.append(interrupt)

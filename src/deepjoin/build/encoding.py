@@ -51,7 +51,7 @@ from deepjoin.store.models import (
 )
 from deepjoin.store.segment import Segment
 
-#: Seconds from which on a user is told how long the encoding of columns takes.
+#: A forecast is printed if encoding the columns takes at least this many seconds.
 _WORTH_A_WORD = 10
 
 

@@ -198,7 +198,7 @@ class Comparison:
         cells = Counter(cell for cell in present if len(cell) <= most)
         alike = [c for c in sorted(columns) if catalog.column_ids[c] == row["column_id"]]
         texts = {c: self._difference(place, c, cells) for c in alike}
-        # The one that is equal, if any: which of several has this id cannot be told from it.
+        # The equal one, if any: the id alone does not identify one of several.
         own = next((c for c in alike if not texts[c]), alike[0] if alike else None)
         if own is not None:
             columns.remove(own)

@@ -53,15 +53,15 @@ class FileOptions:
 
     def fill(self, options: argparse.Namespace) -> argparse.Namespace:
         """Add the options that the command line does not have; say which open a door."""
-        told = []
+        shown_options = []
         for name, value in self.options.items():
             if not hasattr(options, name):
                 setattr(options, name, value)
                 if name in _TOLD.get(self.command, ()):
                     shown = "" if name in _HIDDEN else f" {value}"
-                    told.append(f"--{name.replace('_', '-')}{shown}")
-        if told:
-            say(f"{self.path} sets {', '.join(told)}.")
+                    shown_options.append(f"--{name.replace('_', '-')}{shown}")
+        if shown_options:
+            say(f"{self.path} sets {', '.join(shown_options)}.")
         return options
 
 

@@ -32,7 +32,7 @@ Values: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray"
 _CANDIDATES = 16
 #: Values of theirs encoded at a time.
 _ENCODED = 1 << 16
-#: An alternative is at most this much less similar than the match, and a match has at most so many.
+#: An alternative is at most this much less similar; a match has at most this many alternatives.
 #: Of matches with an alternative, fewer than half are right (docs/decisions/0027).
 CLOSE, ALTERNATIVES = 0.05, 3
 #: Words with a digit; the letters in them.

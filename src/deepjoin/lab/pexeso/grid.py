@@ -159,7 +159,7 @@ class Blocked:
 def own_leaves(queries: Grid, lake: Grid) -> Int:
     """Return the leaf of the lake in which each query vector lies, -1 where it is empty.
 
-    This is quick browsing: vectors of one leaf cannot be told apart by the grid, and are the most
+    This is quick browsing: the grid cannot separate vectors of one leaf; they are the most
     likely matches, so they are compared before any cells are.
     """
     return find_sorted(lake.leaves, queries.leaves)[queries.leaf_of]

@@ -77,7 +77,7 @@ class PexesoWork:
     pairs: int = 0
     #: Pairs of cells, and of vectors and cells, compared while blocking.
     cells: int = 0
-    #: Pairs of vectors that were told apart, or together, by their distances to pivots.
+    #: Pairs of vectors that were decided, either way, by their distances to pivots.
     filtered: int = 0
     #: Distances of vectors that were computed.
     distances: int = 0

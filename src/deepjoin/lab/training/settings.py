@@ -219,7 +219,7 @@ def preset(name: str, **given: Any) -> TrainSettings:
 
 
 def warmup_steps(settings: TrainSettings, steps: int) -> int:
-    """Return the steps until the learning rate is reached, of a run of so many steps.
+    """Return the steps until the learning rate is reached, for a run of this length.
 
     The paper's 10,000 are kept where a run has as many steps as the paper's; a shorter run takes
     the same share, so that the learning rate is reached.

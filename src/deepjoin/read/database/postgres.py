@@ -246,7 +246,7 @@ class PostgresDatabase(Database):
         return UnreadableTable(f"{relation.name} cannot be read: {said}.", passing=passing)
 
     def message(self, error: Exception) -> str:
-        """Write an error in one line; what took too long is told how to take longer."""
+        """Write an error in one line; a timeout names the option that extends it."""
         said = super().message(error)
         if isinstance(error, errors.QueryCanceled) and "user request" not in said:
             return (

@@ -121,7 +121,7 @@ class Service:
 class ThreadPool:
     """Threads with a bounded queue.
 
-    Work that exceeds its time, or whose client has left, is told to stop, and does so after the
+    Work that exceeds its time, or whose client has left, is asked to stop, and does so after the
     block of values or rows it is at; until then it holds its place, so slow requests exhaust the
     pool, never the machine. Threads ``in_background`` leave the processor to others.
     """
