@@ -59,9 +59,8 @@ def test_a_shell_without_comments_can_run_the_block() -> None:
 
 
 def test_make_demo_ends_with_the_line_that_makes_the_command_available() -> None:
-    done = subprocess.run(
-        ["make", "-n", "-o", ".venv/installed", "demo"], cwd=ROOT, capture_output=True, text=True
-    )
+    command = ["make", "--no-print-directory", "-n", "-o", ".venv/installed", "demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1].endswith('source .venv/bin/activate"')
 
 
