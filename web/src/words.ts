@@ -130,8 +130,12 @@ export function lastPart(table: string): string {
   return table.split("/").filter(Boolean).at(-1) ?? table;
 }
 
-/** The join that shows all matches of a hit: by meaning only where that adds some. */
-export function fittingJoin(hit: Hit): JoinKind {
+/**
+ * The join that shows all matches of a hit: by meaning only where that adds some. While the search
+ * is ``running`` similar values may still come, so the join is of the kind that the search is.
+ */
+export function fittingJoin(hit: Hit, running?: JoinKind): JoinKind {
+  if (running) return running;
   return hit.semantic && hit.semantic.matched > hit.equi.matched ? hit.join : "equi";
 }
 

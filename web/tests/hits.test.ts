@@ -47,6 +47,10 @@ describe("hits", () => {
     expect(fittingJoin({ ...one, semantic: { joinability: 0.6, reverse: 0.5, matched: 6, tau: 0.7 } })).toBe("any");
   });
 
+  it("are joined as the search asked while similar values may still come", () => {
+    expect(fittingJoin(hit(1, []), "any")).toBe("any");
+  });
+
   it("say why they stand below hits of less joinability, if their figures tell", () => {
     const ranked = (first: Partial<Hit>, second: Partial<Hit>) => {
       const hits = [{ ...hit(1, []), ...first }, { ...hit(2, []), ...second }];

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { api } from "../api/service";
-import type { Hit, Match, SearchBody, Source } from "../api/types";
+import type { Hit, JoinKind, Match, SearchBody, Source } from "../api/types";
 import { useRequest } from "../api/useRequest";
 import { ALL_SHOWN, toggled } from "../hits";
 import { Link } from "../navigate";
@@ -22,14 +22,17 @@ interface CardProps {
   body: SearchBody;
   source: Source;
   column: string;
+  /** Whether similar values are still being searched, so that what matches is not all known. */
+  early: boolean;
   /** Why it is ranked where it is; empty where that is obvious. */
   ranked: string;
   open: number[];
   onOpen: (open: number[]) => void;
 }
 
-export function HitCard({ hit, alike, body, source, column, ranked, open, onOpen }: CardProps) {
+export function HitCard({ hit, alike, body, source, column, early, ranked, open, onOpen }: CardProps) {
   const opened = open.includes(hit.rank);
+  const link = (to: Hit) => joinAddress(source, column, to, early ? (body.join ?? "any") : undefined);
   const warning = genericKey(hit.generic);
   return (
     <li class="card panel">
@@ -46,7 +49,7 @@ export function HitCard({ hit, alike, body, source, column, ranked, open, onOpen
         <span class="badge">{hit.cardinality}</span> {cardinality(hit.cardinality)}
       </p>
       <div class="actions">
-        <Link to={joinAddress(source, column, hit)} class="button primary">
+        <Link to={link(hit)} class="button primary">
           Preview the join
         </Link>
         <button
@@ -63,20 +66,20 @@ export function HitCard({ hit, alike, body, source, column, ranked, open, onOpen
       </div>
       {opened && <Evidence hit={hit} body={body} />}
       {hit.also && hit.also.length > 0 && (
-        <Also title="Other matching columns of this table" hits={hit.also} source={source} column={column} />
+        <Also title="Other matching columns of this table" hits={hit.also} link={link} />
       )}
       {alike.length > 0 && (
         <details class="more">
           <summary>{counted(alike.length, "table")} of the same kind</summary>
-          <Also hits={alike} source={source} column={column} tables />
+          <Also hits={alike} link={link} tables />
         </details>
       )}
     </li>
   );
 }
 
-export function joinAddress(source: Source, column: string, hit: Hit): Route {
-  const options = { ...OPTIONS, join: fittingJoin(hit) };
+export function joinAddress(source: Source, column: string, hit: Hit, running?: JoinKind): Route {
+  const options = { ...OPTIONS, join: fittingJoin(hit, running) };
   return {
     view: "join",
     source,
@@ -226,21 +229,20 @@ function Matches({ matches }: { matches: Match[] }) {
 
 interface AlsoProps {
   hits: Hit[];
-  source: Source;
-  column: string;
+  link: (hit: Hit) => Route;
   title?: string;
   /** Whether the hits are told apart by their tables. */
   tables?: boolean;
 }
 
-function Also({ hits, source, column, title, tables }: AlsoProps) {
+function Also({ hits, link, title, tables }: AlsoProps) {
   return (
     <div class="also">
       {title && <h3>{title}</h3>}
       <ul>
         {hits.map((hit) => (
           <li key={hit.column_id}>
-            <Link to={joinAddress(source, column, hit)}>
+            <Link to={link(hit)}>
               <span class="unseen">Preview the join with </span>
               <Name text={tables ? hit.table : hit.column} most={60} class="strong" />
             </Link>

@@ -141,6 +141,7 @@ function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
               body={body}
               source={source}
               column={column}
+              early={found.partial !== undefined}
               ranked={rankedBy(hit, found.hits)}
               open={filters.open}
               onOpen={(open) => onChange({ open }, true)}
