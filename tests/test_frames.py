@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepjoin.errors import DeepJoinError, UnknownName
-from deepjoin.model import Column, Table
+from deepjoin.model import Column, Reading, Table
 from deepjoin.normalise.cells import as_strings, cell_text, left_out, text_array, unique_names
 from deepjoin.read.formats import read_file
-from deepjoin.read.frames import as_column, frame_table
+from deepjoin.read.frames import as_column, frame_table, read_columns
 from deepjoin.settings import Settings
 from tests.support.opening import open_source
 
@@ -387,3 +387,10 @@ def test_frames_are_told_apart_without_imports(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setitem(sys.modules, library, None)
     assert as_column([1]).cells == ["1"]
     assert texts(frame_table(pa.table({"a": [1]}))) == {"a": ["1"]}
+
+
+def test_equal_cells_of_a_large_table_are_held_once() -> None:
+    batches = [pa.record_batch({"city": ["Rome", None, "Oslo", "Rome"]}) for _ in range(2)]
+    (column,) = read_columns(Table("cities", lambda: Reading(iter(batches))))
+    assert list(column.cells) == ["Rome", None, "Oslo", "Rome"] * 2
+    assert len({id(cell) for cell in column.cells}) == 3

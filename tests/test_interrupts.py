@@ -23,7 +23,7 @@ STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 #: Runs a command in which a step never ends: it computes a hash in native code, which no signal
 #: interrupts, as a long call of Faiss or ONNX Runtime would.
 STUCK = """
-import hashlib, sys
+import hashlib, os, sys
 from importlib import import_module
 module, _, path = {step!r}.partition(":")
 owner = import_module(module)
@@ -32,14 +32,14 @@ for part in outer:
     owner = getattr(owner, part)
 
 def stuck(*arguments, **options):
-    print("here", flush=True)
+    os.write(1, b"here\\n")  # whole lines, also of several threads
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 
 setattr(owner, name, stuck)
 """
 #: Runs a command, and says when it comes to a step.
 SAYING = """
-import sys
+import os, sys
 from importlib import import_module
 module, _, path = {step!r}.partition(":")
 owner = import_module(module)
@@ -49,7 +49,7 @@ for part in outer:
 usual = getattr(owner, name)
 
 def saying(*arguments, **options):
-    print("here", flush=True)
+    os.write(1, b"here\\n")
     return usual(*arguments, **options)
 
 setattr(owner, name, saying)
@@ -94,12 +94,12 @@ def interrupted(code: str, step: str, number: int, *arguments: object) -> tuple[
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "here\n"
-    time.sleep(0.2)
-    started = time.monotonic()
-    process.send_signal(number)
     try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        time.sleep(0.2)
+        started = time.monotonic()
+        process.send_signal(number)
         _, said = process.communicate(timeout=100)
     finally:
         process.kill()  # a command that is stuck would never end

@@ -26,6 +26,8 @@ Frame: TypeAlias = Any
 Series: TypeAlias = Any
 
 _ROWS = 65_536
+#: Distinct cells of a column of which one copy is held each.
+_SHARED = 100_000
 # Cells that need no conversion.
 _PLAIN = frozenset((str, type(None)))
 _LIBRARIES = ("pandas", "polars", "pyarrow", "numpy")
@@ -361,13 +363,14 @@ def columns_by_name(
 
 
 def read_columns(table: Table, only: str | None = None) -> list[Column]:
-    """Read the columns of a table, or the one that is named.
+    """Read the columns of a table, or the one that is named; equal cells share one string.
 
     >>> from deepjoin.read.frames import frame_table
     >>> [column.name for column in read_columns(frame_table({"id": [1, 2], "city": ["a", "b"]}))]
     ['id', 'city']
     """
     cells: dict[str, list[str | None]] = {}
+    known: dict[str, dict[str | None, str | None]] = {}
     names: dict[str, None] = {}
     rows = 0
     for batch in table.open():
@@ -377,7 +380,12 @@ def read_columns(table: Table, only: str | None = None) -> list[Column]:
             if strings is not None:
                 column = cells.setdefault(name, [None] * rows)
                 column.extend([None] * (rows - len(column)))
-                column.extend(strings.to_pylist())
+                encoded = strings.dictionary_encode(null_encoding="encode")
+                distinct = encoded.dictionary.to_pylist()
+                shared = known.setdefault(name, {})
+                if len(shared) < _SHARED:  # beyond, cells seldom come again
+                    distinct = [shared.setdefault(one, one) for one in distinct]
+                column.extend(map(distinct.__getitem__, encoded.indices.to_pylist()))
         rows += batch.num_rows
     if only is not None and only not in names:
         raise unknown_name("column", only, table.name, names)
