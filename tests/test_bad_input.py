@@ -220,6 +220,7 @@ def test_a_workbook_of_empty_sheets_as_query(run: Run, found: Lake, tmp_path: Pa
     run("search", found.path, tmp_path / "empty.xlsx").refused("empty.xlsx")
 
 
+@pytest.mark.slow
 def test_a_query_whose_name_is_no_text(run: Run, found: Lake, tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.csv")
     path.write_text(PLAIN)

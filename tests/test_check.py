@@ -50,6 +50,8 @@ from tests.support.index_files import (
 )
 from tests.support.options import index_options
 
+pytestmark = pytest.mark.slow
+
 #: Where flips may be that nothing but a checksum tells, and that no search or join is wrong by:
 #: stamps (read again at worst), titles and first rows, statistics inside Parquet, numbers of
 #: rows whose order stays, and what is kept of tables that have left.

@@ -149,6 +149,7 @@ def test_a_stored_array_reads_as_a_plain_one(
     np.testing.assert_equal(READS[read](stored), READS[read](plain))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.integers(0, 50), min_size=1), st.lists(st.integers(-1, 51)), st.booleans())
 def test_places_are_those_of_a_plain_array(
@@ -333,6 +334,7 @@ def test_json_says_whether_it_is_what_was_written() -> None:
     assert not is_sealed(b"{}")
 
 
+@pytest.mark.slow
 def test_every_bit_of_a_manifest_counts(index: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(index, copy)
@@ -371,6 +373,7 @@ def without_checksums(index: Path) -> None:
     path.write_text(json.dumps(fields))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("single", [True, False])
 def test_compact_adds_checksums(run: Run, index: Path, tmp_path: Path, single: bool) -> None:
     copy = tmp_path / "copy"

@@ -131,6 +131,7 @@ def test_search_as_table_has_one_line_a_hit(run: Run, data: Path, orders: Path) 
     assert f"{COUNTRIES} would bring: capital, population" in lines
 
 
+@pytest.mark.slow
 def test_a_table_is_named_by_its_ending(run: Run, data: Path, orders: Path) -> None:
     (data / "old" / "geo").mkdir(parents=True)
     for name in ("cities.csv", "lakes.csv"):

@@ -233,6 +233,7 @@ def test_an_index_without_rows_says_what_to_run(lake: Lake, tmp_path: Path) -> N
         private.search(GAMES, on=["year", "team"])
 
 
+@pytest.mark.slow
 def test_odd_column_names_and_wide_tables(tmp_path: Path) -> None:
     odd = {"a,b": ["1", "2"], "c|d": ["x", "y"], "e:f": ["p", "q"]}
     flags = {f"f{i}": ["0", "1"] for i in range(40)}
@@ -281,6 +282,7 @@ def test_removed_and_own_tables_are_no_hits(lake: Lake) -> None:
     assert not lake.search(query, on=["year", "team"]).hits
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_several_columns(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

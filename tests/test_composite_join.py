@@ -106,6 +106,7 @@ def lake(tmp_path: Path) -> Lake:
     return deepjoin.index(folder, settings=Settings(min_distinct=1))
 
 
+@pytest.mark.slow
 def test_a_hit_joins_on_all_its_columns(lake: Lake) -> None:
     frame = pd.DataFrame(ORDERS)
     (hit,) = lake.search(frame)
@@ -159,6 +160,7 @@ def test_sqlite_gives_the_same_rows(tmp_path: Path, many: str) -> None:
         assert connection.execute(statement).fetchall() == expected
 
 
+@pytest.mark.slow
 def test_parts_join_by_meaning(lake: Lake) -> None:
     people = pd.DataFrame({"city": ["Springfeild", "Portland"], "state": ["MA", "OR"], "n": [1, 2]})
     (hit,) = lake.search(people, on=["city", "state"])

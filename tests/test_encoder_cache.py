@@ -75,6 +75,7 @@ def test_a_batch_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
         assert reader.get(keys, 3)[0].all()
 
 
+@pytest.mark.slow
 def test_the_oldest_vectors_make_room(tmp_path: Path) -> None:
     limit = 1 << 20
     with VectorCache(tmp_path / "vectors.cache", max_bytes=limit) as kept:

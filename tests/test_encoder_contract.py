@@ -19,6 +19,8 @@ from deepjoin.embed.columns.weights import read_weights, write_weights
 from tests.support.encoder_models import export, model_folders
 from tests.support.table_models import save_mlp, save_tabert, save_turl
 
+pytestmark = pytest.mark.slow
+
 CITIES = Column(["Rome", "Paris", "Oslo", "New York", "rome"], name="city", title="Cities")
 NUMBERS = Column(["7", "8.5", "-3", "7.0", "1200"], name="rank")
 EMPTY = Column([], name="gone")

@@ -121,6 +121,7 @@ def test_what_an_encoder_says_of_itself(vec: Path) -> None:
     assert encoder.digest != loaded(f"fasttext:{vec}", "basic").digest
 
 
+@pytest.mark.slow
 def test_trained_vectors_average_too(tmp_path: Path) -> None:
     pytest.importorskip("fasttext")
     from deepjoin.lab.encoders.train_fasttext import main
@@ -326,6 +327,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "tiny"
 
 
+@pytest.mark.slow
 def test_each_method_is_evaluated_with_its_encoder(
     corpus: Path, vec: Path, folders: Folders
 ) -> None:

@@ -100,6 +100,7 @@ def test_without_a_target_the_lake_offers_columns(lake: Lake, houses: pd.DataFra
     assert all(0 <= one.coverage <= 1 for one in offers)
 
 
+@pytest.mark.slow
 def test_leaks_are_recognised() -> None:
     drawn = np.random.default_rng(0)
     target = pa.chunked_array([pa.array(drawn.normal(size=400))])

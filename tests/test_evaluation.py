@@ -371,6 +371,7 @@ def test_ndcg() -> None:
     assert ndcg([], RIGHT, 2) == 0
 
 
+@pytest.mark.slow
 def test_rows_keep_the_value_of_each_query(run: Run, corpus: Path) -> None:
     rows = rows_of(run("evaluate", corpus, "--methods", "exact-equi,sketch", "-k", "5").out)
     for row in rows:

@@ -143,6 +143,7 @@ def test_a_model_is_trained_on_a_lake_and_searched_with(
     assert {match.target for match in hits[0].matches} <= {"germany", "norway", "portugal"}
 
 
+@pytest.mark.slow
 def test_training_draws_some_values_of_each_column(make_lake: MakeLake, tmp_path: Path) -> None:
     pytest.importorskip("fasttext")
     tall = Column(

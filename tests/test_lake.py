@@ -205,6 +205,7 @@ def test_memory_that_is_no_size(run: Run, lake_folder: Path, size: str) -> None:
     assert not (lake_folder / ".deepjoin").exists()
 
 
+@pytest.mark.slow
 def test_an_index_never_lands_among_other_things(
     run: Run, lake_folder: Path, tmp_path: Path
 ) -> None:
@@ -278,6 +279,7 @@ def test_read_only_folders_are_indexed_here(
     assert "indexing" not in second.err, "what was indexed on first use is used again"
 
 
+@pytest.mark.slow
 def test_another_read_only_folder_does_not_replace_the_first(
     run: Run, lake_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +305,7 @@ def test_indexing_a_part_keeps_the_index_of_the_whole(
     assert len(deepjoin.open(lake_folder).tables) == 3
 
 
+@pytest.mark.slow
 def test_the_same_tables_give_the_same_bytes(lake_folder: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     deepjoin.index(lake_folder, one)
@@ -398,6 +401,7 @@ def test_sources_that_cannot_be(
     assert not (lake_folder.parent / ".deepjoin").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "reason"),
     [

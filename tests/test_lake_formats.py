@@ -20,6 +20,8 @@ from deepjoin.model import Reading
 from deepjoin.read.files import FileSource
 from deepjoin.read.folders import DELTA, ICEBERG, current_metadata, read_delta, read_iceberg
 
+pytestmark = pytest.mark.slow
+
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 

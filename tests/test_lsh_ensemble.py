@@ -205,6 +205,7 @@ def test_tables_are_grouped(make_lake: MakeLake) -> None:
     assert [other.column for other in grouped[0].also] == ["b"]
 
 
+@pytest.mark.slow
 def test_nothing_to_find_is_no_hit(make_lake: MakeLake, tmp_path: Path) -> None:
     searcher = opened(make_lake([Column(list("abcdef"), "x", "t")]))
     for cells in ([], [None, " "], ["unknown", "values"]):

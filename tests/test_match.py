@@ -139,6 +139,7 @@ def test_cosines_of_trigrams_equal_brute_force(left: list[str], right: list[str]
         assert cosine == pytest.approx(shared / max(norms[0] * norms[1], 1e-12), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left, right = tmp_path / "left.csv", tmp_path / "right.csv"
     left.write_text("name,n\n" + "".join(f'"{cell}",1\n' for cell in LEFT))

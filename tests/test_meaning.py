@@ -273,6 +273,7 @@ def two_sides(make_lake: MakeLake) -> Lake:
     return make_lake([Column(names[:60], "place", "equal"), Column(spelled, "town", "similar")])
 
 
+@pytest.mark.slow
 def test_equal_hits_come_first_and_similar_ones_later(two_sides: Lake) -> None:
     partial: list[Results] = []
     found = two_sides.search(many_names(), settings=SearchSettings(on_partial=partial.append))
@@ -285,6 +286,7 @@ def test_equal_hits_come_first_and_similar_ones_later(two_sides: Lake) -> None:
     assert found.hits == two_sides.search(many_names()).hits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads", range(5))
 def test_a_time_limit_returns_what_is_there_and_says_so(
     two_sides: Lake, monkeypatch: pytest.MonkeyPatch, reads: int
@@ -300,6 +302,7 @@ def test_a_time_limit_returns_what_is_there_and_says_so(
     assert "not complete: " in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_limit_that_does_not_pass_leaves_no_mark(two_sides: Lake) -> None:
     limited = two_sides.search(many_names(), settings=SearchSettings(time_limit=1e6))
     assert limited.partial is None
@@ -308,6 +311,7 @@ def test_a_limit_that_does_not_pass_leaves_no_mark(two_sides: Lake) -> None:
         SearchSettings(time_limit=-1)
 
 
+@pytest.mark.slow
 def test_a_large_query_is_looked_up_by_a_sample_of_its_words(
     two_sides: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +333,7 @@ def test_a_large_query_is_looked_up_by_a_sample_of_its_words(
     assert sum(looked_up) == 100, "small columns are looked up as they are"
 
 
+@pytest.mark.slow
 def test_a_table_is_searched_by_every_column_best_key_first(two_sides: Lake) -> None:
     table = {
         "n": [1, 2, 3],

@@ -23,6 +23,8 @@ from deepjoin.settings import Settings
 from tests.support.encoder_models import model_folders
 from tests.support.table_models import save_tabert, save_turl
 
+pytestmark = pytest.mark.slow
+
 METHODS = all_methods()
 EVERY = [(name, join) for name, method in METHODS.items() for join in method.joins]
 #: Methods that measure the joinability of their hits; the others only estimate it.
@@ -179,6 +181,7 @@ def test_hits_are_found(case: tuple[str, Search, Column]) -> None:
     assert len(search(query, 5)) > 0
 
 
+@pytest.mark.slow
 def test_the_same_twice(case: tuple[str, Search, Column]) -> None:
     _, search, query = case
     assert comparable(search(query, 5)) == comparable(search(query, 5))

@@ -194,6 +194,7 @@ def test_what_is_shown_of_an_edge(make_lake: MakeLake) -> None:
     assert there == {"paths": [found["edges"]], "searched": 2, "complete": True}
 
 
+@pytest.mark.slow
 def test_a_saved_graph_is_read_while_it_is_that_of_the_lake(
     make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

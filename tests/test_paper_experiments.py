@@ -33,6 +33,8 @@ from deepjoin.lab.evaluation.truth import brute_force
 from deepjoin.read.corpus import CorpusSource, write_corpus
 from deepjoin.search.methods import all_methods
 
+pytestmark = pytest.mark.slow
+
 LISTS = ["rome oslo bern kyiv lima", "iron gold zinc lead tin", "red blue green pink grey"]
 
 

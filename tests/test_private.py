@@ -300,6 +300,7 @@ def noting(read: list[str]) -> Progress:
     return lambda done, of, name: read.append(name) if done else None
 
 
+@pytest.mark.slow
 def test_a_refresh_reads_what_changed_and_no_more(lake_folder: Path, tmp_path: Path) -> None:
     for path in lake_folder.rglob("*.csv"):
         os.utime(path, (1e9, 1e9))

@@ -80,6 +80,7 @@ def test_small_lookup_tables_are_related_and_not_searched(lake: Lake) -> None:
     assert not lake.search(["a", "b", "c"], join="equi")
 
 
+@pytest.mark.slow
 def test_small_columns_survive_merges_and_leave_with_their_tables(tmp_path: Path) -> None:
     lake = deepjoin.index(
         {"kinds": {"kind": ["x", "y", "z"]}, "things": {"kind": ["x", "y", "z", "x"]}},
@@ -103,6 +104,7 @@ def test_keys_have_a_probability(lake: Lake) -> None:
     assert ("orders", ("status",)) not in keys
 
 
+@pytest.mark.slow
 def test_declared_keys_never_change_the_probability(tmp_path: Path, lake: Lake) -> None:
     plain = deepjoin.index(
         str(shop(tmp_path / "shop.sqlite", declared=False)), tmp_path / "index", vectors=NO_VECTORS
@@ -153,6 +155,7 @@ def test_a_probability_out_of_range_is_refused(lake: Lake) -> None:
         lake.relations(least=2)
 
 
+@pytest.mark.slow
 def test_sources_are_apart_unless_asked_across(tmp_path: Path) -> None:
     for name in ("one", "two"):
         shop(tmp_path / f"{name}.sqlite")
@@ -186,6 +189,7 @@ def test_bad_tables_are_passed_over(tmp_path: Path) -> None:
     assert ("ring", "next", "ring", "id") in found
 
 
+@pytest.mark.slow
 def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = shop(tmp_path / "shop.sqlite")
     assert main(["relations", str(file), "--check"]) == 1
@@ -208,6 +212,7 @@ def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
 cells = st.lists(st.sampled_from(["1", "2", "3", "4", "a", "b", "c", "x", "y"]), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=3))
 def test_candidates_are_all_inclusions(

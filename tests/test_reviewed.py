@@ -21,6 +21,7 @@ from .conftest import MakeLake
 LETTERS = list("abcdefgh")
 
 
+@pytest.mark.slow
 def test_columns_of_one_name_are_joined_by_their_id(tmp_path: Path) -> None:
     columns = [
         Column([letter.upper() * 2 for letter in LETTERS], "name", "t", column_id="t#0"),

@@ -63,6 +63,7 @@ def build(folder: Path, columns: list[list[str | None]], piece: int = 5) -> list
     return [int(count) for count in profiles.present]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(COLUMNS, COLUMNS)
 def test_rows_are_those_of_the_tables(
@@ -90,6 +91,7 @@ def test_rows_are_those_of_the_tables(
             assert rows_of(index, merged, column, present[column]) == cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distinct", [1, 2, 3, 255, 256, 257, 65_536, 70_000])
 @pytest.mark.parametrize("missing", [False, True])
 def test_every_width_is_read_as_written(tmp_path: Path, distinct: int, missing: bool) -> None:

@@ -36,6 +36,7 @@ def test_the_lake_says_what_it_holds_and_what_can_be_asked(served: Served) -> No
     assert not info["needs_token"]
 
 
+@pytest.mark.slow
 def test_a_lake_of_hashes_offers_equal_values_alone(lake_folder: Path) -> None:
     lake = deepjoin.index(lake_folder, settings=deepjoin.Settings(hash_only=True))
     with serving(lake_folder, lake) as served:

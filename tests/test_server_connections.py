@@ -103,6 +103,7 @@ def test_headers_that_do_not_come_are_not_awaited(
     run(test)
 
 
+@pytest.mark.slow
 def test_a_body_that_stops_is_not_awaited_and_a_slow_one_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_body_that_stops_is_not_awaited_and_a_slow_one_is(
     run(test)
 
 
+@pytest.mark.slow
 def test_headers_after_a_body_are_refused() -> None:
     head = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -164,6 +166,7 @@ def test_too_many_connections_make_room(sent: bytes, monkeypatch: pytest.MonkeyP
     run(test)
 
 
+@pytest.mark.slow
 def test_requests_on_one_connection_have_a_clock_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.4)
     first = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"

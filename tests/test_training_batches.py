@@ -87,6 +87,7 @@ def every_view(columns: TrainingColumns, number: int, random: np.random.Generato
     return [*plain, *(one.nameless() for one in plain)]
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(
     st.lists(COLUMNS, min_size=1, max_size=4),
@@ -299,6 +300,7 @@ OURS = TrainSettings(batch=12, epochs=3)
 RECIPES = [OURS, replace(PAPER, batch=8), replace(OURS, negatives="removed", seed=7)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", RECIPES)
 def test_a_batch_is_made_from_its_number_alone(chosen: TrainSettings) -> None:
     columns = lake()

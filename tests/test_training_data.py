@@ -24,6 +24,8 @@ from deepjoin.normalise.distinct import distinct_cells
 from tests.conftest import MakeLake
 from tests.support.definitions import equi_joinability
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("scipy")
 
 #: Spellings of few values, so that columns meet, and anything else a cell can be.
