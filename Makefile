@@ -16,7 +16,7 @@ quick: $(VENV)/quick
 	$(BIN)/python -m pytest -n 2 --doctest-ignore-import-errors --hypothesis-profile quick -m "not slow and not train and not ray and not postgres and not page"
 
 test: $(VENV)/developing browser
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
 	$(MAKE) check
 
 check: $(VENV)/developing

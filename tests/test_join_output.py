@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deepjoin.errors import DeepJoinError, UnknownName, UnreadableTable
+from deepjoin.errors import DeepJoinError, ResourceLimit, UnknownName, UnreadableTable
 from deepjoin.joining import JoinPlan, JoinSide, plan_join
 from deepjoin.model import Reading, Table
 from deepjoin.settings import JoinSettings
+from tests.support.command_line import call
 from tests.support.join_tables import HOSTILE, Cell, both, table, text_batch
 
 
@@ -258,11 +259,21 @@ def test_too_little_memory_to_write_is_told(
 
     plan = both({"k": ["a"]}, {"k": ["a"]})
     monkeypatch.setattr(plan.session, "run", fails)
-    with pytest.raises(
-        DeepJoinError, match=r"^The join cannot be made: Out of Memory Error: no block left$"
-    ):
+    with pytest.raises(ResourceLimit, match=r"^The join does not fit its memory limit\. Bring"):
         plan.write(tmp_path / "x.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_memory_limit_from_the_shell(
+    capsys: pytest.CaptureFixture[str], lake_folder: Path
+) -> None:
+    join = ("join", lake_folder, lake_folder.parent / "orders.csv", "-c", "customer_country")
+    target = ("--with", "geo/countries.csv:country", "--join", "equi")
+    assert call(capsys, *join, *target, "--memory", "100M").status == 0
+    answer = call(capsys, *join, *target, "--memory", "4K")
+    assert answer.status == 1
+    assert answer.err.startswith("deepjoin: The join does not fit its memory limit of 1.0 MiB. ")
+    assert answer.err.endswith("Bring fewer --columns, or raise --memory.\n")
 
 
 def test_a_small_memory_limit_is_enough() -> None:

@@ -36,8 +36,6 @@ COMMANDS = (
     "ray start --head",
     "ray start --num-gpus N",
 )
-#: Arguments that only Python callers have.
-WITHOUT_OPTION = {"memory_limit"}
 
 
 def texts() -> Iterator[tuple[str, str]]:
@@ -83,10 +81,9 @@ def test_arguments_in_messages_are_options_of_a_command() -> None:
     checked = set()
     for where, text in texts():
         for name, value in re.findall(r"(?<!`)`([a-z_.]+)((?:=[^`]*|\([^`]*\))?)`(?!`)", text):
-            if name not in WITHOUT_OPTION:
-                option = in_options(f"`{name}{value}`").split()[0]
-                assert option in known, f"{where}: {option}"
-                checked.add(option)
+            option = in_options(f"`{name}{value}`").split()[0]
+            assert option in known, f"{where}: {option}"
+            checked.add(option)
     assert {"--tau", "-o", "--ann", "--matches-out", "--no-save", "--rebuild"} <= checked
 
 

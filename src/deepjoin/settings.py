@@ -209,7 +209,7 @@ class JoinSettings:
     #: Of several similar values: the "best", the best that no other value has a better claim to
     #: ("one-to-one"), or "all".
     matching: str = "best"
-    #: Memory that DuckDB may use before it writes to disk, e.g. "4GB"; None for about a quarter
+    #: Memory that DuckDB may use before it writes to disk, e.g. "4GB"; None for about a tenth
     #: of the machine's, but at least 2 GiB if it has as much.
     memory_limit: str | None = None
     #: Columns of the right table to bring, in this order; None for all. Its key is then left out

@@ -12,6 +12,7 @@ from deepjoin.cli.arguments import (
     index_argument,
     names,
     share,
+    size,
     target_text,
     targets,
     whole,
@@ -125,6 +126,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pandas", action="store_true", help="print the pandas equivalent")
     parser.add_argument("--unmatched", action="store_true", help="your rows without a match")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=size,
+        help="memory for rows before they are written to disk, e.g. 500M (default: a tenth of the "
+        "machine's, at least 2G)",
+    )
     parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
     format_argument(parser, "csv")
 
@@ -161,6 +169,7 @@ def run(options: argparse.Namespace) -> None:
                 matching=options.matching,
                 columns=options.columns,
                 aggregate=options.aggregate,
+                memory_limit=options.memory and f"{max(1, options.memory >> 20)}MiB",
             ),
             progress=progress,
         ) as plan,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ _BATCH_ROWS = 65_536
 #: Bytes that a join may hold in any case: DuckDB sets aside half a megabyte for each column.
 _LEAST_MEMORY = 2 << 30
 #: What part of the memory that DuckDB would take, four fifths of the machine's, a join may hold.
-_MEMORY_PART = 3
+_MEMORY_PART = 8
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 #: Bytes of address space below which DuckDB ends the process instead of reporting an error.
 _LEAST_SPACE = 800_000_000
@@ -102,7 +103,7 @@ def default_limit(own: str) -> str:
     """Choose what a join may hold before it spills to disk, given the limit DuckDB would have.
 
     >>> default_limit("24.0 GiB"), default_limit("3.2 GiB"), default_limit("819.2 MiB")
-    ('8192MiB', '2048MiB', '819MiB')
+    ('3072MiB', '2048MiB', '819MiB')
     """
     number, unit = own.split()
     whole = int(float(number) * 1024 ** _UNITS.index(unit))
@@ -132,6 +133,12 @@ def explained(besides: type[Exception] | tuple[()] = ()) -> Iterator[None]:
         yield
     except besides:
         raise
+    except duckdb.OutOfMemoryException as error:
+        limit = re.search(r"([\d.]+ \w+) used", str(error))
+        raise ResourceLimit(
+            f"The join does not fit its memory limit{f' of {limit[1]}' if limit else ''}. Bring "
+            "fewer `columns`, or raise `memory_limit`."
+        ) from None
     except duckdb.Error as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DeepJoinError(f"The join cannot be made: {said}") from None

@@ -18,6 +18,7 @@ _OPTIONS = {
     "hit": "--with",
     "spaces": "--space",
     "index": "--ann",
+    "memory_limit": "--memory",
     "plan.reading": "--matches-out",
 }
 #: What clients do outside their requests.
