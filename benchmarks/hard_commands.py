@@ -20,6 +20,7 @@ from unittest import mock
 from tests.support.rivals import small_disk
 
 import deepjoin
+from deepjoin.demo import write_demo_lake
 from deepjoin.read.corpus import write_corpus
 from hard_cases import Case, Kind, same
 
@@ -272,9 +273,11 @@ class Flips(Kind):
         return {"seed": random.randrange(1 << 30), "flips": 10}
 
     def run(self, case: Case, place: Path) -> None:
-        """Run the script."""
-        command = [sys.executable, str(HERE / "flips.py"), "--seed", str(case["seed"])]
-        command += ["--flips", str(case["flips"])]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=place, check=False)
+        """Run the script on an index of the demo lake."""
+        lake = write_demo_lake(place / "demo")
+        deepjoin.index(lake.folder, place / "index", encoder="default")
+        command = [sys.executable, str(HERE / "flips.py"), str(place / "index")]
+        command += ["--seed", str(case["seed"]), "--flips", str(case["flips"])]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise AssertionError((done.stdout + done.stderr)[-2000:])
