@@ -190,6 +190,23 @@ def test_a_signal_while_an_error_is_told_ends_the_command(lake_folder: Path) -> 
     assert is_prompt(seconds), seconds
 
 
+def test_a_signal_in_a_finalizer_is_one_line_too(lake_folder: Path) -> None:
+    """Python prints what a finalizer raises, and goes on."""
+    code = STUCK.replace(
+        'hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)', "import time; time.sleep(100)"
+    )
+    code += """
+class Held:
+    __del__ = stuck
+
+setattr(owner, name, lambda *_, **__: [Held() and 0, stuck()])
+"""
+    deepjoin.index(lake_folder)
+    search = ("search", lake_folder, "--values", "Peru")
+    status, said, _ = interrupted(code, "deepjoin.lake:Lake.search", signal.SIGTERM, *search)
+    assert (status, said) == (143, MESSAGE)
+
+
 def test_an_ignored_signal_stays_ignored(lake_folder: Path) -> None:
     """A shell lets commands in the background of a script ignore Ctrl-C."""
     code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + STUCK

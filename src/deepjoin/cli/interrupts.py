@@ -37,6 +37,7 @@ class Interrupts:
         """Handle signals until the process ends."""
         # Registered first, so run last: what else runs at exit has removed its files by then.
         atexit.register(self._end)
+        sys.unraisablehook = self._ignored
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -55,6 +56,14 @@ class Interrupts:
         if not self.is_raised:
             self.is_raised = True
             raise KeyboardInterrupt
+
+    def _ignored(self, told: sys.UnraisableHookArgs) -> None:
+        """Print errors that Python cannot raise, as those in finalizers, unless it is ours.
+
+        A signal may come while a finalizer runs; then only the thread ends the process.
+        """
+        if not (self.is_raised and told.exc_type is KeyboardInterrupt):
+            sys.__unraisablehook__(told)
 
     def _end(self) -> None:
         """Exit with the status of the signal.
