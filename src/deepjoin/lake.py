@@ -9,15 +9,16 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from deepjoin.embed.devices import device_named
-from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable
-from deepjoin.model import Column, Hit, Results
+from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable, unknown_name
+from deepjoin.model import Column, Decision, Hit, Relation, Results
 from deepjoin.optional import as_frame
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.frames import as_column, as_columns
 from deepjoin.search.context import SearchContext
+from deepjoin.search.likely import with_decision
 from deepjoin.search.methods import method_for
 from deepjoin.search.query import SearchOptions, query_columns
 from deepjoin.search.searcher import Searcher, SearcherCache, search_columns
@@ -30,6 +31,7 @@ from deepjoin.settings import (
     with_deprecated,
 )
 from deepjoin.store.catalog import TableEntry
+from deepjoin.store.feedback import Decided, Feedback, now
 from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.report import BuildReport
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from deepjoin.search.stores import OpenStore
 
 Outcome = TypeVar("Outcome")
+#: One end of a join that somebody accepts or rejects.
+JoinEnd: TypeAlias = "str | Mapping[str, Any] | KeyTarget"
 #: A frame with this many columns is one key unless `settings.keys` says otherwise.
 SMALL_FRAME = 4
 
@@ -264,6 +268,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         chosen = with_deprecated("search", settings, SearchSettings, deprecated)
         columns = query_columns(self.index, query, on)
         options = SearchOptions.of(k, min_joinability, exclude_table, chosen)
+        options = replace(options, feedback=self._decided)
         together = chosen.keys == "together" or (on is not None and not isinstance(on, str))
         # Of a table of the lake, and of several sheets, the cells are not those of the same rows.
         in_rows = not isinstance(query, list | tuple) and len({one.table for one in columns}) == 1
@@ -302,7 +307,23 @@ Make one with: deepjoin index SOURCE -o no such folder
                     raise
                 return None
             found = searcher.search(columns, options)
+        if decided := self._decided(columns):
+            hits = [with_decision(hit, decided) for hit in found.hits]
+            if how[1] == "any":
+                hits.sort(key=lambda hit: (hit.decided == "rejected", hit.decided != "accepted"))
+            found = replace(
+                found, hits=tuple(replace(hit, rank=n) for n, hit in enumerate(hits, 1))
+            )
         return found if together or found.hits else None
+
+    def _decided(self, query: Sequence[Column]) -> Decided:
+        """Return what people said of joins of a query; one from outside is known by its columns."""
+        table = query[0].table or ""
+        known = self.index.feedback.by_ends
+        if not known:
+            return {}
+        table = table if table in self.index else ""
+        return self.index.feedback.about(table, [column.name for column in query])
 
     def _with_better_keys(
         self,
@@ -362,7 +383,8 @@ Make one with: deepjoin index SOURCE -o no such folder
                 numbers = [segment.catalog.find_column(table, name) for name in names]
                 measured = composite(self.context(), "hybrid", join, chosen.tau)
                 mine = query_columns(self.index, query, on)
-                return measured.explain(mine, (segment, numbers), chosen.matches)
+                found = measured.explain(mine, (segment, numbers), chosen.matches)
+                return with_decision(found, self._decided(mine))
         if on is None:
             column = as_column(query)
         else:
@@ -370,7 +392,8 @@ Make one with: deepjoin index SOURCE -o no such folder
             (column,) = query_columns(self.index, query, first)
         with self.index.reporting_damage():
             place = segment, segment.catalog.find_column(table, names[0])
-            return explain_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
+            found = explain_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
+            return with_decision(found, self._decided([column]))
 
     def context(self) -> SearchContext:
         """Return what search methods and training work on."""
@@ -559,6 +582,88 @@ Make one with: deepjoin index SOURCE -o no such folder
         from deepjoin.relating.relations import find_relations
 
         return find_relations(self.index, least, across)
+
+    @property
+    def feedback(self) -> Feedback:
+        """What people accepted and rejected, to list, export, import and take back."""
+        return self.index.feedback
+
+    def accept(self, join: Relation | JoinEnd, hit: Hit | KeyTarget | None = None) -> Decision:
+        """Say that a join means something: its probability is 1 from now on, and it ranks first.
+
+        Decisions are kept beside the index and survive every change of it.
+
+        Parameters
+        ----------
+        join
+            A relation, or one end of a join: (table, column) or (table, [columns]) of the lake,
+            the ``query`` of results, or the name of a column of a table that is not in the lake.
+        hit
+            The other end, unless the first is a relation: a hit, or (table, column) of the lake.
+        """
+        decision = self._decision(join, hit, accepted=True)
+        self.feedback.add([decision])
+        return decision
+
+    def reject(self, join: Relation | JoinEnd, hit: Hit | KeyTarget | None = None) -> Decision:
+        """Say that a join means nothing: its probability is 0 from now on, and it ranks last.
+
+        The arguments are those of `accept`.
+        """
+        decision = self._decision(join, hit, accepted=False)
+        self.feedback.add([decision])
+        return decision
+
+    def forget(self, join: Relation | JoinEnd, hit: Hit | KeyTarget | None = None) -> bool:
+        """Take back what was said of a join; returns False if nothing was.
+
+        The arguments are those of `accept`.
+        """
+        return self.feedback.forget(self._decision(join, hit, accepted=False))
+
+    def _decision(
+        self, join: Relation | JoinEnd, hit: Hit | KeyTarget | None, accepted: bool
+    ) -> Decision:
+        if isinstance(join, Relation):
+            ends = join.child_table, join.child_columns, join.parent_table, join.parent_columns
+            return Decision(*ends, accepted, now())
+        if hit is None:
+            raise DeepJoinError(
+                f"`join` is {join!r:.60}, one end of a join; name the other in `hit`, or give a "
+                "relation of `lake.relations()`."
+            )
+        mine: tuple[str, ...]
+        if isinstance(join, str):
+            table, mine = "", (join,)
+        elif isinstance(join, Mapping):
+            table = join.get("table") or ""
+            table = table if table in self.index else ""
+            mine = tuple(join.get("columns") or [join["column"]])
+        else:
+            table, mine = self._end(join)
+        if not all(mine):
+            raise DeepJoinError(
+                "The column of the query has no name to know it by; search with a named column, "
+                'e.g. Column(values, name="customer").'
+            )
+        parent, theirs = (hit.table, hit.columns) if isinstance(hit, Hit) else self._end(hit)
+        if len(mine) != len(theirs):
+            raise DeepJoinError(
+                f"`join` has {len(mine)} columns and `hit` {len(theirs)}. Name as many, in the "
+                "same order."
+            )
+        return Decision(table, mine, parent, theirs, accepted, now())
+
+    def _end(self, end: KeyTarget) -> tuple[str, tuple[str, ...]]:
+        """Check that a table of the lake has the columns of one end."""
+        table, named = end
+        columns = (named,) if isinstance(named, str) else tuple(named)
+        known = [one.name for one in self.index.table(table).columns]
+        known = known or self.index.indexed_columns(table)
+        for name in columns:
+            if name not in known:
+                raise unknown_name("column", name, table, known)
+        return table, columns
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
         """Read what has changed in the sources, and reopen the lake."""

@@ -104,6 +104,7 @@ class AsJson:
 # Narrower in the schema than in Python, where these are plain strings.
 JoinKind = Annotated[str, AsJson(type=Literal["any", "equi", "semantic"])]
 ColumnType = Annotated[str, AsJson(type=Literal["text", "integer", "decimal", "date"])]
+DecidedBy = Annotated[str, AsJson(type=Literal["accepted", "rejected"], empty="left out")]
 GenericKey = Literal["run", "year", "flag"]
 GenericMatch = Literal["run", "year", "flag", "range"]
 Row = dict[str, str | None]
@@ -249,6 +250,9 @@ class Hit(Answer):
     of the JSON of a hit for one column."""
     better: Annotated[BetterKey | None, AsJson(type=BetterKey, empty="left out")] = None
     """A longer key that would not multiply rows, if the query's table has one."""
+    decided: DecidedBy = ""
+    """What a person said of this join, which makes the probability 1 or 0; left out if nobody
+    did."""
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -713,6 +717,25 @@ class JoinPaths(Answer):
 
 
 @dataclass(frozen=True)
+class Decision(Answer):
+    """What a person said of a join: that it means something, or that it does not."""
+
+    child_table: str
+    """Empty for a column of a table that is not in the lake."""
+    child_columns: tuple[str, ...]
+    parent_table: str
+    parent_columns: tuple[str, ...]
+    accepted: bool
+    at: str = ""
+    """When it was said, in UTC."""
+
+    @property
+    def text(self) -> str:
+        """The decision in a word."""
+        return "accepted" if self.accepted else "rejected"
+
+
+@dataclass(frozen=True)
 class TableKey(Answer):
     """Columns that identify the rows of a table."""
 
@@ -744,6 +767,8 @@ class Relation(Answer):
     """Whether the database declares it; null where nothing can be declared, or was not read."""
     orphan_values: tuple[str, ...] = ()
     """The first values that the parent lacks."""
+    decided: DecidedBy = ""
+    """What a person said of it, which makes the probability 1 or 0; left out if nobody did."""
 
 
 class _JsonField(NamedTuple):

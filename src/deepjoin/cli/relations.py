@@ -113,7 +113,13 @@ def _table(found: Relations, options: argparse.Namespace) -> str:
                 one.cardinality,
                 f"{one.orphans:,}" if one.orphans else "",
                 {True: "yes", False: "no", None: ""}[one.declared],
-                printable(f"{one.evidence.get('name', '')}; {one.evidence.get('values', '')}"),
+                printable(
+                    "; ".join(
+                        one.evidence[what]
+                        for what in ("person", "name", "values")
+                        if what in one.evidence
+                    )
+                ),
             ]
         )
     lines = [aligned(rows, screen)] if len(rows) > 1 else []

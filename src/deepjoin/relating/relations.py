@@ -23,7 +23,7 @@ from deepjoin.lazy import cached_property
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.matching.names import shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
-from deepjoin.model import Relation, TableKey, to_json
+from deepjoin.model import Decision, Relation, TableKey, to_json
 from deepjoin.normalise.canonical import CellType
 from deepjoin.relating import exports
 from deepjoin.relating.declared import DeclaredKey, declared_keys
@@ -50,6 +50,8 @@ _PAIRS = 1 << 16
 _ORPHANS = 10
 #: Share of its letters that a name has in common with one it is said to be like.
 _ALIKE = 0.6
+#: The score of a pair that a person accepted, and of one rejected if negative.
+_SURE = 9.0
 #: A column that holds this share of a range of whole numbers holds others by chance.
 _DENSE = 0.5
 
@@ -82,6 +84,8 @@ class WeighedPairs(NamedTuple):
     rivals: Double
     #: Pairs that share enough values and were left out, because a child has better ones.
     left_out: int
+    #: What a person said of each pair: accepted (1), rejected (-1) or nothing.
+    said: Int
 
 
 @dataclass
@@ -155,22 +159,70 @@ class RelationFinder:
             whole = whole.take(kept)
         return whole, left_out
 
+    def decided(self, pairs: Pairs) -> tuple[Pairs, Int]:
+        """Say which pairs a person accepted (1) or rejected (-1); accepted ones join the others."""
+        said = np.zeros(len(pairs.child), np.int64)
+        known = {
+            (child, parent): accepted
+            for one, accepted in self._decisions()
+            if (child := self._column(one.child_table, one.child_columns)) is not None
+            and (parent := self._column(one.parent_table, one.parent_columns)) is not None
+        }
+        if not known:
+            return pairs, said
+        missing = dict(known)
+        for row in np.flatnonzero(np.isin(pairs.child, [child for child, _ in known])).tolist():
+            said[row] = missing.pop((int(pairs.child[row]), int(pairs.parent[row])), 0)
+        # Whatever the cells say, and however few are shared.
+        more = [(*ends, self._matched(*ends)) for ends, accepted in missing.items() if accepted > 0]
+        for place, of in enumerate(zip(*more, strict=True)):
+            pairs = pairs._replace(**{Pairs._fields[place]: np.append(pairs[place], of)})
+        return pairs, np.append(said, np.ones(len(more), np.int64))
+
+    def _decisions(self) -> Iterator[tuple[Decision, int]]:
+        for one in self.index.feedback:
+            if len(one.child_columns) == 1:
+                yield one, 1 if one.accepted else -1
+
+    def _column(self, table: str, columns: Sequence[str]) -> int | None:
+        """Return the number of a column of the lake; None if there is none, or it has no values."""
+        lake, start = self.columns, self.columns.column_starts.tolist()
+        for segment, first in zip(lake.segments, start, strict=False):
+            number = segment.find_table(table)
+            if number is not None:
+                for column in segment.catalog.columns_of(number):
+                    if segment.catalog.column_names[column] == columns[0]:
+                        return int(first + column) if lake.joins[first + column] else None
+        return None
+
+    def _matched(self, child: int, parent: int) -> int:
+        """Count the values that two columns share."""
+        (one, x), (other, y) = self.columns.column(child), self.columns.column(parent)
+        values = one.values.cell_values[slice(*one.values.cells_of(x))].astype(np.int64)
+        if one is not other:
+            values = other.values.look_up([one.values.values[value] for value in values.tolist()])
+        held = other.values.cell_values[slice(*other.values.cells_of(y))].astype(np.int64)
+        return int((find_sorted(held, values) >= 0).sum())
+
     def weighed(self) -> WeighedPairs:
         """Give every candidate its probability."""
         pairs, left_out = self.candidates()
+        pairs, said = self.decided(pairs)
         used = np.unique(np.concatenate([pairs.child, pairs.parent]))
         self.facts = facts = self.facts.named(used, self.encoder)
         alone, beside = shipped_model("pair", FEATURES), shipped_model("rivals", FEATURES + RIVALS)
         scores = np.concatenate(
             [np.zeros(0), *(alone.scores(features(facts, some)) for some in _blocks(pairs))]
         )
-        compared = rivals(facts, pairs, scores)
+        # What a person said is sure, and rivals are weighed beside it.
+        compared = rivals(facts, pairs, np.where(said == 0, scores, _SURE * said))
         found, start = [np.zeros(0)], 0
         for some in _blocks(pairs):
             rows = np.hstack([features(facts, some), compared[start : start + _PAIRS]])
             found.append(beside.probabilities(rows))
             start += _PAIRS
-        return WeighedPairs(pairs, np.concatenate(found), compared[:, 1], left_out)
+        chances = np.where(said == 0, np.concatenate(found), said > 0)
+        return WeighedPairs(pairs, chances, compared[:, 1], left_out, said)
 
     def key_probabilities(self, weighed: WeighedPairs) -> tuple[Int, Double]:
         """Return the columns that hold every value once, and the chance that each is a key."""
@@ -235,6 +287,8 @@ class Relations(Sequence[Relation]):
     undetected: tuple[DeclaredKey, ...] = ()
     #: Tables and sources that could not be asked for their constraints, and why.
     notes: tuple[str, ...] = ()
+    #: What people accepted and rejected.
+    decisions: tuple[Decision, ...] = ()
 
     def __len__(self) -> int:
         return len(self.relations)
@@ -261,6 +315,8 @@ class Relations(Sequence[Relation]):
         }
         if self.undetected:
             found["undetected"] = [to_json(one) for one in self.undetected]
+        if self.decisions:
+            found["decisions"] = to_json(self.decisions)
         if self.notes:
             found["notes"] = list(self.notes)
         return found
@@ -333,7 +389,8 @@ def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -
     missing = tuple(one for one in declared or () if tuple(one) not in found)
     keys.sort(key=lambda key: (key.table, -key.probability, key.columns))
     seconds = time.perf_counter() - finder.began
-    return Relations(relations, tuple(keys), seconds, least, missing, tuple(notes))
+    said = tuple(index.feedback)
+    return Relations(relations, tuple(keys), seconds, least, missing, tuple(notes), said)
 
 
 class RelationPath(NamedTuple):
@@ -412,6 +469,14 @@ class _Describer:
     weighed: WeighedPairs
     declared: set[DeclaredKey] | None
 
+    @cached_property
+    def said(self) -> dict[tuple[object, ...], Decision]:
+        """What people said, by the two ends."""
+        return {
+            (one.child_table, one.child_columns, one.parent_table, one.parent_columns): one
+            for one in self.finder.index.feedback
+        }
+
     def relation(self, row: int) -> Relation:
         """Describe one pair: its numbers, its orphans, and the evidence in words."""
         pairs, facts, lake = self.weighed.pairs, self.finder.facts, self.finder.columns
@@ -444,6 +509,7 @@ class _Describer:
             Evidence(self._evidence, child, parent, matched),
             None if self.declared is None else DeclaredKey(*ends) in self.declared,
             tuple(first),
+            {1: "accepted", 0: "", -1: "rejected"}[int(self.weighed.said[row])],
         )
 
     def _evidence(self, c: int, p: int, matched: int) -> dict[str, str]:
@@ -479,6 +545,9 @@ class _Describer:
                     f"whole numbers: {parent} holds {f.distinct[p] / span:.0%} of "
                     f"{f.low[p]:.0f} to {f.high[p]:.0f}, so others would be found there too"
                 )
+        if said := self.said.get((*self.finder.place(c), table, column)):
+            when = f" on {said.at[:10]}" if said.at else ""
+            words["person"] = f"{said.text} by a person{when}"
         rivals = int((self.weighed.pairs.child == c).sum()) - 1 if self._few else 0
         if rivals:
             words["rivals"] = (
@@ -498,6 +567,7 @@ def render_relations(found: Relations) -> str:
         f"{one.parent_table}.{'+'.join(one.parent_columns)}  {one.cardinality}"
         + (f"  {one.orphans:,} orphans" if one.orphans else "")
         + ("  declared" if one.declared else "")
+        + (f"  {one.decided} by a person" if one.decided else "")
         for one in found
     ]
     return "\n".join(lines) or f"No relations with a probability of at least {found.least:g}."

@@ -6,13 +6,17 @@ titles, whether the target holds each value once, how common it is that such num
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from deepjoin.arrays import Double, Int
+from deepjoin.arrays import Double, Int, Int32
 from deepjoin.lazy import cached_property
 from deepjoin.matching.names import NameTable, home_of, shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
+from deepjoin.model import Hit
 from deepjoin.search.query import SearchQuery
+from deepjoin.store.feedback import Decided
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic
 
@@ -108,7 +112,9 @@ class QueryFacts:
     ) -> Double:
         """Return the chance of each column."""
         rows = self.features(segment, columns, shares, reverse, meaning)
-        return shipped_model("hit", HIT_FEATURES).probabilities(rows)
+        found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
+        said = decisions(self._query, segment, columns)
+        return np.where(said == 0, found, said > 0)
 
     def _title(self, segment: Segment, table: int) -> str:
         key = id(segment), table
@@ -124,6 +130,28 @@ class QueryFacts:
             return False
         place, name = home_of(own), segment.catalog.table_names[table]
         return bool(place) and home_of(name) == place
+
+
+def decisions(query: SearchQuery, segment: Segment, columns: Int | Int32) -> Int:
+    """Say of columns whether a person accepted (1) or rejected (-1) the join, or neither (0)."""
+    said = np.zeros(len(columns), np.int64)
+    if query.decided:
+        catalog = segment.catalog
+        for place, column in enumerate(columns.tolist()):
+            table = catalog.table_names[int(catalog.column_tables[column])]
+            found = query.decided.get((table, (catalog.column_names[column],)))
+            said[place] = 0 if found is None else 1 if found else -1
+    return said
+
+
+def with_decision(hit: Hit, decided: Decided) -> Hit:
+    """Mark a hit, and other columns of its table, with what a person said of the join."""
+    also = tuple(with_decision(one, decided) for one in hit.also)
+    found = decided.get((hit.table, hit.columns))
+    if found is None:
+        return replace(hit, also=also) if also else hit
+    text = "accepted" if found else "rejected"
+    return replace(hit, also=also, probability=float(found), decided=text)
 
 
 def _place(column_id: str) -> int:
