@@ -167,9 +167,7 @@ def test_export_and_import(lake: Lake, tmp_path: Path) -> None:
     lake.accept(ORDERS, CUSTOMERS)
     lake.reject(("orders", "agent"), ("staff", "login"))
     assert lake.feedback.write(tmp_path / "said.json") == 2
-    other = deepjoin.index(
-        str(tmp_path / "shop.sqlite"), tmp_path / "other", vectors=NO_VECTORS
-    )
+    other = deepjoin.index(str(tmp_path / "shop.sqlite"), tmp_path / "other", vectors=NO_VECTORS)
     assert other.feedback.read(tmp_path / "said.json") == 2
     assert list(other.feedback) == list(lake.feedback)
 
@@ -177,8 +175,8 @@ def test_export_and_import(lake: Lake, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("{", "no JSON with a list `decisions`"),
-        ('{"decisions": 1}', "`decisions` is no list"),
+        ("{", "no JSON with a list of decisions"),
+        ('{"decisions": 1}', "its decisions are no list"),
         ('{"decisions": [{"child_table": "a"}]}', "decision 1 lacks one of child_table"),
         (
             '{"decisions": [{"child_table": "a", "child_columns": [], "parent_table": "b", '
@@ -187,9 +185,7 @@ def test_export_and_import(lake: Lake, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_other_files_are_not_imported(
-    lake: Lake, tmp_path: Path, content: str, text: str
-) -> None:
+def test_other_files_are_not_imported(lake: Lake, tmp_path: Path, content: str, text: str) -> None:
     (tmp_path / "f.json").write_text(content)
     with pytest.raises(DeepJoinError, match=f"holds no decisions .{re.escape(text)}"):
         lake.feedback.read(tmp_path / "f.json")
@@ -202,11 +198,14 @@ def test_other_files_are_not_imported(
 @pytest.mark.parametrize(
     ("ends", "text"),
     [
-        ((ORDERS,), "one end of a join; name the other in `hit`"),
+        ((ORDERS,), "Only one end of a join was named"),
         ((ORDERS, ("customers", "nmae")), "nmae"),
         ((("order", "x"), CUSTOMERS), "order"),
         (("", CUSTOMERS), "has no name to know it by"),
-        ((ORDERS, ("customers", ["customer_id", "name"])), "`join` has 1 columns and `hit` 2"),
+        (
+            (ORDERS, ("customers", ["customer_id", "name"])),
+            "The ends of the join have 1 and 2 columns",
+        ),
     ],
 )
 def test_what_cannot_be_decided(lake: Lake, ends: Any, text: str) -> None:

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from deepjoin.embed.devices import device_named
 from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable, unknown_name
-from deepjoin.model import Column, Decision, Hit, Relation, Results
+from deepjoin.model import (
+    Column,
+    Decision,
+    Hit,
+    JoinEdge,
+    JoinPaths,
+    Neighbourhood,
+    Relation,
+    Results,
+)
 from deepjoin.optional import as_frame
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.frames import as_column, as_columns
@@ -43,6 +52,7 @@ if TYPE_CHECKING:
     from deepjoin.engines.postgres.store import PostgresServers
     from deepjoin.enriching.enrich import Enrichment
     from deepjoin.joining import JoinPlan
+    from deepjoin.joining.chain import JoinChain
     from deepjoin.joining.entry import KeyTarget
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.relating.relations import Relations
@@ -51,6 +61,8 @@ if TYPE_CHECKING:
 Outcome = TypeVar("Outcome")
 #: One end of a join that somebody accepts or rejects.
 JoinEnd: TypeAlias = "str | Mapping[str, Any] | KeyTarget"
+#: The least probability of relations that maps draw and paths follow.
+_ON_MAPS = 0.1
 #: A frame with this many columns is one key unless `settings.keys` says otherwise.
 SMALL_FRAME = 4
 
@@ -119,6 +131,8 @@ Make one with: deepjoin index SOURCE -o no such folder
         self.index = index
         #: Searchers by what they were made for; a newer state has its own.
         self._searchers = SearcherCache()
+        #: Relations for maps and paths, and the state of the lake that they are of.
+        self._related: tuple[object, tuple[Relation, ...]] | None = None
 
     def reopen(self) -> bool:
         """Move to the lake as it is now; return whether it has changed."""
@@ -533,6 +547,74 @@ Make one with: deepjoin index SOURCE -o no such folder
             self.index, min_joinability, most=most, save=save, rebuild=rebuild, progress=progress
         )
 
+    def neighbourhood(
+        self, table: str = "", *, depth: int = 1, min_joinability: float = 0.5, limit: int = 60
+    ) -> Neighbourhood:
+        """Find the tables within ``depth`` joins of a table, or those that join with most others.
+
+        Parameters
+        ----------
+        table
+            The table in the middle; without one, the answer is an overview of the lake.
+        depth
+            How many joins away a table may be.
+        min_joinability
+            Two columns join if one of them holds at least this share of the other's distinct
+            values. Row numbers, years and flags join by relations alone.
+        limit
+            How many tables to return at most.
+        """
+        from deepjoin.relating.neighbourhood import neighbourhood, overview
+
+        if not table:
+            return overview(self.index, min_joinability, limit, self._map_relations())
+        where = self.index, table, depth, min_joinability, limit
+        return neighbourhood(*where, self._map_relations())
+
+    def paths(
+        self, start: str, end: str, *, min_joinability: float = 0.5, longest: int = 4
+    ) -> JoinPaths:
+        """Find chains of joins from one table to another, at most 5, the likeliest first.
+
+        The probability of a path is the product of those of its joins; of paths that are about as
+        likely, the one that multiplies rows least comes first. `join_path` runs one.
+        """
+        from deepjoin.relating.neighbourhood import paths
+
+        ends = self.index, start, end, min_joinability, longest
+        return paths(*ends, self._map_relations())
+
+    def join_path(
+        self, path: Sequence[JoinEdge], *, how: str = "left", many: str = "expand"
+    ) -> JoinChain:
+        """Prepare the joins of a path as one: its facts, its SQL, its rows.
+
+        Parameters
+        ----------
+        path
+            One of the ``paths`` of `paths`: joins on equal values, each from a table that is there
+            already to the next one.
+        how
+            "left" keeps rows without a match, "inner" does not.
+        many
+            Several matching rows: "expand" to all, the "first", or "aggregate" them to one.
+        """
+        from deepjoin.joining.chain import ChainStep, plan_chain
+
+        steps = [ChainStep(one.a.table, one.a.column, one.b.table, one.b.column) for one in path]
+        return plan_chain(self.index, steps, how, many)
+
+    def _map_relations(self) -> Sequence[Relation]:
+        """Return the relations that maps and paths use; of a very large lake, none."""
+        from deepjoin.relating.relations import RelationFinder, find_relations
+
+        state = self.index.generation, tuple(self.feedback)
+        if self._related is None or self._related[0] != state:
+            large = RelationFinder(self.index).is_large
+            found = () if large else find_relations(self.index, _ON_MAPS).relations
+            self._related = state, tuple(found)
+        return self._related[1]
+
     def enrich(
         self,
         table: object,
@@ -629,8 +711,8 @@ Make one with: deepjoin index SOURCE -o no such folder
             return Decision(*ends, accepted, now())
         if hit is None:
             raise DeepJoinError(
-                f"`join` is {join!r:.60}, one end of a join; name the other in `hit`, or give a "
-                "relation of `lake.relations()`."
+                f"Only one end of a join was named ({join!r:.60}). Name the other end as well, or "
+                "give a relation."
             )
         mine: tuple[str, ...]
         if isinstance(join, str):
@@ -649,8 +731,8 @@ Make one with: deepjoin index SOURCE -o no such folder
         parent, theirs = (hit.table, hit.columns) if isinstance(hit, Hit) else self._end(hit)
         if len(mine) != len(theirs):
             raise DeepJoinError(
-                f"`join` has {len(mine)} columns and `hit` {len(theirs)}. Name as many, in the "
-                "same order."
+                f"The ends of the join have {len(mine)} and {len(theirs)} columns. Name as many "
+                "of each, in the same order."
             )
         return Decision(table, mine, parent, theirs, accepted, now())
 

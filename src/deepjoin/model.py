@@ -673,6 +673,10 @@ class JoinEdge(Answer):
     """How many rows of a and of b share a value: 1:1, 1:n, n:1 or n:m."""
     join: Annotated[str, AsJson(type=Literal["semantic"], empty="left out")] = ""
     """Semantic where more values match by meaning than are equal; left out of an equi-join."""
+    probability: float = 0.0
+    """The chance that a person who knows both tables would make this join; 0 if not estimated."""
+    decided: DecidedBy = ""
+    """What a person said of it; left out if nobody did."""
 
 
 @dataclass(frozen=True)
@@ -707,13 +711,17 @@ class SimilarJoins(Answer):
 
 @dataclass(frozen=True)
 class JoinPaths(Answer):
-    """Chains of joins from one table to another, shortest first."""
+    """Chains of joins from one table to another, likeliest first."""
 
     paths: tuple[tuple[JoinEdge, ...], ...]
     searched: int
     """Columns whose joins were looked for."""
     complete: bool
     """Whether no better path can have been missed."""
+    probabilities: tuple[float, ...] = ()
+    """Of each path, the product of the probabilities of its joins."""
+    fan_outs: tuple[float, ...] = ()
+    """Of each path, how many rows one row of its start becomes on the average of the keys."""
 
 
 @dataclass(frozen=True)
@@ -767,6 +775,10 @@ class Relation(Answer):
     """Whether the database declares it; null where nothing can be declared, or was not read."""
     orphan_values: tuple[str, ...] = ()
     """The first values that the parent lacks."""
+    matched: int = 0
+    """How many distinct values of the child the parent has."""
+    coverage: float = 0.0
+    """Share of the parent's distinct values that the child uses."""
     decided: DecidedBy = ""
     """What a person said of it, which makes the probability 1 or 0; left out if nobody did."""
 

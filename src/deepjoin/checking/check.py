@@ -23,8 +23,8 @@ from deepjoin.errors import IndexUnusable, resource_limit
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.source import Skipped
 from deepjoin.relating.graph import graph_problems
-from deepjoin.store.ledger import entries_of, known_items
 from deepjoin.store.feedback import Feedback
+from deepjoin.store.ledger import entries_of, known_items
 from deepjoin.store.manifest import READS, SEGMENTS, SegmentRecord, manifest_bytes, read_manifest
 from deepjoin.store.models import shown
 from deepjoin.store.open_index import OpenIndex

@@ -509,6 +509,8 @@ class _Describer:
             Evidence(self._evidence, child, parent, matched),
             None if self.declared is None else DeclaredKey(*ends) in self.declared,
             tuple(first),
+            matched,
+            round(matched / max(1, int(facts.distinct[parent])), 6),
             {1: "accepted", 0: "", -1: "rejected"}[int(self.weighed.said[row])],
         )
 

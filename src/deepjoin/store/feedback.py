@@ -225,9 +225,9 @@ def parsed_decisions(content: bytes) -> list[Decision]:
     try:
         listed = json.loads(content)["decisions"]
     except (ValueError, KeyError, TypeError):
-        raise ValueError("no JSON with a list `decisions`") from None
+        raise ValueError("no JSON with a list of decisions") from None
     if not isinstance(listed, list):
-        raise ValueError("`decisions` is no list")
+        raise ValueError("its decisions are no list")
     return [_decision(one, place) for place, one in enumerate(listed, 1)]
 
 
