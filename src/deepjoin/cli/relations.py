@@ -21,12 +21,13 @@ examples:
   deepjoin relations shop.sqlite                    indexed on first use
   deepjoin relations data/ --format mermaid -o schema.mmd
   deepjoin relations shop.sqlite --least 0.8 --format sql
+  deepjoin relations shop.sqlite --format svg -o shop.svg   a diagram
   deepjoin relations postgresql://host/shop --check   exits 1 if rows refer to nothing
 
 A probability is the chance that a person who knows both tables would make the join. Constraints
 that a database declares are shown and never counted."""
 
-_TEXTS = ("sql", "dbt", "dbml", "mermaid")
+_TEXTS = ("sql", "dbt", "dbml", "mermaid", "svg")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ from deepjoin.matching.names import shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
 from deepjoin.model import Decision, Relation, TableKey, to_json
 from deepjoin.normalise.canonical import CellType
-from deepjoin.relating import exports
+from deepjoin.relating import diagram, exports
 from deepjoin.relating.declared import DeclaredKey, declared_keys
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
@@ -344,6 +344,10 @@ class Relations(Sequence[Relation]):
     def to_dbml(self) -> str:
         """Write tables, keys and references in DBML."""
         return exports.to_dbml(self.relations, self.keys)
+
+    def to_svg(self) -> str:
+        """Draw a diagram: tables with their keys, relations with crow's feet."""
+        return diagram.to_svg(self.relations, self.keys)
 
     def to_mermaid(self) -> str:
         """Write an entity-relationship diagram for Mermaid."""

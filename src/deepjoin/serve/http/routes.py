@@ -159,6 +159,7 @@ def _summary(opened: Opened, settings: ServerSettings) -> LakeSummary:
             k=settings.max_hits,
         ),
         can_write=settings.out is not None,
+        can_judge=settings.may_judge,
         needs_token=bool(settings.token),
     )
 
