@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lake import Lake
 from deepjoin.matching.names import NameTable, shared_letters, split_key
 from deepjoin.matching.sense import BoostedTrees
+from deepjoin.model import Relation, TableKey
+from deepjoin.relating.diagram import lay_out, to_svg
 from deepjoin.relating.relations import CONTAINED, RelationFinder
 from deepjoin.settings import Vectors
 
@@ -267,3 +270,39 @@ def test_names_are_compared_by_their_stems() -> None:
     first, second = names.take(np.array([0, 0])), names.take(np.array([1, 2]))
     share, _ = shared_letters(first.stems, second.letters)
     assert share[0] == 1 and share[1] < 0.3
+
+
+def test_the_diagram_is_sound_svg_with_every_table_and_relation(lake: Lake) -> None:
+    found = lake.relations()
+    drawn = lay_out(found.relations, found.keys)
+    places = {box.table: box for box in drawn.tables}
+    assert places.keys() >= {"orders", "customers", "statuses"}
+    for one, line in zip(found, drawn.lines, strict=True):
+        # Children stand to the right of their parents.
+        assert places[one.child_table].x > places[one.parent_table].x
+        assert one.child_table in line.text and line.path.startswith("M")
+    boxes = list(places.values())
+    for place, box in enumerate(boxes):
+        assert box.x + box.width <= drawn.width and box.y + box.height <= drawn.height
+        for other in boxes[place + 1 :]:
+            apart = box.x + box.width <= other.x or other.x + other.width <= box.x
+            assert apart or box.y + box.height <= other.y or other.y + other.height <= box.y
+    root = ElementTree.fromstring(found.to_svg())
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"orders", "customer_id", "PK", "FK"} <= set(texts)
+
+
+def link(child: str, parent: str, column: str = "id", cardinality: str = "n:1") -> Relation:
+    ends = child, (column,), parent, (column,)
+    return Relation(*ends, 0.9, 1.0, 0, cardinality, {})
+
+
+def test_diagrams_of_circles_and_odd_names() -> None:
+    circle = [link("a", "b"), link("b", "c"), link("c", "a"), link("a", "a", "x")]
+    odd = [link('<b>&"\x00', "]]>", "\n<script>", "1:1")]
+    root = ElementTree.fromstring(to_svg([*circle, *odd], [TableKey("alone", ("k",), 0.9)]))
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}clipPath"))) == 6
+    many = [link(f"t{n}", "hub") for n in range(30)]
+    assert lay_out(many, [], most=10).left_out == 21
+    assert "21 tables with fewer" not in to_svg(many, [])
+    assert ElementTree.fromstring(to_svg([], [])) is not None
