@@ -306,3 +306,94 @@ def test_diagrams_of_circles_and_odd_names() -> None:
     assert lay_out(many, [], most=10).left_out == 21
     assert "21 tables with fewer" not in to_svg(many, [])
     assert ElementTree.fromstring(to_svg([], [])) is not None
+
+
+def school(
+    path: Path, lessons: Sequence[tuple[Any, ...]], rooms: Sequence[tuple[Any, ...]]
+) -> Path:
+    """Make rooms with a key of two columns, one of few values, and lessons held in them."""
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "CREATE TABLE room (building TEXT, room_number INTEGER, seats INTEGER, "
+            "PRIMARY KEY (building, room_number))"
+        )
+        db.execute(
+            "CREATE TABLE lesson (lesson_id INTEGER PRIMARY KEY, building TEXT, "
+            "room_number INTEGER, FOREIGN KEY (building, room_number) "
+            "REFERENCES room (building, room_number))"
+        )
+        db.executemany("INSERT INTO room VALUES (?, ?, ?)", rooms)
+        db.executemany("INSERT INTO lesson VALUES (?, ?, ?)", lessons)
+    return path
+
+
+def test_a_foreign_key_of_several_columns_is_found_with_its_orphans(tmp_path: Path) -> None:
+    rooms = [("AB"[n % 2], 100 + n // 2, 20 + n % 3) for n in range(24)]
+    lessons = [(900 + n, *rooms[n % 20][:2]) for n in range(80)]
+    # Each part is known, the two together are not; a missing part refers to nothing.
+    lessons += [(990, "A", 999), (991, "C", 100), (992, None, 100)]
+    source = str(school(tmp_path / "s.sqlite", lessons, rooms))
+    lake = deepjoin.index(source, tmp_path / "i", vectors=NO_VECTORS)
+    found = lake.relations()
+    (one,) = [relation for relation in found if len(relation.child_columns) > 1]
+    assert (one.child_table, one.parent_table) == ("lesson", "room")
+    assert one.child_columns == one.parent_columns == ("building", "room_number")
+    assert (one.orphans, one.cardinality, one.declared) == (2, "n:1", True)
+    assert one.orphan_values == ("A + 999", "C + 100")
+    assert one.containment == pytest.approx(20 / 22, abs=1e-6) and one.matched == 20
+    assert not found.undetected
+    assert ("room", ("building", "room_number")) in {(key.table, key.columns) for key in found.keys}
+    assert 'FOREIGN KEY ("building", "room_number")' in found.to_sql()
+    # An index of several segments, and one that was merged, has the same.
+    lake.add({"other": ["a", "b", "c", "d", "e"]})
+    lake.compact()
+    again = [relation for relation in lake.relations() if len(relation.child_columns) > 1]
+    assert [(*map(str, of.child_columns), of.orphans) for of in again] == [
+        ("building", "room_number", 2)
+    ]
+    lake.reject(one)
+    assert not [of for of in lake.relations() if len(of.child_columns) > 1]
+    lake.accept(("lesson", ["room_number", "building"]), ("room", ["room_number", "building"]))
+    (sure,) = [of for of in lake.relations() if len(of.child_columns) > 1]
+    assert (sure.probability, sure.decided) == (1, "accepted")
+
+
+def test_a_key_of_several_columns_that_was_not_found_can_be_accepted(tmp_path: Path) -> None:
+    tables = {
+        "a": {"p": [*"abcdefgh"], "q": [*"12345678"]},
+        "b": {"x": [*"abcdefgh"], "y": [*"12345679"]},
+    }
+    lake = deepjoin.index(tables, tmp_path / "i", vectors=NO_VECTORS)
+    assert not [of for of in lake.relations(least=0) if len(of.child_columns) > 1]
+    lake.accept(("a", ["p", "q"]), ("b", ["x", "y"]))
+    (one,) = [of for of in lake.relations() if len(of.child_columns) > 1]
+    assert (one.matched, one.orphans, one.orphan_values) == (7, 1, ("h + 8",))
+
+
+part = st.sampled_from(["a", "b", "c", None])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(part, part, part), min_size=1, max_size=12),
+    st.lists(st.tuples(part, part, part), min_size=1, max_size=12),
+)
+def test_tuples_are_compared_as_sets_are(
+    tmp_path_factory: pytest.TempPathFactory, mine: list[Any], theirs: list[Any]
+) -> None:
+    def table(rows: list[Any]) -> dict[str, list[Any]]:
+        return {name: [row[at] for row in rows] for at, name in enumerate("xyz")}
+
+    tables = {"mine": table(mine), "theirs": table(theirs)}
+    folder = tmp_path_factory.mktemp("tuples")
+    lake = deepjoin.index(tables, folder / "i", vectors=NO_VECTORS)
+    finder = RelationFinder(lake.index)
+    numbers = [finder._key(name, "xyz") for name in ("mine", "theirs")]
+    if not all(numbers):
+        return  # a column of missing cells alone is not stored
+    pair = finder.key_finder.measured(list(zip(*numbers, strict=True)))
+    whole, held = ([row for row in rows if None not in row] for rows in (mine, theirs))
+    assert (pair.child_rows, pair.child_size) == (len(whole), len(set(whole)))
+    assert (pair.parent_rows, pair.parent_size) == (len(held), len(set(held)))
+    assert pair.matched == len(set(whole) & set(held))
+    assert pair.orphans == sum(row not in held for row in whole)

@@ -26,10 +26,12 @@ from deepjoin.matching.sense import shipped_model
 from deepjoin.model import Decision, Relation, TableKey, to_json
 from deepjoin.normalise.canonical import CellType
 from deepjoin.relating import diagram, exports
+from deepjoin.relating.composite_keys import KeyFinder, KeyPair
 from deepjoin.relating.declared import DeclaredKey, declared_keys
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
 from deepjoin.relating.self_join import SelfJoin
+from deepjoin.store.feedback import ends_of
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Numbering
 
@@ -96,6 +98,8 @@ class RelationFinder:
     #: Whether columns of different sources are compared as well.
     across: bool = False
     began: float = field(default_factory=time.perf_counter)
+    #: The columns of each key of several; their numbers follow those of the columns.
+    keys: list[tuple[int, ...]] = field(default_factory=list)
 
     @cached_property
     def columns(self) -> RelatedColumns:
@@ -119,9 +123,73 @@ class RelationFinder:
         return load_cell_encoder()
 
     def place(self, column: int) -> tuple[str, tuple[str, ...]]:
-        """Return the table of a column, and its name."""
+        """Return the table of a column or of a key of several, and the names of its columns."""
         lake = self.columns
+        if column >= len(lake.sizes):
+            key = self.keys[column - len(lake.sizes)]
+            table = lake.table_name(int(lake.tables[key[0]]))
+            return table, tuple(lake.column_name(one) for one in key)
         return lake.table_name(int(lake.tables[column])), (lake.column_name(column),)
+
+    @cached_property
+    def key_finder(self) -> KeyFinder:
+        """What compares the rows of tables."""
+        facts = self.facts
+        return KeyFinder(self.columns, facts.table, facts.source, facts.place, self.columns.joins)
+
+    @cached_property
+    def key_pairs(self) -> dict[tuple[int, int], KeyPair]:
+        """Foreign keys of several columns, by the numbers that their keys have among columns."""
+        pairs: list[KeyPair] = []
+        if not self.is_large and not self.index.settings.hash_only:
+            pairs += self.key_finder.found()
+        # In any order of their columns, as people may have named them.
+        known = {frozenset(zip(pair.child, pair.parent, strict=True)) for pair in pairs}
+        for one in self.index.feedback:
+            if not one.accepted or len(one.child_columns) == 1:
+                continue
+            child, parent = (
+                self._key(one.child_table, one.child_columns),
+                self._key(one.parent_table, one.parent_columns),
+            )
+            columns = list(zip(child, parent, strict=True)) if child and parent else []
+            if columns and frozenset(columns) not in known:
+                pairs.append(self.key_finder.measured(columns))
+        numbers: dict[tuple[int, ...], int] = {}
+        for pair in pairs:
+            for key in (pair.child, pair.parent):
+                numbers.setdefault(key, len(self.columns.sizes) + len(numbers))
+        self.keys = list(numbers)
+        return {(numbers[pair.child], numbers[pair.parent]): pair for pair in pairs}
+
+    def _key(self, table: str, names: Sequence[str]) -> tuple[int, ...]:
+        """Return the numbers of a key's columns; nothing if their rows are not known."""
+        found = [self._column(table, (name,)) for name in names]
+        columns = tuple(column for column in found if column is not None)
+        is_whole = len(columns) == len(found) and self.key_finder.has_rows(columns)
+        return columns if is_whole else ()
+
+    def _with_keys(self, pairs: Pairs, said: Int) -> tuple[Pairs, Int]:
+        """Add keys of several columns to the columns, and their pairs to the pairs."""
+        found = self.key_pairs
+        if not found:
+            return pairs, said
+        sizes = {}
+        for (child, parent), pair in found.items():
+            sizes[child] = pair.child, pair.child_size, pair.child_rows
+            sizes[parent] = pair.parent, pair.parent_size, pair.parent_rows
+        self.facts = self.facts.with_keys([sizes[number] for number in sorted(sizes)])
+        more = [(*ends, pair.matched) for ends, pair in found.items()]
+        known = self.index.feedback.by_ends
+        words = []
+        for child, parent, _ in more:
+            (table, mine), (other, theirs) = self.place(child), self.place(parent)
+            decision = known.get(ends_of(Decision(table, mine, other, theirs, True)))
+            words.append(0 if decision is None else 1 if decision.accepted else -1)
+        columns = (
+            np.append(of, some) for of, some in zip(pairs, zip(*more, strict=True), strict=True)
+        )
+        return Pairs(*columns), np.append(said, words)
 
     def candidates(self) -> tuple[Pairs, int]:
         """Find the pairs worth weighing, exactly, and count those left out."""
@@ -207,7 +275,7 @@ class RelationFinder:
     def weighed(self) -> WeighedPairs:
         """Give every candidate its probability."""
         pairs, left_out = self.candidates()
-        pairs, said = self.decided(pairs)
+        pairs, said = self._with_keys(*self.decided(pairs))
         used = np.unique(np.concatenate([pairs.child, pairs.parent]))
         self.facts = facts = self.facts.named(used, self.encoder)
         alone, beside = shipped_model("pair", FEATURES), shipped_model("rivals", FEATURES + RIVALS)
@@ -226,7 +294,9 @@ class RelationFinder:
 
     def key_probabilities(self, weighed: WeighedPairs) -> tuple[Int, Double]:
         """Return the columns that hold every value once, and the chance that each is a key."""
-        rows, columns = key_features(self.facts, self.columns.joins, weighed, self.encoder)
+        more = np.zeros(len(self.facts.distinct) - len(self.columns.joins), bool)
+        joins = np.append(self.columns.joins, more)
+        rows, columns = key_features(self.facts, joins, weighed, self.encoder)
         return columns, shipped_model("key", KEY_FEATURES).probabilities(rows)
 
 
@@ -381,20 +451,34 @@ def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -
             f"{weighed.left_out:,} pairs of columns were not weighed: of each column, the "
             f"{_PARENTS} parents that hold least besides were."
         )
+    if finder.key_finder.left_out:
+        notes.append(
+            f"{finder.key_finder.left_out:,} pairs of tables were not compared for keys of several "
+            "columns: they have too many rows."
+        )
     if len(chosen) < len(likely):
         notes.append(
             f"{len(likely) - len(chosen):,} more relations are as likely and not listed: of each "
             f"column, the likeliest {_LISTED} are."
         )
-    found = {
-        (one.child_table, one.child_columns, one.parent_table, one.parent_columns)
-        for one in relations
-    }
-    missing = tuple(one for one in declared or () if tuple(one) not in found)
+    found = {ends_of(Decision(*_ends(one), accepted=True)) for one in relations}
+    missing = tuple(
+        one for one in declared or () if ends_of(Decision(*one, accepted=True)) not in found
+    )
+    for one in relations:
+        key = TableKey(one.parent_table, one.parent_columns, one.probability)
+        if len(key.columns) > 1 and not any(
+            (known.table, known.columns) == (key.table, key.columns) for known in keys
+        ):
+            keys.append(key)
     keys.sort(key=lambda key: (key.table, -key.probability, key.columns))
     seconds = time.perf_counter() - finder.began
     said = tuple(index.feedback)
     return Relations(relations, tuple(keys), seconds, least, missing, tuple(notes), said)
+
+
+def _ends(one: Relation) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
+    return one.child_table, one.child_columns, one.parent_table, one.parent_columns
 
 
 class RelationPath(NamedTuple):
@@ -485,6 +569,8 @@ class _Describer:
         """Describe one pair: its numbers, its orphans, and the evidence in words."""
         pairs, facts, lake = self.weighed.pairs, self.finder.facts, self.finder.columns
         child, parent = int(pairs.child[row]), int(pairs.parent[row])
+        if child >= len(lake.sizes):
+            return self._composite(row, self.finder.key_pairs[child, parent])
         matched, size = int(pairs.matched[row]), int(facts.distinct[child])
         (one, x), (other, y) = lake.column(child), lake.column(parent)
         mine, theirs = slice(*one.values.cells_of(x)), slice(*other.values.cells_of(y))
@@ -518,10 +604,38 @@ class _Describer:
             {1: "accepted", 0: "", -1: "rejected"}[int(self.weighed.said[row])],
         )
 
+    def _composite(self, row: int, pair: KeyPair) -> Relation:
+        """Describe a pair of keys of several columns."""
+        child, parent = (int(of[row]) for of in self.weighed.pairs[:2])
+        ends = (*self.finder.place(child), *self.finder.place(parent))
+        most = 1 if pair.parent_size == pair.parent_rows else 2
+        return Relation(
+            *ends,
+            round(float(self.weighed.probabilities[row]), 4),
+            round(pair.matched / max(1, pair.child_size), 6),
+            pair.orphans,
+            cardinality_of(pair.most, most),
+            Evidence(self._evidence, child, parent, pair.matched),
+            None if self.declared is None else self._is_declared(ends),
+            self.finder.key_finder.texts(pair.child, pair.orphan_rows),
+            pair.matched,
+            round(pair.matched / max(1, pair.parent_size), 6),
+            {1: "accepted", 0: "", -1: "rejected"}[int(self.weighed.said[row])],
+        )
+
+    def _is_declared(self, ends: tuple[str, tuple[str, ...], str, tuple[str, ...]]) -> bool:
+        """Whether a database declares a key of several columns, in any order of them."""
+        pairs = sorted(zip(ends[1], ends[3], strict=True))
+        return any(
+            (one.child_table, one.parent_table) == (ends[0], ends[2])
+            and sorted(zip(one.child_columns, one.parent_columns, strict=True)) == pairs
+            for one in self.declared or ()
+        )
+
     def _evidence(self, c: int, p: int, matched: int) -> dict[str, str]:
         f, names = self.finder.facts, self.finder.facts.names
         table, column = self.finder.place(p)
-        parent = f"{short_name(table)}.{column[0]}"
+        parent = f"{short_name(table)}.{'+'.join(column)}"
         words = {
             "values": f"{matched:,} of {int(f.distinct[c]):,} values are in {parent}, "
             f"{matched / max(1, int(f.distinct[p])):.0%} of its {int(f.distinct[p]):,}"
