@@ -13,7 +13,6 @@ from mcp import Client
 
 import deepjoin
 from deepjoin import Column, Lake
-from deepjoin.relating.neighbourhood import paths
 from deepjoin.serve.mcp.server import TOOLS
 from deepjoin.serve.saving import JoinLimits
 from tests.support.agents import COUNTRIES, ask, refused, with_client
@@ -132,7 +131,7 @@ def test_paths_between_tables(demo: Lake) -> None:
     assert first[0]["a"]["table"] == "films/screenings.csv"
     assert first[-1]["b"]["table"] == "geo/capitals.tsv"
     assert all(one["b"]["table"] == two["a"]["table"] for one, two in pairwise(first))
-    found = paths(demo.index, "films/screenings.csv", "geo/capitals.tsv")
+    found = demo.paths("films/screenings.csv", "geo/capitals.tsv")
     assert told["paths"] == found.to_dict()["paths"]
     alone = ask(
         demo, "find_paths", start="films/screenings.csv", end="geo/capitals.tsv", longest=1,

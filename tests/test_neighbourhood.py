@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import combinations, pairwise, permutations
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.relating import neighbourhood as module
-from deepjoin.relating.neighbourhood import neighbourhood, paths, shortest_paths
+from deepjoin.relating.neighbourhood import (
+    Walk,
+    likeliest_paths,
+    neighbourhood,
+    path_chance,
+    paths,
+)
 from tests.conftest import MakeLake
 from tests.support.graph_lakes import (
     SHARES,
@@ -91,12 +98,11 @@ def test_segments_and_repeated_names_do_not_matter(
     check_neighbourhood(make_lake(columns_of(tables)), least, 2)
 
 
-def all_paths(edges: Any, start: str, end: str, longest: int) -> list[tuple[str, ...]]:
-    """List the simple paths between two tables, the shortest and strongest first."""
-    best: dict[tuple[str, str], float] = {}
-    for (one, _, other, _), (share, reverse, _) in edges.items():
-        best[one, other] = max(share, reverse, best.get((one, other), 0.0))
-    inner = {ends[0] for ends in edges} - {start, end}
+def all_paths(
+    best: dict[tuple[str, str], float], start: str, end: str, longest: int
+) -> list[tuple[str, ...]]:
+    """List the simple paths between two tables, the likeliest first."""
+    inner = {ends[0] for ends in best} - {start, end}
     ways = (
         (start, *between, end)
         for length in range(longest)
@@ -106,7 +112,7 @@ def all_paths(edges: Any, start: str, end: str, longest: int) -> list[tuple[str,
     for way in ways:
         hops = [best.get(hop) for hop in pairwise(way)]
         if None not in hops:
-            found.append((len(way), -min(hops), way))  # type: ignore[type-var]
+            found.append((-prod(hops), len(way), way))  # type: ignore[arg-type]
     return [way for *_, way in sorted(found)]
 
 
@@ -118,21 +124,30 @@ def test_paths_are_the_best_of_all(
 ) -> None:
     lake = make_lake(columns_of(tables))
     edges = brute_edges(lake, least)
+    walk, chances = Walk(lake.index, least), {}
+    for table in lake.tables:
+        near = walk.near(walk.number(table))
+        chances |= {(table, walk.name(other)): chance for other, chance in near.items()}
+    assert chances.keys() == {(ends[0], ends[2]) for ends in edges}
+    assert all(chance == chances[ends[::-1]] for ends, chance in chances.items())
     for start, end in [*combinations(lake.tables, 2)][:6]:
         found = paths(lake.index, start, end, least, longest)
         ways = [(path[0].a.table, *(edge.b.table for edge in path)) for path in found.paths]
-        assert ways == all_paths(edges, start, end, longest)[:5]
+        every = all_paths(chances, start, end, longest)
+        assert len(ways) == min(5, len(every))
+        assert set(ways) <= set(every[:20])
         assert found.complete
+        assert list(map(path_chance, found.paths)) == pytest.approx(found.probabilities, abs=1e-4)
+        steps = [round(chance, 1) for chance in map(path_chance, found.paths)]
+        assert steps == sorted(steps, reverse=True)
+        for one, other in pairwise(zip(steps, found.fan_outs, strict=True)):
+            assert one[0] > other[0] or one[1] <= other[1]
         for path in found.paths:
             assert dict(map(told, path)).items() <= edges.items()
             assert all(one.b.table == other.a.table for one, other in pairwise(path))
             for edge in path:
-                between = [
-                    max(shares[:2])
-                    for ends, shares in edges.items()
-                    if (ends[0], ends[2]) == (edge.a.table, edge.b.table)
-                ]
-                assert max(edge.joinability, edge.reverse) == max(between)
+                best = chances[edge.a.table, edge.b.table]
+                assert edge.probability == pytest.approx(best, abs=1e-4)
 
 
 NODES = st.integers(0, 6)
@@ -141,15 +156,15 @@ NODES = st.integers(0, 6)
 @given(
     st.dictionaries(st.tuples(NODES, NODES), st.sampled_from([0.5, 0.7, 1.0])), st.integers(1, 6)
 )
-def test_shortest_paths_of_any_graph(drawn: dict[tuple[int, int], float], longest: int) -> None:
+def test_likeliest_paths_of_any_graph(drawn: dict[tuple[int, int], float], longest: int) -> None:
     graph: dict[int, dict[int, float]] = {node: {} for node in range(7)}
     edges = {}
     for (one, other), strength in drawn.items():
         if one < other:
             graph[one][other] = graph[other][one] = strength
             for way in ((one, other), (other, one)):
-                edges[str(way[0]), "", str(way[1]), ""] = (strength, strength, "")
-    found, whole = shortest_paths(graph.__getitem__, str, 0, 6, longest, 5)
+                edges[str(way[0]), str(way[1])] = strength
+    found, whole = likeliest_paths(graph.__getitem__, str, 0, 6, longest, 5)
     assert [tuple(map(str, path)) for path in found] == all_paths(edges, "0", "6", longest)[:5]
     assert whole
 
@@ -180,6 +195,7 @@ def test_what_is_shown_of_an_edge(make_lake: MakeLake) -> None:
         ]
     )
     found = neighbourhood(lake.index, "trips").to_dict()
+    assert 0 < found["edges"][0].pop("probability") < 1
     assert found["edges"] == [
         {
             "a": {"table": "trips", "column": "town", "column_id": "trips#0"},
@@ -191,7 +207,9 @@ def test_what_is_shown_of_an_edge(make_lake: MakeLake) -> None:
         },
     ]
     there = paths(lake.index, "trips", "cities").to_dict()
-    assert there == {"paths": [found["edges"]], "searched": 2, "complete": True}
+    assert there["fan_outs"] == [1]
+    assert there["probabilities"] == [there["paths"][0][0].pop("probability")]
+    assert there["paths"] == [found["edges"]] and there["searched"] == 2 and there["complete"]
 
 
 @pytest.mark.slow
@@ -223,7 +241,12 @@ def star(make_lake: MakeLake, size: int) -> Lake:
 def test_a_limit_is_told(make_lake: MakeLake) -> None:
     lake = star(make_lake, 12)
     found = neighbourhood(lake.index, "t0", limit=5)
-    assert [node.table for node in found.nodes] == ["t0", "t1", "t10", "t11", "t2"]
+    tables = [node.table for node in found.nodes]
+    whole = neighbourhood(lake.index, "t0", limit=12)
+    chances = {edge.b.table: edge.probability for edge in whole.edges if edge.a.table == "t0"}
+    assert tables[0] == "t0" and len(tables) == 5
+    least = min(chances[table] for table in tables[1:])
+    assert all(chances[one.table] <= least + 0.01 for one in whole.nodes if one.table not in tables)
     assert found.truncated
     assert not neighbourhood(lake.index, "t0", limit=12).truncated
 
@@ -293,4 +316,5 @@ def test_what_no_path_can_be(make_lake: MakeLake) -> None:
         paths(lake.index, "t0", "t1", longest=0)
     with pytest.raises(DeepJoinError, match="No table 'x' in "):
         paths(lake.index, "t0", "x")
-    assert paths(lake.index, "t0", "t0").to_dict() == {"paths": [], "searched": 0, "complete": True}
+    nothing = {"paths": [], "probabilities": [], "fan_outs": [], "searched": 0, "complete": True}
+    assert paths(lake.index, "t0", "t0").to_dict() == nothing

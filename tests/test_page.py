@@ -391,22 +391,58 @@ def test_map_shows_joins_and_paths(browser: Browser, demo: Demo) -> None:
 
         page.get_by_label("Path to table").fill("airports")
         page.keyboard.press("Enter")
-        expect(page.locator(".paths > li").first).to_contain_text("travel/airports.csv")
-        expect(page.locator(".map-line.on-path")).to_have_count(1)
+        first = page.locator(".paths > li").first
+        expect(first).to_contain_text("travel/airports.csv")
+        expect(first).to_contain_text(re.compile(r"Probability \d+%"))
+        steps = page.locator(".paths > li").nth(1).locator(".path > li").count() - 1
         page.get_by_role("button", name="Show on the map path 2").click()
-        expect(page.locator(".map-line.on-path")).to_have_count(2)
-        expect(page.locator(".map-node.on-path")).to_have_count(2)
+        expect(page.locator(".map-line.on-path")).to_have_count(steps)
         picture(page, "map-paths")
+        page.get_by_role("button", name="Show SQL of path 1").click()
+        expect(first.locator("pre")).to_contain_text("LEFT JOIN")
         page.reload()
         expect(page.locator(".paths > li").first).to_contain_text("travel/airports.csv")
         page.get_by_role("button", name="Join along this path").first.click()
         expect(page.locator("h1")).to_contain_text("travel/airports.csv")
-        expect(page.locator("h1")).to_contain_text("customers-joined-with-")
+        expect(page.locator("h1")).to_contain_text("-joined-with-")
         expect(page.locator("th.fresh").first).to_be_visible()
         page.go_back()
         middle.click()
         page.get_by_role("link", name="Open the table").click()
         expect(page.get_by_role("heading", name="sales/customers.csv")).to_be_visible()
+
+
+def test_joins_are_accepted_and_rejected(browser: Browser, tmp_path: Path) -> None:
+    """On a lake of its own: decisions change what every other view shows."""
+    files = write_demo_lake(tmp_path / "demo")
+    deepjoin.index(files.folder)
+    with serving(files.folder) as (address, _), visiting(browser, address) as page:
+        page.get_by_role("link", name="Relations").click()
+        rows = page.locator("[aria-labelledby=relations] li")
+        expect(rows.first).to_be_visible()
+        expect(page.locator(".diagram svg .diagram-line").first).to_be_visible()
+        picture(page, "relations")
+        before, first = rows.count(), rows.first.locator(".relation-ends").inner_text()
+        rows.first.get_by_role("button", name=re.compile("^Reject")).click()
+        rejected = page.locator("[aria-labelledby=rejected]")
+        expect(rejected).to_contain_text("rejected by a person")
+        expect(rows.filter(has_text=first)).to_have_count(0)
+        rejected.get_by_role("button", name=re.compile("^Undo")).click()
+        expect(rows).to_have_count(before)
+        rows.last.get_by_role("button", name=re.compile("^Accept")).click()
+        expect(rows.first).to_contain_text("accepted by a person")
+        expect(rows.first).to_contain_text("100%")
+
+        # A hit of an uploaded table, known by the name of its column.
+        drop(page, files.query)
+        page.locator(".keys").get_by_role("link", name=re.compile("^customer_country ")).click()
+        cards = page.locator(".card")
+        table = cards.nth(1).locator("h2").inner_text()
+        cards.nth(1).get_by_role("button", name=re.compile("^Accept")).click()
+        expect(cards.first.locator("h2")).to_have_text(table)
+        expect(cards.first).to_contain_text("accepted by a person")
+        cards.first.get_by_role("button", name=re.compile("^Undo")).click()
+        expect(cards.first.locator("h2")).not_to_have_text(table)
 
 
 def views(demo: Demo) -> dict[str, str]:
@@ -422,6 +458,7 @@ def views(demo: Demo) -> dict[str, str]:
         ),
         "map": link(view="map", table="geo/countries.csv"),
         "overview": link(view="map"),
+        "relations": link(view="relations", least=0.3),
         "paths": link(
             view="map",
             table="sales/customers.csv",

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.lake import Lake
 from deepjoin.matching.names import NameTable, shared_letters, split_key
 from deepjoin.matching.sense import BoostedTrees
+from deepjoin.model import Relation, TableKey
+from deepjoin.relating.diagram import lay_out, to_svg
 from deepjoin.relating.relations import CONTAINED, RelationFinder
 from deepjoin.settings import Vectors
 
@@ -272,3 +275,130 @@ def test_names_are_compared_by_their_stems() -> None:
     first, second = names.take(np.array([0, 0])), names.take(np.array([1, 2]))
     share, _ = shared_letters(first.stems, second.letters)
     assert share[0] == 1 and share[1] < 0.3
+
+
+def test_the_diagram_is_sound_svg_with_every_table_and_relation(lake: Lake) -> None:
+    found = lake.relations()
+    drawn = lay_out(found.relations, found.keys)
+    places = {box.table: box for box in drawn.tables}
+    assert places.keys() >= {"orders", "customers", "statuses"}
+    for one, line in zip(found, drawn.lines, strict=True):
+        # Children stand to the right of their parents.
+        assert places[one.child_table].x > places[one.parent_table].x
+        assert one.child_table in line.text and line.path.startswith("M")
+    boxes = list(places.values())
+    for place, box in enumerate(boxes):
+        assert box.x + box.width <= drawn.width and box.y + box.height <= drawn.height
+        for other in boxes[place + 1 :]:
+            apart = box.x + box.width <= other.x or other.x + other.width <= box.x
+            assert apart or box.y + box.height <= other.y or other.y + other.height <= box.y
+    root = ElementTree.fromstring(found.to_svg())
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"orders", "customer_id", "PK", "FK"} <= set(texts)
+
+
+def link(child: str, parent: str, column: str = "id", cardinality: str = "n:1") -> Relation:
+    ends = child, (column,), parent, (column,)
+    return Relation(*ends, 0.9, 1.0, 0, cardinality, {})
+
+
+def test_diagrams_of_circles_and_odd_names() -> None:
+    circle = [link("a", "b"), link("b", "c"), link("c", "a"), link("a", "a", "x")]
+    odd = [link('<b>&"\x00', "]]>", "\n<script>", "1:1")]
+    root = ElementTree.fromstring(to_svg([*circle, *odd], [TableKey("alone", ("k",), 0.9)]))
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}clipPath"))) == 6
+    many = [link(f"t{n}", "hub") for n in range(30)]
+    assert lay_out(many, [], most=10).left_out == 21
+    assert "21 tables with fewer" not in to_svg(many, [])
+    assert ElementTree.fromstring(to_svg([], [])) is not None
+
+
+def school(
+    path: Path, lessons: Sequence[tuple[Any, ...]], rooms: Sequence[tuple[Any, ...]]
+) -> Path:
+    """Make rooms with a key of two columns, one of few values, and lessons held in them."""
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "CREATE TABLE room (building TEXT, room_number INTEGER, seats INTEGER, "
+            "PRIMARY KEY (building, room_number))"
+        )
+        db.execute(
+            "CREATE TABLE lesson (lesson_id INTEGER PRIMARY KEY, building TEXT, "
+            "room_number INTEGER, FOREIGN KEY (building, room_number) "
+            "REFERENCES room (building, room_number))"
+        )
+        db.executemany("INSERT INTO room VALUES (?, ?, ?)", rooms)
+        db.executemany("INSERT INTO lesson VALUES (?, ?, ?)", lessons)
+    return path
+
+
+def test_a_foreign_key_of_several_columns_is_found_with_its_orphans(tmp_path: Path) -> None:
+    rooms = [("AB"[n % 2], 100 + n // 2, 20 + n % 3) for n in range(24)]
+    lessons = [(900 + n, *rooms[n % 20][:2]) for n in range(80)]
+    # Each part is known, the two together are not; a missing part refers to nothing.
+    lessons += [(990, "A", 999), (991, "C", 100), (992, None, 100)]
+    source = str(school(tmp_path / "s.sqlite", lessons, rooms))
+    lake = deepjoin.index(source, tmp_path / "i", vectors=NO_VECTORS)
+    found = lake.relations()
+    (one,) = [relation for relation in found if len(relation.child_columns) > 1]
+    assert (one.child_table, one.parent_table) == ("lesson", "room")
+    assert one.child_columns == one.parent_columns == ("building", "room_number")
+    assert (one.orphans, one.cardinality, one.declared) == (2, "n:1", True)
+    assert one.orphan_values == ("A + 999", "C + 100")
+    assert one.containment == pytest.approx(20 / 22, abs=1e-6) and one.matched == 20
+    assert not found.undetected
+    assert ("room", ("building", "room_number")) in {(key.table, key.columns) for key in found.keys}
+    assert 'FOREIGN KEY ("building", "room_number")' in found.to_sql()
+    # An index of several segments, and one that was merged, has the same.
+    lake.add({"other": ["a", "b", "c", "d", "e"]})
+    lake.compact()
+    again = [relation for relation in lake.relations() if len(relation.child_columns) > 1]
+    assert [(*map(str, of.child_columns), of.orphans) for of in again] == [
+        ("building", "room_number", 2)
+    ]
+    lake.reject(one)
+    assert not [of for of in lake.relations() if len(of.child_columns) > 1]
+    lake.accept(("lesson", ["room_number", "building"]), ("room", ["room_number", "building"]))
+    (sure,) = [of for of in lake.relations() if len(of.child_columns) > 1]
+    assert (sure.probability, sure.decided) == (1, "accepted")
+
+
+def test_a_key_of_several_columns_that_was_not_found_can_be_accepted(tmp_path: Path) -> None:
+    tables = {
+        "a": {"p": [*"abcdefgh"], "q": [*"12345678"]},
+        "b": {"x": [*"abcdefgh"], "y": [*"12345679"]},
+    }
+    lake = deepjoin.index(tables, tmp_path / "i", vectors=NO_VECTORS)
+    assert not [of for of in lake.relations(least=0) if len(of.child_columns) > 1]
+    lake.accept(("a", ["p", "q"]), ("b", ["x", "y"]))
+    (one,) = [of for of in lake.relations() if len(of.child_columns) > 1]
+    assert (one.matched, one.orphans, one.orphan_values) == (7, 1, ("h + 8",))
+
+
+part = st.sampled_from(["a", "b", "c", None])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(part, part, part), min_size=1, max_size=12),
+    st.lists(st.tuples(part, part, part), min_size=1, max_size=12),
+)
+def test_tuples_are_compared_as_sets_are(
+    tmp_path_factory: pytest.TempPathFactory, mine: list[Any], theirs: list[Any]
+) -> None:
+    def table(rows: list[Any]) -> dict[str, list[Any]]:
+        return {name: [row[at] for row in rows] for at, name in enumerate("xyz")}
+
+    tables = {"mine": table(mine), "theirs": table(theirs)}
+    folder = tmp_path_factory.mktemp("tuples")
+    lake = deepjoin.index(tables, folder / "i", vectors=NO_VECTORS)
+    finder = RelationFinder(lake.index)
+    numbers = [finder._key(name, "xyz") for name in ("mine", "theirs")]
+    if not all(numbers):
+        return  # a column of missing cells alone is not stored
+    pair = finder.key_finder.measured(list(zip(*numbers, strict=True)))
+    whole, held = ([row for row in rows if None not in row] for rows in (mine, theirs))
+    assert (pair.child_rows, pair.child_size) == (len(whole), len(set(whole)))
+    assert (pair.parent_rows, pair.parent_size) == (len(held), len(set(held)))
+    assert pair.matched == len(set(whole) & set(held))
+    assert pair.orphans == sum(row not in held for row in whole)

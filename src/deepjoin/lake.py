@@ -9,15 +9,25 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from deepjoin.embed.devices import device_named
-from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable
-from deepjoin.model import Column, Hit, Results
+from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable, unknown_name
+from deepjoin.model import (
+    Column,
+    Decision,
+    Hit,
+    JoinEdge,
+    JoinPaths,
+    Neighbourhood,
+    Relation,
+    Results,
+)
 from deepjoin.optional import as_frame
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.frames import as_column, as_columns
 from deepjoin.search.context import SearchContext
+from deepjoin.search.likely import with_decision
 from deepjoin.search.methods import method_for
 from deepjoin.search.query import SearchOptions, query_columns
 from deepjoin.search.searcher import Searcher, SearcherCache, search_columns
@@ -30,6 +40,7 @@ from deepjoin.settings import (
     with_deprecated,
 )
 from deepjoin.store.catalog import TableEntry
+from deepjoin.store.feedback import Decided, Feedback, now
 from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.report import BuildReport
@@ -41,12 +52,17 @@ if TYPE_CHECKING:
     from deepjoin.engines.postgres.store import PostgresServers
     from deepjoin.enriching.enrich import Enrichment
     from deepjoin.joining import JoinPlan
+    from deepjoin.joining.chain import JoinChain
     from deepjoin.joining.entry import KeyTarget
     from deepjoin.relating.graph import JoinGraph
     from deepjoin.relating.relations import Relations
     from deepjoin.search.stores import OpenStore
 
 Outcome = TypeVar("Outcome")
+#: One end of a join that somebody accepts or rejects.
+JoinEnd: TypeAlias = "str | Mapping[str, Any] | KeyTarget"
+#: The least probability of relations that maps draw and paths follow.
+_ON_MAPS = 0.1
 #: A frame with this many columns is one key unless `settings.keys` says otherwise.
 SMALL_FRAME = 4
 
@@ -115,6 +131,8 @@ Make one with: deepjoin index SOURCE -o no such folder
         self.index = index
         #: Searchers by what they were made for; a newer state has its own.
         self._searchers = SearcherCache()
+        #: Relations for maps and paths, and the state of the lake that they are of.
+        self._related: tuple[object, tuple[Relation, ...]] | None = None
 
     def reopen(self) -> bool:
         """Move to the lake as it is now; return whether it has changed."""
@@ -264,6 +282,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         chosen = with_deprecated("search", settings, SearchSettings, deprecated)
         columns = query_columns(self.index, query, on)
         options = SearchOptions.of(k, min_joinability, exclude_table, chosen)
+        options = replace(options, feedback=self._decided)
         together = chosen.keys == "together" or (on is not None and not isinstance(on, str))
         # Of a table of the lake, and of several sheets, the cells are not those of the same rows.
         in_rows = not isinstance(query, list | tuple) and len({one.table for one in columns}) == 1
@@ -302,7 +321,23 @@ Make one with: deepjoin index SOURCE -o no such folder
                     raise
                 return None
             found = searcher.search(columns, options)
+        if decided := self._decided(columns):
+            hits = [with_decision(hit, decided) for hit in found.hits]
+            if how[1] == "any":
+                hits.sort(key=lambda hit: (hit.decided == "rejected", hit.decided != "accepted"))
+            found = replace(
+                found, hits=tuple(replace(hit, rank=n) for n, hit in enumerate(hits, 1))
+            )
         return found if together or found.hits else None
+
+    def _decided(self, query: Sequence[Column]) -> Decided:
+        """Return what people said of joins of a query; one from outside is known by its columns."""
+        table = query[0].table or ""
+        known = self.index.feedback.by_ends
+        if not known:
+            return {}
+        table = table if table in self.index else ""
+        return self.index.feedback.about(table, [column.name for column in query])
 
     def _with_better_keys(
         self,
@@ -362,7 +397,8 @@ Make one with: deepjoin index SOURCE -o no such folder
                 numbers = [segment.catalog.find_column(table, name) for name in names]
                 measured = composite(self.context(), "hybrid", join, chosen.tau)
                 mine = query_columns(self.index, query, on)
-                return measured.explain(mine, (segment, numbers), chosen.matches)
+                found = measured.explain(mine, (segment, numbers), chosen.matches)
+                return with_decision(found, self._decided(mine))
         if on is None:
             column = as_column(query)
         else:
@@ -370,7 +406,8 @@ Make one with: deepjoin index SOURCE -o no such folder
             (column,) = query_columns(self.index, query, first)
         with self.index.reporting_damage():
             place = segment, segment.catalog.find_column(table, names[0])
-            return explain_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
+            found = explain_pair(self.context(), column, place, join, chosen.tau, chosen.matches)
+            return with_decision(found, self._decided([column]))
 
     def context(self) -> SearchContext:
         """Return what search methods and training work on."""
@@ -510,6 +547,74 @@ Make one with: deepjoin index SOURCE -o no such folder
             self.index, min_joinability, most=most, save=save, rebuild=rebuild, progress=progress
         )
 
+    def neighbourhood(
+        self, table: str = "", *, depth: int = 1, min_joinability: float = 0.5, limit: int = 60
+    ) -> Neighbourhood:
+        """Find the tables within ``depth`` joins of a table, or those that join with most others.
+
+        Parameters
+        ----------
+        table
+            The table in the middle; without one, the answer is an overview of the lake.
+        depth
+            How many joins away a table may be.
+        min_joinability
+            Two columns join if one of them holds at least this share of the other's distinct
+            values. Row numbers, years and flags join by relations alone.
+        limit
+            How many tables to return at most.
+        """
+        from deepjoin.relating.neighbourhood import neighbourhood, overview
+
+        if not table:
+            return overview(self.index, min_joinability, limit, self._map_relations())
+        where = self.index, table, depth, min_joinability, limit
+        return neighbourhood(*where, self._map_relations())
+
+    def paths(
+        self, start: str, end: str, *, min_joinability: float = 0.5, longest: int = 4
+    ) -> JoinPaths:
+        """Find chains of joins from one table to another, at most 5, the likeliest first.
+
+        The probability of a path is the product of those of its joins; of paths that are about as
+        likely, the one that multiplies rows least comes first. `join_path` runs one.
+        """
+        from deepjoin.relating.neighbourhood import paths
+
+        ends = self.index, start, end, min_joinability, longest
+        return paths(*ends, self._map_relations())
+
+    def join_path(
+        self, path: Sequence[JoinEdge], *, how: str = "left", many: str = "expand"
+    ) -> JoinChain:
+        """Prepare the joins of a path as one: its facts, its SQL, its rows.
+
+        Parameters
+        ----------
+        path
+            One of the ``paths`` of `paths`: joins on equal values, each from a table that is there
+            already to the next one.
+        how
+            "left" keeps rows without a match, "inner" does not.
+        many
+            Several matching rows: "expand" to all, the "first", or "aggregate" them to one.
+        """
+        from deepjoin.joining.chain import ChainStep, plan_chain
+
+        steps = [ChainStep(one.a.table, one.a.column, one.b.table, one.b.column) for one in path]
+        return plan_chain(self.index, steps, how, many)
+
+    def _map_relations(self) -> Sequence[Relation]:
+        """Return the relations that maps and paths use; of a very large lake, none."""
+        from deepjoin.relating.relations import RelationFinder, find_relations
+
+        state = self.index.generation, tuple(self.feedback)
+        if self._related is None or self._related[0] != state:
+            large = RelationFinder(self.index).is_large
+            found = () if large else find_relations(self.index, _ON_MAPS).relations
+            self._related = state, tuple(found)
+        return self._related[1]
+
     def enrich(
         self,
         table: object,
@@ -559,6 +664,88 @@ Make one with: deepjoin index SOURCE -o no such folder
         from deepjoin.relating.relations import find_relations
 
         return find_relations(self.index, least, across)
+
+    @property
+    def feedback(self) -> Feedback:
+        """What people accepted and rejected, to list, export, import and take back."""
+        return self.index.feedback
+
+    def accept(self, join: Relation | JoinEnd, hit: Hit | KeyTarget | None = None) -> Decision:
+        """Say that a join means something: its probability is 1 from now on, and it ranks first.
+
+        Decisions are kept beside the index and survive every change of it.
+
+        Parameters
+        ----------
+        join
+            A relation, or one end of a join: (table, column) or (table, [columns]) of the lake,
+            the ``query`` of results, or the name of a column of a table that is not in the lake.
+        hit
+            The other end, unless the first is a relation: a hit, or (table, column) of the lake.
+        """
+        decision = self._decision(join, hit, accepted=True)
+        self.feedback.add([decision])
+        return decision
+
+    def reject(self, join: Relation | JoinEnd, hit: Hit | KeyTarget | None = None) -> Decision:
+        """Say that a join means nothing: its probability is 0 from now on, and it ranks last.
+
+        The arguments are those of `accept`.
+        """
+        decision = self._decision(join, hit, accepted=False)
+        self.feedback.add([decision])
+        return decision
+
+    def forget(self, join: Relation | JoinEnd, hit: Hit | KeyTarget | None = None) -> bool:
+        """Take back what was said of a join; returns False if nothing was.
+
+        The arguments are those of `accept`.
+        """
+        return self.feedback.forget(self._decision(join, hit, accepted=False))
+
+    def _decision(
+        self, join: Relation | JoinEnd, hit: Hit | KeyTarget | None, accepted: bool
+    ) -> Decision:
+        if isinstance(join, Relation):
+            ends = join.child_table, join.child_columns, join.parent_table, join.parent_columns
+            return Decision(*ends, accepted, now())
+        if hit is None:
+            raise DeepJoinError(
+                f"Only one end of a join was named ({join!r:.60}). Name the other end as well, or "
+                "give a relation."
+            )
+        mine: tuple[str, ...]
+        if isinstance(join, str):
+            table, mine = "", (join,)
+        elif isinstance(join, Mapping):
+            table = join.get("table") or ""
+            table = table if table in self.index else ""
+            mine = tuple(join.get("columns") or [join["column"]])
+        else:
+            table, mine = self._end(join)
+        if not all(mine):
+            raise DeepJoinError(
+                "The column of the query has no name to know it by; search with a named column, "
+                'e.g. Column(values, name="customer").'
+            )
+        parent, theirs = (hit.table, hit.columns) if isinstance(hit, Hit) else self._end(hit)
+        if len(mine) != len(theirs):
+            raise DeepJoinError(
+                f"The ends of the join have {len(mine)} and {len(theirs)} columns. Name as many "
+                "of each, in the same order."
+            )
+        return Decision(table, mine, parent, theirs, accepted, now())
+
+    def _end(self, end: KeyTarget) -> tuple[str, tuple[str, ...]]:
+        """Check that a table of the lake has the columns of one end."""
+        table, named = end
+        columns = (named,) if isinstance(named, str) else tuple(named)
+        known = [one.name for one in self.index.table(table).columns]
+        known = known or self.index.indexed_columns(table)
+        for name in columns:
+            if name not in known:
+                raise unknown_name("column", name, table, known)
+        return table, columns
 
     def refresh(self, *, progress: Progress | None = None) -> Refreshed:
         """Read what has changed in the sources, and reopen the lake."""

@@ -104,6 +104,7 @@ class AsJson:
 # Narrower in the schema than in Python, where these are plain strings.
 JoinKind = Annotated[str, AsJson(type=Literal["any", "equi", "semantic"])]
 ColumnType = Annotated[str, AsJson(type=Literal["text", "integer", "decimal", "date"])]
+DecidedBy = Annotated[str, AsJson(type=Literal["accepted", "rejected"], empty="left out")]
 GenericKey = Literal["run", "year", "flag"]
 GenericMatch = Literal["run", "year", "flag", "range"]
 Row = dict[str, str | None]
@@ -249,6 +250,9 @@ class Hit(Answer):
     of the JSON of a hit for one column."""
     better: Annotated[BetterKey | None, AsJson(type=BetterKey, empty="left out")] = None
     """A longer key that would not multiply rows, if the query's table has one."""
+    decided: DecidedBy = ""
+    """What a person said of this join, which makes the probability 1 or 0; left out if nobody
+    did."""
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -669,6 +673,10 @@ class JoinEdge(Answer):
     """How many rows of a and of b share a value: 1:1, 1:n, n:1 or n:m."""
     join: Annotated[str, AsJson(type=Literal["semantic"], empty="left out")] = ""
     """Semantic where more values match by meaning than are equal; left out of an equi-join."""
+    probability: float = 0.0
+    """The chance that a person who knows both tables would make this join; 0 if not estimated."""
+    decided: DecidedBy = ""
+    """What a person said of it; left out if nobody did."""
 
 
 @dataclass(frozen=True)
@@ -703,13 +711,36 @@ class SimilarJoins(Answer):
 
 @dataclass(frozen=True)
 class JoinPaths(Answer):
-    """Chains of joins from one table to another, shortest first."""
+    """Chains of joins from one table to another, likeliest first."""
 
     paths: tuple[tuple[JoinEdge, ...], ...]
     searched: int
     """Columns whose joins were looked for."""
     complete: bool
     """Whether no better path can have been missed."""
+    probabilities: tuple[float, ...] = ()
+    """Of each path, the product of the probabilities of its joins."""
+    fan_outs: tuple[float, ...] = ()
+    """Of each path, how many rows one row of its start becomes on the average of the keys."""
+
+
+@dataclass(frozen=True)
+class Decision(Answer):
+    """What a person said of a join: that it means something, or that it does not."""
+
+    child_table: str
+    """Empty for a column of a table that is not in the lake."""
+    child_columns: tuple[str, ...]
+    parent_table: str
+    parent_columns: tuple[str, ...]
+    accepted: bool
+    at: str = ""
+    """When it was said, in UTC."""
+
+    @property
+    def text(self) -> str:
+        """The decision in a word."""
+        return "accepted" if self.accepted else "rejected"
 
 
 @dataclass(frozen=True)
@@ -744,6 +775,12 @@ class Relation(Answer):
     """Whether the database declares it; null where nothing can be declared, or was not read."""
     orphan_values: tuple[str, ...] = ()
     """The first values that the parent lacks."""
+    matched: int = 0
+    """How many distinct values of the child the parent has."""
+    coverage: float = 0.0
+    """Share of the parent's distinct values that the child uses."""
+    decided: DecidedBy = ""
+    """What a person said of it, which makes the probability 1 or 0; left out if nobody did."""
 
 
 class _JsonField(NamedTuple):

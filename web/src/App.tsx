@@ -11,10 +11,11 @@ import { Notice } from "./parts/Notice";
 import { Name } from "./parts/Name";
 import { ThemeSwitch } from "./parts/Theme";
 import { TokenForm } from "./parts/TokenForm";
-import { MAP, type Route } from "./route";
+import { LIKELY, MAP, type Route } from "./route";
 import { useUpload, type Uploading } from "./upload";
 import { JoinView } from "./views/JoinView";
 import { MapView } from "./views/MapView";
+import { RelationsView } from "./views/RelationsView";
 import { SearchView } from "./views/SearchView";
 import { StartView } from "./views/StartView";
 import { TableView } from "./views/TableView";
@@ -77,6 +78,9 @@ function Header({ lake, route }: { lake: Lake | undefined; route: Route }) {
         <Link to={mapped} current={route.view === "map"}>
           Map
         </Link>
+        <Link to={{ view: "relations", least: LIKELY }} current={route.view === "relations"}>
+          Relations
+        </Link>
         <ThemeSwitch />
       </nav>
     </header>
@@ -95,6 +99,8 @@ function View({ route, uploading }: { route: Route; uploading: Uploading }) {
       return <JoinView {...route} />;
     case "map":
       return <MapView {...route} />;
+    case "relations":
+      return <RelationsView {...route} />;
     case "unknown":
       return (
         <Notice title="Page not found" icon="find" alone actions={<Link to={{ view: "start", text: "" }}>Back to the start</Link>}>
@@ -130,5 +136,7 @@ function titleOf(route: Route): string {
       return `Join with ${shorten(route.hit.table, 60)}`;
     case "map":
       return route.table ? `Map of ${shorten(route.table, 60)}` : "Map";
+    case "relations":
+      return "Relations";
   }
 }

@@ -14,6 +14,7 @@ import "./styles/table.css";
 import "./styles/hits.css";
 import "./styles/join.css";
 import "./styles/map.css";
+import "./styles/relations.css";
 import "./styles/narrow.css";
 
 takeToken();

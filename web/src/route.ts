@@ -42,6 +42,7 @@ export type Route =
   | { view: "search"; source: Source; column: string; filters: Filters }
   | { view: "join"; source: Source; column: string; hit: ColumnPlace; options: Options }
   | ({ view: "map" } & MapState)
+  | { view: "relations"; least: number }
   | { view: "unknown"; address: string };
 
 export const FILTERS: Filters = {
@@ -64,6 +65,7 @@ export const OPTIONS: Options = {
   columns: null,
   aggregate: {},
 };
+export const LIKELY = 0.5;
 export const MAP: MapState = { table: "", depth: 1, least: 0.5, to: "", picked: [] };
 
 /** Reads an address; what it lacks or says wrongly becomes the default. */
@@ -76,6 +78,8 @@ export function parse(search: string): Route {
       return { view: "start", text: given.get("text") ?? "" };
     case "map":
       return { view: "map", ...mapOf(given) };
+    case "relations":
+      return { view: "relations", least: share(given.get("least"), LIKELY) };
     case "table":
       if (source) return { view: "table", source };
       break;
@@ -124,6 +128,8 @@ function said(route: Route): Said {
       ];
     case "map":
       return [["view", "map"], ...mapSaid(route)];
+    case "relations":
+      return [["view", "relations"], ...unless([["least", String(route.least), String(LIKELY)]])];
     case "unknown":
       return [...new URLSearchParams(route.address)];
   }

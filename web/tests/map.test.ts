@@ -13,6 +13,7 @@ function edge(a: string, b: string, joinability = 0.9, reverse = 0.4, cardinalit
     joinability,
     reverse,
     matched: 9,
+    probability: 0.9,
     cardinality,
   };
 }
@@ -119,17 +120,17 @@ describe("the layout", () => {
 
 describe("what the map says", () => {
   const now = { table: "a", to: "b", least: 0.5 };
-  const none = { paths: [], searched: 256, complete: true };
+  const none = { paths: [], searched: 256, complete: true, probabilities: [], fan_outs: [] };
 
   it("of a missing path is no more than was searched", () => {
     expect(noPath(none, now)).toBe(`no path within ${LONGEST} joins at this minimum joinability. A lower minimum may give one.`);
-    expect(noPath({ ...none, complete: false }, now)).toContain("reached its limit after 256 columns");
+    expect(noPath({ ...none, complete: false, probabilities: [], fan_outs: [] }, now)).toContain("reached its limit after 256 columns");
     expect(noPath(none, { ...now, to: "a" })).toContain("the table in the centre of the map");
   });
 
   it("advises a lower minimum only where there is one", () => {
     expect(noPath(none, { ...now, least: LEAST })).not.toContain("lower");
-    expect(noPath({ ...none, complete: false }, now)).not.toContain("minimum");
+    expect(noPath({ ...none, complete: false, probabilities: [], fan_outs: [] }, now)).not.toContain("minimum");
   });
 
   it("tells a full map from a search that stopped", () => {

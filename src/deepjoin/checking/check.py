@@ -23,6 +23,7 @@ from deepjoin.errors import IndexUnusable, resource_limit
 from deepjoin.progress import Progress, no_progress
 from deepjoin.read.source import Skipped
 from deepjoin.relating.graph import graph_problems
+from deepjoin.store.feedback import Feedback
 from deepjoin.store.ledger import entries_of, known_items
 from deepjoin.store.manifest import READS, SEGMENTS, SegmentRecord, manifest_bytes, read_manifest
 from deepjoin.store.models import shown
@@ -174,7 +175,7 @@ def check_index(
         tables_compared=compared.compared if compared else 0,
         changed=compared.changed if compared else [],
         unreachable=compared.unreachable if compared else [],
-        problems=list(_advised(problems, folder, place or folder)),
+        problems=[*_advised(problems, folder, place or folder), *_feedback_problems(folder)],
         notes=run.notes,
     )
 
@@ -188,6 +189,15 @@ def _advised(problems: Sequence[str], folder: Path, place: str | Path) -> Iterat
         command = again.get(parts[2]) if parts[1:2] == ["vectors"] and len(parts) > 2 else None
         hint = f"Encode again with: {command}" if command else usual
         yield f"{text}. {hint}"
+
+
+def _feedback_problems(folder: Path) -> list[str]:
+    """Say that what people said of joins cannot be read, and what to do."""
+    try:
+        len(Feedback(folder))
+    except IndexUnusable as error:
+        return [str(error)]
+    return []
 
 
 def _encoding_again(folder: Path, place: str | Path) -> dict[str, str]:

@@ -252,6 +252,18 @@ def targets(text: str, columns: int) -> tuple[str, str | list[str]]:
     return found[1], listed
 
 
+def join_end(text: str) -> tuple[str, list[str]]:
+    """Read one end of a join, TABLE:COLUMN,...; the table may be empty.
+
+    >>> join_end("games.csv:year,team"), join_end(":customer")
+    (('games.csv', ['year', 'team']), ('', ['customer']))
+    """
+    found = re.fullmatch(r'(.*):((?:"(?:[^"]|"")*"|[^":])+)', text, re.DOTALL)
+    if found is None:
+        raise ArgumentTypeError(f"must be TABLE:COLUMN, or TABLE:COLUMN,..., got '{text}'")
+    return found[1], names(found[2])
+
+
 def names(text: str) -> list[str]:
     """Read names separated by commas; a name with a comma is quoted.
 

@@ -21,6 +21,7 @@ from deepjoin.cli import (
     demo,
     enrich,
     evaluate,
+    feedback,
     graph,
     index,
     info,
@@ -28,6 +29,7 @@ from deepjoin.cli import (
     match,
     mcp,
     methods,
+    path,
     publish,
     relations,
     remove,
@@ -75,7 +77,7 @@ class Command(Protocol):
 GROUPS: dict[str, dict[str, Command]] = {
     "search and join": {
         **{"demo": demo, "search": search, "join": join, "match": match, "enrich": enrich},
-        **{"relations": relations, "graph": graph},
+        **{"relations": relations, "feedback": feedback, "path": path, "graph": graph},
     },
     "make and keep an index": {
         **{"index": index, "info": info, "add": add, "remove": remove},

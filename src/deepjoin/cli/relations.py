@@ -21,12 +21,13 @@ examples:
   deepjoin relations shop.sqlite                    indexed on first use
   deepjoin relations data/ --format mermaid -o schema.mmd
   deepjoin relations shop.sqlite --least 0.8 --format sql
+  deepjoin relations shop.sqlite --format svg -o shop.svg   a diagram
   deepjoin relations postgresql://host/shop --check   exits 1 if rows refer to nothing
 
 A probability is the chance that a person who knows both tables would make the join. Constraints
 that a database declares are shown and never counted."""
 
-_TEXTS = ("sql", "dbt", "dbml", "mermaid")
+_TEXTS = ("sql", "dbt", "dbml", "mermaid", "svg")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +114,13 @@ def _table(found: Relations, options: argparse.Namespace) -> str:
                 one.cardinality,
                 f"{one.orphans:,}" if one.orphans else "",
                 {True: "yes", False: "no", None: ""}[one.declared],
-                printable(f"{one.evidence.get('name', '')}; {one.evidence.get('values', '')}"),
+                printable(
+                    "; ".join(
+                        one.evidence[what]
+                        for what in ("person", "name", "values")
+                        if what in one.evidence
+                    )
+                ),
             ]
         )
     lines = [aligned(rows, screen)] if len(rows) > 1 else []

@@ -74,10 +74,10 @@ class JoinedRows:
         with explained():
             return self.session.table(self._write(True))
 
-    def batches(self) -> pa.RecordBatchReader:
-        """Return all rows, a batch at a time."""
+    def batches(self, typed: bool = True) -> pa.RecordBatchReader:
+        """Return all rows, a batch at a time; without types, the cells as they were."""
         with explained():
-            return self.session.reader(self._write(True))
+            return self.session.reader(self._write(typed))
 
     def write(self, path: str | os.PathLike[str], most: int | None = None) -> int:
         """Write all rows to a .parquet, .csv or .tsv file (also .gz) and return their number.

@@ -325,7 +325,7 @@ def fit_keys(
     """Fit the model of keys: referenced columns against other unique ones of the same tables."""
     finder = RelationFinder(lake.index)
     facts = finder.facts
-    weighed = WeighedPairs(labelled.pairs, chances, chances, 0)
+    weighed = WeighedPairs(labelled.pairs, chances, chances, 0, np.zeros(len(chances), np.int64))
     rows, columns = key_features(facts, finder.columns.joins, weighed, finder.encoder)
     numbers = column_numbers(finder)
     parents = set()

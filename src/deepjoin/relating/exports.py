@@ -90,7 +90,7 @@ def _single(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _tables(relations: Sequence[Relation], keys: Sequence[TableKey]) -> dict[str, list[str]]:
+def shown_columns(relations: Sequence[Relation], keys: Sequence[TableKey]) -> dict[str, list[str]]:
     """List the columns of each table that a relation or a key names."""
     found: dict[str, list[str]] = {}
     named = [(key.table, key.columns) for key in primary_keys(keys).values()]
@@ -106,7 +106,7 @@ def to_dbml(relations: Sequence[Relation], keys: Sequence[TableKey]) -> str:
     """Write DBML: tables with the columns that matter, then references."""
     best = primary_keys(keys)
     lines: list[str] = []
-    for table, columns in _tables(relations, keys).items():
+    for table, columns in shown_columns(relations, keys).items():
         lines.append(f"Table {_quoted(table)} {{")
         for column in columns:
             is_key = table in best and best[table].columns == (column,)
@@ -140,7 +140,7 @@ def to_mermaid(relations: Sequence[Relation], keys: Sequence[TableKey]) -> str:
     best = primary_keys(keys)
     foreign = {(one.child_table, column) for one in relations for column in one.child_columns}
     lines = ["erDiagram"]
-    for table, columns in _tables(relations, keys).items():
+    for table, columns in shown_columns(relations, keys).items():
         lines.append(f"    {_entity(table)} {{")
         for column in columns:
             marks = ["PK"] if table in best and column in best[table].columns else []

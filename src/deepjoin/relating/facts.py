@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +88,40 @@ class ColumnFacts:
             names=NameTable.of([""]),
             name=np.zeros(len(names), np.int64),
             table_name=np.zeros(len(names), np.int64),
+        )
+
+    def with_keys(self, keys: Sequence[tuple[tuple[int, ...], int, int]]) -> ColumnFacts:
+        """Add keys of several columns, each with its tuples and complete rows, as more columns."""
+        if not keys:
+            return self
+        firsts = np.array([columns[0] for columns, _, _ in keys])
+
+        def over(of: Int | Double, combine: Callable[[Int | Double], Any]) -> Any:
+            return np.append(of, [combine(of[list(columns)]) for columns, _, _ in keys])
+
+        names = [" ".join(self.words[self.word[one]] for one in columns) for columns, _, _ in keys]
+        more = np.arange(len(names)) + len(self.words)
+        unknown = np.append(self.low, np.full(len(keys), np.nan))
+        return replace(
+            self,
+            distinct=np.append(self.distinct, [size for _, size, _ in keys]),
+            cells=np.append(self.cells, [rows for _, _, rows in keys]),
+            rows=np.append(self.rows, self.rows[firsts]),
+            # Several types together are compared as text.
+            types=over(self.types, lambda of: of[0] if len(set(of.tolist())) == 1 else 0),
+            generic=np.append(self.generic, np.zeros(len(keys), np.int64)),
+            place=over(self.place, np.min),
+            width=np.append(self.width, self.width[firsts]),
+            length=over(self.length, np.sum),
+            low=unknown,
+            high=np.append(self.high, np.full(len(keys), np.nan)),
+            frequency=over(self.frequency, np.min),
+            table=np.append(self.table, self.table[firsts]),
+            words=[*self.words, *names],
+            word=np.append(self.word, more),
+            table_word=np.append(self.table_word, self.table_word[firsts]),
+            name=np.append(self.name, np.zeros(len(keys), np.int64)),
+            table_name=np.append(self.table_name, np.zeros(len(keys), np.int64)),
         )
 
     def named(self, columns: Int, encoder: CellEncoder | None) -> ColumnFacts:

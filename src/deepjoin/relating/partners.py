@@ -25,6 +25,7 @@ class JoinLink(NamedTuple):
     b: int
     matched: int
     strength: float
+    chance: float
 
 
 class JoinLinks(NamedTuple):
@@ -36,17 +37,25 @@ class JoinLinks(NamedTuple):
     matched: Int
     #: The share of the smaller column's distinct values that the other holds.
     strength: Double
+    #: The chance that a person would make the join; 0 until it is estimated.
+    chance: Double
+
+    @classmethod
+    def of(cls, a: Int, b: Int, matched: Int, strength: Double) -> JoinLinks:
+        """Make pairs whose chances are not estimated yet."""
+        return cls(a, b, matched, strength, np.zeros(len(b)))
 
     @classmethod
     def joined(cls, parts: Iterable[JoinLinks]) -> JoinLinks:
         """Concatenate pairs."""
         none = np.zeros(0, np.int64)
-        first = cls(none, none, none, np.zeros(0))
+        first = cls.of(none, none, none, np.zeros(0))
         return cls(*map(np.concatenate, zip(first, *parts, strict=True)))
 
     def take(self, rows: Array) -> JoinLinks:
         """Keep some pairs, in this order."""
-        return JoinLinks(self.a[rows], self.b[rows], self.matched[rows], self.strength[rows])
+        whole = self.a[rows], self.b[rows], self.matched[rows]
+        return JoinLinks(*whole, self.strength[rows], self.chance[rows])
 
     def each(self) -> list[JoinLink]:
         """List the pairs."""
@@ -109,7 +118,7 @@ class FoundPartners(Partners):
         strength = matched / np.minimum(lake.sizes[b], lake.sizes[column])
         good = (strength >= self._least) & lake.joins[b]
         good &= lake.tables[b] != lake.tables[column]
-        return JoinLinks(np.full(len(b), column), b, matched, strength).take(good)
+        return JoinLinks.of(np.full(len(b), column), b, matched, strength).take(good)
 
 
 class SavedPartners(Partners):
@@ -127,7 +136,7 @@ class SavedPartners(Partners):
         others = np.where(found.a == column, found.b, found.a)
         # The smaller column of an edge is `a`, and the share is of its values.
         strength = found.matched / self._lake.sizes[found.a]
-        links = JoinLinks(np.full(len(others), column), others, found.matched, strength)
+        links = JoinLinks.of(np.full(len(others), column), others, found.matched, strength)
         return links.take(strength >= self._least)
 
 

@@ -23,13 +23,15 @@ from deepjoin.lazy import cached_property
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.matching.names import shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
-from deepjoin.model import Relation, TableKey, to_json
+from deepjoin.model import Decision, Relation, TableKey, to_json
 from deepjoin.normalise.canonical import CellType
-from deepjoin.relating import exports
+from deepjoin.relating import diagram, exports
+from deepjoin.relating.composite_keys import KeyFinder, KeyPair
 from deepjoin.relating.declared import DeclaredKey, declared_keys
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
 from deepjoin.relating.self_join import SelfJoin
+from deepjoin.store.feedback import ends_of
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Numbering
 
@@ -50,6 +52,8 @@ _PAIRS = 1 << 16
 _ORPHANS = 10
 #: Share of its letters that a name has in common with one it is said to be like.
 _ALIKE = 0.6
+#: The score of a pair that a person accepted, and of one rejected if negative.
+_SURE = 9.0
 #: A column that holds this share of a range of whole numbers holds others by chance.
 _DENSE = 0.5
 
@@ -82,6 +86,8 @@ class WeighedPairs(NamedTuple):
     rivals: Double
     #: Pairs that share enough values and were left out, because a child has better ones.
     left_out: int
+    #: What a person said of each pair: accepted (1), rejected (-1) or nothing.
+    said: Int
 
 
 @dataclass
@@ -92,6 +98,8 @@ class RelationFinder:
     #: Whether columns of different sources are compared as well.
     across: bool = False
     began: float = field(default_factory=time.perf_counter)
+    #: The columns of each key of several; their numbers follow those of the columns.
+    keys: list[tuple[int, ...]] = field(default_factory=list)
 
     @cached_property
     def columns(self) -> RelatedColumns:
@@ -115,9 +123,73 @@ class RelationFinder:
         return load_cell_encoder()
 
     def place(self, column: int) -> tuple[str, tuple[str, ...]]:
-        """Return the table of a column, and its name."""
+        """Return the table of a column or of a key of several, and the names of its columns."""
         lake = self.columns
+        if column >= len(lake.sizes):
+            key = self.keys[column - len(lake.sizes)]
+            table = lake.table_name(int(lake.tables[key[0]]))
+            return table, tuple(lake.column_name(one) for one in key)
         return lake.table_name(int(lake.tables[column])), (lake.column_name(column),)
+
+    @cached_property
+    def key_finder(self) -> KeyFinder:
+        """What compares the rows of tables."""
+        facts = self.facts
+        return KeyFinder(self.columns, facts.table, facts.source, facts.place, self.columns.joins)
+
+    @cached_property
+    def key_pairs(self) -> dict[tuple[int, int], KeyPair]:
+        """Foreign keys of several columns, by the numbers that their keys have among columns."""
+        pairs: list[KeyPair] = []
+        if not self.is_large and not self.index.settings.hash_only:
+            pairs += self.key_finder.found()
+        # In any order of their columns, as people may have named them.
+        known = {frozenset(zip(pair.child, pair.parent, strict=True)) for pair in pairs}
+        for one in self.index.feedback:
+            if not one.accepted or len(one.child_columns) == 1:
+                continue
+            child, parent = (
+                self._key(one.child_table, one.child_columns),
+                self._key(one.parent_table, one.parent_columns),
+            )
+            columns = list(zip(child, parent, strict=True)) if child and parent else []
+            if columns and frozenset(columns) not in known:
+                pairs.append(self.key_finder.measured(columns))
+        numbers: dict[tuple[int, ...], int] = {}
+        for pair in pairs:
+            for key in (pair.child, pair.parent):
+                numbers.setdefault(key, len(self.columns.sizes) + len(numbers))
+        self.keys = list(numbers)
+        return {(numbers[pair.child], numbers[pair.parent]): pair for pair in pairs}
+
+    def _key(self, table: str, names: Sequence[str]) -> tuple[int, ...]:
+        """Return the numbers of a key's columns; nothing if their rows are not known."""
+        found = [self._column(table, (name,)) for name in names]
+        columns = tuple(column for column in found if column is not None)
+        is_whole = len(columns) == len(found) and self.key_finder.has_rows(columns)
+        return columns if is_whole else ()
+
+    def _with_keys(self, pairs: Pairs, said: Int) -> tuple[Pairs, Int]:
+        """Add keys of several columns to the columns, and their pairs to the pairs."""
+        found = self.key_pairs
+        if not found:
+            return pairs, said
+        sizes = {}
+        for (child, parent), pair in found.items():
+            sizes[child] = pair.child, pair.child_size, pair.child_rows
+            sizes[parent] = pair.parent, pair.parent_size, pair.parent_rows
+        self.facts = self.facts.with_keys([sizes[number] for number in sorted(sizes)])
+        more = [(*ends, pair.matched) for ends, pair in found.items()]
+        known = self.index.feedback.by_ends
+        words = []
+        for child, parent, _ in more:
+            (table, mine), (other, theirs) = self.place(child), self.place(parent)
+            decision = known.get(ends_of(Decision(table, mine, other, theirs, True)))
+            words.append(0 if decision is None else 1 if decision.accepted else -1)
+        columns = (
+            np.append(of, some) for of, some in zip(pairs, zip(*more, strict=True), strict=True)
+        )
+        return Pairs(*columns), np.append(said, words)
 
     def candidates(self) -> tuple[Pairs, int]:
         """Find the pairs worth weighing, exactly, and count those left out."""
@@ -155,26 +227,76 @@ class RelationFinder:
             whole = whole.take(kept)
         return whole, left_out
 
+    def decided(self, pairs: Pairs) -> tuple[Pairs, Int]:
+        """Say which pairs a person accepted (1) or rejected (-1); accepted ones join the others."""
+        said = np.zeros(len(pairs.child), np.int64)
+        known = {
+            (child, parent): accepted
+            for one, accepted in self._decisions()
+            if (child := self._column(one.child_table, one.child_columns)) is not None
+            and (parent := self._column(one.parent_table, one.parent_columns)) is not None
+        }
+        if not known:
+            return pairs, said
+        missing = dict(known)
+        for row in np.flatnonzero(np.isin(pairs.child, [child for child, _ in known])).tolist():
+            said[row] = missing.pop((int(pairs.child[row]), int(pairs.parent[row])), 0)
+        # Whatever the cells say, and however few are shared.
+        more = [(*ends, self._matched(*ends)) for ends, accepted in missing.items() if accepted > 0]
+        for place, of in enumerate(zip(*more, strict=True)):
+            pairs = pairs._replace(**{Pairs._fields[place]: np.append(pairs[place], of)})
+        return pairs, np.append(said, np.ones(len(more), np.int64))
+
+    def _decisions(self) -> Iterator[tuple[Decision, int]]:
+        for one in self.index.feedback:
+            if len(one.child_columns) == 1:
+                yield one, 1 if one.accepted else -1
+
+    def _column(self, table: str, columns: Sequence[str]) -> int | None:
+        """Return the number of a column of the lake; None if there is none, or it has no values."""
+        lake, start = self.columns, self.columns.column_starts.tolist()
+        for segment, first in zip(lake.segments, start, strict=False):
+            number = segment.find_table(table)
+            if number is not None:
+                for column in segment.catalog.columns_of(number):
+                    if segment.catalog.column_names[column] == columns[0]:
+                        return int(first + column) if lake.joins[first + column] else None
+        return None
+
+    def _matched(self, child: int, parent: int) -> int:
+        """Count the values that two columns share."""
+        (one, x), (other, y) = self.columns.column(child), self.columns.column(parent)
+        values = one.values.cell_values[slice(*one.values.cells_of(x))].astype(np.int64)
+        if one is not other:
+            values = other.values.look_up([one.values.values[value] for value in values.tolist()])
+        held = other.values.cell_values[slice(*other.values.cells_of(y))].astype(np.int64)
+        return int((find_sorted(held, values) >= 0).sum())
+
     def weighed(self) -> WeighedPairs:
         """Give every candidate its probability."""
         pairs, left_out = self.candidates()
+        pairs, said = self._with_keys(*self.decided(pairs))
         used = np.unique(np.concatenate([pairs.child, pairs.parent]))
         self.facts = facts = self.facts.named(used, self.encoder)
         alone, beside = shipped_model("pair", FEATURES), shipped_model("rivals", FEATURES + RIVALS)
         scores = np.concatenate(
             [np.zeros(0), *(alone.scores(features(facts, some)) for some in _blocks(pairs))]
         )
-        compared = rivals(facts, pairs, scores)
+        # What a person said is sure, and rivals are weighed beside it.
+        compared = rivals(facts, pairs, np.where(said == 0, scores, _SURE * said))
         found, start = [np.zeros(0)], 0
         for some in _blocks(pairs):
             rows = np.hstack([features(facts, some), compared[start : start + _PAIRS]])
             found.append(beside.probabilities(rows))
             start += _PAIRS
-        return WeighedPairs(pairs, np.concatenate(found), compared[:, 1], left_out)
+        chances = np.where(said == 0, np.concatenate(found), said > 0)
+        return WeighedPairs(pairs, chances, compared[:, 1], left_out, said)
 
     def key_probabilities(self, weighed: WeighedPairs) -> tuple[Int, Double]:
         """Return the columns that hold every value once, and the chance that each is a key."""
-        rows, columns = key_features(self.facts, self.columns.joins, weighed, self.encoder)
+        more = np.zeros(len(self.facts.distinct) - len(self.columns.joins), bool)
+        joins = np.append(self.columns.joins, more)
+        rows, columns = key_features(self.facts, joins, weighed, self.encoder)
         return columns, shipped_model("key", KEY_FEATURES).probabilities(rows)
 
 
@@ -235,6 +357,8 @@ class Relations(Sequence[Relation]):
     undetected: tuple[DeclaredKey, ...] = ()
     #: Tables and sources that could not be asked for their constraints, and why.
     notes: tuple[str, ...] = ()
+    #: What people accepted and rejected.
+    decisions: tuple[Decision, ...] = ()
 
     def __len__(self) -> int:
         return len(self.relations)
@@ -261,6 +385,8 @@ class Relations(Sequence[Relation]):
         }
         if self.undetected:
             found["undetected"] = [to_json(one) for one in self.undetected]
+        if self.decisions:
+            found["decisions"] = to_json(self.decisions)
         if self.notes:
             found["notes"] = list(self.notes)
         return found
@@ -288,6 +414,10 @@ class Relations(Sequence[Relation]):
     def to_dbml(self) -> str:
         """Write tables, keys and references in DBML."""
         return exports.to_dbml(self.relations, self.keys)
+
+    def to_svg(self) -> str:
+        """Draw a diagram: tables with their keys, relations with crow's feet."""
+        return diagram.to_svg(self.relations, self.keys)
 
     def to_mermaid(self) -> str:
         """Write an entity-relationship diagram for Mermaid."""
@@ -321,19 +451,34 @@ def find_relations(index: OpenIndex, least: float = 0.5, across: bool = False) -
             f"{weighed.left_out:,} pairs of columns were not weighed: of each column, the "
             f"{_PARENTS} parents that hold least besides were."
         )
+    if finder.key_finder.left_out:
+        notes.append(
+            f"{finder.key_finder.left_out:,} pairs of tables were not compared for keys of several "
+            "columns: they have too many rows."
+        )
     if len(chosen) < len(likely):
         notes.append(
             f"{len(likely) - len(chosen):,} more relations are as likely and not listed: of each "
             f"column, the likeliest {_LISTED} are."
         )
-    found = {
-        (one.child_table, one.child_columns, one.parent_table, one.parent_columns)
-        for one in relations
-    }
-    missing = tuple(one for one in declared or () if tuple(one) not in found)
+    found = {ends_of(Decision(*_ends(one), accepted=True)) for one in relations}
+    missing = tuple(
+        one for one in declared or () if ends_of(Decision(*one, accepted=True)) not in found
+    )
+    for one in relations:
+        key = TableKey(one.parent_table, one.parent_columns, one.probability)
+        if len(key.columns) > 1 and not any(
+            (known.table, known.columns) == (key.table, key.columns) for known in keys
+        ):
+            keys.append(key)
     keys.sort(key=lambda key: (key.table, -key.probability, key.columns))
     seconds = time.perf_counter() - finder.began
-    return Relations(relations, tuple(keys), seconds, least, missing, tuple(notes))
+    said = tuple(index.feedback)
+    return Relations(relations, tuple(keys), seconds, least, missing, tuple(notes), said)
+
+
+def _ends(one: Relation) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
+    return one.child_table, one.child_columns, one.parent_table, one.parent_columns
 
 
 class RelationPath(NamedTuple):
@@ -412,10 +557,20 @@ class _Describer:
     weighed: WeighedPairs
     declared: set[DeclaredKey] | None
 
+    @cached_property
+    def said(self) -> dict[tuple[object, ...], Decision]:
+        """What people said, by the two ends."""
+        return {
+            (one.child_table, one.child_columns, one.parent_table, one.parent_columns): one
+            for one in self.finder.index.feedback
+        }
+
     def relation(self, row: int) -> Relation:
         """Describe one pair: its numbers, its orphans, and the evidence in words."""
         pairs, facts, lake = self.weighed.pairs, self.finder.facts, self.finder.columns
         child, parent = int(pairs.child[row]), int(pairs.parent[row])
+        if child >= len(lake.sizes):
+            return self._composite(row, self.finder.key_pairs[child, parent])
         matched, size = int(pairs.matched[row]), int(facts.distinct[child])
         (one, x), (other, y) = lake.column(child), lake.column(parent)
         mine, theirs = slice(*one.values.cells_of(x)), slice(*other.values.cells_of(y))
@@ -444,12 +599,43 @@ class _Describer:
             Evidence(self._evidence, child, parent, matched),
             None if self.declared is None else DeclaredKey(*ends) in self.declared,
             tuple(first),
+            matched,
+            round(matched / max(1, int(facts.distinct[parent])), 6),
+            {1: "accepted", 0: "", -1: "rejected"}[int(self.weighed.said[row])],
+        )
+
+    def _composite(self, row: int, pair: KeyPair) -> Relation:
+        """Describe a pair of keys of several columns."""
+        child, parent = (int(of[row]) for of in self.weighed.pairs[:2])
+        ends = (*self.finder.place(child), *self.finder.place(parent))
+        most = 1 if pair.parent_size == pair.parent_rows else 2
+        return Relation(
+            *ends,
+            round(float(self.weighed.probabilities[row]), 4),
+            round(pair.matched / max(1, pair.child_size), 6),
+            pair.orphans,
+            cardinality_of(pair.most, most),
+            Evidence(self._evidence, child, parent, pair.matched),
+            None if self.declared is None else self._is_declared(ends),
+            self.finder.key_finder.texts(pair.child, pair.orphan_rows),
+            pair.matched,
+            round(pair.matched / max(1, pair.parent_size), 6),
+            {1: "accepted", 0: "", -1: "rejected"}[int(self.weighed.said[row])],
+        )
+
+    def _is_declared(self, ends: tuple[str, tuple[str, ...], str, tuple[str, ...]]) -> bool:
+        """Whether a database declares a key of several columns, in any order of them."""
+        pairs = sorted(zip(ends[1], ends[3], strict=True))
+        return any(
+            (one.child_table, one.parent_table) == (ends[0], ends[2])
+            and sorted(zip(one.child_columns, one.parent_columns, strict=True)) == pairs
+            for one in self.declared or ()
         )
 
     def _evidence(self, c: int, p: int, matched: int) -> dict[str, str]:
         f, names = self.finder.facts, self.finder.facts.names
         table, column = self.finder.place(p)
-        parent = f"{short_name(table)}.{column[0]}"
+        parent = f"{short_name(table)}.{'+'.join(column)}"
         words = {
             "values": f"{matched:,} of {int(f.distinct[c]):,} values are in {parent}, "
             f"{matched / max(1, int(f.distinct[p])):.0%} of its {int(f.distinct[p]):,}"
@@ -479,6 +665,9 @@ class _Describer:
                     f"whole numbers: {parent} holds {f.distinct[p] / span:.0%} of "
                     f"{f.low[p]:.0f} to {f.high[p]:.0f}, so others would be found there too"
                 )
+        if said := self.said.get((*self.finder.place(c), table, column)):
+            when = f" on {said.at[:10]}" if said.at else ""
+            words["person"] = f"{said.text} by a person{when}"
         rivals = int((self.weighed.pairs.child == c).sum()) - 1 if self._few else 0
         if rivals:
             words["rivals"] = (
@@ -498,6 +687,7 @@ def render_relations(found: Relations) -> str:
         f"{one.parent_table}.{'+'.join(one.parent_columns)}  {one.cardinality}"
         + (f"  {one.orphans:,} orphans" if one.orphans else "")
         + ("  declared" if one.declared else "")
+        + (f"  {one.decided} by a person" if one.decided else "")
         for one in found
     ]
     return "\n".join(lines) or f"No relations with a probability of at least {found.least:g}."

@@ -7,6 +7,7 @@ well (`SemanticSearch`). Either way the steps are: query, candidates, scores, ra
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +15,13 @@ import numpy as np
 from deepjoin.arrays import Double, Float, Int
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.cells.tokens import text_array
-from deepjoin.errors import DeepJoinError
+from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.model import Column, Hit, Partial
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.search.candidates import Overlap, SimilarCells
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import EQUAL_CELLS, Place, equi_hits, semantic_hits
-from deepjoin.search.likely import QueryFacts
+from deepjoin.search.likely import QueryFacts, decisions
 from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.search.ranking import (
     EquiRanking,
@@ -67,7 +68,8 @@ def hybrid(context: SearchContext, join: str, tau: float | None) -> Searcher:
     for segment in context.segments:
         segment.expect_lookups()
     if _by_equality(context, join):
-        return EquiSearch(context.segments, context.profile, context.key, demote_generic=True)
+        places = context.segments, context.profile, context.key
+        return EquiSearch(*places, demote_generic=True, heed_decisions=join == "any")
     encoder = context.cell_encoder()
     return SemanticSearch(context.segments, context.profile, encoder, join, tau)
 
@@ -80,7 +82,8 @@ class EquiSearch(Searcher):
     """Ranks by equi-joinability; ties by reverse coverage, rarity, name, then place.
 
     ``demote_generic`` ranks row numbers, years and flags below informative keys, except for a
-    query that is itself such a key.
+    query that is itself such a key; ``heed_decisions`` ranks what people accepted first, and what
+    they rejected last.
     """
 
     #: What hits say they were found by.
@@ -93,12 +96,17 @@ class EquiSearch(Searcher):
         key: bytes = b"",
         *,
         demote_generic: bool = False,
+        heed_decisions: bool = False,
     ) -> None:
         self._segments = [segment for segment in segments if segment.values.columns]
         self._profile, self._key, self._demote = profile, key, demote_generic
+        self._heed = heed_decisions
 
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> EquiRanking:
-        return self.rank(watch, SearchQuery(query, self._profile, self._key), options)
+        cells = SearchQuery(query, self._profile, self._key)
+        if self._heed:
+            cells.decided = options.decided(query)
+        return self.rank(watch, cells, options)
 
     def rank(self, watch: Stopwatch, cells: SearchQuery, options: SearchOptions) -> EquiRanking:
         """Rank the columns that share a value with a query."""
@@ -130,7 +138,9 @@ class EquiSearch(Searcher):
         segment, size = overlap.segment, len(query)
         names = segment.catalog.column_names
         demoted = np.asarray(segment.catalog.column_generic) if demote else None
-        found = overlap.candidates(options, demoted)
+        # What a person accepted may share few values, so none is left out for that.
+        counted = replace(options, k=None) if query.decided else options
+        found = overlap.candidates(counted, demoted)
         if options.threshold > 0:
             found = found.where(found.overlaps / size >= options.threshold)
         if options.columns == 0 or len(found.columns) == 0:
@@ -151,6 +161,8 @@ class EquiSearch(Searcher):
             lambda rows: -rarity.of(overlap, found.columns[rows]),
             by_name,
         ]
+        if query.decided:
+            keys.insert(0, lambda rows: -decisions(query, segment, found.columns[rows]))
         order = segment.catalog.column_order[found.columns]
         rows, known = best_rows(order, options.columns, keys)
         return RankedColumns(segment, found.columns[rows], known)
@@ -188,6 +200,8 @@ class SemanticSearch(Searcher):
     ) -> Iterator[Ranking]:
         """Rank by equal cells first, where the caller wants that or may not get more."""
         cells = SearchQuery(query, self._profile, encoder=self._encoder)
+        if self._score.join == "any":
+            cells.decided = options.decided(query)
         watch.lap("encode")
         if len(cells) and (options.in_stages or options.deadline is not None):
             equal = self._equal.rank(watch, cells, options)
@@ -343,6 +357,7 @@ def _by_chance(
     which, columns = candidates
     if len(columns) <= most:
         return candidates
+    which, columns = _accepted_first(query, near, candidates)
     some = min(len(columns), _WEIGHED)
     facts, chances = QueryFacts(query), np.zeros(some)
     for number, one in enumerate(near):
@@ -354,6 +369,22 @@ def _by_chance(
         chances[rows] = facts.probabilities(one.segment, mine, shares, reverse, np.zeros(len(rows)))
     order = np.argsort(-chances, kind="stable")
     order = np.append(order, np.arange(some, len(columns)))
+    return which[order], columns[order]
+
+
+def _accepted_first(
+    query: SearchQuery, near: Sequence[SimilarCells], candidates: tuple[Int, Int]
+) -> tuple[Int, Int]:
+    """Put columns that a person accepted before the others, however little they promise."""
+    which, columns = candidates
+    last = np.ones(len(columns), bool)
+    for (table, names), accepted in query.decided.items():
+        for number, one in enumerate(near):
+            if accepted and len(names) == 1 and one.segment.find_table(table) is not None:
+                with suppress(UnknownName):
+                    column = one.segment.catalog.find_column(table, names[0])
+                    last &= (which != number) | (columns != column)
+    order = np.argsort(last, kind="stable")
     return which[order], columns[order]
 
 

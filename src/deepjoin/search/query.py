@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -28,6 +28,7 @@ from deepjoin.read.frames import (
     read_columns,
 )
 from deepjoin.settings import SearchSettings
+from deepjoin.store.feedback import Decided
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic, classified, generic_of, numbers_around
@@ -54,6 +55,8 @@ class SearchOptions:
     in_stages: bool = False
     #: Nearest columns that deepjoin-exact verifies.
     verified: int = SearchSettings.verified
+    #: Returns what people said of joins of a query; None: nothing.
+    feedback: Callable[[Sequence[Column]], Decided] | None = None
 
     @classmethod
     def of(
@@ -77,6 +80,10 @@ class SearchOptions:
     def columns(self) -> int | None:
         """How many columns to rank: all for tables, whose best column may be far down the list."""
         return None if self.by_table else self.k
+
+    def decided(self, *query: Column) -> Decided:
+        """Return what people said of joins of a query's columns."""
+        return {} if self.feedback is None else self.feedback(query)
 
     @property
     def is_late(self) -> bool:
@@ -166,6 +173,8 @@ class SearchQuery:
         self, column: Column, profile: str, key: bytes = b"", encoder: CellEncoder | None = None
     ) -> None:
         self.column, self.name = column, column.name
+        #: What people said of joins of the query.
+        self.decided: Decided = {}
         self.cells = distinct_cells(column.cells, profile, key)
         self._key, self._encoder = key, encoder
         dimension = 0 if encoder is None else encoder.dimension

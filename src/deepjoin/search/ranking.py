@@ -17,7 +17,7 @@ from deepjoin.lazy import cached_property
 from deepjoin.model import Hit, Partial
 from deepjoin.search.candidates import Overlap
 from deepjoin.search.evidence import EQUAL_CELLS, ColumnMatch, Place, equi_hits, semantic_hits
-from deepjoin.search.likely import QueryFacts
+from deepjoin.search.likely import QueryFacts, decisions
 from deepjoin.search.query import SearchQuery
 from deepjoin.search.scores import ColumnScores
 from deepjoin.store.segment import Segment
@@ -203,6 +203,7 @@ def rank_by_meaning(
         for one in scored
     ]
     by_chance = {id(one): chance for one, chance in zip(scored, chances, strict=True)}
+    said = {id(one): decisions(query, one.segment, one.columns) for one in scored}
 
     def key(pair: tuple[ColumnScores, int]) -> tuple[object, ...]:
         scores, row = pair
@@ -212,6 +213,8 @@ def rank_by_meaning(
         by_chance_alone = scores.join == "any" and bool(name)
         generic = demote and bool(catalog.column_generic[column])
         return (
+            # What a person said of a join comes before all that can be measured.
+            -int(said[id(scores)][row]) if scores.join == "any" else 0,
             # Without a name, nothing but its cells speaks for a row number, and cells say little.
             generic and not by_chance_alone,
             -chance if scores.join == "any" else 0.0,

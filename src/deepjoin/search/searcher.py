@@ -10,6 +10,7 @@ from threading import Lock
 from time import perf_counter
 
 from deepjoin.model import Column, Hit, Partial, Results
+from deepjoin.search.likely import with_decision
 from deepjoin.search.query import SearchOptions
 from deepjoin.search.ranking import Ranking
 
@@ -59,6 +60,8 @@ class Searcher(ABC):
         watch = Stopwatch()
         for ranking in self._rankings(watch, query, options):
             hits = tuple(_hits(ranking, options))
+            if decided := options.decided(query):
+                hits = tuple(with_decision(hit, decided) for hit in hits)
             seconds = watch.stop("verify")
             yield Results(ranking.query.described(), hits, seconds, ranking.partial)
 

@@ -21,6 +21,8 @@ MANIFEST, SEGMENTS, _ = INDEX_MARKS
 DEFAULT = ".deepjoin"
 #: The folder of a saved join graph; not part of the index.
 GRAPH = "graph"
+#: What people said of joins, and the lock of whoever changes it; not part of the index either.
+FEEDBACK, FEEDBACK_LOCK = "feedback.json", "feedback.lock"
 #: Raised when a later version would store something else for the same tables.
 READS = 2
 PRODUCT = INDEX_PRODUCT
@@ -94,7 +96,9 @@ def manifest_bytes(folder: Path) -> bytes:
         return b""
 
 
-#: What an index folder holds, apart from the graph.
+#: What an index folder may hold besides the index.
+_BESIDE = (GRAPH, FEEDBACK, "feedback.new", FEEDBACK_LOCK)
+#: What it holds, apart from that.
 _OWN = (SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new")
 
 
@@ -112,7 +116,7 @@ def is_index(folder: Path) -> bool:
     try:
         json.loads(content)
     except ValueError:
-        return not {path.name for path in folder.iterdir()} - {*_OWN, GRAPH}
+        return not {path.name for path in folder.iterdir()} - {*_OWN, *_BESIDE}
     return False
 
 
@@ -128,7 +132,7 @@ def may_write(folder: Path) -> bool:
     known = set(_OWN)
     there = {path.name for path in folder.iterdir()}
     if MANIFEST in there:
-        known |= {GRAPH}
+        known |= {*_BESIDE}
     return ours and not there - known
 
 

@@ -20,6 +20,7 @@ from deepjoin.errors import DeepJoinError, IndexUnusable, UnknownName, resource_
 from deepjoin.model import Column
 from deepjoin.settings import Vectors
 from deepjoin.store.catalog import TableEntry
+from deepjoin.store.feedback import Feedback
 from deepjoin.store.manifest import (
     SEGMENTS,
     Described,
@@ -57,6 +58,8 @@ class OpenIndex:
         self._opened_manifest = b""
         self.segments: Sequence[Segment] = ()
         self._searches = 0
+        #: What people said of joins; always the newest, whatever state is open.
+        self.feedback = Feedback(self.path, url)
         self._map()
 
     def reopen(self) -> bool:

@@ -1,12 +1,16 @@
 /** Speaks to the service: one place for addresses, the token and what can go wrong. */
 
 import type {
+  Edge,
+  End,
   Found,
   Graph,
   JoinBody,
   Lake,
+  PathJoin,
   Paths,
   Preview,
+  Relations,
   Results,
   SearchBody,
   Similar,
@@ -115,6 +119,17 @@ export class Api {
   paths = (from: string, to: string, least: number, longest: number, signal: AbortSignal) =>
     this.json<Paths>("graph/paths", { from, to, min_joinability: least, longest }, { signal });
 
+  relations = (least: number, signal: AbortSignal) => this.json<Relations>("relations", { least }, { signal });
+
+  /** Says that a join means something or not; null takes back what was said. */
+  async judge(child: End, parent: End, accepted: boolean | null, signal: AbortSignal): Promise<void> {
+    await this.post("feedback", { child, parent, accepted }, signal);
+  }
+
+  /** Runs the joins of a path as one, and gives its SQL. */
+  joinPath = (path: Edge[], rows: number, signal: AbortSignal) =>
+    this.post<PathJoin>("join/path", { path: path.map(({ a, b }) => ({ a: named(a), b: named(b) })), rows }, signal);
+
   /** Fetches the joined table; ``progress`` hears how many bytes have come. */
   async download(
     body: JoinBody,
@@ -164,6 +179,10 @@ export class Api {
       throw new ApiError("gone", "The service does not answer.");
     }
   }
+}
+
+function named({ table, column }: Edge["a"]): { table: string; column: string } {
+  return { table, column };
 }
 
 async function* lines(answer: Response): AsyncGenerator<string> {

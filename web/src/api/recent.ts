@@ -22,6 +22,10 @@ export class Recent {
     if (this.answers.size > this.most && oldest !== undefined) this.answers.delete(oldest);
   }
 
+  clear(): void {
+    this.answers.clear();
+  }
+
   delete(key: string): void {
     this.answers.delete(key);
   }

@@ -51,6 +51,67 @@ export interface ColumnSummary {
   distinct: number;
 }
 
+/** What a person said of a join: that it means something, or that it does not. */
+export interface Decision {
+  /** Empty for a column of a table that is not in the lake. */
+  child_table: string;
+  child_columns: string[];
+  parent_table: string;
+  parent_columns: string[];
+  accepted: boolean;
+  /** When it was said, in UTC. */
+  at: string;
+}
+
+/** What people said of joins, the oldest first. */
+export interface DecisionList {
+  decisions: Decision[];
+}
+
+/** Tables and relations with their places. */
+export interface Diagram {
+  width: number;
+  height: number;
+  tables: DiagramTable[];
+  lines: DiagramLine[];
+  /** Tables that are not drawn, because there are too many. */
+  left_out: number;
+}
+
+/** A column in a box, and which keys it belongs to. */
+export interface DiagramColumn {
+  name: string;
+  is_key: boolean;
+  is_foreign: boolean;
+  y: number;
+}
+
+/** A relation as a line from the child to the parent. */
+export interface DiagramLine {
+  /** Its place among the relations. */
+  relation: number;
+  /** The line as SVG writes it. */
+  path: string;
+  /** The mark at the child: a crow's foot for many rows, a bar for one. */
+  child_end: string;
+  /** The mark at the parent: two bars, for exactly one row. */
+  parent_end: string;
+  probability: number;
+  text: string;
+}
+
+/** A table as a box. */
+export interface DiagramTable {
+  table: string;
+  /** Its name as it is written in the box. */
+  title: string;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+  columns: DiagramColumn[];
+}
+
 /** Evidence for the equi-join of two columns. */
 export interface EquiEvidence {
   /** Share of the query's distinct values found in the target. */
@@ -62,6 +123,14 @@ export interface EquiEvidence {
   join_size: number;
   /** Rows of the inner join over |Q| times |X|, duplicates counted. */
   multiset: number;
+}
+
+/** What a person says of a join. */
+export interface FeedbackRequest {
+  child: JoinEnds;
+  parent: JoinEnds;
+  /** null takes back what was said */
+  accepted: boolean | null;
 }
 
 /** A table on the map. */
@@ -112,6 +181,8 @@ export interface Hit {
   columns?: string[];
   /** A longer key that would not multiply rows, if the query's table has one. */
   better?: BetterKey;
+  /** What a person said of this join, which makes the probability 1 or 0; left out if nobody did. */
+  decided?: "accepted" | "rejected";
 }
 
 /** A proven join between columns ``a`` and ``b`` of two tables. */
@@ -127,6 +198,17 @@ export interface JoinEdge {
   cardinality: string;
   /** Semantic where more values match by meaning than are equal; left out of an equi-join. */
   join?: "semantic";
+  /** The chance that a person who knows both tables would make this join; 0 if not estimated. */
+  probability: number;
+  /** What a person said of it; left out if nobody did. */
+  decided?: "accepted" | "rejected";
+}
+
+/** One end of a join that somebody accepts or rejects. */
+export interface JoinEnds {
+  /** Empty for columns of a table that is not in the lake */
+  table: string;
+  columns: string[];
 }
 
 /** Exact numbers of a join, known before it runs. Keys are distinct canonical strings; blank ones do not count. */
@@ -166,13 +248,17 @@ export interface JoinFacts {
   several: SeveralMatches[];
 }
 
-/** Chains of joins from one table to another, shortest first. */
+/** Chains of joins from one table to another, likeliest first. */
 export interface JoinPaths {
   paths: JoinEdge[][];
   /** Columns whose joins were looked for. */
   searched: number;
   /** Whether no better path can have been missed. */
   complete: boolean;
+  /** Of each path, the product of the probabilities of its joins. */
+  probabilities: number[];
+  /** Of each path, how many rows one row of its start becomes on the average of the keys. */
+  fan_outs: number[];
 }
 
 /** The first rows of a join, its facts, and code that does the same elsewhere. */
@@ -244,6 +330,8 @@ export interface LakeSummary {
   limits: Limits;
   /** Whether joined tables can be saved on the server. */
   can_write: boolean;
+  /** Whether joins can be accepted and rejected. */
+  can_judge: boolean;
   needs_token: boolean;
 }
 
@@ -302,6 +390,29 @@ export interface PastedValues {
   name?: string;
 }
 
+/** The joins of a path as one: its first rows, and SQL that does the same elsewhere. */
+export interface PathJoin {
+  columns: string[];
+  rows: ((string | null)[])[];
+  total: number;
+  sql: string;
+  warnings: string[];
+}
+
+/** The joins of a path, each from a table that is there already to the next one. */
+export interface PathRequest {
+  path: PathStep[];
+  how?: "left" | "inner";
+  many?: "expand" | "first" | "aggregate";
+  rows?: number;
+}
+
+/** One join of a path. */
+export interface PathStep {
+  a: LakeColumn;
+  b: LakeColumn;
+}
+
 /** A join, and how many of its rows to show. */
 export interface PreviewRequest {
   left: LakeTable | UploadTable;
@@ -333,6 +444,46 @@ export interface QuerySummary {
   columns?: string[];
   cells: number;
   size: number;
+}
+
+/** A foreign key: the child's values are values of the parent, which has each of them once. */
+export interface Relation {
+  child_table: string;
+  child_columns: string[];
+  parent_table: string;
+  parent_columns: string[];
+  /** The chance that a person who knows both tables would make this join. */
+  probability: number;
+  /** Share of the child's distinct values found in the parent. */
+  containment: number;
+  /** Rows of the child whose value the parent lacks; missing values are none. */
+  orphans: number;
+  /** How many rows of child and parent share a value: n:1 or 1:1, if the parent is a key. */
+  cardinality: string;
+  /** What speaks for it and against it, in words. */
+  evidence: Record<string, string>;
+  /** Whether the database declares it; null where nothing can be declared, or was not read. */
+  declared: boolean | null;
+  /** The first values that the parent lacks. */
+  orphan_values: string[];
+  /** How many distinct values of the child the parent has. */
+  matched: number;
+  /** Share of the parent's distinct values that the child uses. */
+  coverage: number;
+  /** What a person said of it, which makes the probability 1 or 0; left out if nobody did. */
+  decided?: "accepted" | "rejected";
+}
+
+/** The relations of a lake, surest first, its keys, and both as a diagram. */
+export interface RelationList {
+  relations: Relation[];
+  keys: TableKey[];
+  /** How many relations there are; the first are listed. */
+  total: number;
+  diagram: Diagram;
+  notes: string[];
+  /** Joins that people rejected, which are in no list. */
+  rejected: Decision[];
 }
 
 /** The hits of one query, best first. */
@@ -421,6 +572,14 @@ export interface TableDescription {
   /** Names of the columns to search with, best first. */
   best_keys: string[];
   sample: Record<string, string | null>[];
+}
+
+/** Columns that identify the rows of a table. */
+export interface TableKey {
+  table: string;
+  columns: string[];
+  /** The chance that a person would call it a key. */
+  probability: number;
 }
 
 /** Some of the tables, and how many there are. */

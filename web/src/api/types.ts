@@ -4,6 +4,7 @@ import type * as service from "./types.gen";
 
 export type {
   Brings,
+  Diagram,
   Hit,
   JoinEdge as Edge,
   JoinFacts as Facts,
@@ -12,11 +13,14 @@ export type {
   LakeSummary as Lake,
   Limits,
   LookedUp as Found,
+  PathJoin,
   Match,
   Neighbourhood as Graph,
   GraphTable as GraphNode,
   ColumnDescription as ColumnDetail,
   ColumnSummary as ColumnEntry,
+  Relation,
+  RelationList as Relations,
   Results,
   SearchMethod as Method,
   SeveralMatches as Several,
@@ -27,6 +31,7 @@ export type {
   ValueHolders as ValueEntry,
 } from "./types.gen";
 
+export type End = service.JoinEnds;
 export type JoinKind = service.Hit["join"];
 export type Generic = NonNullable<service.Hit["generic"]>;
 export type Row = service.TableDescription["sample"][number];

@@ -7,6 +7,7 @@ import { Recent } from "./recent";
 /** Waiting shorter than this shows nothing, so that quick answers do not flicker. */
 const SLOW = 250;
 const recent = new Recent();
+const renewals = new Set<() => void>();
 
 export interface Requested<T> {
   data: T | undefined;
@@ -37,6 +38,12 @@ export function useRequest<T>(
   const latest = useRef(new Latest()).current;
   const settled = state.key === key && !state.early && (state.data !== undefined || state.error !== null);
   const slow = useSlow(key !== null && !settled, `${key} ${again}`);
+
+  useEffect(() => {
+    const renewed = () => setAgain((count) => count + 1);
+    renewals.add(renewed);
+    return () => void renewals.delete(renewed);
+  }, []);
 
   useEffect(() => {
     const known = key === null ? undefined : recent.get<T>(key);
@@ -87,6 +94,12 @@ function useSlow(waiting: boolean, key: string): boolean {
 /** Puts an answer that came another way, such as that of an upload, where views look for it. */
 export function remember(key: string, value: unknown): void {
   recent.set(key, value);
+}
+
+/** Asks everything that is shown again, because the service would answer differently now. */
+export function renew(): void {
+  recent.clear();
+  renewals.forEach((renewed) => renewed());
 }
 
 export function forget(key: string): void {

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Graph } from "../api/types";
 import { lastPart, percent, seen, shorten } from "../words";
-import { isPicked, lines, type Line } from "./graph";
+import { isPicked, LIKELY, lines, type Line } from "./graph";
 import { layOut, placeLabels, type Place } from "./layout";
 
 interface DrawingProps {
@@ -96,9 +96,11 @@ function LineMark({ line, ends, picked, kind, onPick }: LineProps) {
   if (!a || !b) return null;
   const across = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
   const how = line.similar ? " by meaning" : "";
-  const label = `Join${how} of ${shorten(a.table, 60)} and ${shorten(b.table, 60)}, ${percent(line.best)}`;
+  const chance = line.chance < LIKELY ? `, probably a coincidence` : "";
+  const label = `Join${how} of ${shorten(a.table, 60)} and ${shorten(b.table, 60)}, ${percent(line.best)}${chance}`;
+  const marks = `${line.similar ? " similar" : ""}${line.chance < LIKELY ? " unlikely" : ""}`;
   return (
-    <g class={marked(`map-line ${kind}${line.similar ? " similar" : ""}`, picked)} {...pressed(label, picked, onPick)}>
+    <g class={marked(`map-line ${kind}${marks}`, picked)} {...pressed(label, picked, onPick)}>
       <title>{label}</title>
       <line class="map-reach" {...across} />
       <line class="map-stroke" {...across} stroke-width={kind === "far" ? 1 : 0.5 + 3 * line.best} />

@@ -9,6 +9,8 @@ export interface Line {
   best: number;
   /** Whether no two of their columns join by equal values. */
   similar: boolean;
+  /** The chance that the likeliest of the joins means something. */
+  chance: number;
 }
 
 /** Adds joins that a map does not hold, and their tables this many joins away. */
@@ -40,16 +42,20 @@ export function lines(edges: Edge[]): Line[] {
     if (edge.a.table === edge.b.table) continue;
     const tables = pair(edge.a.table, edge.b.table);
     const key = JSON.stringify(tables);
-    const line = found.get(key) ?? { tables, edges: [], best: 0, similar: true };
+    const line = found.get(key) ?? { tables, edges: [], best: 0, similar: true, chance: 0 };
     line.edges.push(edge);
     line.similar &&= edge.join === "semantic";
     line.best = Math.max(line.best, strength(edge));
+    line.chance = Math.max(line.chance, edge.probability);
     found.set(key, line);
   }
   const all = [...found.values()];
-  for (const line of all) line.edges.sort((a, b) => strength(b) - strength(a));
-  return all.sort((a, b) => b.best - a.best);
+  for (const line of all) line.edges.sort((a, b) => b.probability - a.probability || strength(b) - strength(a));
+  return all.sort((a, b) => b.chance - a.chance || b.best - a.best);
 }
+
+/** Below this probability a join is more likely a coincidence, and drawn faintly. */
+export const LIKELY = 0.5;
 
 export function pair(one: string, other: string): [string, string] {
   return one < other ? [one, other] : [other, one];
@@ -89,6 +95,8 @@ export function flipped(edge: Edge): Edge {
     reverse: edge.joinability,
     matched: edge.matched,
     cardinality: [...edge.cardinality].reverse().join(""),
+    probability: edge.probability,
+    ...(edge.decided && { decided: edge.decided }),
     ...(edge.join && { join: edge.join }),
   };
 }

@@ -9,6 +9,7 @@ import { Link } from "../navigate";
 import { Coverage } from "../parts/Coverage";
 import { SampleTable } from "../parts/DataTable";
 import { Icon } from "../parts/Icon";
+import { Judge } from "../parts/Judge";
 import { Cell, Name, WholeName } from "../parts/Name";
 import { asApiError } from "../parts/Notice";
 import { MAP, OPTIONS, type Route } from "../route";
@@ -63,6 +64,12 @@ export function HitCard({ hit, alike, body, source, column, early, ranked, open,
         <Link to={{ view: "map", ...MAP, table: hit.table }} class="button quiet">
           Show on map
         </Link>
+        <Judge
+          child={{ table: "table" in source ? source.table : "", columns: [column] }}
+          parent={{ table: hit.table, columns: [hit.column] }}
+          decided={hit.decided}
+          what={`hit ${hit.rank}`}
+        />
       </div>
       {opened && <Evidence hit={hit} body={body} />}
       {hit.also && hit.also.length > 0 && (

@@ -3,16 +3,19 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Latest } from "../api/latest";
 import { api } from "../api/service";
+import { useRequest } from "../api/useRequest";
 import type { Edge, Graph, Paths } from "../api/types";
 import { noPath } from "../map/says";
 import { flipped, isPicked, strength, turned, type Line } from "../map/graph";
 import { joinAlong } from "../map/run";
 import { Link, navigate } from "../navigate";
+import { Code } from "../parts/Code";
 import { Icon } from "../parts/Icon";
+import { Judge } from "../parts/Judge";
 import { Name } from "../parts/Name";
-import { asApiError } from "../parts/Notice";
+import { Answer, asApiError } from "../parts/Notice";
 import { FILTERS, OPTIONS, type MapState } from "../route";
-import { cardinalityBetween, counted, explain, percent, size } from "../words";
+import { cardinalityBetween, count, counted, explain, percent, size } from "../words";
 
 const LISTED = 30;
 
@@ -60,7 +63,7 @@ function EdgeDetails({ edge }: { edge: Edge }) {
       <ColumnLine place={edge.b} share={edge.reverse} />
       <p class="hint">
         {counted(edge.matched, edge.join ? "similar value" : "shared value")}. <span class="badge">{edge.cardinality}</span>{" "}
-        {cardinalityBetween(edge.cardinality)}
+        {cardinalityBetween(edge.cardinality)} Probability {percent(edge.probability)}.
       </p>
       <div class="actions">
         <Link
@@ -75,6 +78,12 @@ function EdgeDetails({ edge }: { edge: Edge }) {
         >
           Preview the join
         </Link>
+        <Judge
+          child={{ table: edge.a.table, columns: [edge.a.column] }}
+          parent={{ table: edge.b.table, columns: [edge.b.column] }}
+          decided={edge.decided}
+          what={`the join of ${edge.a.column} and ${edge.b.column}`}
+        />
       </div>
     </li>
   );
@@ -214,6 +223,10 @@ export function PathList({ paths, now, lit, onLight }: PathsProps) {
       {paths.paths.map((path, place) => (
         <li key={place} class={place === lit ? "lit" : ""}>
           <PathSteps path={turned(path, from)} from={from} />
+          <p class="hint">
+            Probability {percent(paths.probabilities[place] ?? 0)}
+            {rowsOf(paths.fan_outs[place] ?? 1)}
+          </p>
           <div class="actions">
             <RunPath path={turned(path, from)} />
             {paths.paths.length > 1 && (
@@ -222,6 +235,7 @@ export function PathList({ paths, now, lit, onLight }: PathsProps) {
               </button>
             )}
           </div>
+          <PathSql path={turned(path, from)} number={place + 1} />
         </li>
       ))}
     </ol>
@@ -249,6 +263,36 @@ function RunPath({ path }: { path: Edge[] }) {
         <span class={state.failed ? "bad" : "hint"} role="status">
           {state.busy || state.failed}
         </span>
+      )}
+    </>
+  );
+}
+
+/** How many rows one row of the start becomes. */
+function rowsOf(fanOut: number): string {
+  return fanOut > 1 ? `, about ${fanOut < 10 ? fanOut.toFixed(1) : count(fanOut)} rows for each row` : "";
+}
+
+/** The whole path as one statement, once it is asked for. */
+function PathSql({ path, number }: { path: Edge[]; number: number }) {
+  const [open, setOpen] = useState(false);
+  const key = JSON.stringify(path.map(({ a, b }) => [a.table, a.column, b.table, b.column]));
+  const joined = useRequest(open ? `path ${key}` : null, (signal) => api.joinPath(path, 0, signal));
+  return (
+    <>
+      <button type="button" class="quiet small" aria-expanded={open} onClick={() => setOpen(!open)}>
+        {open ? "Hide SQL" : "Show SQL"}
+        <span class="unseen"> of path {number}</span>
+      </button>
+      {open && (
+        <Answer of={joined} label="Writing the SQL">
+          {(data) => (
+            <>
+              <p class="hint">{counted(data.total, "row")} result.</p>
+              <Code snippets={[{ name: "SQL", text: data.sql }]} />
+            </>
+          )}
+        </Answer>
       )}
     </>
   );

@@ -120,7 +120,7 @@ function Shown({ graph, similar, paths, now, onChange }: ShownProps) {
         </p>
         <p class="legend">
           <span class="stroke" /> equal values <span class="stroke similar" /> similar in meaning; thicker
-          where more values match
+          where more values match, faint where that is probably a coincidence
         </p>
       </div>
       <div class="map-panel">

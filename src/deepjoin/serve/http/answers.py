@@ -91,6 +91,8 @@ class LakeSummary:
     limits: Limits
     can_write: bool
     """Whether joined tables can be saved on the server."""
+    can_judge: bool
+    """Whether joins can be accepted and rejected."""
     needs_token: bool
 
 

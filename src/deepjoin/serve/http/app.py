@@ -28,13 +28,17 @@ from deepjoin.serve.http.answers import (
 from deepjoin.serve.http.guard import Guard
 from deepjoin.serve.http.joins import join_routes
 from deepjoin.serve.http.problems import NotFound
+from deepjoin.serve.http.relating import relation_routes
 from deepjoin.serve.http.routes import graph_routes, lake_routes, search_routes
 from deepjoin.serve.http.service import METRICS_TYPE, Service
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import upload_routes
 
 #: Every request is matched against these in order, so the most frequent come first.
-_SECTIONS = (search_routes, lake_routes, upload_routes, join_routes, graph_routes)
+_SECTIONS = (
+    *(search_routes, lake_routes, upload_routes, join_routes, graph_routes),
+    relation_routes,
+)
 
 PAGE = Path(__file__).parent / "page"
 #: Names of assets change with their content, so browsers may keep them.

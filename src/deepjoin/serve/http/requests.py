@@ -101,6 +101,37 @@ class SearchRequest(RequestPart):
     time_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
+class JoinEnds(RequestPart):
+    """One end of a join that somebody accepts or rejects."""
+
+    table: Name = Field(description="Empty for columns of a table that is not in the lake")
+    columns: KeyColumns
+
+
+class FeedbackRequest(RequestPart):
+    """What a person says of a join."""
+
+    child: JoinEnds
+    parent: JoinEnds
+    accepted: bool | None = Field(description="null takes back what was said")
+
+
+class PathStep(RequestPart):
+    """One join of a path."""
+
+    a: LakeColumn
+    b: LakeColumn
+
+
+class PathRequest(RequestPart):
+    """The joins of a path, each from a table that is there already to the next one."""
+
+    path: list[PathStep] = Field(min_length=1, max_length=10)
+    how: Literal["left", "inner"] = "left"
+    many: Many = "expand"
+    rows: int = Field(20, ge=0, le=200)
+
+
 class Target(RequestPart):
     """A hit; its id tells columns of the same name apart."""
 

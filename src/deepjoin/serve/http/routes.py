@@ -21,7 +21,7 @@ from deepjoin.model import (
     TableDescription,
 )
 from deepjoin.read.frames import columns_by_name, read_columns
-from deepjoin.relating.neighbourhood import neighbourhood, overview, paths, similar_joins
+from deepjoin.relating.neighbourhood import similar_joins
 from deepjoin.search.methods import check_method, joins_of
 from deepjoin.serve.current import Opened
 from deepjoin.serve.http.answers import (
@@ -159,6 +159,7 @@ def _summary(opened: Opened, settings: ServerSettings) -> LakeSummary:
             k=settings.max_hits,
         ),
         can_write=settings.out is not None,
+        can_judge=settings.may_judge,
         needs_token=bool(settings.token),
     )
 
@@ -298,10 +299,11 @@ def graph_routes(service: Service) -> APIRouter:
         """Return a table's neighbourhood, or an overview: tables as nodes, equi-joins as edges."""
 
         def work(opened: Opened) -> Neighbourhood:
-            if not table:
-                return overview(opened.lake.index, min_joinability, limit)
-            opened.check_table(table)
-            return neighbourhood(opened.lake.index, table, depth, min_joinability, limit)
+            if table:
+                opened.check_table(table)
+            return opened.lake.neighbourhood(
+                table, depth=depth, min_joinability=min_joinability, limit=limit
+            )
 
         return answer(await service.heavily(work))
 
@@ -316,7 +318,8 @@ def graph_routes(service: Service) -> APIRouter:
         def work(opened: Opened) -> SimilarJoins:
             lake = opened.lake
             if not table:
-                tables = [one.table for one in overview(lake.index, min_joinability, limit).nodes]
+                around = lake.neighbourhood(min_joinability=min_joinability, limit=limit)
+                tables = [one.table for one in around.nodes]
             else:
                 opened.check_table(table)
                 tables = [table]
@@ -348,12 +351,12 @@ def graph_routes(service: Service) -> APIRouter:
         min_joinability: Share = 0.5,
         longest: Annotated[int, Query(ge=1, le=6)] = 4,
     ) -> Response:
-        """Find chains of joins from one table to another, shortest first."""
+        """Find chains of joins from one table to another, likeliest first."""
 
         def work(opened: Opened) -> JoinPaths:
             opened.check_table(start)
             opened.check_table(end)
-            return paths(opened.lake.index, start, end, min_joinability, longest)
+            return opened.lake.paths(start, end, min_joinability=min_joinability, longest=longest)
 
         return answer(await service.heavily(work))
 

@@ -63,6 +63,11 @@ class ServerSettings:
         return f"{share >> 20}MiB"
 
     @property
+    def may_judge(self) -> bool:
+        """Whether clients may accept and reject joins, which changes what others see."""
+        return self.is_local or bool(self.token)
+
+    @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the service."""
         return is_loopback(self.bound or self.host)

@@ -221,10 +221,12 @@ class ExplainAnswer(ToolAnswer):
 
 @dataclass(frozen=True, kw_only=True)
 class PathsAnswer(ToolAnswer):
-    """Chains of joins from one table to another, the shortest first."""
+    """Chains of joins from one table to another, the likeliest first."""
 
     paths: Sequence[Sequence[JoinEdge]]
     """The joins of each path, in order; a is nearer to the start."""
+    probabilities: Sequence[float]
+    """Of each path, the product of the probabilities of its joins."""
     searched_columns: int
     complete: bool
     """Whether no better path can have been missed."""

@@ -105,7 +105,7 @@ TOOLS: dict[str, AgentTool] = {
         AgentSession.explain,
     ),
     "find_paths": AgentTool(
-        "How two tables join through others: chains of joins on equal values, shortest first.",
+        "How two tables join through others: chains of joins on equal values, likeliest first.",
         arguments.PathArguments,
         answers.PathsAnswer,
         AgentSession.find_paths,

@@ -21,7 +21,6 @@ from deepjoin.read.frames import (
     read_rows,
     table_of_columns,
 )
-from deepjoin.relating.neighbourhood import paths
 from deepjoin.search.methods import joins_of
 from deepjoin.serve.current import CurrentLake
 from deepjoin.serve.mcp.answers import (
@@ -244,7 +243,7 @@ class AgentSession:
         """Find the chains of joins between two tables."""
         index = self.lake.index
         ends = index.full_name(args.start), index.full_name(args.end)
-        found = paths(index, *ends, args.min_joinability, args.longest)
+        found = self.lake.paths(*ends, min_joinability=args.min_joinability, longest=args.longest)
         note = "preview_join shows one join of a path at a time."
         if not found.paths:
             sure = "" if found.complete else " The search was cut short, so there may be one."
@@ -255,6 +254,7 @@ class AgentSession:
             )
         return PathsAnswer(
             paths=found.paths,
+            probabilities=found.probabilities,
             searched_columns=found.searched,
             complete=found.complete,
             note=note,

@@ -153,19 +153,20 @@ class ValueIndexBuilder:
             other = apart[1](profiles)
             if other.any():
                 chosen.append((apart[0], other))
+        layouts: dict[Path, StoredRowLayout] = {}
         for folder, marks in chosen:
             renumbered = np.cumsum(marks) - 1
             with ValueIndexWriter(folder, profiles.distinct[marks]) as writer:
                 for one in merged:
                     postings = Postings.load(one) if isinstance(one, Path) else one
                     writer.append(postings.keep(marks), renumbered)
-            # Columns that are apart are never searched, so nobody needs their rows.
-            if self._rows is None or rows is None or folder != out:
+            if self._rows is None or rows is None:
                 write_no_rows(folder, int(marks.sum()))
             else:
                 numbers = np.where(marks, renumbered, -1)
-                layout = StoredRowLayout(numbers, rows[marks], profiles.present[marks])
-                write_rows(folder, self._rows, layout)
+                layouts[folder] = StoredRowLayout(numbers, rows[marks], profiles.present[marks])
+        if self._rows is not None and layouts:
+            write_rows(self._rows, layouts)
         return profiles, kept, other
 
     def __enter__(self) -> ValueIndexBuilder:

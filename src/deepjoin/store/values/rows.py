@@ -8,7 +8,7 @@ bytes. Why so: ``docs/decisions/0031-composite-keys.md``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -109,22 +109,40 @@ class StoredRowLayout:
     present: Int
 
 
-def write_rows(folder: Path, spill: RowSpill, layout: StoredRowLayout) -> None:
-    """Write the rows of all kept columns beside their value index, which is written already."""
-    index = ValueIndex(folder)
-    has_missing = layout.present < layout.rows
-    most = np.maximum(0, np.diff(index.column_offsets) - 1) + has_missing
-    widths = _bit_lengths(most)
-    offsets = np.append(0, np.cumsum(-(-layout.rows * widths // 8))).astype(np.int64)
-    codes = create_array(folder / f"{CODES}.npy", np.uint8, int(offsets[-1]) + PADDING)
+def write_rows(spill: RowSpill, layouts: Mapping[Path, StoredRowLayout]) -> None:
+    """Write the rows of all kept columns beside their value indexes, which are written already."""
+    writers = [_RowWriter(folder, layout) for folder, layout in layouts.items()]
     for runs, groups in spill.take():
+        for writer in writers:
+            writer.write(runs, groups)
+    for writer in writers:
+        writer.finish()
+
+
+class _RowWriter:
+    """Writes the rows of the columns of one value index."""
+
+    def __init__(self, folder: Path, layout: StoredRowLayout) -> None:
+        self._folder, self._layout, self._index = folder, layout, ValueIndex(folder)
+        self._has_missing = layout.present < layout.rows
+        most = np.maximum(0, np.diff(self._index.column_offsets) - 1) + self._has_missing
+        self._widths = _bit_lengths(most)
+        ends = np.cumsum(-(-layout.rows * self._widths // 8))
+        self._offsets = np.append(0, ends).astype(np.int64)
+        size = int(self._offsets[-1]) + PADDING
+        self._codes = create_array(folder / f"{CODES}.npy", np.uint8, size)
+
+    def write(self, runs: Sequence[_SpilledRun], groups: RowGroups) -> None:
+        """Write those cells of a chunk that are in columns of this index."""
+        index, widths = self._index, self._widths
+        mine = [(int(self._layout.numbers[run.column]), run) for run in runs]
+        mine = [(column, run) for column, run in mine if column >= 0 and widths[column] > 0]
+        if not mine:
+            return
         order = np.argsort(groups.hashes)
         values = np.empty(len(order), np.int64)
         values[order] = np.searchsorted(index.hashes, groups.hashes[order])
-        for run in runs:
-            column = int(layout.numbers[run.column])
-            if column < 0 or widths[column] == 0:
-                continue
+        for column, run in mine:
             of_cell = groups.of_cell[run.start : run.stop]
             here = of_cell[of_cell >= 0]
             if len(here) == 0:
@@ -133,11 +151,14 @@ def write_rows(folder: Path, spill: RowSpill, layout: StoredRowLayout) -> None:
             # The first value of a hash is looked up; the column may hold the next one of it.
             held = index.cell_values[slice(*index.cells_of(column))]
             ranks = np.searchsorted(held, values[first : last + 1])
-            written = np.append(ranks + has_missing[column], 0).astype(np.uint32)
+            written = np.append(ranks + self._has_missing[column], 0).astype(np.uint32)
             width = int(widths[column])
-            start = 8 * int(offsets[column]) + width * run.first_row
-            _pack(codes, start, written[np.where(of_cell < 0, -1, of_cell - first)], width)
-    _write_layout(folder, offsets, layout.rows, widths)
+            start = 8 * int(self._offsets[column]) + width * run.first_row
+            _pack(self._codes, start, written[np.where(of_cell < 0, -1, of_cell - first)], width)
+
+    def finish(self) -> None:
+        """Write where the rows of each column are."""
+        _write_layout(self._folder, self._offsets, self._layout.rows, self._widths)
 
 
 def write_no_rows(folder: Path, columns: int) -> None:
