@@ -107,3 +107,30 @@ def test_map_claims_no_more_than_was_searched(browser: Browser, corpus: str) -> 
         page.goto(link(view="map", table="table 00"))
         expect(page.get_by_text("No join was found before the search stopped")).to_be_visible()
         picture(page, "map-unfinished")
+
+
+def test_a_key_of_several_columns(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    teams = ["Lions", "Bears", "Hawks", "Foxes", "Wolves"]
+    seasons = [(2000 + year, team) for year in range(5) for team in teams]
+    rows = "".join(f"{year},{team},{place}\n" for place, (year, team) in enumerate(seasons))
+    (tmp_path / "lake/standings.csv").write_text(f"season,club,wins\n{rows}")
+    rows = "".join(f"{team},{year},{place}\n" for place, (year, team) in enumerate(seasons[:12]))
+    (tmp_path / "mine.csv").write_text(f"team,year,paid\n{rows}")
+    deepjoin.index(tmp_path / "lake")
+    with serving(tmp_path / "lake") as (address, _), visiting(browser, address) as page:
+        page.get_by_label("File to search with").set_input_files(tmp_path / "mine.csv")
+        page.locator(".key").filter(has_text="team").last.click()
+        expect(page.locator(".card").first).to_contain_text("On this column alone, 60 rows result.")
+        page.get_by_label("and", exact=True).select_option("year")
+        expect(page.locator("h1")).to_have_text("team and year")
+        expect(page.locator(".card").first).to_contain_text("club, season")
+        picture(page, "several-key-columns")
+        page.locator(".card").first.get_by_role("link", name="Preview the join").click()
+        facts = page.get_by_label("The join in numbers")
+        expect(facts).to_contain_text("rows in the result12")
+        page.reload()
+        expect(page.get_by_text("on team = club and year = season")).to_be_visible()
+        page.get_by_role("link", name="Back to the results").click()
+        page.get_by_role("button", name="Take out of the key: year").click()
+        expect(page.locator("h1")).to_have_text("team")

@@ -10,7 +10,7 @@ export const ALL_SHOWN = 1000;
 /** The body of a search; what has its default, or does not apply, is left out. */
 export function searchBody(source: Source, column: string, filters: Filters, mostHits = Infinity): SearchBody {
   return {
-    query: { ...source, column },
+    query: filters.also.length ? { ...source, columns: [column, ...filters.also] } : { ...source, column },
     k: Math.min(filters.k, mostHits),
     ...(filters.join && { join: filters.join }),
     ...(filters.method && { method: filters.method }),

@@ -3,6 +3,8 @@
 import type { Aggregate, ColumnPlace, How, JoinKind, Many, Matching, Source } from "./api/types";
 
 export interface Filters {
+  /** Further columns of the query's table that are one key with the first. */
+  also: string[];
   join: JoinKind | "";
   method: string;
   k: number;
@@ -40,12 +42,13 @@ export type Route =
   | { view: "start"; text: string }
   | { view: "table"; source: Source }
   | { view: "search"; source: Source; column: string; filters: Filters }
-  | { view: "join"; source: Source; column: string; hit: ColumnPlace; options: Options }
+  | { view: "join"; source: Source; column: string; also?: string[]; hit: ColumnPlace; options: Options }
   | ({ view: "map" } & MapState)
   | { view: "relations"; least: number }
   | { view: "unknown"; address: string };
 
 export const FILTERS: Filters = {
+  also: [],
   join: "",
   method: "",
   k: 10,
@@ -89,7 +92,7 @@ export function parse(search: string): Route {
       break;
     case "join":
       if (source && column !== null && given.has("with"))
-        return { view: "join", source, column, hit: hitOf(given), options: optionsOf(given) };
+        return { view: "join", source, column, ...alsoOf(given), hit: hitOf(given), options: optionsOf(given) };
       break;
   }
   return { view: "unknown", address: search };
@@ -113,16 +116,16 @@ function said(route: Route): Said {
       return [
         ["view", "search"],
         ...sourceSaid(route.source),
-        ["column", route.column],
+        ...columnsSaid("column", [route.column, ...route.filters.also]),
         ...filtersSaid(route.filters),
       ];
     case "join":
       return [
         ["view", "join"],
         ...sourceSaid(route.source),
-        ["column", route.column],
+        ...columnsSaid("column", [route.column, ...(route.also ?? [])]),
         ["with", route.hit.table],
-        ["on", route.hit.column],
+        ...columnsSaid("on", route.hit.columns ?? [route.hit.column]),
         ...(route.hit.column_id === undefined ? [] : [["id", route.hit.column_id] as [string, string]]),
         ...optionsSaid(route.options),
       ];
@@ -139,6 +142,10 @@ function unless(entries: [string, unknown, unknown][]): Said {
   return entries
     .filter(([, value, usual]) => String(value) !== String(usual))
     .map(([name, value]) => [name, String(value)]);
+}
+
+function columnsSaid(name: string, columns: string[]): Said {
+  return columns.map((column) => [name, column]);
 }
 
 function sourceSaid(source: Source): Said {
@@ -193,12 +200,18 @@ function sourceOf(given: URLSearchParams): Source | null {
 
 function hitOf(given: URLSearchParams): ColumnPlace {
   const place = { table: given.get("with") ?? "", column: given.get("on") ?? "" };
-  const id = given.get("id");
-  return id === null ? place : { ...place, column_id: id };
+  const [id, columns] = [given.get("id"), given.getAll("on")];
+  return { ...place, ...(id !== null && { column_id: id }), ...(columns.length > 1 && { columns }) };
+}
+
+function alsoOf(given: URLSearchParams): { also?: string[] } {
+  const also = given.getAll("column").slice(1);
+  return also.length ? { also } : {};
 }
 
 function filtersOf(given: URLSearchParams): Filters {
   return {
+    also: given.getAll("column").slice(1),
     join: oneOf(given.get("join"), ["any", "equi", "semantic"], FILTERS.join),
     method: given.get("method") ?? FILTERS.method,
     k: Math.max(1, Math.round(number(given.get("k"), FILTERS.k))),

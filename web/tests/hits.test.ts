@@ -47,6 +47,11 @@ describe("hits", () => {
     expect(fittingJoin({ ...one, semantic: { joinability: 0.6, reverse: 0.5, matched: 6, tau: 0.7 } })).toBe("any");
   });
 
+  it("of a key of several columns are asked for with all of them", () => {
+    const filters = { ...FILTERS, also: ["team"] };
+    expect(searchBody({ upload: "u" }, "year", filters).query).toEqual({ upload: "u", columns: ["year", "team"] });
+  });
+
   it("are joined as the search asked while similar values may still come", () => {
     expect(fittingJoin(hit(1, []), "any")).toBe("any");
   });

@@ -14,6 +14,7 @@ const ROUTES: Route[] = [
     source: { upload: "t" },
     column: HOSTILE,
     filters: {
+      also: ["b", HOSTILE],
       join: "semantic",
       method: "deepjoin",
       k: 50,
@@ -52,6 +53,14 @@ const ROUTES: Route[] = [
     source: { upload: "u" },
     column: "c",
     hit: { table: "t", column: "", column_id: HOSTILE },
+    options: OPTIONS,
+  },
+  {
+    view: "join",
+    source: { upload: "u" },
+    column: "year",
+    also: ["team"],
+    hit: { table: "t", column: "yearID", columns: ["yearID", "teamID"] },
     options: OPTIONS,
   },
   { view: "map", ...MAP },

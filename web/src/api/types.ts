@@ -39,8 +39,8 @@ export type Row = service.TableDescription["sample"][number];
 /** A table of the lake, or one that was uploaded, which has a token and expires. */
 export type TableDetail = service.TableDescription & Partial<service.UploadDescription>;
 export type Source = service.LakeTable | service.UploadTable;
-/** The id tells apart columns of a table with the same name, or none; where it is known. */
-export type ColumnPlace = service.ColumnPlace & { column_id?: string };
+/** The id tells apart columns of a table with the same name, or none; a key of several has all columns. */
+export type ColumnPlace = service.ColumnPlace & { column_id?: string; columns?: string[] };
 
 /** All options of a join are part of the page's address, so none is left to its default. */
 export type JoinBody = Required<service.JoinRequest>;

@@ -36,7 +36,7 @@ function Joins({ found, running, source }: { found: Results; running: boolean; s
       <ol class="best">
         {joins.map(({ column, hit }) => (
           <li key={column}>
-            <Link to={joinAddress(source, column, hit, found.partial ? "any" : undefined)}>
+            <Link to={joinAddress(source, [column], hit, found.partial ? "any" : undefined)}>
               <Name text={column} most={40} class="strong" />
               <Icon name="plus" size={14} />
               <Name text={hit.table} most={60} class="strong" />

@@ -23,6 +23,8 @@ interface CardProps {
   body: SearchBody;
   source: Source;
   column: string;
+  /** Further columns of the key. */
+  also: string[];
   /** Whether similar values are still being searched, so that what matches is not all known. */
   early: boolean;
   /** Why it is ranked where it is; empty where that is obvious. */
@@ -31,9 +33,9 @@ interface CardProps {
   onOpen: (open: number[]) => void;
 }
 
-export function HitCard({ hit, alike, body, source, column, early, ranked, open, onOpen }: CardProps) {
+export function HitCard({ hit, alike, body, source, column, also, early, ranked, open, onOpen }: CardProps) {
   const opened = open.includes(hit.rank);
-  const link = (to: Hit) => joinAddress(source, column, to, early ? (body.join ?? "any") : undefined);
+  const link = (to: Hit) => joinAddress(source, [column, ...also], to, early ? (body.join ?? "any") : undefined);
   const warning = genericKey(hit.generic);
   return (
     <li class="card panel">
@@ -49,6 +51,7 @@ export function HitCard({ hit, alike, body, source, column, early, ranked, open,
       <p class="cardinality">
         <span class="badge">{hit.cardinality}</span> {cardinality(hit.cardinality)}
       </p>
+      <LongerKey hit={hit} source={source} />
       <div class="actions">
         <Link to={link(hit)} class="button primary">
           Preview the join
@@ -85,15 +88,31 @@ export function HitCard({ hit, alike, body, source, column, early, ranked, open,
   );
 }
 
-export function joinAddress(source: Source, column: string, hit: Hit, running?: JoinKind): Route {
-  const options = { ...OPTIONS, join: fittingJoin(hit, running) };
+/** Where a hit is joined on a key: the columns of yours, the hit's being in the same order. */
+export function joinAddress(source: Source, key: string[], hit: Hit, running?: JoinKind): Route {
+  const [column = "", ...also] = key;
+  const { table, column: theirs, column_id, columns } = hit;
   return {
     view: "join",
     source,
     column,
-    hit: { table: hit.table, column: hit.column, column_id: hit.column_id },
-    options,
+    ...(also.length && { also }),
+    hit: columns ? { table, column: theirs, columns } : { table, column: theirs, column_id },
+    options: { ...OPTIONS, join: fittingJoin(hit, running) },
   };
+}
+
+/** A longer key for a hit that multiplies rows. */
+function LongerKey({ hit, source }: { hit: Hit; source: Source }) {
+  if (!hit.better) return null;
+  const { on, columns, rows, instead_of } = hit.better;
+  const longer = { ...hit, column: columns[0] ?? hit.column, columns };
+  return (
+    <p class="hint">
+      <Icon name="warn" size={15} /> On this column alone, {count(instead_of)} rows result.{" "}
+      <Link to={joinAddress(source, on, longer)}>Join on {on.slice(1).join(" and ")}, too</Link>: {count(rows)} rows.
+    </p>
+  );
 }
 
 function Head({ hit }: { hit: Hit }) {
@@ -110,8 +129,13 @@ function Head({ hit }: { hit: Hit }) {
           </Link>
         </h2>
         <p>
-          <Name text={hit.column} most={60} class="strong" />{" "}
-          <span class="badge">{hit.type}</span>{" "}
+          {(hit.columns ?? [hit.column]).map((name, place) => (
+            <span key={place}>
+              {place > 0 && ", "}
+              <Name text={name} most={60} class="strong" />
+            </span>
+          ))}{" "}
+          {!hit.columns && <span class="badge">{hit.type}</span>}{" "}
           <span class="hint">{counted(hit.target_size, "distinct value")}</span>
         </p>
       </div>

@@ -25,18 +25,20 @@ import { Lost, useTable } from "./TableView";
 interface JoinProps {
   source: Source;
   column: string;
+  /** Further columns of a key of several. */
+  also?: string[];
   hit: ColumnPlace;
   options: Options;
 }
 
 const ROWS = 20;
 
-export function joinBody({ source, column, hit, options }: JoinProps): JoinBody {
+export function joinBody({ source, column, also, hit, options }: JoinProps): JoinBody {
   const similar = options.join !== "equi";
   const aggregate = Object.keys(options.aggregate).length > 0 && options.many === "aggregate";
   return {
     left: source,
-    on: column,
+    on: also ? [column, ...also] : column,
     hit,
     ...options,
     join: options.join || null,
@@ -48,14 +50,14 @@ export function joinBody({ source, column, hit, options }: JoinProps): JoinBody 
 }
 
 export function JoinView(props: JoinProps) {
-  const { source, column, hit, options } = props;
+  const { source, column, also, hit, options } = props;
   const body = joinBody(props);
   const rows = Math.min(ROWS, useLake()?.limits.preview_rows ?? ROWS);
   const preview = useRequest(`join ${rows} ${JSON.stringify(body)}`, (signal) =>
     api.preview(body, rows, signal),
   );
   const change = (part: Partial<Options>, replace = false) =>
-    navigate({ view: "join", source, column, hit, options: { ...options, ...part } }, replace);
+    navigate({ view: "join", source, column, ...(also && { also }), hit, options: { ...options, ...part } }, replace);
   return (
     <>
       <Title {...props} />
@@ -94,13 +96,14 @@ function snippets({ python, pandas, sql, shell }: Preview) {
   ].filter(({ text }) => text);
 }
 
-function Title({ source, column, hit }: JoinProps) {
+function Title({ source, column, also = [], hit }: JoinProps) {
   const table = useTable(source);
+  const theirs = hit.columns ?? [hit.column];
   const name = table.data?.name ?? ("table" in source ? source.table : "your file");
   return (
     <div class="title">
       <p class="kicker">
-        <Link to={{ view: "search", source, column, filters: FILTERS }}>Back to the results</Link>
+        <Link to={{ view: "search", source, column, filters: { ...FILTERS, also } }}>Back to the results</Link>
       </p>
       <h1>
         <Name text={name} /> <Icon name="plus" size={22} />{" "}
@@ -109,8 +112,14 @@ function Title({ source, column, hit }: JoinProps) {
         </Link>
       </h1>
       <p class="hint">
-        on <Name text={column} most={60} class="strong" /> ={" "}
-        <Name text={hit.column} most={60} class="strong" />
+        on{" "}
+        {[column, ...also].map((name, place) => (
+          <span key={place}>
+            {place > 0 && " and "}
+            <Name text={name} most={60} class="strong" /> ={" "}
+            <Name text={theirs[place] ?? ""} most={60} class="strong" />
+          </span>
+        ))}
       </p>
     </div>
   );

@@ -67,25 +67,54 @@ function Title({ source, column, table, filters }: TitleProps) {
   const keys = table ? orderedKeys(table) : [];
   const name = table?.name ?? ("table" in source ? source.table : "your file");
   const pasted = name === column;
+  const key = [column, ...filters.also];
+  const others = (table?.columns ?? []).map((one) => one.name).filter((one) => !key.includes(one));
+  const go = (picked: string, also: string[]) =>
+    navigate(address({ source, column: picked, filters: { ...filters, also, open: FILTERS.open } }));
   return (
     <div class="title">
       <p class="kicker">What joins with</p>
-      <h1>{pasted && column === "values" ? "your values" : <WholeName text={column} />}</h1>
+      <h1>
+        {pasted && column === "values" ? "your values" : <WholeName text={column} />}
+        {filters.also.map((name) => (
+          <span key={name}>
+            {" and "}
+            <WholeName text={name} />
+          </span>
+        ))}
+      </h1>
       <div class="title-row">
         <p class="hint">
           of{" "}
           <Link to={{ view: "table", source }}>{pasted ? "what you pasted" : <Name text={name} />}</Link>
         </p>
-        {keys.length > 1 && (
-          <Select
-            label="Column"
-            value={column}
-            options={keys.map((key) => ({ value: key.name, label: shorten(key.name, 40) }))}
-            onPick={(picked) =>
-              navigate(address({ source, column: picked, filters: { ...filters, open: FILTERS.open } }))
-            }
-          />
-        )}
+        <div class="key-columns">
+          {keys.length > 1 && (
+            <Select
+              label="Column"
+              value={column}
+              options={keys.map((key) => ({ value: key.name, label: shorten(key.name, 40) }))}
+              onPick={(picked) => go(picked, filters.also.filter((name) => name !== picked))}
+            />
+          )}
+          {filters.also.map((name) => (
+            <button key={name} type="button" onClick={() => go(column, filters.also.filter((one) => one !== name))}>
+              <Icon name="close" size={14} /> <span class="unseen">Take out of the key: </span>
+              <Name text={name} most={40} />
+            </button>
+          ))}
+          {others.length > 0 && (
+            <Select
+              label="and"
+              value=""
+              options={[
+                { value: "", label: "another column…" },
+                ...others.map((name) => ({ value: name, label: shorten(name, 40) })),
+              ]}
+              onPick={(picked) => picked && go(column, [...filters.also, picked])}
+            />
+          )}
+        </div>
       </div>
     </div>
   );
@@ -141,6 +170,7 @@ function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
               body={body}
               source={source}
               column={column}
+              also={filters.also}
               early={found.partial !== undefined}
               ranked={rankedBy(hit, found.hits)}
               open={filters.open}

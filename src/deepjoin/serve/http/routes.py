@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from time import monotonic
 from typing import Annotated, Protocol, TypeVar
@@ -64,6 +64,8 @@ _ANSWERED = 0.8
 #: A query with more values takes so long that it must not hold up quick requests, one with
 #: even more so long that it must not hold up uploads and joins either.
 _MANY, _VERY_MANY = 512, 5_000
+#: Cells of an upload that are all read for one search, to suggest a longer key.
+_BESIDE = 200_000
 #: Seconds that a search has at least, however long it waited for its turn: equal values are found.
 _LEAST = 1e-9
 #: Columns of a map whose joins by meaning are searched for, and hits of each.
@@ -218,6 +220,7 @@ def _search(
             tau=request.tau,
             group=request.group,
             keys="together" if isinstance(request.query, LakeKey | UploadKey) else "each",
+            beside=_beside(service, request),
             matches=request.matches,
             time_limit=max(_LEAST, late - monotonic()),
             on_partial=on_partial,
@@ -283,6 +286,17 @@ def _query(service: Service, opened: Opened, request: SearchRequest) -> Column |
         case UploadTable():
             return service.uploads.get(query.upload).columns()
     return Column(query.values, query.name)
+
+
+def _beside(service: Service, request: SearchRequest) -> Sequence[Column]:
+    """Read all columns of a small upload, from which a longer key may be suggested."""
+    query = request.query
+    if not isinstance(query, UploadColumn):
+        return ()
+    detail = service.uploads.detail(query.upload)
+    if not 1 < len(detail["columns"]) * int(detail["rows"]) <= _BESIDE:
+        return ()
+    return service.uploads.get(query.upload).columns()
 
 
 def graph_routes(service: Service) -> APIRouter:
