@@ -458,7 +458,7 @@ def test_a_table_is_read_as_a_frame(lake_folder: Path, kind: str | None) -> None
     frame = lake.read("geo/countries.csv", kind)
     expected = {None: pd.DataFrame, "pandas": pd.DataFrame, "polars": pl.DataFrame}
     assert isinstance(frame, expected.get(kind, pa.Table))
-    rows = pa.table(frame)
+    rows = frame.to_arrow() if kind == "polars" else pa.table(frame)
     assert rows["country"].to_pylist()[0] == "France"
     assert sum(rows["population"].to_pylist()) == 417, "numbers, and not text"
     with pytest.raises(deepjoin.DeepJoinError, match="No kind of frame 'panda'.*'pandas'?"):

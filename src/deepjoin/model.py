@@ -673,8 +673,9 @@ class JoinEdge(Answer):
     """How many rows of a and of b share a value: 1:1, 1:n, n:1 or n:m."""
     join: Annotated[str, AsJson(type=Literal["semantic"], empty="left out")] = ""
     """Semantic where more values match by meaning than are equal; left out of an equi-join."""
-    probability: float = 0.0
-    """The chance that a person who knows both tables would make this join; 0 if not estimated."""
+    probability: Annotated[float, AsJson(empty="left out")] = 0.0
+    """The chance that a person who knows both tables would make this join; left out if it is 0, as
+    in a graph, whose edges are not estimated."""
     decided: DecidedBy = ""
     """What a person said of it; left out if nobody did."""
 

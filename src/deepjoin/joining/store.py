@@ -93,6 +93,8 @@ def _read(session: Session, side: JoinSide, sql: str) -> list[tuple[Any, ...]]:
 
     try:
         return session.run(sql)
+    except duckdb.OutOfMemoryException:  # the limit of the join, not the table
+        raise
     except duckdb.Error as error:
         reason = str(error).split("\n", 1)[0]
         raise UnreadableTable(f"DuckDB cannot read {side.table.name}: {reason}") from error

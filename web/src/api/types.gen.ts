@@ -198,8 +198,8 @@ export interface JoinEdge {
   cardinality: string;
   /** Semantic where more values match by meaning than are equal; left out of an equi-join. */
   join?: "semantic";
-  /** The chance that a person who knows both tables would make this join; 0 if not estimated. */
-  probability: number;
+  /** The chance that a person who knows both tables would make this join; left out if it is 0, as in a graph, whose edges are not estimated. */
+  probability?: number;
   /** What a person said of it; left out if nobody did. */
   decided?: "accepted" | "rejected";
 }

@@ -46,11 +46,11 @@ export function lines(edges: Edge[]): Line[] {
     line.edges.push(edge);
     line.similar &&= edge.join === "semantic";
     line.best = Math.max(line.best, strength(edge));
-    line.chance = Math.max(line.chance, edge.probability);
+    line.chance = Math.max(line.chance, edge.probability ?? 0);
     found.set(key, line);
   }
   const all = [...found.values()];
-  for (const line of all) line.edges.sort((a, b) => b.probability - a.probability || strength(b) - strength(a));
+  for (const line of all) line.edges.sort((a, b) => (b.probability ?? 0) - (a.probability ?? 0) || strength(b) - strength(a));
   return all.sort((a, b) => b.chance - a.chance || b.best - a.best);
 }
 
@@ -95,7 +95,7 @@ export function flipped(edge: Edge): Edge {
     reverse: edge.joinability,
     matched: edge.matched,
     cardinality: [...edge.cardinality].reverse().join(""),
-    probability: edge.probability,
+    probability: edge.probability ?? 0,
     ...(edge.decided && { decided: edge.decided }),
     ...(edge.join && { join: edge.join }),
   };

@@ -63,7 +63,7 @@ function EdgeDetails({ edge }: { edge: Edge }) {
       <ColumnLine place={edge.b} share={edge.reverse} />
       <p class="hint">
         {counted(edge.matched, edge.join ? "similar value" : "shared value")}. <span class="badge">{edge.cardinality}</span>{" "}
-        {cardinalityBetween(edge.cardinality)} Probability {percent(edge.probability)}.
+        {cardinalityBetween(edge.cardinality)} Probability {percent(edge.probability ?? 0)}.
       </p>
       <div class="actions">
         <Link
