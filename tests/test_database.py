@@ -41,7 +41,7 @@ from deepjoin.read.database.sqlalchemy_engine import SqlalchemyDatabase
 from deepjoin.read.database.url import Address, dialect_of, from_environment
 from deepjoin.read.source import Skipped
 from deepjoin.read.sql import check_version_query
-from deepjoin.settings import Settings
+from deepjoin.settings import Settings, Vectors
 
 Execute = Callable[..., None]
 ODD_NAMES = ['say "hi"', "a.b", "a'b; DROP TABLE x", "Größe %s {x}", "select", " ", "x" * 10_000]
@@ -829,3 +829,46 @@ def test_databases_of_one_lake_are_told_apart(tmp_path: Path) -> None:
     assert lake.add(both[1]) == ["two.users"]
     assert lake.add(both[0]) == ["users"]
     assert sorted(deepjoin.index(lake.path).tables) == ["two.users", "users"]
+
+
+def test_a_folder_of_databases_is_indexed_each_as_a_source_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "sub").mkdir(parents=True)
+
+    def write(path: Path, values: range) -> None:
+        with sqlite3.connect(path) as db:
+            db.execute("CREATE TABLE people (person_id INTEGER PRIMARY KEY, name TEXT)")
+            db.execute("CREATE TABLE visits (visit_id INTEGER PRIMARY KEY, person_id INTEGER)")
+            people = [(n, f"Name {n}") for n in values]
+            db.executemany("INSERT INTO people VALUES (?, ?)", people)
+            visits = [(5000 + n, values[n % len(values)]) for n in range(60)]
+            db.executemany("INSERT INTO visits VALUES (?, ?)", visits)
+
+    write(folder / "a.sqlite", range(100, 130))
+    write(folder / "sub" / "a.db", range(100, 130))
+    (folder / "more.csv").write_text("code\n" + "\n".join(f"c{n}" for n in range(9)) + "\n")
+    broken = (folder / "a.sqlite").read_bytes()[:100] + bytes(4000)
+    (folder / "broken.sqlite").write_bytes(broken)
+    none = Vectors(cells="none")
+    lake = deepjoin.index(folder, vectors=none)
+    names = ["a.people", "a.visits", "more.csv", "sub/a.people", "sub/a.visits"]
+    assert sorted(lake.tables) == names
+    (skipped,) = lake.report.skipped
+    assert skipped.name == "broken.sqlite" and "a database that cannot be read" in skipped.reason
+    # Relations stay inside each database, though both hold the same keys.
+    pairs = {(one.child_table, one.parent_table) for one in lake.relations()}
+    assert ("a.visits", "a.people") in pairs and ("sub/a.visits", "sub/a.people") in pairs
+    assert all(child.rpartition(".")[0] == parent.rpartition(".")[0] for child, parent in pairs)
+    assert lake.check()
+
+    # A new file and a changed one are noticed; the others are not read again.
+    write(folder / "b.sqlite", range(200, 240))
+    with sqlite3.connect(folder / "a.sqlite") as db:
+        db.execute("INSERT INTO people VALUES (999, 'Late')")
+    lake = deepjoin.index(folder, vectors=none)
+    assert sorted(lake.tables) == sorted([*names, "b.people", "b.visits"])
+    assert lake.search(["Late"], join="equi")[0].table == "a.people"
+    assert deepjoin.index(folder, vectors=none).index.generation == lake.index.generation
+    excluded = {"exclude": ("sub/*", "b.sqlite")}
+    some = deepjoin.index(folder, tmp_path / "i", vectors=none, settings=excluded)
+    assert sorted(some.tables) == ["a.people", "a.visits", "more.csv"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepjoin._version import __version__
 from deepjoin.build.engine import BuildResources
+from deepjoin.build.pipeline import add_tables
 from deepjoin.build.refresh import Refresh, Refreshed
 from deepjoin.build.segment_builder import Titles
 from deepjoin.engines import engine_named
@@ -150,13 +151,41 @@ def refresh(
         sources = []
         if source != location:
             sources = open_sources(source, chosen, skip_dirs=[folder])
+        more: list[Source] = []
+        if manifest:
+            sources, more = _with_new_databases(folder, manifest, sources)
         may_replace = rebuild and out is not None
         if manifest and not _is_continued(folder, manifest, before, sources, may_replace):
             manifest = before = None
         job = Refresh(folder, resources, chosen, encoded, sources, titles or {}, needs_tables)
         if before is None or rebuild or (before.settings, before.reads) != (chosen, READS):
-            return location, job.rebuild(before or manifest)
-        return location, job.refresh(before)
+            done = job.rebuild(before or manifest)
+        else:
+            done = job.refresh(before)
+        for one in more:
+            add_tables(folder, one, resources)
+        return location, done
+
+
+def _with_new_databases(
+    folder: Path, manifest: Manifest, sources: Sequence[Source]
+) -> tuple[list[Source], list[Source]]:
+    """Split the sources of a folder: those of its index, and databases that it does not have yet.
+
+    Databases come and go in a folder as files do. One that is gone is a source that cannot be
+    reached, and keeps its tables until they are removed.
+    """
+    described = [one.describe(folder) for one in sources]
+    first = list(manifest.sources[:1])
+    if len(sources) < 2 or described[:1] != first or sources[0].as_database is not None:
+        return list(sources), []
+    of_folder = [one.as_database is not None for one in sources[1:]]
+    if not all(of_folder) or described == list(manifest.sources[: len(described)]):
+        return list(sources), []
+    known = list(manifest.sources)
+    return list(sources[:1]), [
+        one for one, of in zip(sources, described, strict=True) if of not in known
+    ]
 
 
 def _changed(

@@ -120,6 +120,8 @@ def _open_locations(
     # Several databases often have tables of the same names.
     if sum(source.as_database is not None for source in sources) > 1:
         sources = [source.apart() if source.as_database else source for source in sources]
+    for text in files:
+        sources += _databases_in(_path(text), settings, skip_dirs)
     if files:
         found = FileSource(
             *(files, settings.include, settings.exclude, skip_dirs),
@@ -128,6 +130,30 @@ def _open_locations(
         )
         sources.insert(0, found)
     return sources
+
+
+def _databases_in(
+    folder: Path, settings: Settings, skip_dirs: Iterable[Location]
+) -> Iterator[Source]:
+    """Open the database files below a folder, each a source with a name of its own."""
+    from deepjoin.read.database import open_database
+    from deepjoin.read.database.url import is_readable_file
+    from deepjoin.read.walk import is_wanted, walk
+
+    if not folder.is_dir():
+        return
+    left = {os.path.realpath(path) for path in skip_dirs}
+    found = walk(
+        str(folder),
+        lambda entry: os.path.realpath(entry.path) not in left,
+        lambda path, reason, passing: None,  # the source of the files reports it
+    )
+    for path, status in found:
+        name = os.path.relpath(path, folder)
+        if status is None or not isinstance(status, os.stat_result):
+            continue
+        if is_wanted(Path(name).as_posix(), (), settings.exclude) and is_readable_file(Path(path)):
+            yield open_database(path, settings, Path(name).with_suffix("").as_posix())
 
 
 def _open_service(location: str, settings: Settings) -> Source | None:

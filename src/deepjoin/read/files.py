@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable, unknown_name
 from deepjoin.model import Table
+from deepjoin.read.database.url import file_dialect, is_readable_file
 from deepjoin.read.folders import FolderFormat
 from deepjoin.read.formats import format_of, named_table, read_file, suffixes
 from deepjoin.read.parts import (
@@ -274,6 +275,12 @@ class FileSource(Source):
         endings = {suffixes(pattern) for pattern in self.include} - {""}
         is_named = suffixes(name) in endings or any(root.names(str(path)) for root in self.roots)
         if kind is None and not is_named:
+            # The tables of a database are items of a source of its own.
+            if is_readable_file(path):
+                return Listing(())
+            if file_dialect(path):
+                reason = "a database that cannot be read: damaged, locked or encrypted"
+                return Listing.without_tables(name, reason)
             return not_read(name)
         if kind == "excel":
             return self._unless_missing(name, path, partial(_sheets, name, path))

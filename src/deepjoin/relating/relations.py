@@ -283,7 +283,12 @@ class RelationFinder:
             [np.zeros(0), *(alone.scores(features(facts, some)) for some in _blocks(pairs))]
         )
         # What a person said is sure, and rivals are weighed beside it.
-        compared = rivals(facts, pairs, np.where(said == 0, scores, _SURE * said))
+        scores = np.where(said == 0, scores, _SURE * said)
+        # Keys of several columns have rivals among themselves alone: a key and a part of it may
+        # both refer to the same table.
+        one = int((pairs.child < len(self.columns.sizes)).sum())
+        parts = [np.arange(one), np.arange(one, len(scores))]
+        compared = np.vstack([rivals(facts, pairs.take(rows), scores[rows]) for rows in parts])
         found, start = [np.zeros(0)], 0
         for some in _blocks(pairs):
             rows = np.hstack([features(facts, some), compared[start : start + _PAIRS]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -64,6 +65,25 @@ def file_dialect(path: Path) -> str:
     if head == b"SQLite format 3\0":
         return "sqlite"
     return "duckdb" if head[8:12] == b"DUCK" else ""
+
+
+def is_readable_file(path: Path) -> bool:
+    """Tell whether a file is a database whose tables can be listed here."""
+    dialect = file_dialect(path)
+    try:
+        if dialect == "sqlite":
+            import sqlite3
+
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+                db.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
+        elif dialect == "duckdb":
+            import duckdb
+
+            with closing(duckdb.connect(str(path), read_only=True)) as connection:
+                connection.execute("SELECT 1 FROM duckdb_tables() LIMIT 1").fetchall()
+    except Exception:  # whatever the driver says, the file is passed over and named
+        return False
+    return bool(dialect)
 
 
 def dialect_of(location: str) -> tuple[str, str]:
