@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deepjoin.arrays import Array, Double, Float, Int, Marks, ranges
+from deepjoin.arrays import Array, Double, Float, Int, Marks, distinct, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
 from deepjoin.matching.features import NAMES, ValueWords, WordWeights, pair_features
@@ -81,7 +81,7 @@ class ComparedColumns:
                 parts.append((who, other) if first == 0 else (other, who))
         left, right = (np.concatenate(part) for part in zip(*parts, strict=True))
         kept = wanted[left]
-        pairs = np.unique(left[kept] * len(self.words[1]) + right[kept])
+        pairs = distinct(left[kept] * len(self.words[1]) + right[kept])
         left, right = np.divmod(pairs, max(len(self.words[1]), 1))
         # Of many candidates, the closest by either measure, seen from either side.
         close = self._alike(left, right, (0, 1)).max(axis=1)
@@ -141,7 +141,7 @@ def second_features(
     taken = np.zeros(other_size, bool)
     taken[equal[equal >= 0]] = True
     alone, shapes = [], []
-    for side, chosen in ((0, np.unique(left)), (1, np.unique(right))):
+    for side, chosen in ((0, distinct(left)), (1, distinct(right))):
         mine, theirs = pair.siblings(side, chosen)
         scores = np.zeros(len(pair.words[side]))
         spelled = np.zeros(len(pair.words[side]))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Float, Int, Int32, Marks, prefetch
+from deepjoin.arrays import Float, Int, Int32, Marks, distinct, prefetch
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.matching.similar import exact_similarities, postings_of
@@ -257,7 +257,7 @@ class SimilarCells:
         index, least = self.segment.values, self._score.least
         prefetch(index.cell_values, index.column_offsets[columns], index.sizes(columns))
         held = [index.cell_values[slice(*index.cells_of(one))] for one in columns.tolist()]
-        values = np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
+        values = distinct(np.concatenate([np.zeros(0, np.uint32), *held])).astype(np.int64)
         found: list[CandidatePairs] = []
         compared = 0
         while compared < len(cells) and not (compared and stop()):
@@ -278,8 +278,8 @@ class SimilarCells:
         if len(rows) == 0:
             return matches
         cells, values = matches.cells[rows], matches.values[rows]
-        distinct, places = np.unique(cells, return_inverse=True)
-        vectors = self._query.encode(distinct)
+        different, places = np.unique(cells, return_inverse=True)
+        vectors = self._query.encode(different)
         found = exact_similarities(vectors, places, self._exact, values)
         return matches.with_similarities(rows, found)
 

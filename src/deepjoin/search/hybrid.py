@@ -222,18 +222,18 @@ class SemanticSearch(Searcher):
         demote = query.generic is Generic.NO
         scale = len(cells) / max(1, len(looked_up))
         candidates = _by_promise(near, options, len(query), scale, demote)
+        facts = QueryFacts(query)
         if self._score.join == "any" and options.columns is not None:
-            candidates = _by_chance(
-                query, near, candidates, max(_MEASURED, _TIMES * options.columns)
-            )
-        ranking, compared = self._measured(query, near, candidates, cells, options, demote)
+            most = max(_MEASURED, _TIMES * options.columns)
+            candidates = _by_chance(facts, near, candidates, most)
+        ranking, compared = self._measured(facts, near, candidates, cells, options, demote)
         if len(looked_up) < len(sample) or compared < len(cells):
             ranking.partial = _partial(compared, len(query))
         return ranking
 
     def _measured(
         self,
-        query: SearchQuery,
+        facts: QueryFacts,
         near: Sequence[SimilarCells],
         candidates: tuple[Int, Int],
         cells: Int,
@@ -241,7 +241,7 @@ class SemanticSearch(Searcher):
         demote: bool,
     ) -> tuple[SemanticRanking, int]:
         """Compare cells with the most promising columns; return how many could be in time."""
-        which, columns = candidates
+        (which, columns), query = candidates, facts.query
         k, tau, compared = options.columns, self._score.tau, len(cells)
         done, most = 0, len(columns) if k is None else max(_MEASURED, _TIMES * k)
         if k is not None and len(cells) > _SAMPLE:
@@ -258,7 +258,9 @@ class SemanticSearch(Searcher):
                 compared = min(compared, count)
                 names = self._names.similarity(query.name, one.segment, mine)
                 scored.append(ColumnScores.of(one.segment, mine, matches, self._score, names))
-            ranking = rank_by_meaning(query, scored, k, options.threshold, tau, demote=demote)
+            ranking = rank_by_meaning(
+                query, scored, k, options.threshold, tau, demote=demote, facts=facts
+            )
             # Columns may promise much and hold no match; then more of them are measured.
             if most >= len(columns) or len(ranking.places) >= (k or 0):
                 return ranking, compared
@@ -334,7 +336,10 @@ def _by_promise(
 
 
 def _by_chance(
-    query: SearchQuery, near: Sequence[SimilarCells], candidates: tuple[Int, Int], most: int
+    facts: QueryFacts,
+    near: Sequence[SimilarCells],
+    candidates: tuple[Int, Int],
+    most: int,
 ) -> tuple[Int, Int]:
     """Put the most promising columns in the order of their probability, as far as it is known.
 
@@ -344,13 +349,13 @@ def _by_chance(
     if len(columns) <= most:
         return candidates
     some = min(len(columns), _WEIGHED)
-    facts, chances = QueryFacts(query), np.zeros(some)
+    chances = np.zeros(some)
     for number, one in enumerate(near):
         rows = np.flatnonzero(which[:some] == number)
         mine = columns[rows]
         shared = one.promised[mine].astype(np.float64)
         reverse = np.minimum(1, shared / np.maximum(1, one.segment.values.sizes(mine)))
-        shares = np.minimum(1, shared / len(query))
+        shares = np.minimum(1, shared / len(facts.query))
         chances[rows] = facts.probabilities(one.segment, mine, shares, reverse, np.zeros(len(rows)))
     order = np.argsort(-chances, kind="stable")
     order = np.append(order, np.arange(some, len(columns)))
