@@ -231,13 +231,20 @@ def look_alike(left: list[str], right: list[str], cosines: Double, least: float)
     It looks at the two values alone, and at how rare their words are in the two lists. Values
     without a common word are left to the cell encoder, which knows codes and abbreviations.
     """
+    found = np.zeros(len(left), bool)
+    words = {value: ValueWords.of(value).distinct for value in (*left, *right)}
+    common = [not words[a].isdisjoint(words[b]) for a, b in zip(left, right, strict=True)]
+    some = np.flatnonzero(common)
+    if len(some) == 0:
+        return found
     mine, theirs = (list(dict.fromkeys(side)) for side in (left, right))
     places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
     pair = ComparedColumns(mine, theirs, None)
     rows = pair.features(
-        np.array([places[0][value] for value in left], np.int64),
-        np.array([places[1][value] for value in right], np.int64),
+        np.array([places[0][left[at]] for at in some], np.int64),
+        np.array([places[1][right[at]] for at in some], np.int64),
     )
-    rows[:, 1] = cosines
+    rows[:, 1] = cosines[some]
     chances = _with_knowledge(_models()["first"].chance(rows), rows)
-    return (chances < least) & (rows[:, 2] > 0)
+    found[some] = (chances < least) & (rows[:, 2] > 0)
+    return found

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Float, Int, Int32, Marks, distinct, prefetch
+from deepjoin.arrays import Float, Int, Int32, Marks, blocks, distinct, prefetch
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.matching.similar import exact_similarities, postings_of
@@ -34,6 +34,8 @@ _SCAN = 1 << 16
 _MANY = 1 << 11
 #: Below this many, plain Python is faster than a dozen array calls.
 _FEW = 1 << 9
+#: Postings of similar values read at a time.
+_POSTINGS = 1 << 22
 #: Cells compared with the values of candidates at a time; in between, a search can stop.
 _CELLS = 1 << 12
 
@@ -222,17 +224,23 @@ class SimilarCells:
         # Ascending: where a column holds several near values, the best is written last.
         order = np.lexsort((counts, pairs.cells))
         total, best = np.zeros(index.columns, np.float32), np.zeros(index.columns, np.float32)
-        ends = np.flatnonzero(np.diff(pairs.cells[order], append=-1)) + 1
-        start = 0
-        for stop in ends.tolist():
-            here = order[start:stop]
-            which, columns = postings_of(index, pairs.values[here])
-            best[columns] = counts[here][which]
-            equal = self.equal[pairs.cells[here[0]]]
-            if equal >= 0:  # these columns have the cell itself, which is counted below
-                best[index.postings(equal)] = 0
-            total[columns] += best[columns]  # once, however often a column occurs
-            start = stop
+        cells, values, counts = pairs.cells[order], pairs.values[order], counts[order]
+        starts = np.flatnonzero(np.diff(cells, prepend=-1))
+        equals = self.equal[cells[starts]].tolist()
+        bounds = np.append(starts, len(cells)).tolist()
+        before = np.append(0, np.cumsum(index.frequency(values)))[bounds]
+        # The postings of many cells are read together, as far as that takes little memory.
+        for first, last in blocks(np.diff(before), _POSTINGS):
+            some = slice(bounds[first], bounds[last])
+            which, every = postings_of(index, values[some])
+            counted = counts[some][which]
+            for number in range(first, last):
+                here = slice(*(before[number : number + 2] - before[first]).tolist())
+                columns = every[here]
+                best[columns] = counted[here]
+                if equals[number] >= 0:  # these columns have the cell itself, counted below
+                    best[index.postings(equals[number])] = 0
+                total[columns] += best[columns]  # once, however often a column occurs
         _, columns = postings_of(index, self.equal[self.equal >= 0])
         total = np.float32(scale) * total
         total += np.bincount(columns, minlength=index.columns).astype(np.float32)

@@ -331,8 +331,19 @@ def _by_promise(
     if scale == 1:  # a sample only estimates the scores
         # A little less than the threshold, since these sums are in single precision.
         reach = np.flatnonzero(scores >= options.threshold * size * (1 - 1e-6))
-    order = reach[np.argsort(-keys[reach], kind="stable")]
+    order = reach[_descending(keys[reach], _WEIGHED)]
     return which[order], np.concatenate(found)[order]
+
+
+def _descending(keys: Double, most: int) -> Int:
+    """Order keys, largest first; only of the first ``most`` do equal ones keep their order."""
+    if len(keys) <= most:
+        return np.argsort(-keys, kind="stable")
+    least = np.partition(keys, -most)[-most]
+    best, rest = np.flatnonzero(keys >= least), np.flatnonzero(keys < least)
+    best = best[np.argsort(-keys[best], kind="stable")]
+    # The others are rarely looked at, and this sort takes an eighth of the time.
+    return np.concatenate([best, rest[np.argsort(-keys[rest])]])
 
 
 def _by_chance(

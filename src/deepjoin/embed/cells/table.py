@@ -34,6 +34,7 @@ from deepjoin.embed.cells.tokens import (
     sum_bags,
     text_array,
     undotted,
+    without_letters,
 )
 from deepjoin.embed.cells.words import (
     SHORTEST,
@@ -148,7 +149,7 @@ class StaticTable:
             rows = numbered[start : start + _NUMBERED_AT_ONCE]
             some = values.take(pa.array(rows))
             # Values without a letter are nothing but their numbers.
-            alone = np.asarray(pc.invert(pc.match_substring_regex(some, r"\pL")))
+            alone = without_letters(some)
             bags, distinct = number_bags(some.to_pylist(), alone.tolist())
             sums = np.zeros((len(rows), self.dimension), np.float32)
             sum_bags(directions(distinct, self.dimension), bags, sums)
