@@ -312,6 +312,9 @@ def prefetch(array: Any, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> N
     begin = (pages.start + np.maximum(0, first) * stride) // mmap.PAGESIZE
     end = (pages.start + (first + count) * stride - 1) // mmap.PAGESIZE
     end = np.minimum(end, len(pages.ahead) - 1)
+    # In a process that has answered queries, nearly all pages are there.
+    if (end - begin).max(initial=0) <= 1 and pages.ahead[begin].all() and pages.ahead[end].all():
+        return
     needed = ranges(begin, np.maximum(0, end - begin + 1))
     new = distinct(needed[~pages.ahead[needed]])
     if len(new) == 0:
