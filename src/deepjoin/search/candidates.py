@@ -35,7 +35,7 @@ _MANY = 1 << 11
 #: Below this many, plain Python is faster than a dozen array calls.
 _FEW = 1 << 9
 #: Postings of similar values read at a time.
-_POSTINGS = 1 << 22
+_POSTINGS = 1 << 19
 #: Cells compared with the values of candidates at a time; in between, a search can stop.
 _CELLS = 1 << 12
 
@@ -284,12 +284,15 @@ class SimilarCells:
         unsure = np.abs(matches.similarities - self._score.tau) <= error
         rows = np.flatnonzero((matches.similarities < 1) & unsure)
         if len(rows) == 0:
-            return matches
-        cells, values = matches.cells[rows], matches.values[rows]
-        different, places = np.unique(cells, return_inverse=True)
+            return matches.ordered()
+        # Many columns hold the same value, so a pair of cells may come many times.
+        pairs, which = np.unique(
+            matches.cells[rows] << 32 | matches.values[rows], return_inverse=True
+        )
+        different, places = np.unique(pairs >> 32, return_inverse=True)
         vectors = self._query.encode(different)
-        found = exact_similarities(vectors, places, self._exact, values)
-        return matches.with_similarities(rows, found)
+        found = exact_similarities(vectors, places, self._exact, pairs & 0xFFFFFFFF)
+        return matches.with_similarities(rows, found[which]).ordered()
 
     def _exact(self, values: Int) -> Float:
         strings = self.segment.values.values
