@@ -427,6 +427,8 @@ class Strings(Sequence[str]):
 
     def take(self, numbers: Int) -> list[str]:
         """Return some of the strings, read together."""
+        if len(numbers) < _FEW:
+            return [self[number] for number in numbers.tolist()]
         starts, sizes, data = self._spans(numbers)
         text = data[ranges(starts, sizes)].tobytes()
         ends = np.cumsum(sizes)

@@ -132,6 +132,7 @@ class Catalog:
     def titles(self, numbers: Int) -> list[str]:
         """Return the titles of tables, without reading the rest of their entries."""
         titles = [""] * len(numbers)
+        # Most tables have none; then their entries, which may be long, are not read.
         titled = np.flatnonzero(self._entries.begin_with(b'{"title": ', numbers))
         for at, entry in zip(titled.tolist(), self._entries.take(numbers[titled]), strict=True):
             found = _TITLE.match(entry)
