@@ -211,6 +211,8 @@ class StaticTable:
             at for at in np.flatnonzero(split).tolist()
             if len(words[at]) >= SHORTEST and words[at].isascii() and words[at].isalpha()
         ]  # fmt: skip
+        if not unknown:  # a short query may need no speller, which takes a tenth of a second
+            return np.zeros(0, np.int64), []
         nearest = self._speller.nearest([words[at] for at in unknown])
         found = nearest >= 0
         correct = [self._speller.words[number] for number in nearest[found].tolist()]

@@ -130,13 +130,13 @@ class Speller:
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
         _, lengths, wholes, shorter = _hashed(words)
-        self._whole, self._word = np.unique(wholes, return_index=True)
+        self._whole, self._word = _firsts(wholes)
         rows, places = _inner(lengths)
         keys = shorter[rows, places] ^ _PLACES[places]
-        self._key, first = np.unique(keys, return_index=True)
+        self._key, first = _firsts(keys)
         self._owner = rows[first]
         long = lengths[rows] >= LONG
-        self._rest, first = np.unique(shorter[rows, places][long], return_index=True)
+        self._rest, first = _firsts(shorter[rows, places][long])
         self._long = rows[long][first]
 
     def nearest(self, words: Sequence[str]) -> Int:
@@ -178,6 +178,19 @@ def _hashed(words: Sequence[str]) -> tuple[Hashes, Int, Hashes, Hashes]:
     # Letters after the removed one move one place forward: their terms lose one power of the base.
     without = before - terms + (whole[:, None] - before) * _INVERSE
     return letters, np.minimum(lengths, _LONGEST), whole, without
+
+
+def _firsts(keys: Hashes) -> tuple[Hashes, Int]:
+    """Return the different keys, ascending, and where each comes first.
+
+    As `np.unique` does, whose stable sort takes several times as long.
+    """
+    order = np.argsort(keys)
+    ascending = keys[order]
+    starts = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1])[: len(keys)])
+    if len(starts) == 0:
+        return keys, order
+    return ascending[starts], np.minimum.reduceat(order, starts)
 
 
 def _inner(lengths: Int) -> tuple[Int, Int]:
