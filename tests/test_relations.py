@@ -17,7 +17,8 @@ import deepjoin
 from deepjoin.__main__ import main
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake import Lake
-from deepjoin.matching.names import NameTable, shared_letters, split_key
+from deepjoin.matching import names
+from deepjoin.matching.names import NameTable, letters_of, shared_letters, split_key
 from deepjoin.matching.sense import BoostedTrees
 from deepjoin.relating.relations import CONTAINED, RelationFinder
 from deepjoin.settings import Vectors
@@ -267,3 +268,10 @@ def test_names_are_compared_by_their_stems() -> None:
     first, second = names.take(np.array([0, 0])), names.take(np.array([1, 2]))
     share, _ = shared_letters(first.stems, second.letters)
     assert share[0] == 1 and share[1] < 0.3
+
+
+@given(st.lists(st.text(max_size=12) | st.text(st.characters(max_codepoint=127), max_size=12)))
+def test_letters_of_many_names_are_those_of_each(given_names: list[str]) -> None:
+    joined = ["".join(names.key_words(name)) for name in given_names]
+    one_by_one = [np.frombuffer(names._word_bits(word), "<u8").tolist() for word in joined]
+    assert letters_of(given_names).tolist() == one_by_one

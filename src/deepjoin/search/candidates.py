@@ -286,12 +286,12 @@ class SimilarCells:
         if len(rows) == 0:
             return matches.ordered()
         # Many columns hold the same value, so a pair of cells may come many times.
-        pairs, which = np.unique(
+        decided, which = np.unique(
             matches.cells[rows] << 32 | matches.values[rows], return_inverse=True
         )
-        different, places = np.unique(pairs >> 32, return_inverse=True)
+        different, places = np.unique(decided >> 32, return_inverse=True)
         vectors = self._query.encode(different)
-        found = exact_similarities(vectors, places, self._exact, pairs & 0xFFFFFFFF)
+        found = exact_similarities(vectors, places, self._exact, decided & 0xFFFFFFFF)
         return matches.with_similarities(rows, found[which]).ordered()
 
     def _exact(self, values: Int) -> Float:

@@ -167,13 +167,15 @@ def _chances(
     """Return the probability of joins by equal cells."""
     facts, found = QueryFacts(query), np.zeros(len(places))
     for rows in _by_segment(places):
-        shares = np.array(
-            [(joined[row].equi.joinability, joined[row].equi.reverse) for row in rows]
+        some = [joined[row].equi for row in rows]
+        found[rows] = facts.probabilities(
+            *(places[rows[0]][0], np.array([places[row][1] for row in rows])),
+            np.array([one.joinability for one in some]),
+            np.array([one.reverse for one in some]),
+            np.zeros(len(rows)),
         )
-        columns = np.array([places[row][1] for row in rows])
-        segment = places[rows[0]][0]
-        found[rows] = facts.probabilities(segment, columns, *shares.T, np.zeros(len(rows)))
-    return found.tolist()
+    chances: list[float] = found.tolist()
+    return chances
 
 
 def _believed(query: SearchQuery, one: ColumnMatch) -> ColumnMatch:

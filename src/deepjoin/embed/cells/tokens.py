@@ -101,7 +101,9 @@ def undotted(values: pa.Array) -> pa.Array:
 
 
 def _is_initials(value: str | None) -> bool:
-    return bool(value) and "." in value and not value[1::2].strip(".") and value[::2].isalpha()
+    return (
+        value is not None and "." in value and not value[1::2].strip(".") and value[::2].isalpha()
+    )
 
 
 def without_letters(values: pa.Array) -> Marks:
