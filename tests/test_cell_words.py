@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable
+from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, tokens
 from deepjoin.embed.cells.tokens import Bags, gram_bags, plain_word, sum_bags
 from deepjoin.embed.cells.words import LONG, Recipe, Speller, shades
 from deepjoin.lab.cell_table.variants import real_words
@@ -112,3 +113,14 @@ def test_words_of_several_columns_are_real() -> None:
     lower = [[cell.lower() for cell in cells] for cells in columns]
     assert real_words(lower, {"jones"}) == ["hansson"]
     assert real_words(lower, {"hansson"}) == []
+
+
+@given(st.lists(st.none() | st.text(st.sampled_from("aé.ß中1 ²-"), max_size=6), min_size=1))
+def test_few_values_are_read_as_many_are(values: list[str | None]) -> None:
+    few = pa.array(values, pa.string())
+    many = pa.array(values * (tokens._FEW + 1), pa.string())
+    assert tokens.undotted(few).equals(tokens.undotted(many)[: len(few)])
+    texts = pa.array([value or "" for value in values], pa.string())
+    long = pa.array(texts.to_pylist() * (tokens._FEW + 1), pa.string())
+    marks = tokens.without_letters(texts).tolist()
+    assert marks == tokens.without_letters(long)[: len(texts)].tolist()

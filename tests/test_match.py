@@ -15,6 +15,7 @@ import deepjoin
 from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching.candidates import GramSpace
+from deepjoin.matching.trees import Trees
 from deepjoin.model import Matches
 from deepjoin.normalise.canonical import canonical
 
@@ -164,3 +165,32 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "has 2 columns; name one with --left-column: name, n." in capsys.readouterr().err
     assert main(["match", *sides, "-o", str(tmp_path / "pairs.doc")]) != 0
     assert "Cannot write pairs.doc" in capsys.readouterr().err
+
+
+def test_all_trees_at_once_weigh_as_one_after_the_other() -> None:
+    # A node: feature, threshold, child if at most the threshold, child if above, value.
+    trees = [
+        [
+            [1, 0.5, 1, 2, 0],
+            [0, 0, 1, 1, 0.25],
+            [0, 0.2, 3, 4, 0],
+            [0, 0, 3, 3, -1],
+            [0, 0, 4, 4, 2],
+        ],
+        [[0, 0, 0, 0, 0.5]],
+    ]
+    model = Trees.load({"base": 0.1, "trees": trees, "depth": 3})
+    rows = np.random.default_rng(0).random((600, 2)).astype(np.float32)
+
+    def weighed(row: list[float]) -> float:
+        total = 0.1
+        for tree in trees:
+            at = 0
+            for _ in range(3):
+                feature, threshold, low, high, _ = tree[at]
+                at = int(low if row[int(feature)] <= np.float32(threshold) else high)
+            total += tree[at][4]
+        return 1 / (1 + float(np.exp(-total)))
+
+    assert np.allclose(model.chance(rows), [weighed(row) for row in rows.tolist()], atol=1e-12)
+    assert len(model.chance(rows[:0])) == 0

@@ -16,6 +16,8 @@ from deepjoin import Column, DeepJoinError, Lake
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.matching.joinability import semantic_joinability
 from deepjoin.model import Partial, Results
+from deepjoin.search.hybrid import _descending
+from deepjoin.search.scores import CellMatches
 from deepjoin.settings import SearchSettings
 from deepjoin.store.cell_vectors import CellVectors
 from tests.support.definitions import chance_joinability
@@ -355,3 +357,24 @@ def test_a_table_is_searched_by_every_column_best_key_first(two_sides: Lake) -> 
     columns = [two_sides.column("similar", "town"), two_sides.column("equal", "place")]
     found = two_sides.search(columns)
     assert {found.hits[0].table, found.others[0].hits[0].table} == {"equal", "similar"}
+
+
+@given(st.lists(st.tuples(*(st.integers(0, n) for n in (3, 4, 5, 3)))), st.booleans())
+def test_matches_are_sorted_by_one_key_as_by_four(rows: list[Any], many: bool) -> None:
+    columns, cells, values, steps = np.array(sorted(rows), np.int64).reshape(-1, 4).T
+    order = np.lexsort((values, columns))
+    cells = cells + (many << 40)  # too many for one key
+    found = CellMatches(columns, cells, values, (0.6 + steps / 10).astype(np.float32)).where(order)
+    wanted = np.lexsort((found.values, -found.similarities, found.cells, found.columns))
+    ordered = found.ordered()
+    for name in ("columns", "cells", "values", "similarities"):
+        assert getattr(ordered, name).tolist() == getattr(found, name)[wanted].tolist()
+
+
+@given(st.lists(st.integers(0, 6)), st.integers(1, 8))
+def test_the_first_columns_are_in_their_order(keys: list[int], most: int) -> None:
+    array = np.array(keys, np.float64)
+    order = _descending(array, most)
+    best = np.argsort(-array, kind="stable")
+    assert order[:most].tolist() == best[:most].tolist()
+    assert array[order].tolist() == array[best].tolist()

@@ -18,7 +18,8 @@ import deepjoin
 from deepjoin.__main__ import main
 from deepjoin.errors import DeepJoinError
 from deepjoin.lake import Lake
-from deepjoin.matching.names import NameTable, shared_letters, split_key
+from deepjoin.matching import names
+from deepjoin.matching.names import NameTable, letters_of, shared_letters, split_key
 from deepjoin.matching.sense import BoostedTrees
 from deepjoin.model import Relation, TableKey
 from deepjoin.relating.diagram import lay_out, to_svg
@@ -402,3 +403,10 @@ def test_tuples_are_compared_as_sets_are(
     assert (pair.parent_rows, pair.parent_size) == (len(held), len(set(held)))
     assert pair.matched == len(set(whole) & set(held))
     assert pair.orphans == sum(row not in held for row in whole)
+
+
+@given(st.lists(st.text(max_size=12) | st.text(st.characters(max_codepoint=127), max_size=12)))
+def test_letters_of_many_names_are_those_of_each(given_names: list[str]) -> None:
+    joined = ["".join(names.key_words(name)) for name in given_names]
+    one_by_one = [np.frombuffer(names._word_bits(word), "<u8").tolist() for word in joined]
+    assert letters_of(given_names).tolist() == one_by_one

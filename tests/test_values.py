@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, arrays
+from deepjoin.arrays import Strings, StringsWriter, distinct
 from deepjoin.normalise import hashing
 from deepjoin.normalise.canonical import CellType
 from deepjoin.normalise.distinct import distinct_cells
@@ -234,3 +235,22 @@ def test_the_default_search_expects_lookups_and_answers_the_same(
     assert any(advice[0] == mmap.MADV_WILLNEED for advice in advised)
     monkeypatch.undo()
     assert found.hits == deepjoin.open(lake.path).search(words[:100]).hits
+
+
+@given(st.lists(st.integers(-5, 5)))
+def test_distinct_numbers_are_those_of_numpy(numbers: list[int]) -> None:
+    array = np.array(numbers, np.int64)
+    assert distinct(array).tolist() == np.unique(array).tolist()
+
+
+@pytest.mark.parametrize("count", [3, 100])
+def test_strings_are_taken_together(tmp_path: Path, count: int) -> None:
+    texts = [f"{'é' * (at % 4)}{at}" for at in range(120)]
+    with StringsWriter(tmp_path, "some") as writer:
+        writer.append(texts)
+    strings = Strings.load(tmp_path, "some")
+    wanted = np.random.default_rng(0).integers(0, 120, count)
+    assert strings.take(wanted) == [texts[at] for at in wanted.tolist()]
+    prefix = "éé".encode()
+    begins = [texts[at].encode().startswith(prefix) for at in wanted.tolist()]
+    assert strings.begin_with(prefix, wanted).tolist() == begins

@@ -312,8 +312,11 @@ def prefetch(array: Any, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> N
     begin = (pages.start + np.maximum(0, first) * stride) // mmap.PAGESIZE
     end = (pages.start + (first + count) * stride - 1) // mmap.PAGESIZE
     end = np.minimum(end, len(pages.ahead) - 1)
+    # In a process that has answered queries, nearly all pages are there.
+    if (end - begin).max(initial=0) <= 1 and pages.ahead[begin].all() and pages.ahead[end].all():
+        return
     needed = ranges(begin, np.maximum(0, end - begin + 1))
-    new = np.unique(needed[~pages.ahead[needed]])
+    new = distinct(needed[~pages.ahead[needed]])
     if len(new) == 0:
         return
     pages.ahead[new] = True
@@ -339,6 +342,20 @@ def blocks(work: Int, most: int) -> Iterator[tuple[int, int]]:
     before = np.cumsum(work) - work
     starts = np.flatnonzero(np.diff(before // most, prepend=-1))
     return pairwise([*starts.tolist(), len(work)])
+
+
+def distinct(numbers: Any) -> Any:
+    """Return the different numbers of an array, ascending.
+
+    As `np.unique`, which hashes them: that takes up to a hundred times as long as sorting.
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    found = np.sort(numbers, axis=None)
+    new = np.ones(len(found), bool)
+    np.not_equal(found[1:], found[:-1], out=new[1:])
+    return found[new]
 
 
 def ranges(starts: Int, lengths: Int) -> Int:
@@ -407,6 +424,35 @@ class Strings(Sequence[str]):
         prefetch(offsets, numbers, 2)
         starts = offsets[numbers]
         prefetch(data, starts, offsets[numbers + 1] - starts)
+
+    def take(self, numbers: Int) -> list[str]:
+        """Return some of the strings, read together."""
+        if len(numbers) < _FEW:
+            return [self[number] for number in numbers.tolist()]
+        starts, sizes, data = self._spans(numbers)
+        text = data[ranges(starts, sizes)].tobytes()
+        ends = np.cumsum(sizes)
+        return [
+            str(text[start:end], "utf-8")
+            for start, end in zip((ends - sizes).tolist(), ends.tolist(), strict=True)
+        ]
+
+    def begin_with(self, prefix: bytes, numbers: Int) -> Marks:
+        """Mark the strings that begin with some bytes."""
+        starts, sizes, data = self._spans(numbers)
+        long = sizes >= len(prefix)
+        places = starts[long, None] + np.arange(len(prefix))
+        wanted = np.frombuffer(prefix, np.uint8)
+        found = np.zeros(len(numbers), bool)
+        found[long] = (data[places.ravel()].reshape(places.shape) == wanted).all(axis=1)
+        return found
+
+    def _spans(self, numbers: Int) -> tuple[Int, Int, Array]:
+        """Return where strings start, their sizes, and what they are in."""
+        self.prefetch(numbers)
+        offsets, data = self._arrays
+        starts = np.asarray(offsets[numbers])
+        return starts, np.asarray(offsets[numbers + 1]) - starts, data
 
     def arrow(self) -> pa.LargeStringArray:
         """Give the same strings, not copied, as an Arrow array."""

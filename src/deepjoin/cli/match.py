@@ -11,7 +11,6 @@ from deepjoin.cli.arguments import format_argument
 from deepjoin.cli.output import print_records, say
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
-from deepjoin.read.sql import literal
 from deepjoin.show.text import Screen, count, one_line, render_matches
 
 SUMMARY = "match the values of two columns of two files"
@@ -72,6 +71,9 @@ def run(options: argparse.Namespace) -> None:
     if options.out:
         with written_aside(Path(options.out)) as aside:
             pairs = duckdb.from_arrow(found.to_arrow())
+            # Reading tables takes a third of a second to import; other commands come by here.
+            from deepjoin.read.sql import literal
+
             pairs.query("pairs", f"COPY pairs TO {literal(str(aside))} ({how})")
         say(f"{count(len(found), 'pair')} in {options.out}")
     elif options.format == "json":

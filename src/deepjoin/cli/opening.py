@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deepjoin.build.engine import BuildResources
 from deepjoin.cli.output import (
     described_vectors,
     human_size,
@@ -21,9 +20,7 @@ from deepjoin.cli.output import (
     progress_bar,
     say,
 )
-from deepjoin.engines import engine_named
 from deepjoin.errors import DeepJoinError, IndexUnusable
-from deepjoin.indexing import refresh
 from deepjoin.lake import Lake, open_lake
 from deepjoin.read.database import is_database, shown
 from deepjoin.settings import BuildSettings
@@ -133,6 +130,11 @@ def index_with_progress(
     vectors: Mapping[str, Any] | None = None,
 ) -> Lake:
     """Index a source, show progress on stderr, and report what changed."""
+    # Commands that only open an index do without the parts that build one.
+    from deepjoin.build.engine import BuildResources
+    from deepjoin.engines import engine_named
+    from deepjoin.indexing import refresh
+
     build = build or BuildSettings()
     # Ray's nodes write errors of workers to stdout, which is for results.
     redirected = redirect_stdout(sys.stderr) if build.engine == "ray" else nullcontext()

@@ -35,6 +35,8 @@ SLACK = 1e-5
 LARGEST_SIGNED = 64
 #: Rows a step: codes and sums of one step stay in the cache.
 _ROWS, _SUMS = 1 << 14, 1 << 19
+#: Fewer products than this take less time than starting threads.
+_THREADED = 1 << 22
 #: More than any sum, and exact as a floating-point number.
 _NEVER = 1 << 30
 
@@ -136,7 +138,7 @@ class Scan:
             found = self._block(rows.take(here), slice(0, len(here)))
             return CandidatePairs(found.cells, here[found.values], found.similarities, found.errors)
 
-        if self._threads == 1 or len(blocks) < 2:
+        if self._threads == 1 or len(blocks) < 2 or count * len(self._turned) < _THREADED:
             found = [scan(block) for block in blocks]
         else:
             with ThreadPoolExecutor(self._threads) as pool:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import ArrayWriter, Float, Int, Int32, load_array, prefetch
+from deepjoin.arrays import ArrayWriter, Float, Int, Int32, distinct, load_array, prefetch
 from deepjoin.embed.scan import ZERO_POINT, CandidatePairs, Codes, QuantisedRows, Scan
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
@@ -38,6 +38,8 @@ PROBES, MOST = 6, 2_000
 _GROUP = 64
 #: Cells that share their lists, which costs little and finds more.
 _CELLS = 64
+#: Up to this many vectors are those of a query; so many of them are rotated at a time.
+_FEW, _AT_ONCE = 512, 16
 #: Vectors rounded at a time.
 _BLOCK = 1 << 16
 
@@ -103,7 +105,13 @@ def new_rotation(dimension: int) -> Float:
 
 def rotated(vectors: Float, rotation: Float) -> Float:
     """Rotate vectors, in double precision: so a row does not depend on the rows beside it."""
-    return np.asarray(vectors.astype(np.float64) @ rotation.astype(np.float64), np.float32)
+    wide = rotation.astype(np.float64)
+    if len(vectors) > _FEW:
+        return np.asarray(vectors.astype(np.float64) @ wide, np.float32)
+    # A few at a time, for which no library wakes threads: that takes longer than the products.
+    parts = [vectors[at : at + _AT_ONCE].astype(np.float64) @ wide
+             for at in range(0, max(1, len(vectors)), _AT_ONCE)]  # fmt: skip
+    return np.asarray(np.concatenate(parts), np.float32)
 
 
 def quantised(vectors: npt.ArrayLike, rotation: Float) -> QuantisedRows:
@@ -244,11 +252,8 @@ class ValueLists:
         starts, stops = self._offsets[lists].tolist(), self._offsets[lists + 1].tolist()
         prefetch(self._rows, starts, np.subtract(stops, starts))
         parts = [self._rows[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        # Stable, because it makes use of the ascending runs.
-        rows = np.sort(np.concatenate(parts), kind="stable")
-        new = np.ones(len(rows), bool)
-        np.not_equal(rows[1:], rows[:-1], out=new[1:])
-        return rows[new].astype(np.int64)
+        rows: Int = distinct(np.concatenate(parts)).astype(np.int64)
+        return rows
 
 
 def _nearest(likeness: Int32, probes: int) -> Int:
@@ -259,7 +264,8 @@ def _nearest(likeness: Int32, probes: int) -> Int:
     # As many groups reach the bound as lists are wanted, so at least as many lists do.
     wanted = min(probes, len(best))
     bound = np.partition(best, -wanted, axis=0)[-wanted]
-    return np.unique(np.flatnonzero(likeness >= bound) // likeness.shape[1])
+    nearest: Int = distinct(np.flatnonzero(likeness >= bound) // likeness.shape[1])
+    return nearest
 
 
 def _best(pairs: CandidatePairs, most: int) -> CandidatePairs:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deepjoin.arrays import Array, Double, Float, Int, Marks, ranges
+from deepjoin.arrays import Array, Double, Float, Int, Marks, distinct, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
 from deepjoin.matching.features import NAMES, ValueWords, WordWeights, pair_features
@@ -81,7 +81,7 @@ class ComparedColumns:
                 parts.append((who, other) if first == 0 else (other, who))
         left, right = (np.concatenate(part) for part in zip(*parts, strict=True))
         kept = wanted[left]
-        pairs = np.unique(left[kept] * len(self.words[1]) + right[kept])
+        pairs = distinct(left[kept] * len(self.words[1]) + right[kept])
         left, right = np.divmod(pairs, max(len(self.words[1]), 1))
         # Of many candidates, the closest by either measure, seen from either side.
         close = self._alike(left, right, (0, 1)).max(axis=1)
@@ -141,7 +141,7 @@ def second_features(
     taken = np.zeros(other_size, bool)
     taken[equal[equal >= 0]] = True
     alone, shapes = [], []
-    for side, chosen in ((0, np.unique(left)), (1, np.unique(right))):
+    for side, chosen in ((0, distinct(left)), (1, distinct(right))):
         mine, theirs = pair.siblings(side, chosen)
         scores = np.zeros(len(pair.words[side]))
         spelled = np.zeros(len(pair.words[side]))
@@ -231,13 +231,20 @@ def look_alike(left: list[str], right: list[str], cosines: Double, least: float)
     It looks at the two values alone, and at how rare their words are in the two lists. Values
     without a common word are left to the cell encoder, which knows codes and abbreviations.
     """
+    found = np.zeros(len(left), bool)
+    words = {value: ValueWords.of(value).distinct for value in (*left, *right)}
+    common = [not words[a].isdisjoint(words[b]) for a, b in zip(left, right, strict=True)]
+    some = np.flatnonzero(common)
+    if len(some) == 0:
+        return found
     mine, theirs = (list(dict.fromkeys(side)) for side in (left, right))
     places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
     pair = ComparedColumns(mine, theirs, None)
     rows = pair.features(
-        np.array([places[0][value] for value in left], np.int64),
-        np.array([places[1][value] for value in right], np.int64),
+        np.array([places[0][left[at]] for at in some], np.int64),
+        np.array([places[1][right[at]] for at in some], np.int64),
     )
-    rows[:, 1] = cosines
+    rows[:, 1] = cosines[some]
     chances = _with_knowledge(_models()["first"].chance(rows), rows)
-    return (chances < least) & (rows[:, 2] > 0)
+    found[some] = (chances < least) & (rows[:, 2] > 0)
+    return found

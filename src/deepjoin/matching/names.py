@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
-from deepjoin.arrays import Array, Double, Int, Marks
+from deepjoin.arrays import Array, Double, Int, Marks, ranges
 from deepjoin.embed.cells import CellEncoder
 
 #: Words that say that a column is a key, not what it is a key of.
@@ -33,8 +33,11 @@ _KEY_WORDS = frozenset(
 #: The same, glued to another word: zimmernummer, abteilungsid.
 _GLUED = re.compile(r"(.{3,}?)(?:s?nummer|s?code|s?schlussel|s?kennung|nr|id|key|no)$")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
+_ENDING = re.compile(r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods)(?:\.\w+)?$")
 #: Letter groups of a name are kept as a set of this many bits.
 _BITS = 256
+#: What is left of a name's characters when its words are joined.
+_JOINED = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}
 
 Bits = npt.NDArray[np.uint64]
 
@@ -80,9 +83,9 @@ def short_name(table: str) -> str:
     base, _, sheet = base.partition("#")
     if sheet:
         return sheet
-    ending = re.search(
-        r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods)(?:\.\w+)?$", base
-    )
+    if "." not in base:
+        return base
+    ending = _ENDING.search(base)
     return base[: ending.start()] if ending else base.rpartition(".")[2]
 
 
@@ -145,14 +148,52 @@ def _hashes(words: Sequence[str]) -> Array:
     return np.array(found, np.uint64)
 
 
+def letters_of(names: Sequence[str]) -> Bits:
+    """Return the letter groups of names, as `NameTable.letters` has them."""
+    return _letter_bits([_squashed(name) for name in names])
+
+
+def _squashed(name: str) -> str:
+    """Return the words of a name, joined."""
+    # In ASCII, words leave out nothing but what is neither letter nor digit.
+    return name.translate(_JOINED) if name.isascii() else "".join(key_words(name))
+
+
 def _letter_bits(words: Sequence[str]) -> Bits:
     """Turn words into sets of letter groups: three letters, and the first two of the word."""
-    data = b"".join(map(_word_bits, words))
-    return np.frombuffer(data, "<u8").reshape(len(words), _BITS // 64).astype(np.uint64)
+    marks = np.zeros((len(words), _BITS), bool)
+    plain = [at for at, word in enumerate(words) if word.isascii()]
+    codes = np.frombuffer("^".join(["", *(words[at] for at in plain)]).encode(), np.uint8)
+    lengths = np.array([len(words[at]) + 1 for at in plain], np.int64)
+    # A word and the ^ before it have two groups fewer than characters; one letter is one group.
+    groups = np.maximum(lengths - 2, lengths == 2)
+    starts = ranges(np.cumsum(lengths) - lengths, groups)
+    sizes = np.repeat(np.minimum(lengths, 3), groups)
+    rows = np.repeat(np.array(plain, np.int64), groups)
+    marks[rows, _short_hashes(codes, starts, sizes) % _BITS] = True
+    found = np.packbits(marks, axis=1, bitorder="little").view("<u8").astype(np.uint64)
+    for at in set(range(len(words))).difference(plain):
+        found[at] = np.frombuffer(_word_bits(words[at]), "<u8")
+    return found
+
+
+def _short_hashes(codes: npt.NDArray[np.uint8], starts: Int, sizes: Int) -> Array:
+    """Return what `xxh3_64_intdigest` does for groups of two or three bytes, all at once."""
+    first, middle, last = (
+        codes[starts + at].astype(np.uint64) for at in (0, sizes >> 1, sizes - 1)
+    )
+    mixed = (first << 16) | (middle << 24) | (sizes.astype(np.uint64) << 8) | last
+    mixed ^= np.uint64(0x87275A9B)
+    mixed ^= mixed >> 33
+    mixed *= np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= mixed >> 29
+    mixed *= np.uint64(0x165667B19E3779F9)
+    return mixed ^ (mixed >> 32)
 
 
 @lru_cache(maxsize=1 << 16)
 def _word_bits(word: str) -> bytes:
+    """Do the same for one word in any alphabet."""
     padded = f"^{word}"
     bits = 0
     for group in {padded[i : i + 3] for i in range(len(padded) - 2)} or {padded} - {"^"}:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepjoin.arrays import Array, Float, Int, Int32
+from deepjoin.arrays import Array, Float, Int, Int32, distinct
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.embed.value_vectors import ValueVectors
 from deepjoin.matching.joinability import ONE, similarities
@@ -35,8 +35,8 @@ _DECIDED = 1 << 16
 
 def exact_similarities(queries: Float, cells: Int, exact: ExactVectors, values: Int) -> Int:
     """Return the similarity of each cell with its value, in millionths, from exact vectors."""
-    distinct, rows = np.unique(values, return_inverse=True)
-    vectors = exact(distinct)
+    different, rows = np.unique(values, return_inverse=True)
+    vectors = exact(different)
     decided = np.empty(len(cells), np.int64)
     for start in range(0, len(cells), _DECIDED):
         check_stop()
@@ -61,7 +61,7 @@ class ExactPairs:
 
     def similarities(self, wanted: Int) -> Int:
         """Return the similarities of some pairs in millionths; 0 for those below."""
-        new = np.unique(wanted[self._known[wanted] < 0])
+        new = distinct(wanted[self._known[wanted] < 0])
         if len(new):
             cells, values = self.pairs.cells[new], self.pairs.values[new]
             found = exact_similarities(self._queries, cells, self._exact, values)

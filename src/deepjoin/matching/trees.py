@@ -10,16 +10,20 @@ import numpy as np
 
 from deepjoin.arrays import Array, Double, Float, Int
 
+#: Rows weighed at a time, so that the nodes of all trees stay in the cache.
+_ROWS = 256
+
 
 @dataclass(frozen=True)
 class Trees:
-    """An ensemble of binary trees, one row each; a leaf has itself as both children."""
+    """An ensemble of binary trees; nodes of all are in one list, a leaf leads to itself."""
 
     base: float
+    roots: Int
     features: Int
     thresholds: Float
-    low: Int
-    high: Int
+    #: Two nodes for each node: where to go above the threshold, and up to it.
+    children: Int
     leaves: Double
     depth: int
 
@@ -27,34 +31,34 @@ class Trees:
     def load(cls, stored: dict[str, object]) -> Trees:
         """Read an ensemble from what `json` gives."""
         trees: list[list[list[float]]] = stored["trees"]  # type: ignore[assignment]
-        width = max(len(tree) for tree in trees)
+        roots = np.cumsum([0, *map(len, trees)])[:-1]
         # A node: feature, threshold, child if at most the threshold, child if above, value.
-        nodes = np.zeros((len(trees), width, 5))
-        for number, tree in enumerate(trees):
-            nodes[number, : len(tree)] = tree
-        whole = nodes.astype(np.int64)
+        nodes = np.array([node for tree in trees for node in tree])
+        first = np.repeat(roots, [len(tree) for tree in trees])
+        children = nodes[:, [3, 2]].astype(np.int64) + first[:, None]
         return cls(
             float(stored["base"]),  # type: ignore[arg-type]
-            whole[:, :, 0],
-            nodes[:, :, 1].astype(np.float32),
-            whole[:, :, 2],
-            whole[:, :, 3],
-            nodes[:, :, 4],
+            roots,
+            nodes[:, 0].astype(np.int64),
+            nodes[:, 1].astype(np.float32),
+            children.ravel(),
+            nodes[:, 4],
             int(stored["depth"]),  # type: ignore[call-overload]
         )
 
     def chance(self, rows: Float) -> Double:
         """Return the probability for each row of features."""
-        total = np.full(len(rows), self.base)
-        every = np.arange(len(rows))
-        for number in range(len(self.features)):
-            at = np.zeros(len(rows), np.int64)
+        total = np.empty(len(rows))
+        # All trees at once: there are more trees than rows where a search asks for one hit.
+        for start in range(0, len(rows), _ROWS):
+            block = np.ascontiguousarray(rows[start : start + _ROWS], np.float32)
+            cells, width = block.ravel(), block.shape[1]
+            places = np.arange(len(block)) * width
+            nodes = np.repeat(self.roots[:, None], len(block), axis=1)
             for _ in range(self.depth):
-                # Features of leaves are 0 and their children are themselves: going on is harmless.
-                cell = rows[every, self.features[number, at]]
-                below = cell <= self.thresholds[number, at]
-                at = np.where(below, self.low[number, at], self.high[number, at])
-            total += self.leaves[number, at]
+                below = cells[places + self.features[nodes]] <= self.thresholds[nodes]
+                nodes = self.children[2 * nodes + below]
+            total[start : start + _ROWS] = self.leaves[nodes].sum(axis=0) + self.base
         return np.asarray(1 / (1 + np.exp(-total)))
 
 

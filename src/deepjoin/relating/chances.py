@@ -6,7 +6,7 @@ import numpy as np
 
 from deepjoin.arrays import Int
 from deepjoin.lazy import cached_property
-from deepjoin.matching.names import NameTable, home_of, short_name
+from deepjoin.matching.names import NameTable, home_of, letters_of, short_name
 from deepjoin.matching.sense import shipped_model
 from deepjoin.model import JoinEdge
 from deepjoin.relating.partners import JoinLinks
@@ -16,6 +16,7 @@ from deepjoin.store.segment import Numbering
 
 #: Pairs of one table whose chance is estimated, the strongest; the others have next to none.
 _WEIGHED, _NEXT_TO_NONE = 1000, 1e-4
+_DIGITS = 9
 
 
 class LinkChances:
@@ -61,7 +62,9 @@ class LinkChances:
         )
         rows = hit_features(self._side(query), self._side(target), shared)
         chance = _NEXT_TO_NONE * links.strength
-        chance[best] = shipped_model("hit", HIT_FEATURES).probabilities(rows)
+        found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
+        # How many are weighed at once changes the last digits.
+        chance[best] = np.round(found, _DIGITS)
         if self._said:
             ends = zip(links.a.tolist(), links.b.tolist(), strict=True)
             for place, (one, other) in enumerate(ends):
@@ -71,21 +74,21 @@ class LinkChances:
 
     def _side(self, columns: Int) -> PairSide:
         lake, (cells, types, generic) = self._lake, self._stored
-        count = np.arange(len(columns))
         names = [lake.column_name(column) for column in columns.tolist()]
         titles = [self._title(table) for table in lake.tables[columns].tolist()]
-        words = NameTable.of([*names, *titles])
         sizes = lake.sizes[columns]
         return PairSide(
             sizes,
             sizes / np.maximum(1, cells[columns]),
             *(types[columns], generic[columns]),
-            *(words.take(count), words.take(count + len(count))),
+            *(NameTable.of(names), letters_of(titles)),
         )
 
     def _title(self, table: int) -> str:
         segment, number = self._lake.table(table)
-        return segment.catalog.title(number) or short_name(segment.catalog.table_names[number])
+        return segment.catalog.titles(np.array([number]))[0] or short_name(
+            segment.catalog.table_names[number]
+        )
 
     def _end(self, column: int) -> tuple[str, str]:
         lake = self._lake

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deepjoin.arrays import Array, Double, Int, find_sorted, ranges
+from deepjoin.arrays import Array, Double, Int, distinct, find_sorted, ranges
 from deepjoin.search.tuples import Level, PartPairs
 from deepjoin.store.segment import Segment
 
@@ -138,9 +138,9 @@ def _values_at(segment: Segment, columns: Int, rows: Int) -> Int:
 def _counted(groups: _Groups, level: Level) -> Int:
     """Count, for each way, the tuples that begin with one of those found."""
     size = len(level.keys)
-    distinct = np.unique(groups.group * size + groups.beginnings)
-    weights = level.tuples[distinct % size]
-    return np.bincount(distinct // size, weights, len(groups.table)).astype(np.int64)
+    found = distinct(groups.group * size + groups.beginnings)
+    weights = level.tuples[found % size]
+    return np.bincount(found // size, weights, len(groups.table)).astype(np.int64)
 
 
 def _kept(groups: _Groups, chosen: Array) -> _Groups:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Float, Int, Int32, Marks, prefetch
+from deepjoin.arrays import Float, Int, Int32, Marks, blocks, distinct, prefetch
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.matching.similar import exact_similarities, postings_of
@@ -34,6 +34,8 @@ _SCAN = 1 << 16
 _MANY = 1 << 11
 #: Below this many, plain Python is faster than a dozen array calls.
 _FEW = 1 << 9
+#: Postings of similar values read at a time.
+_POSTINGS = 1 << 19
 #: Cells compared with the values of candidates at a time; in between, a search can stop.
 _CELLS = 1 << 12
 
@@ -222,17 +224,23 @@ class SimilarCells:
         # Ascending: where a column holds several near values, the best is written last.
         order = np.lexsort((counts, pairs.cells))
         total, best = np.zeros(index.columns, np.float32), np.zeros(index.columns, np.float32)
-        ends = np.flatnonzero(np.diff(pairs.cells[order], append=-1)) + 1
-        start = 0
-        for stop in ends.tolist():
-            here = order[start:stop]
-            which, columns = postings_of(index, pairs.values[here])
-            best[columns] = counts[here][which]
-            equal = self.equal[pairs.cells[here[0]]]
-            if equal >= 0:  # these columns have the cell itself, which is counted below
-                best[index.postings(equal)] = 0
-            total[columns] += best[columns]  # once, however often a column occurs
-            start = stop
+        cells, values, counts = pairs.cells[order], pairs.values[order], counts[order]
+        starts = np.flatnonzero(np.diff(cells, prepend=-1))
+        equals = self.equal[cells[starts]].tolist()
+        bounds = np.append(starts, len(cells)).tolist()
+        before = np.append(0, np.cumsum(index.frequency(values)))[bounds]
+        # The postings of many cells are read together, as far as that takes little memory.
+        for first, last in blocks(np.diff(before), _POSTINGS):
+            some = slice(bounds[first], bounds[last])
+            which, every = postings_of(index, values[some])
+            counted = counts[some][which]
+            for number in range(first, last):
+                here = slice(*(before[number : number + 2] - before[first]).tolist())
+                columns = every[here]
+                best[columns] = counted[here]
+                if equals[number] >= 0:  # these columns have the cell itself, counted below
+                    best[index.postings(equals[number])] = 0
+                total[columns] += best[columns]  # once, however often a column occurs
         _, columns = postings_of(index, self.equal[self.equal >= 0])
         total = np.float32(scale) * total
         total += np.bincount(columns, minlength=index.columns).astype(np.float32)
@@ -257,7 +265,7 @@ class SimilarCells:
         index, least = self.segment.values, self._score.least
         prefetch(index.cell_values, index.column_offsets[columns], index.sizes(columns))
         held = [index.cell_values[slice(*index.cells_of(one))] for one in columns.tolist()]
-        values = np.unique(np.concatenate([np.zeros(0, np.int64), *held]))
+        values = distinct(np.concatenate([np.zeros(0, np.uint32), *held])).astype(np.int64)
         found: list[CandidatePairs] = []
         compared = 0
         while compared < len(cells) and not (compared and stop()):
@@ -276,12 +284,15 @@ class SimilarCells:
         unsure = np.abs(matches.similarities - self._score.tau) <= error
         rows = np.flatnonzero((matches.similarities < 1) & unsure)
         if len(rows) == 0:
-            return matches
-        cells, values = matches.cells[rows], matches.values[rows]
-        distinct, places = np.unique(cells, return_inverse=True)
-        vectors = self._query.encode(distinct)
-        found = exact_similarities(vectors, places, self._exact, values)
-        return matches.with_similarities(rows, found)
+            return matches.ordered()
+        # Many columns hold the same value, so a pair of cells may come many times.
+        decided, which = np.unique(
+            matches.cells[rows] << 32 | matches.values[rows], return_inverse=True
+        )
+        different, places = np.unique(decided >> 32, return_inverse=True)
+        vectors = self._query.encode(different)
+        found = exact_similarities(vectors, places, self._exact, decided & 0xFFFFFFFF)
+        return matches.with_similarities(rows, found[which]).ordered()
 
     def _exact(self, values: Int) -> Float:
         strings = self.segment.values.values

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Int32
+from deepjoin.arrays import Double, Int, Int32, distinct
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.cells.tokens import text_array
 from deepjoin.embed.scan import CandidatePairs
@@ -170,13 +170,13 @@ class CompositeSearch:
         found, numbers = place.found(columns)
         tuples = numbers[found.beginnings]
         _, keys = rows.tuples_of(columns)
-        distinct = count_distinct(keys)
+        tuples_there = count_distinct(keys)
         size = len(query)
 
         def evidence(pairs: Found, of: Int) -> tuple[float, float, int]:
             matched = len(np.unique(of))
             theirs = _target_tuples(rows, columns, pairs.rows)
-            return matched / max(1, size), theirs / max(1, distinct), matched
+            return matched / max(1, size), theirs / max(1, tuples_there), matched
 
         is_equal = found.similarities >= 1
         equal = found.where(is_equal)
@@ -217,7 +217,7 @@ class CompositeSearch:
             equi=equi,
             semantic=semantic,
             query_size=size,
-            target_size=distinct,
+            target_size=tuples_there,
             cardinality=cardinality,
             matches=tuple(matches),
             unmatched=tuple(missing),
@@ -254,7 +254,7 @@ def _target_tuples(rows: TableRows, columns: Sequence[int], which: Int) -> int:
     if len(which) == 0:
         return 0
     complete, keys = rows.tuples_of(columns)
-    return count_distinct(keys[np.searchsorted(complete, np.unique(which))])
+    return count_distinct(keys[np.searchsorted(complete, distinct(which))])
 
 
 def _brings(segment: Segment, column: int, names: Sequence[str]) -> Brings:

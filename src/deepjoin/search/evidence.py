@@ -106,7 +106,11 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     joined = _joined(query, [(one.segment, one.column) for one in found], None)
     spellings, counts = query.cells.spellings, query.cells.counts
     hits = []
-    chances = _chances(query, [(one.segment, one.column) for one in found], joined)
+    unknown = [at for at, one in enumerate(found) if one.probability is None]
+    places = [(found[at].segment, found[at].column) for at in unknown]
+    chances = dict(
+        zip(unknown, _chances(query, places, [joined[at] for at in unknown]), strict=True)
+    )
     for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
         check_stop()
         # What is left out of the evidence counts as matched all the same, as in the scores.
@@ -144,9 +148,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
                 join=one.join,
                 score=one.score,
                 joinability=one.joinability,
-                probability=round(
-                    chances[rank - 1] if one.probability is None else one.probability, _SHOWN
-                ),
+                probability=round(chances.get(rank - 1, one.probability or 0.0), _SHOWN),
                 equi=equi.equi,
                 semantic=one.semantic,
                 target_size=equi.target_size,
@@ -163,16 +165,17 @@ def _chances(
     query: SearchQuery, places: Sequence[Place], joined: Sequence[EquiJoin]
 ) -> list[float]:
     """Return the probability of joins by equal cells."""
-    facts, none = QueryFacts(query), np.zeros(1)
-    return [
-        float(
-            facts.probabilities(
-                *(segment, np.array([column]), np.array([one.equi.joinability])),
-                *(np.array([one.equi.reverse]), none),
-            )[0]
+    facts, found = QueryFacts(query), np.zeros(len(places))
+    for rows in _by_segment(places):
+        some = [joined[row].equi for row in rows]
+        found[rows] = facts.probabilities(
+            *(places[rows[0]][0], np.array([places[row][1] for row in rows])),
+            np.array([one.joinability for one in some]),
+            np.array([one.reverse for one in some]),
+            np.zeros(len(rows)),
         )
-        for (segment, column), one in zip(places, joined, strict=True)
-    ]
+    chances: list[float] = found.tolist()
+    return chances
 
 
 def _believed(query: SearchQuery, one: ColumnMatch) -> ColumnMatch:
@@ -228,15 +231,20 @@ def _brings(catalog: Catalog, column: int) -> Brings:
 
 def _joined(query: SearchQuery, places: Sequence[Place], show: int | None) -> list[EquiJoin]:
     """Measure the equi-join of the query with each column, those of a segment together."""
+    joined: dict[int, EquiJoin] = {}
+    for of in _by_segment(places):
+        columns = [places[row][1] for row in of]
+        joined |= zip(of, _joined_segment(query, places[of[0]][0], columns, show), strict=True)
+    return [joined[row] for row in range(len(places))]
+
+
+def _by_segment(places: Sequence[Place]) -> list[list[int]]:
+    """Group columns by their segments; numbers are places in the list."""
     # Segments have no hash of their own; they live as long as the search.
     rows: dict[int, list[int]] = {}
     for row, (segment, _) in enumerate(places):
         rows.setdefault(id(segment), []).append(row)
-    joined: dict[int, EquiJoin] = {}
-    for of in rows.values():
-        columns = [places[row][1] for row in of]
-        joined |= zip(of, _joined_segment(query, places[of[0]][0], columns, show), strict=True)
-    return [joined[row] for row in range(len(places))]
+    return list(rows.values())
 
 
 def _joined_segment(

@@ -6,17 +6,19 @@ titles, whether the target holds each value once, how common it is that such num
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Int32, Marks
+from deepjoin.arrays import Double, Int, Int32, Marks, find_sorted
 from deepjoin.lazy import cached_property
-from deepjoin.matching.names import NameTable, home_of, shared_letters, short_name
+from deepjoin.matching.names import Bits, NameTable, home_of, letters_of, shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
 from deepjoin.model import Hit
 from deepjoin.search.query import SearchQuery
+from deepjoin.store.catalog import Catalog
 from deepjoin.store.feedback import Decided
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic
@@ -39,9 +41,9 @@ class PairSide(NamedTuple):
     unique: Double
     kind: Int
     generic: Int
-    #: The names of the columns, and the titles of their tables.
+    #: The names of the columns, and the letters of their tables' titles.
     name: NameTable
-    title: NameTable
+    title: Bits
 
 
 class Shared(NamedTuple):
@@ -60,9 +62,9 @@ class Shared(NamedTuple):
 def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
     """Measure pairs: one row a pair, one column for each of `HIT_FEATURES`."""
     name, back = shared_letters(query.name.letters, target.name.letters)
-    in_table, table_in = shared_letters(query.name.stems, target.title.letters)
-    _, home = shared_letters(target.name.stems, target.title.letters)
-    alike, _ = shared_letters(query.title.letters, target.title.letters)
+    in_table, table_in = shared_letters(query.name.stems, target.title)
+    _, home = shared_letters(target.name.stems, target.title)
+    alike, _ = shared_letters(query.title, target.title)
     same, same_stem = (
         (getattr(query.name, of) == getattr(target.name, of)) & (getattr(query.name, of) != 0)
         for of in ("hashes", "stem_hashes")
@@ -102,53 +104,83 @@ def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
         "target_named": target.name.hashes != 0,
         "same_place": shared.is_near,
     }
-    return np.stack([np.asarray(values[name], np.float64) for name in HIT_FEATURES], axis=1)
+    rows = np.empty((len(query.size), len(HIT_FEATURES)))
+    for at, feature in enumerate(HIT_FEATURES):
+        rows[:, at] = values[feature]
+    return rows
+
+
+#: Features that depend on the cells that match; the others on the two columns alone.
+_MATCHED = ("joinability", "matched", "reverse", "name_meaning")
+_AT = {name: at for at, name in enumerate(HIT_FEATURES)}
 
 
 class QueryFacts:
     """What a query says of itself, prepared once for all of its candidates."""
 
     def __init__(self, query: SearchQuery) -> None:
-        self._query = query
-        self._tables: dict[tuple[int, int], str] = {}
+        self.query = query
+        #: For each segment, columns that were described before, ascending, and their features.
+        self._described: dict[int, tuple[Int, Double]] = {}
 
     @cached_property
     def _kinds(self) -> tuple[int, Generic]:
-        return self._query.kind, self._query.generic
+        return self.query.kind, self.query.generic
 
     def features(
         self, segment: Segment, columns: Int, shares: Double, reverse: Double, meaning: Double
     ) -> Double:
         """Measure columns of a segment: ``shares`` of the query's cells match, and back."""
-        query, catalog, count = self._query, segment.catalog, len(columns)
-        if count == 0:
+        if len(columns) == 0:
             return np.zeros((0, len(HIT_FEATURES)))
-        tables = catalog.column_tables[columns].tolist()
-        names = [catalog.column_names[column] for column in columns.tolist()]
+        rows = self._columns(segment, columns)
+        matched = np.log2(1 + shares * len(self.query))
+        for name, values in zip(_MATCHED, (shares, matched, reverse, meaning), strict=True):
+            rows[:, _AT[name]] = values
+        return rows
+
+    def _columns(self, segment: Segment, columns: Int) -> Double:
+        """Describe columns; what is measured has been weighed before, so it is known."""
+        if id(segment) in self._described:
+            known, rows = self._described[id(segment)]
+            at = find_sorted(known, columns)
+            if (at >= 0).all():
+                return rows[at]
+        rows = self._describe(segment, columns)
+        order = np.argsort(columns)
+        self._described[id(segment)] = columns[order], rows[order]
+        return rows
+
+    def _describe(self, segment: Segment, columns: Int) -> Double:
+        """Return all features, with 0 for those that depend on what matches."""
+        query, catalog = self.query, segment.catalog
+        count = len(columns)
+        tables = catalog.column_tables[columns]
         column = query.column
         title = column.title or short_name(column.table or "")
-        words = NameTable.of(
-            [column.name, title, *names, *(self._title(segment, table) for table in tables)]
-        )
-        own = np.zeros(count, np.int64)
-        kind, generic = self._kinds
+        # Many columns have the same names; titles differ, and only their letters count.
+        names, number = _numbered(catalog.column_names.take(columns))
+        words = NameTable.of([column.name, *names])
+        letters = letters_of([title, *self._titles(catalog, tables)])
+        own, (kind, generic) = np.zeros(count, np.int64), self._kinds
         mine = PairSide(
             np.full(count, len(query)),
             np.full(count, len(query) / max(1, sum(query.cells.counts))),
-            *(own + int(kind), own + int(generic), words.take(own), words.take(own + 1)),
+            *(own + int(kind), own + int(generic)),
+            *(words.take(own), np.broadcast_to(letters[0], letters[1:].shape)),
         )
-        order = np.arange(count)
         sizes = segment.values.sizes(columns)
         theirs = PairSide(
             sizes,
             sizes / np.maximum(1, catalog.column_cells[columns]),
             np.asarray(catalog.column_types[columns]),
             np.asarray(catalog.column_generic[columns]),
-            *(words.take(order + 2), words.take(order + count + 2)),
+            *(words.take(number + 1), letters[1:]),
         )
-        place = np.array([column_place(catalog.column_ids[one]) for one in columns.tolist()])
-        near = np.array([self._is_near(segment, table) for table in tables])
-        return hit_features(mine, theirs, Shared(shares, reverse, meaning, place, near))
+        place = np.array([column_place(one) for one in catalog.column_ids.take(columns)])
+        unknown = np.zeros(count)
+        shared = Shared(unknown, unknown, unknown, place, self._are_near(catalog, tables))
+        return hit_features(mine, theirs, shared)
 
     def probabilities(
         self, segment: Segment, columns: Int, shares: Double, reverse: Double, meaning: Double
@@ -156,23 +188,31 @@ class QueryFacts:
         """Return the chance of each column."""
         rows = self.features(segment, columns, shares, reverse, meaning)
         found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
-        said = decisions(self._query, segment, columns)
+        said = decisions(self.query, segment, columns)
         return np.where(said == 0, found, said > 0)
 
-    def _title(self, segment: Segment, table: int) -> str:
-        key = id(segment), table
-        if key not in self._tables:
-            title = segment.catalog.title(table)
-            self._tables[key] = title or short_name(segment.catalog.table_names[table])
-        return self._tables[key]
+    def _titles(self, catalog: Catalog, tables: Int) -> list[str]:
+        """Return the titles of tables, or their names without folders and endings."""
+        titles = catalog.titles(tables)
+        without = [at for at, title in enumerate(titles) if not title]
+        names = catalog.table_names.take(tables[without])
+        for at, name in zip(without, names, strict=True):
+            titles[at] = short_name(name)
+        return titles
 
-    def _is_near(self, segment: Segment, table: int) -> bool:
-        """Whether a table is in the folder, workbook, schema or database of the query's own."""
-        own = self._query.column.table
-        if not own:
-            return False
-        place, name = home_of(own), segment.catalog.table_names[table]
-        return bool(place) and home_of(name) == place
+    def _are_near(self, catalog: Catalog, tables: Int) -> Marks:
+        """Mark tables in the folder, workbook, schema or database of the query's own."""
+        place = home_of(self.query.column.table or "")
+        if not place:
+            return np.zeros(len(tables), bool)
+        return np.array([home_of(name) == place for name in catalog.table_names.take(tables)])
+
+
+def _numbered(names: Sequence[str]) -> tuple[list[str], Int]:
+    """Return the different names, and the number of each name among them."""
+    numbers: dict[str, int] = {}
+    each = [numbers.setdefault(name, len(numbers)) for name in names]
+    return list(numbers), np.array(each, np.int64)
 
 
 def decisions(query: SearchQuery, segment: Segment, columns: Int | Int32) -> Int:

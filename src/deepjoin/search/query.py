@@ -218,6 +218,9 @@ class SearchQuery:
     @cached_property
     def kind(self) -> CellType:
         """The type that all cells of the query share."""
+        # One value that begins with a letter is enough, and found at once in most columns of words.
+        if any(value[0].isalpha() for value in self.cells.values):
+            return CellType.TEXT
         return classified(text_array(self.cells.values))[0]
 
     @cached_property

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -189,55 +190,69 @@ def rank_by_meaning(
     *,
     demote: bool = False,
     found_by: tuple[str, ...] = (),
+    facts: QueryFacts | None = None,
 ) -> SemanticRanking:
     """Put scored columns of all segments in one order, and keep the best that match a cell.
 
-    Joins of kind "any" are ordered by their probability; the others by the score.
+    Joins of kind "any" are ordered by their probability; the others by the score. ``facts`` may
+    know columns from an earlier step.
     """
-    size = len(query)
-    facts = QueryFacts(query)
-    chances = [
-        facts.probabilities(
-            *(one.segment, one.columns, one.joinabilities(size), one.reverse, one.names)
-        )
-        for one in scored
-    ]
-    by_chance = {id(one): chance for one, chance in zip(scored, chances, strict=True)}
-    said = {id(one): decisions(query, one.segment, one.columns) for one in scored}
-
-    def key(pair: tuple[ColumnScores, int]) -> tuple[object, ...]:
-        scores, row = pair
-        catalog, column = scores.segment.catalog, int(scores.columns[row])
-        name = query.name
-        chance = round(float(by_chance[id(scores)][row]), _CHANCE_DIGITS)
-        by_chance_alone = scores.join == "any" and bool(name)
-        generic = demote and bool(catalog.column_generic[column])
-        return (
-            # What a person said of a join comes before all that can be measured.
-            -int(said[id(scores)][row]) if scores.join == "any" else 0,
-            # Without a name, nothing but its cells speaks for a row number, and cells say little.
-            generic and not by_chance_alone,
-            -chance if scores.join == "any" else 0.0,
-            generic,
-            -round(scores.score(row, size), _DIGITS),
-            -round(float(scores.reverse[row]), _DIGITS),
-            -round(float(scores.likeness[row]), _DIGITS),
-            -name_similarity(name, catalog.column_names[column]) if name else 0.0,
-            *_table_and_column((scores.segment, column)),
-        )
-
-    pairs = []
+    size, name = len(query), query.name
+    facts = facts or QueryFacts(query)
+    by_chance: dict[int, list[float]] = {}
+    pairs: list[tuple[ColumnScores, int]] = []
+    keys: list[tuple[float, ...]] = []
     for scores in scored:
+        chances = by_chance[id(scores)] = facts.probabilities(
+            *(scores.segment, scores.columns, scores.joinabilities(size)),
+            *(scores.reverse, scores.names),
+        ).tolist()
         good = (scores.matched_cells > 0) & (scores.sums / size >= threshold)
-        pairs += [(scores, row) for row in np.flatnonzero(good).tolist()]
-    pairs = sorted(pairs, key=key)[:k]
+        rows = np.flatnonzero(good).tolist()
+        generic = scores.segment.catalog.column_generic[scores.columns].tolist()
+        reverse, likeness = scores.reverse.tolist(), scores.likeness.tolist()
+        by_chance_alone = scores.join == "any" and bool(name)
+        said = decisions(query, scores.segment, scores.columns).tolist()
+        for row in rows:
+            last = demote and bool(generic[row])
+            keys.append(
+                (
+                    # What a person said of a join comes before all that can be measured.
+                    -said[row] if scores.join == "any" else 0,
+                    # Without a name, nothing but its cells speaks for a row number, and cells
+                    # say little.
+                    last and not by_chance_alone,
+                    -round(chances[row], _CHANCE_DIGITS) if scores.join == "any" else 0.0,
+                    last,
+                    -round(scores.score(row, size), _DIGITS),
+                    -round(reverse[row], _DIGITS),
+                    -round(likeness[row], _DIGITS),
+                )
+            )
+        pairs += [(scores, row) for row in rows]
+
+    def by_name(number: int) -> tuple[object, ...]:
+        scores, row = pairs[number]
+        place = scores.segment, int(scores.columns[row])
+        other = scores.segment.catalog.column_names[place[1]]
+        return (-name_similarity(name, other) if name else 0.0, *_table_and_column(place))
+
+    order = sorted(range(len(pairs)), key=keys.__getitem__)
+    best: list[int] = []
+    # Names are read only of those that all numbers leave equal.
+    for _, equal in groupby(order, key=keys.__getitem__):
+        tied = list(equal)
+        best += sorted(tied, key=by_name) if len(tied) > 1 else tied
+        if k is not None and len(best) >= k:
+            break
+    pairs = [pairs[number] for number in best[:k]]
 
     def matches(chosen: Sequence[int]) -> list[ColumnMatch]:
         some = [pairs[place] for place in chosen]
         return [
             replace(
                 scores.match(row, size, tau, found_by),
-                probability=float(by_chance[id(scores)][row]),
+                probability=by_chance[id(scores)][row],
             )
             for scores, row in some
         ]

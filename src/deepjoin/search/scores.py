@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deepjoin.arrays import Double, Float, Int, Marks, ranges
+from deepjoin.arrays import Double, Float, Int, Marks, distinct, ranges
 from deepjoin.embed.cells import CellEncoder, match_chance
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.lazy import cached_property
@@ -53,7 +53,7 @@ class PairScore:
 
 @dataclass(frozen=True)
 class CellMatches:
-    """Which cell matches which value in which column; sorted by column, cell, similarity."""
+    """Which cell matches which value in which column; `ordered` puts the best first."""
 
     columns: Int
     cells: Int
@@ -62,7 +62,10 @@ class CellMatches:
 
     @classmethod
     def of(cls, pairs: CandidatePairs, index: ValueIndex, columns: Int) -> CellMatches:
-        """Find the pairs whose value is in each of some columns, numbered 0, 1, 2."""
+        """Find the pairs whose value is in each of some columns, numbered 0, 1, 2.
+
+        They come by column and value.
+        """
         order = np.argsort(pairs.values, kind="stable")
         wanted = pairs.values[order]
         sizes = index.sizes(columns)
@@ -75,22 +78,27 @@ class CellMatches:
         held, first = held[here], first[here]
         many = np.searchsorted(wanted, held, side="right") - first
         pair = order[ranges(first, many)]
-        found = cls(
+        return cls(
             np.repeat(which[here], many),
             *(pairs.cells[pair], pairs.values[pair], pairs.similarities[pair]),
         )
-        return found._sorted()
 
-    def _sorted(self) -> CellMatches:
-        keys = (self.values, -self.similarities, self.cells, self.columns)
-        return self.where(np.lexsort(keys))
+    def ordered(self) -> CellMatches:
+        """Sort by column, cell, similarity, value; now they are sorted by column and value."""
+        width = int(self.cells.max(initial=0)) + 1
+        groups = self.columns * width + self.cells
+        if len(groups) == 0 or groups.max() >= 1 << 31:
+            return self.where(np.lexsort((-self.similarities, self.cells, self.columns)))
+        # One key, a tenth of the time of three: the bits of a positive number order as it does.
+        likeness = self.similarities.astype(np.float32).view(np.uint32)
+        return self.where(np.argsort(groups << 32 | ~likeness, kind="stable"))
 
     def with_similarities(self, rows: Int, millionths: Int) -> CellMatches:
         """Replace the similarities of some rows by exact ones."""
         # In double precision, so that what reaches a bound in millionths reaches it here.
         better = self.similarities.astype(np.float64)
         better[rows] = millionths / ONE
-        return replace(self, similarities=better)._sorted()
+        return replace(self, similarities=better)
 
     def where(self, chosen: Marks | Int) -> CellMatches:
         """Keep some of the matches."""
@@ -148,8 +156,8 @@ class ColumnScores:
     @cached_property
     def reverse(self) -> Double:
         """Share of each column's values that match a cell of the query."""
-        held = np.unique(np.stack([self.matched.columns, self.matched.values]), axis=1)
-        values = np.bincount(held[0], minlength=len(self.columns))
+        held = distinct(self.matched.columns << 32 | self.matched.values)
+        values = np.bincount(held >> 32, minlength=len(self.columns))
         return values / self.segment.values.sizes(self.columns)
 
     @cached_property

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Float, Int, Int32, Marks, find_sorted, ranges
+from deepjoin.arrays import Float, Int, Int32, Marks, distinct, find_sorted, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
@@ -254,7 +254,7 @@ def count_distinct(keys: Int) -> int:
     """Count the distinct numbers, none of which is negative."""
     most = int(keys.max(initial=0)) + 1
     if most > max(_MARKED, 8 * len(keys)):
-        return len(np.unique(keys))
+        return len(distinct(keys))
     marks = np.zeros(most, bool)
     marks[keys] = True
     return int(np.count_nonzero(marks))

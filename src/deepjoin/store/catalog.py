@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deepjoin.arrays import (
     Array,
     Hashes,
+    Int,
     Int32,
     Integers,
     Strings,
@@ -128,10 +129,15 @@ class Catalog:
         """Return what is known of a table."""
         return TableEntry.from_json(self.table_names[number], self._entries[number])
 
-    def title(self, number: int) -> str:
-        """Return the title of a table, without reading the rest of its entry."""
-        found = _TITLE.match(self._entries[number])
-        return str(json.loads(found[1])) if found else ""
+    def titles(self, numbers: Int) -> list[str]:
+        """Return the titles of tables, without reading the rest of their entries."""
+        titles = [""] * len(numbers)
+        # Most tables have none; then their entries, which may be long, are not read.
+        titled = np.flatnonzero(self._entries.begin_with(b'{"title": ', numbers))
+        for at, entry in zip(titled.tolist(), self._entries.take(numbers[titled]), strict=True):
+            found = _TITLE.match(entry)
+            titles[at] = str(json.loads(found[1])) if found else ""
+        return titles
 
     def others_and_sample(self, column: int) -> tuple[tuple[str, ...], Sample]:
         """Return the names of a table's other columns, indexed or not, and its first rows."""

@@ -34,6 +34,7 @@ from deepjoin.embed.cells.tokens import (
     sum_bags,
     text_array,
     undotted,
+    without_letters,
 )
 from deepjoin.embed.cells.words import (
     SHORTEST,
@@ -148,7 +149,7 @@ class StaticTable:
             rows = numbered[start : start + _NUMBERED_AT_ONCE]
             some = values.take(pa.array(rows))
             # Values without a letter are nothing but their numbers.
-            alone = np.asarray(pc.invert(pc.match_substring_regex(some, r"\pL")))
+            alone = without_letters(some)
             bags, distinct = number_bags(some.to_pylist(), alone.tolist())
             sums = np.zeros((len(rows), self.dimension), np.float32)
             sum_bags(directions(distinct, self.dimension), bags, sums)
@@ -210,6 +211,8 @@ class StaticTable:
             at for at in np.flatnonzero(split).tolist()
             if len(words[at]) >= SHORTEST and words[at].isascii() and words[at].isalpha()
         ]  # fmt: skip
+        if not unknown:  # a short query may need no speller, which takes a tenth of a second
+            return np.zeros(0, np.int64), []
         nearest = self._speller.nearest([words[at] for at in unknown])
         found = nearest >= 0
         correct = [self._speller.words[number] for number in nearest[found].tolist()]

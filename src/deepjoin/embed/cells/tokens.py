@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
-from deepjoin.arrays import Float, Int
+from deepjoin.arrays import Float, Int, Marks
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -27,6 +27,8 @@ _MULTIPLIER = np.uint32(2654435761)
 #: Longer words (hashes, addresses) are cut: the table has no rows for their tails.
 _LONGEST_WORD = 40
 _MOST_WORDS = 48
+#: Up to this many values, Python is faster than to compile a pattern with all letters of Unicode.
+_FEW = 1 << 9
 #: Rows summed at a time: few enough that the sums stay in the processor's cache.
 _ROWS_AT_ONCE = 512
 _DIGITS = re.compile(r"[0-9]+")
@@ -90,8 +92,26 @@ def undotted(values: pa.Array) -> pa.Array:
     >>> undotted(pa.array(["u.s.a.", "st. louis"])).to_pylist()
     ['usa', None]
     """
+    if len(values) <= _FEW:
+        texts = values.to_pylist()
+        return pa.array([one.replace(".", "") if _is_initials(one) else None for one in texts],
+                        pa.string())  # fmt: skip
     initials = pc.match_substring_regex(values, r"^(?:\pL\.)+\pL?$")
     return pc.replace_substring(pc.if_else(initials, values, None), ".", "")
+
+
+def _is_initials(value: str | None) -> bool:
+    return (
+        value is not None and "." in value and not value[1::2].strip(".") and value[::2].isalpha()
+    )
+
+
+def without_letters(values: pa.Array) -> Marks:
+    """Mark values that have no letter, in any alphabet."""
+    if len(values) <= _FEW:
+        texts = (value or "" for value in values.to_pylist())
+        return np.array([not any(map(str.isalpha, text)) for text in texts], bool)
+    return np.asarray(pc.invert(pc.match_substring_regex(values, r"\pL")))
 
 
 def piece_bags(words: Sequence[str], tokenizer: Tokenizer, unknown: int) -> Bags:

@@ -28,6 +28,8 @@ _POWERS = np.array([pow(_BASE, at, 1 << 64) for at in range(_LONGEST + 2)], np.u
 #: Marks in a key the place where a letter was removed.
 _PLACES = np.array([pow(_BASE ^ 0xFFFF, at + 3, 1 << 64) for at in range(_LONGEST + 2)], np.uint64)
 _NOT_FOUND = np.iinfo(np.int64).max
+#: Bits of a hash that are marked, and an odd number that mixes the others into them.
+_MARKED_BITS, _MIXER = 21, np.uint64(0xD6E8FEB86659FD93)
 
 
 @dataclass(frozen=True)
@@ -130,14 +132,12 @@ class Speller:
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
         _, lengths, wholes, shorter = _hashed(words)
-        self._whole, self._word = np.unique(wholes, return_index=True)
+        self._wholes = _HashIndex(wholes, np.arange(len(words)))
         rows, places = _inner(lengths)
-        keys = shorter[rows, places] ^ _PLACES[places]
-        self._key, first = np.unique(keys, return_index=True)
-        self._owner = rows[first]
+        without = shorter[rows, places]
+        self._holes = _HashIndex(without ^ _PLACES[places], rows)
         long = lengths[rows] >= LONG
-        self._rest, first = np.unique(shorter[rows, places][long], return_index=True)
-        self._long = rows[long][first]
+        self._rests = _HashIndex(without[long], rows[long])
 
     def nearest(self, words: Sequence[str]) -> Int:
         """Return the number of the known word one edit away from each word, or -1.
@@ -155,15 +155,15 @@ class Speller:
         longer, gaps = _inner(lengths + 1)
         best = np.full(len(words), _NOT_FOUND)
         for edited, found in (
-            (rows, _find(self._key, self._owner, without ^ _PLACES[places])),  # a wrong letter
-            (rows, _find(self._whole, self._word, without)),  # a letter too many
-            (rows[long], _find(self._rest, self._long, without[long])),  # one moved
-            (rows, _find(self._whole, self._word, swapped)),  # two neighbours swapped
-            (longer, _find(self._key, self._owner, wholes[longer] ^ _PLACES[gaps])),  # one missing
+            (rows, self._holes.find(without ^ _PLACES[places])),  # a wrong letter
+            (rows, self._wholes.find(without)),  # a letter too many
+            (rows[long], self._rests.find(without[long])),  # one moved
+            (rows, self._wholes.find(swapped)),  # two neighbours swapped
+            (longer, self._holes.find(wholes[longer] ^ _PLACES[gaps])),  # one missing
         ):
             # The lowest number wins, which is the most common word.
             np.minimum.at(best, edited[found >= 0], found[found >= 0])
-        known = _find(self._whole, self._word, wholes) >= 0
+        known = self._wholes.find(wholes) >= 0
         return np.where(known | (best == _NOT_FOUND), -1, best)
 
 
@@ -188,9 +188,32 @@ def _inner(lengths: Int) -> tuple[Int, Int]:
     return rows, np.arange(len(rows)) - first + 1
 
 
-def _find(keys: Hashes, owners: Int, wanted: Hashes) -> Int:
-    """Look hashes up in sorted keys; -1 where there is none."""
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, owners[at], -1)
+class _HashIndex:
+    """Looks hashes up; where several owners have one, the first counts."""
+
+    def __init__(self, hashes: Hashes, owners: Int) -> None:
+        # As `np.unique` with the first places, whose stable sort takes several times as long.
+        order = np.argsort(hashes)
+        ascending = hashes[order]
+        starts = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1])[: len(hashes)])
+        self._keys = ascending[starts]
+        first = np.minimum.reduceat(order, starts) if len(starts) else order
+        self._owners = owners[first]
+        #: Marks some bits of every hash: most that are looked up are not there.
+        self._marks = np.zeros(1 << _MARKED_BITS, bool)
+        self._marks[_some_bits(self._keys)] = True
+
+    def find(self, wanted: Hashes) -> Int:
+        """Return the owner of each hash; -1 where there is none."""
+        found = np.full(len(wanted), -1)
+        some = np.flatnonzero(self._marks[_some_bits(wanted)])
+        if len(some) == 0:
+            return found
+        at = np.minimum(np.searchsorted(self._keys, wanted[some]), len(self._keys) - 1)
+        found[some] = np.where(self._keys[at] == wanted[some], self._owners[at], -1)
+        return found
+
+
+def _some_bits(hashes: Hashes) -> Hashes:
+    """Mix a hash into fewer bits."""
+    return (hashes * _MIXER) >> np.uint64(64 - _MARKED_BITS)

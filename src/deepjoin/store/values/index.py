@@ -66,7 +66,11 @@ class ValueIndex:
         places = np.searchsorted(self.hashes, hashes)
         numbers = np.full(len(values), -1)
         same = self.hashes[np.minimum(places, len(self.hashes) - 1)] == hashes
-        self.values.prefetch(places[same])
+        found = np.flatnonzero(same)
+        for i, text in zip(found.tolist(), self.values.take(places[found]), strict=True):
+            if text == values[i]:
+                numbers[i] = places[i]
+                same[i] = False
         for i in np.flatnonzero(same).tolist():
             # Walk the values of one hash, nearly always one, to the very string.
             at = int(places[i])
