@@ -17,6 +17,7 @@ import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.cli import main
 from deepjoin.enriching.features import Scorer, as_feature, chosen_features
+from deepjoin.enriching.joins import BroughtColumns, find_joins, make_join
 
 pytest.importorskip("sklearn")
 
@@ -89,6 +90,8 @@ def test_a_shuffled_target_gains_nothing(lake: Lake, houses: pd.DataFrame) -> No
     shuffled = houses.assign(price=houses["price"].sample(frac=1, random_state=3).to_numpy())
     found = lake.enrich(shuffled, "price")
     assert found.interval is not None and found.interval[0] <= 0
+    assert found.gain == 0 and not found.steps
+    assert list(found.table) == list(houses), "nothing is added that is not proven"
 
 
 @pytest.mark.slow
@@ -109,8 +112,9 @@ def test_leaks_are_recognised() -> None:
     related = as_feature("related", pa.chunked_array([pa.array(values + drawn.normal(size=400))]))
     assert copy is not None and scorer.leaks(copy)
     assert related is not None and not scorer.leaks(related)
-    rated = scorer.relevant([copy, related])
-    assert [one.name for one in chosen_features([copy, copy], rated, 5)] == ["copy"], "told once"
+    rated = scorer.relevant([], [copy, related])
+    assert [one.name for one in chosen_features([], [copy, copy], rated, 5)] == ["copy"], "once"
+    assert chosen_features([copy], [copy, copy], rated, 5) == [], "your table has it already"
 
 
 @pytest.mark.parametrize(
@@ -176,3 +180,47 @@ def test_the_estimator_joins_other_rows(lake: Lake, houses: pd.DataFrame) -> Non
     numbers = FunctionTransformer(lambda frame: frame.select_dtypes("number"))
     model = make_pipeline(enricher, numbers, HistGradientBoostingRegressor())
     assert model.fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.5
+
+
+def test_columns_that_give_the_target_away_together_are_not_used(tmp_path: Path) -> None:
+    """The class is computed from two scores of another table; neither tells it alone."""
+    drawn = np.random.default_rng(2)
+    names = [f"school {number}" for number in range(600)]
+    scores = drawn.random((600, 2))
+    is_weak = (scores < 0.7).all(axis=1)
+    frame = pd.DataFrame({"school": names, "pupils": drawn.integers(100, 999, 600)})
+    survey = pd.DataFrame({"school": names, "safety": scores[:, 0], "respect": scores[:, 1]})
+    frame.assign(weak=is_weak).to_csv(tmp_path / "base.csv", index=False)
+    survey.to_csv(tmp_path / "survey.csv", index=False)
+    pd.DataFrame({"school": names, "size": ["N/A", *range(599)]}).to_csv(
+        tmp_path / "sizes.csv", index=False
+    )
+    lake = deepjoin.index(tmp_path, tmp_path / "index")
+    mine = frame.assign(is_weak=is_weak)[:500]
+    found = lake.enrich(mine, "is_weak")
+    reasons = {one.table: one.reason for one in found.rejected}
+    assert "gives the target away: its columns together reach accuracy" in reasons["survey.csv"]
+    assert reasons["base.csv"] == "is your table, or one that holds it with the target"
+    assert found.gain == 0 and not found.steps
+    kept = lake.enrich(mine, "is_weak", settings=EnrichSettings(leaks=True, keys=("school",)))
+    assert kept.score_after is not None and kept.score_after > 0.98
+    offers = {one.column: one for one in lake.enrich(frame[["school"]]).offers}
+    assert "size" in offers
+
+
+def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
+    names = [f"place {number}" for number in range(40)]
+    heights = ["N/A" if number % 4 == 0 else str(number) for number in range(40)]
+    frame = pd.DataFrame({"place": np.repeat(names, 2), "height": np.repeat(heights, 2)})
+    frame.assign(kind=["a", "b"] * 40).to_csv(tmp_path / "heights.csv", index=False)
+    lake = deepjoin.index(tmp_path, tmp_path / "index")
+    mine = pa.table({"place": names})
+    choice = find_joins(lake, mine, -1, lambda table: False, EnrichSettings())[0][0]
+    brought = make_join(lake, choice, mine["place"], [])
+    assert isinstance(brought, BroughtColumns)
+    assert brought.join.numbers == ("height",) and brought.join.is_summarised
+    assert brought.table["height_mean"].to_pylist()[:3] == [None, 1.0, 2.0]
+    assert brought.table["kind_most_frequent"].to_pylist()[0] == "a"
+    assert set(brought.table["kind_share"].to_pylist()) == {0.5}
+    assert set(brought.table["matched_rows"].to_pylist()) == {2}
+    assert "TRY_CAST" in brought.sql and "GROUP BY" in brought.sql

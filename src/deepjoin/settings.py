@@ -261,6 +261,11 @@ class EnrichSettings:
     sample: int = 20_000
     #: Makes everything that is drawn at random repeatable.
     seed: int = 0
+    #: The keys, if you know them: "id" joins columns of this name alone, "a=b" a column a of a
+    #: table with the column b of the next.
+    keys: tuple[str, ...] = ()
+    #: Also use columns that give the target away.
+    leaks: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tables", "columns", "sample"):

@@ -27,14 +27,16 @@ class LakeEnricher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         A `Lake`, or the path of its index.
     depth
         How many joins in a row, at most 3.
-    seed
-        Makes the choice repeatable.
+    settings
+        Bounds, keys and the seed: an `EnrichSettings`.
     """
 
-    def __init__(self, lake: Any = None, *, depth: int = 2, seed: int = 0) -> None:
+    def __init__(
+        self, lake: Any = None, *, depth: int = 2, settings: EnrichSettings | None = None
+    ) -> None:
         self.lake = lake
         self.depth = depth
-        self.seed = seed
+        self.settings = settings
 
     def fit(self, X: Any, y: Any) -> LakeEnricher:
         """Choose the joins that help to predict ``y`` from a data frame."""
@@ -42,7 +44,7 @@ class LakeEnricher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         name = _free("target", frame.column_names)
         table = frame.append_column(name, pa.chunked_array([pa.array(np.asarray(y))]))
         lake = self._opened()
-        found = lake.enrich(table, name, depth=self.depth, settings=EnrichSettings(seed=self.seed))
+        found = lake.enrich(table, name, depth=self.depth, settings=self.settings)
         self.plan_ = found.plan
         self.score_before_, self.score_after_ = found.score_before, found.score_after
         self.feature_names_in_ = np.array(frame.column_names, object)

@@ -5,36 +5,25 @@ Without a target, list what the lake could add.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 
-from deepjoin.enriching.features import Feature, Gain, Scorer, as_feature, chosen_features
-from deepjoin.enriching.joins import (
-    BroughtColumns,
-    EnrichableLake,
-    JoinChoice,
-    RepeatableJoin,
-    find_joins,
-    is_copy,
-    joined_rows,
-    make_join,
-)
+from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
+from deepjoin.enriching.joins import EnrichableLake, RepeatableJoin, joined_rows
+from deepjoin.enriching.walk import OwnTable, Walk
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.joining.store import read_typed
 from deepjoin.model import EnrichStep, Offer, RejectedJoin
 from deepjoin.optional import FRAMES, as_frame
 from deepjoin.progress import Progress
-from deepjoin.read.frames import file_table, frame_table
 from deepjoin.settings import EnrichSettings
 
 #: Joins in a row, at most.
 _DEEPEST = 3
+_STOPPED = {"time": "time was up", "interrupted": "it was interrupted"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +45,9 @@ class Enrichment:
     interval: tuple[float, float] | None = None
     #: "accuracy" or "R²".
     metric: str = ""
+    #: "" if everything was tried, "time" if the time was up, "interrupted" after Ctrl-C: then this
+    #: is the best that was found by then.
+    stopped: str = ""
     seconds: float = 0.0
     #: The joins as they can be made for other rows, see `apply_plan`.
     plan: tuple[RepeatableJoin, ...] = field(default=(), repr=False)
@@ -87,6 +79,7 @@ class Enrichment:
             "steps": [step.to_dict() for step in self.steps],
             "rejected": [one.to_dict() for one in self.rejected],
             "offers": [one.to_dict() for one in self.offers],
+            "stopped": self.stopped or None,
             "seconds": self.seconds,
         }
 
@@ -94,14 +87,6 @@ class Enrichment:
         from deepjoin.show.text import render_enrichment
 
         return render_enrichment(self.to_dict())
-
-
-@dataclass(frozen=True)
-class _Made:
-    """A join that was made, and where it starts."""
-
-    choice: JoinChoice
-    brought: BroughtColumns
 
 
 def enrich(
@@ -116,70 +101,44 @@ def enrich(
     started = perf_counter()
     if not 1 <= depth <= _DEEPEST:
         raise DeepJoinError(f"`depth` is {depth}; it must be between 1 and {_DEEPEST}.")
-    table, name = own_table(lake, given)
+    own = OwnTable.read(lake, given, target)
     scorer = None
     if target is not None:
-        if target not in table.column_names:
-            raise unknown_name("column", target, name or "the table", table.column_names)
-        scorer = Scorer(table[target], target, settings.sample, settings.seed)
-    rest = table.drop_columns([target]) if target else table
-    rejected: list[RejectedJoin] = []
-    walk = _walked(lake, (rest, table, name), depth, settings, rejected, progress)
-    made = list(walk)
+        scorer = Scorer(own.table[target], target, settings.sample, settings.seed)
+    walk = Walk(lake, own, settings, scorer)
+    walk.run(depth, progress)
     if scorer is None:
         offers = [
-            Offer(column, one.choice.hit.table, _via(one, made), one.choice.hit.column, c, t)
-            for one in made
+            Offer(column, one.choice.hit.table, walk.start_of(one), one.choice.hit.column, c, t)
+            for one in walk.made
             for column in one.brought.table.column_names
             for c, t in [(one.brought.coverage, one.choice.trust)]
         ]
         offers.sort(key=lambda one: (-one.coverage * one.trust, one.table))
-        kind = _like(given, table)
-        took = perf_counter() - started
-        return Enrichment(kind, rejected=tuple(rejected), offers=tuple(offers), seconds=took)
-    base = list(_features(rest, scorer))
-    new: list[Feature] = []
-    owner: dict[str, int] = {}
-    for number, one in enumerate(made):
-        for feature in _features(one.brought.table, scorer):
-            if scorer.leaks(feature):
-                rejected.append(_rejected(one, feature.name, "is nearly a copy of the target"))
-                continue
-            new.append(feature)
-            owner[feature.name] = number
-    gain = scorer.gain(base, new, settings.columns)
-    rated = scorer.relevant(new)
-    chosen = chosen_features(new, rated, settings.columns) if gain.after > gain.before else []
-    steps, plan = _steps(scorer, base, chosen, owner, made, gain)
-    used = {one.table for one in steps}
-    for one in made:
-        if one.choice.hit.table not in used:
-            rejected.append(_rejected(one, one.choice.hit.column, "tells nothing of the target"))
-    added = [(f.name, made[owner[f.name]].brought.table[f.name]) for f in chosen]
-    enriched = table
-    for column, cells in sorted(added, key=lambda pair: owner[pair[0]]):
+        return Enrichment(
+            _like(given, own.table),
+            rejected=tuple(walk.rejected),
+            offers=tuple(offers),
+            stopped=walk.stopped,
+            seconds=perf_counter() - started,
+        )
+    found = _measured(walk, scorer, started, progress)
+    enriched = own.table
+    for column, cells in found.cells:
         enriched = enriched.append_column(column, cells)
+    gain = found.gain
     return Enrichment(
         _like(given, enriched),
-        tuple(steps),
-        tuple(rejected),
-        score_before=gain.before,
-        score_after=gain.after if chosen else gain.before,
-        interval=(gain.low, gain.high),
+        tuple(found.steps),
+        tuple(walk.rejected),
+        score_before=gain.before if gain else None,
+        score_after=(gain.after if found.steps else gain.before) if gain else None,
+        interval=(gain.low, gain.high) if gain else None,
         metric=scorer.metric,
+        stopped=found.stopped or walk.stopped,
         seconds=perf_counter() - started,
-        plan=plan,
+        plan=tuple(found.plan),
     )
-
-
-def own_table(lake: EnrichableLake, given: object) -> tuple[pa.Table, str | None]:
-    """Read your table into memory; also return its name, if it is a file or a table of the lake."""
-    if isinstance(given, str | os.PathLike):
-        path = Path(given).expanduser()
-        if not path.exists() and isinstance(given, str) and given in lake.index:
-            return read_typed(lake.index.origin(given).table()), given
-        return read_typed(file_table(path)), path.name
-    return read_typed(frame_table(given)), None
 
 
 def _like(given: object, table: pa.Table) -> Any:
@@ -187,102 +146,52 @@ def _like(given: object, table: pa.Table) -> Any:
     return as_frame(table, library if library in FRAMES else "arrow")
 
 
-def _features(table: pa.Table, scorer: Scorer) -> Iterator[Feature]:
-    for name in table.column_names:
-        feature = as_feature(name, table[name])
-        if feature is not None:
-            yield scorer.taken(feature)
+@dataclass
+class _Measured:
+    """What the joins of a walk are worth."""
+
+    gain: Gain | None = None
+    steps: list[EnrichStep] = field(default_factory=list)
+    plan: list[RepeatableJoin] = field(default_factory=list)
+    #: The new columns, in the order of the steps.
+    cells: list[tuple[str, pa.ChunkedArray]] = field(default_factory=list)
+    stopped: str = ""
 
 
-def _walked(
-    lake: EnrichableLake,
-    tables: tuple[pa.Table, pa.Table, str | None],
-    depth: int,
-    settings: EnrichSettings,
-    rejected: list[RejectedJoin],
-    progress: Progress,
-) -> Iterator[_Made]:
-    """Join table after table, nearest and most likely first, until a bound is reached."""
-    rest, whole, name = tables
-    deadline = perf_counter() + settings.seconds
-    seen: dict[str, bool] = {name: True} if name else {}
-    taken = list(whole.column_names)
-
-    def is_left_out(table: str) -> bool:
-        if table not in seen:
-            seen[table] = is_copy(lake, whole.column_names, whole.num_rows, table)
-        return seen[table]
-
-    level: list[tuple[int, pa.Table]] = [(-1, rest)]
-    count = 0
-    for _ in range(depth):
-        choices: list[JoinChoice] = []
-        keys: dict[int, pa.Table] = dict(level)
-        for parent, columns in level:
-            found, why_not = find_joins(lake, columns, parent, is_left_out, settings)
-            choices += found
-            rejected += why_not
-        level = []
-        for choice in sorted(choices, key=lambda one: -one.trust):
-            table = choice.hit.table
-            if seen[table]:
-                continue
-            if count == settings.tables or perf_counter() > deadline:
-                reason = "the bound on tables" if count == settings.tables else "time"
-                rejected.append(
-                    RejectedJoin(
-                        *(table, choice.hit.column, choice.via), f"was not tried: {reason} is up"
-                    )
-                )
-                continue
-            seen[table] = True
-            progress(count, settings.tables, table)
-            cells = keys[choice.parent][choice.via]
-            brought = make_join(lake, choice, cells, taken)
-            if isinstance(brought, str):
-                rejected.append(RejectedJoin(table, choice.hit.column, choice.via, brought))
-                continue
-            taken += brought.table.column_names
-            if brought.keys is not None:
-                level.append((count, brought.keys))
-            count += 1
-            yield _Made(choice, brought)
-
-
-def _via(one: _Made, made: Sequence[_Made]) -> str:
-    """Return the column of yours that a chain of joins starts with."""
-    while one.choice.parent >= 0:
-        one = made[one.choice.parent]
-    return one.choice.via
-
-
-def _rejected(one: _Made, column: str, reason: str) -> RejectedJoin:
-    return RejectedJoin(one.choice.hit.table, column, one.choice.via, reason)
-
-
-def _steps(
-    scorer: Scorer,
-    base: Sequence[Feature],
-    chosen: Sequence[Feature],
-    owner: dict[str, int],
-    made: Sequence[_Made],
-    gain: Gain,
-) -> tuple[list[EnrichStep], tuple[RepeatableJoin, ...]]:
-    """List the joins that bring chosen columns, or lead to them, and what each gains."""
+def _measured(walk: Walk, scorer: Scorer, started: float, progress: Progress) -> _Measured:
+    """Choose columns, measure the gain, and list the joins that bring them or lead to them."""
+    base = scorer.features(walk.own.rest)
+    new = [feature for one in walk.made for feature in one.features]
+    owner = {
+        feature.name: number for number, one in enumerate(walk.made) for feature in one.features
+    }
+    most, found = walk.settings.columns, _Measured()
+    until = started + walk.settings.seconds
+    found.gain, found.stopped = scorer.gain(base, new, most, until, progress)
+    chosen: list[Feature] = []
+    if found.gain is not None and found.gain.low > 0:
+        chosen = chosen_features(base, new, scorer.relevant(base, new), most)
     wanted = {owner[feature.name] for feature in chosen}
     for number in sorted(wanted):
-        parent = made[number].choice.parent
+        parent = walk.made[number].choice.parent
         while parent >= 0:
             wanted.add(parent)
-            parent = made[parent].choice.parent
+            parent = walk.made[parent].choice.parent
     order = sorted(wanted)
-    steps, plan = [], []
-    known, score = list(base), gain.before
+    known, score = list(base), found.gain.before if found.gain else 0.0
     for number in order:
-        choice, brought = made[number].choice, made[number].brought
+        choice, brought = walk.made[number].choice, walk.made[number].brought
         mine = [feature for feature in chosen if owner[feature.name] == number]
         known += mine
-        before, score = score, scorer.cross_validated(known) if mine else score
+        gain = None
+        if mine and not found.stopped:
+            try:
+                after = scorer.cross_validated(known, until)
+                gain, score = after - score, after
+            except TimeoutError:
+                found.stopped = "time"
+            except KeyboardInterrupt:
+                found.stopped = "interrupted"
         columns = tuple(feature.name for feature in mine)
         step = EnrichStep(
             table=choice.hit.table,
@@ -292,24 +201,33 @@ def _steps(
             coverage=brought.coverage,
             trust=choice.trust,
             columns=columns,
-            gain=score - before if mine else None,
+            gain=gain,
             sql=brought.sql,
         )
-        steps.append(step)
+        found.steps.append(step)
         parent = order.index(choice.parent) if choice.parent >= 0 else -1
-        plan.append(replace(brought.join, parent=parent, columns=columns))
-    return steps, tuple(plan)
+        found.plan.append(replace(brought.join, parent=parent, columns=columns))
+        found.cells += [(column, brought.table[column]) for column in columns]
+    reason = "tells nothing of the target beyond what is there"
+    if found.gain is None:
+        reason = f"was not measured: {_STOPPED[found.stopped]}"
+    elif not found.steps and found.gain.after > found.gain.before:
+        reason = "may help, but no more than chance explains"
+    for number, one in enumerate(walk.made):
+        if number not in wanted:
+            walk.reject(one.choice, reason)
+    return found
 
 
 def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[RepeatableJoin]) -> Any:
     """Make the joins of an enrichment for other rows; unknown keys give missing values."""
-    table, _ = own_table(lake, given)
+    table = OwnTable.read(lake, given).table
     enriched, brought = table, list[pa.Table]()
     for join in plan:
         keys = table if join.parent < 0 else brought[join.parent]
         if join.via not in keys.column_names:
             raise unknown_name("column", join.via, "the table", keys.column_names)
-        rows, _ = joined_rows(lake, join, keys[join.via])
+        rows = joined_rows(lake, join, keys[join.via])
         names = dict(join.names)
         # A table of the lake that has changed may lack a column, or have more.
         found = {names[name]: rows[name] for name in rows.column_names if name in names}
