@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
-from deepjoin.enriching.joins import EnrichableLake, RepeatableJoin, joined_rows
+from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
 from deepjoin.enriching.walk import OwnTable, Walk
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import EnrichStep, Offer, RejectedJoin
@@ -102,6 +102,7 @@ def enrich(
     if not 1 <= depth <= _DEEPEST:
         raise DeepJoinError(f"`depth` is {depth}; it must be between 1 and {_DEEPEST}.")
     own = OwnTable.read(lake, given, target)
+    own.order(settings)  # refuses a column that cannot be ordered
     scorer = None
     if target is not None:
         scorer = Scorer(own.table[target], target, settings.sample, settings.seed)
@@ -109,7 +110,7 @@ def enrich(
     walk.run(depth, progress)
     if scorer is None:
         offers = [
-            Offer(column, one.choice.hit.table, walk.start_of(one), one.choice.hit.column, c, t)
+            Offer(column, one.choice.table, walk.start_of(one), one.brought.join.column, c, t)
             for one in walk.made
             for column in one.brought.table.column_names
             for c, t in [(one.brought.coverage, one.choice.trust)]
@@ -194,8 +195,8 @@ def _measured(walk: Walk, scorer: Scorer, started: float, progress: Progress) ->
                 found.stopped = "interrupted"
         columns = tuple(feature.name for feature in mine)
         step = EnrichStep(
-            table=choice.hit.table,
-            column=choice.hit.column,
+            table=choice.table,
+            column=brought.join.column,
             via=choice.via,
             cardinality=brought.cardinality,
             coverage=brought.coverage,
@@ -225,9 +226,11 @@ def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[RepeatableJoi
     enriched, brought = table, list[pa.Table]()
     for join in plan:
         keys = table if join.parent < 0 else brought[join.parent]
-        if join.via not in keys.column_names:
-            raise unknown_name("column", join.via, "the table", keys.column_names)
-        rows = joined_rows(lake, join, keys[join.via])
+        for name, where in ((join.via, keys), (join.ordered and join.ordered.mine, table)):
+            if name and name not in where.column_names:
+                raise unknown_name("column", name, "the table", where.column_names)
+        order = table[join.ordered.mine] if join.ordered else None
+        rows = joined_rows(lake, join, KeyCells(keys[join.via], order))
         names = dict(join.names)
         # A table of the lake that has changed may lack a column, or have more.
         found = {names[name]: rows[name] for name in rows.column_names if name in names}

@@ -27,6 +27,8 @@ _MOST_CATEGORIES = 100
 #: A target of whole numbers with at most this many values is a class.
 _MOST_CLASSES = 20
 _FOLDS = 5
+#: Whole numbers that differ in as many rows number them, if they fill their range this much.
+_LEAST_ROWS, _SPARSEST = 50, 3
 #: Rounds of comparing columns with shuffled copies, and in how many a column must be better.
 _ROUNDS, _WINS = 5, 4
 #: Shuffled copies that a column is compared with; random columns are rarely better than all.
@@ -80,7 +82,18 @@ def as_feature(name: str, cells: pa.ChunkedArray) -> Feature | None:
     found = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     found = np.where(np.isfinite(found), found, np.nan)
     is_constant = not np.nanstd(found) > 0 if np.isfinite(found).any() else True
-    return None if is_constant else Feature(name, found, is_category)
+    if is_constant or (not is_category and _is_row_number(found)):
+        return None
+    return Feature(name, found, is_category)
+
+
+def _is_row_number(values: Floats) -> bool:
+    """Check whether a column numbers the rows, so that it tells a model nothing of new ones."""
+    known = values[np.isfinite(values)]
+    if len(known) < _LEAST_ROWS or np.any(known != np.floor(known)):
+        return False
+    is_dense = float(np.ptp(known)) < _SPARSEST * len(known)
+    return is_dense and len(np.unique(known)) == len(known)
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,22 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in
 from deepjoin.joining.columns import joined_names
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
+from deepjoin.joining.store import read_typed
 from deepjoin.model import Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
-from deepjoin.read.sql import identifier
+from deepjoin.read.sql import duckdb_scan, identifier
 from deepjoin.settings import EnrichSettings, JoinSettings
 from deepjoin.store.open_index import OpenIndex
 
-#: Columns of the joined rows that are ours: the row of your table, and its key.
-_ROW, _KEY = "deepjoin_row", "deepjoin_key"
 #: A join that brings rows to fewer of your rows than this share is not tried.
 _LEAST_COVERAGE = 0.1
 #: Rows that a join may have before they are summarised.
-_MOST_ROWS = 20_000_000
+_MOSTROWS = 20_000_000
 #: A column with fewer distinct values joins nearly everything, and tells nothing apart.
 _LEAST_DISTINCT = 5
 #: What a number looks like, and how many words, in how many cells, a column of numbers may have.
@@ -57,15 +57,36 @@ class EnrichableLake(Protocol):
 
 
 @dataclass(frozen=True)
+class KeyCells:
+    """The cells of your rows that a join compares: those of a key, those that are ordered."""
+
+    key: pa.ChunkedArray
+    order: pa.ChunkedArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def table(self) -> pa.Table:
+        """Return them as a table, with the numbers of the rows."""
+        cells = {ROW: pa.array(range(len(self)), pa.int64()), KEY: self.key}
+        return pa.table(cells if self.order is None else cells | {ORDER: self.order})
+
+
+@dataclass(frozen=True)
 class JoinChoice:
-    """A join that may be worth trying: a column that is there already, and a hit for it."""
+    """A join that may be worth trying: a column that is there already, and one that it meets."""
 
     via: str
-    hit: Hit
     #: The step that brings the key column; -1 for your own table.
     parent: int
+    table: str
+    #: Its key column; "" for a join on order alone, which looks for one.
+    column: str
     #: How likely the join makes sense, from 0 to 1.
     trust: float
+    #: "equi", "any" with the threshold of similar values, or "ordered".
+    join: str = "equi"
+    tau: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,11 +98,13 @@ class RepeatableJoin:
     parent: int
     table: str
     column: str
-    #: "equi", or "any" with the threshold of similar values.
-    join: str
-    tau: float | None
+    #: As in `JoinChoice`.
+    join: str = "equi"
+    tau: float | None = None
     #: Whether a key meets several rows, so that they are summarised.
     is_summarised: bool = False
+    #: Columns that are compared by order, to choose among the rows of a key, or in place of a key.
+    ordered: OrderedKey | None = None
     #: Columns of text that are read as numbers; words in them are missing values.
     numbers: tuple[str, ...] = ()
     #: Names of the new columns: as joined, and as the enriched table has them.
@@ -145,9 +168,12 @@ def find_joins(
                     hit.table, RejectedJoin(hit.table, hit.column, column.name, reason)
                 )
             elif hit.table not in best or best[hit.table].trust < trust:
-                best[hit.table] = JoinChoice(column.name, hit, parent, trust)
-    found = sorted(best.values(), key=lambda one: (-one.trust, one.hit.table))
-    return found, [one for name, one in rejected.items() if name not in best]
+                kind = "equi" if hit.semantic is None else hit.join
+                tau = None if hit.semantic is None else hit.semantic.tau
+                found = column.name, parent, hit.table, hit.column, trust, kind, tau
+                best[hit.table] = JoinChoice(*found)
+    choices = sorted(best.values(), key=lambda one: (-one.trust, one.table))
+    return choices, [one for name, one in rejected.items() if name not in best]
 
 
 def _is_no_key(cells: pa.ChunkedArray, column: Column, is_own: bool) -> bool:
@@ -205,57 +231,112 @@ def _trust(name: str, hit: Hit) -> float:
 
 
 def make_join(
-    lake: EnrichableLake, choice: JoinChoice, keys: pa.ChunkedArray, taken: Collection[str]
+    lake: EnrichableLake,
+    choice: JoinChoice,
+    keys: KeyCells,
+    taken: Collection[str],
+    settings: EnrichSettings,
 ) -> BroughtColumns | str:
-    """Join the keys of your rows with a hit; return the new columns, or why there are none.
+    """Join the keys of your rows with a table; return the new columns, or why there are none.
 
     ``taken`` are names that the new columns must not have.
     """
-    hit = choice.hit
-    tau = None if hit.semantic is None else hit.semantic.tau
-    kind = "equi" if hit.semantic is None else hit.join
-    planned = RepeatableJoin(choice.via, choice.parent, hit.table, hit.column, kind, tau)
-    with _planned(lake, planned, keys, "expand") as plan:
-        facts = plan.facts
-        planned = replace(planned, is_summarised=facts.several_left_rows > 0)
-        expanded = facts.matched_left_rows * max(1, facts.max_fan_out)
-        if planned.is_summarised and expanded > _MOST_ROWS:
-            return f"would make up to {expanded:,} rows of your {len(keys):,}"
-        rows, names = _new_columns(plan, planned)
-        planned = replace(planned, numbers=_near_numbers(rows, names))
-        rows, sql = _reduced(rows, names, planned, plan.sql)
-        rows = _aligned(rows, len(keys))
-    coverage = facts.matched_left_rows / max(1, facts.left_rows)
+    planned = RepeatableJoin(
+        choice.via, choice.parent, choice.table, choice.column, choice.join, choice.tau
+    )
+    if choice.join == "ordered":
+        made = _ordered(lake, planned, keys, settings)
+        if made is None:
+            return "has no column to compare by order"
+        planned, rows, sql, cardinality = *made, "n:1"
+    else:
+        with _planned(lake, planned, keys, "expand") as plan:
+            facts = plan.facts
+            cardinality = facts.cardinality
+            several = facts.several_left_rows > 0
+            expanded = facts.matched_left_rows * max(1, facts.max_fan_out)
+            if several and expanded > _MOSTROWS:
+                return f"would make up to {expanded:,} rows of your {len(keys):,}"
+            rows, names = _new_columns(plan, planned)
+            ordered = key_in(settings, keys.order, rows, names) if several else None
+            numbers = _near_numbers(rows, names)
+            planned = replace(planned, ordered=ordered, numbers=numbers)
+            planned = replace(planned, is_summarised=several and ordered is None)
+            rows, sql = _reduced(rows, names, planned, plan.sql)
+    coverage = rows.num_rows / max(1, len(keys))
+    rows = _aligned(rows, len(keys))
     if not rows.column_names:
         return "has no other columns"
-    names = joined_names(list(taken), rows.column_names, hit.table)
-    planned = replace(planned, names=tuple(zip(rows.column_names, names, strict=True)))
-    table = rows.rename_columns(names)
-    return BroughtColumns(planned, table, coverage, facts.cardinality, sql)
+    if coverage < _LEAST_COVERAGE:
+        return f"covers {coverage:.0%} of your rows"
+    given = joined_names(list(taken), rows.column_names, choice.table)
+    planned = replace(planned, names=tuple(zip(rows.column_names, given, strict=True)))
+    return BroughtColumns(planned, rows.rename_columns(given), coverage, cardinality, sql)
 
 
-def joined_rows(lake: EnrichableLake, join: RepeatableJoin, keys: pa.ChunkedArray) -> pa.Table:
+def joined_rows(lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells) -> pa.Table:
     """Make a join again; return the new columns, in the order of the keys."""
-    with _planned(lake, join, keys, "expand" if join.is_summarised else "first") as plan:
+    if join.join == "ordered":
+        made = _ordered(lake, join, keys, None)
+        return pa.table({}) if made is None else _aligned(made[1], len(keys))
+    has_many = join.is_summarised or join.ordered is not None
+    with _planned(lake, join, keys, "expand" if has_many else "first") as plan:
         rows, names = _new_columns(plan, join)
         return _aligned(_reduced(rows, names, join, plan.sql)[0], len(keys))
 
 
-def _planned(
-    lake: EnrichableLake, join: RepeatableJoin, keys: pa.ChunkedArray, many: str
-) -> JoinPlan:
-    left = pa.table({_ROW: pa.array(range(len(keys)), pa.int64()), _KEY: keys})
+def _ordered(
+    lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells, settings: EnrichSettings | None
+) -> tuple[RepeatableJoin, pa.Table, str] | None:
+    """Join a table on order alone; ``settings`` say by which column, unless the join does."""
+    origin = lake.index.origin(join.table)
+    theirs = read_typed(origin.table())
+    if settings is not None:
+        found = key_in(settings, keys.order, theirs, theirs.column_names)
+        join = replace(join, ordered=found, column=found.low if found else "")
+    ordered = join.ordered
+    if ordered is None or ordered.low not in theirs.column_names:
+        return None
+    if settings is not None:
+        join = replace(join, numbers=_near_numbers(theirs, theirs.column_names))
+    path = origin.path()
+    shown = (duckdb_scan(path) if path else None) or identifier(join.table)
+    session = Session()
+    try:
+        session.run('CREATE TABLE "query" AS SELECT * FROM batch', keys.table())
+        session.run("CREATE TABLE stored AS SELECT * FROM batch", theirs)
+        rows = session.table(ordered.alone("stored", theirs.column_names))
+    finally:
+        session.close()
+    typed = ", ".join(
+        f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}"
+        for name, kind in _sql_types(theirs).items()
+    )
+    sql = ordered.alone(f"(SELECT {typed} FROM {shown}) AS stored", theirs.column_names)
+    names = [name for name in theirs.column_names if name in rows.column_names]
+    return join, *_reduced(rows, names, replace(join, ordered=None), sql)
+
+
+def _sql_types(table: pa.Table) -> dict[str, str]:
+    """Return the types of columns as DuckDB names them."""
+    session = Session()
+    try:
+        return session.columns("batch", table.slice(0, 0))
+    finally:
+        session.close()
+
+
+def _planned(lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells, many: str) -> JoinPlan:
+    left = keys.table()
     settings = None if join.tau is None else JoinSettings(tau=join.tau)
     hit = join.table, join.column
-    return lake.plan_join(
-        left, _KEY, hit, how="inner", many=many, join=join.join, settings=settings
-    )
+    return lake.plan_join(left, KEY, hit, how="inner", many=many, join=join.join, settings=settings)
 
 
 def _new_columns(plan: JoinPlan, join: RepeatableJoin) -> tuple[pa.Table, list[str]]:
     """Run a join; also return the names of the columns that are neither keys nor about matches."""
     facts, rows = plan.facts, plan.to_arrow()
-    ours = {_ROW, _KEY, facts.similarity, facts.alternatives}
+    ours = {ROW, KEY, ORDER, facts.similarity, facts.alternatives}
     ours |= {join.column, facts.renamed.get(join.column)}
     return rows, [name for name in rows.column_names if name not in ours]
 
@@ -291,20 +372,23 @@ def _reduced(
             f"TRY_CAST({cell} AS DOUBLE) AS {cell}" for cell in map(identifier, numbers)
         )
         query = f"SELECT * REPLACE ({casts})\nFROM"
-        rows, sql = _queried(rows, query), f"{query} (\n{sql}\n)"
+        rows, sql = _selected(rows, f"{query} joined"), f"{query} (\n{sql}\n) AS joined"
+    if join.ordered is not None:
+        rows = _selected(rows, join.ordered.nearest("joined", names))
+        sql = join.ordered.nearest(f"(\n{sql}\n) AS joined", names)
     if join.is_summarised and names:
         selected = _summaries(rows, names)
-        query = f"SELECT {_ROW}, {', '.join(sql for _, sql in selected)}\nFROM"
-        rows = _queried(rows, query, f"GROUP BY {_ROW}")
-        sql = f"{query} (\n{sql}\n)\nGROUP BY {_ROW}"
+        query = f"SELECT {ROW}, {', '.join(sql for _, sql in selected)}\nFROM"
+        rows = _selected(rows, f"{query} joined GROUP BY {ROW}")
+        sql = f"{query} (\n{sql}\n) AS joined\nGROUP BY {ROW}"
         names = [name for name, _ in selected]
-    return rows.select([_ROW, *names]), sql
+    return rows.select([ROW, *names]), sql
 
 
 def _aligned(rows: pa.Table, count: int) -> pa.Table:
     """Put rows in the order of your table; those without a match get missing values."""
-    places = pc.index_in(pa.array(range(count), pa.int64()), rows[_ROW].combine_chunks())
-    return rows.drop_columns([_ROW]).take(places)
+    places = pc.index_in(pa.array(range(count), pa.int64()), rows[ROW].combine_chunks())
+    return rows.drop_columns([ROW]).take(places)
 
 
 def _summaries(rows: pa.Table, columns: Sequence[str]) -> list[tuple[str, str]]:
@@ -325,10 +409,10 @@ def _summaries(rows: pa.Table, columns: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _queried(rows: pa.Table, query: str, after: str = "") -> pa.Table:
+def _selected(rows: pa.Table, query: str) -> pa.Table:
     session = Session()
     try:
         session.run("CREATE TABLE joined AS SELECT * FROM batch", rows)
-        return session.table(f"{query} joined {after}")
+        return session.table(query)
     finally:
         session.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +17,11 @@ from deepjoin.enriching.joins import (
     BroughtColumns,
     EnrichableLake,
     JoinChoice,
+    KeyCells,
     find_joins,
     make_join,
 )
+from deepjoin.enriching.ordered import kind_of, ordered_tables
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.joining.store import read_typed
 from deepjoin.model import RejectedJoin
@@ -64,6 +66,21 @@ class OwnTable:
     def rest(self) -> pa.Table:
         """The table without the target."""
         return self.table.drop_columns([self.target]) if self.target else self.table
+
+    def order(self, settings: EnrichSettings) -> pa.ChunkedArray | None:
+        """Return the column that joins on order compare, if one was chosen."""
+        for argument in ("as_of", "ranges"):
+            name = getattr(settings, argument)
+            if name:
+                if name not in self.rest.column_names:
+                    raise unknown_name("column", name, "the table", self.rest.column_names)
+                if not kind_of(self.table[name].type):
+                    raise DeepJoinError(
+                        f"`{argument}` column '{name}' holds {self.table[name].type}; it must hold "
+                        "dates or numbers."
+                    )
+                return self.table[name]
+        return None
 
     def is_in(self, lake: EnrichableLake, table: str) -> bool:
         """Check whether a table of the lake is this one or a copy: its name, or all its columns.
@@ -131,8 +148,8 @@ class Walk:
 
     def reject(self, choice: JoinChoice, reason: str, column: str = "") -> None:
         """Note why a join, or a column of it, is not used."""
-        column = column or choice.hit.column
-        self.rejected.append(RejectedJoin(choice.hit.table, column, choice.via, reason))
+        column = column or choice.column
+        self.rejected.append(RejectedJoin(choice.table, column, choice.via, reason))
 
     def _choices(
         self, level: list[tuple[int, pa.Table]], seen: dict[str, bool], until: float
@@ -154,7 +171,22 @@ class Walk:
                 break
             choices += found[0]
             self.rejected += found[1]
+        if level[0][0] < 0 and self.own.order(self.settings) is not None:
+            choices += self._ordered_choices(is_left_out, {one.table for one in choices})
         return sorted(choices, key=lambda one: -one.trust)
+
+    def _ordered_choices(
+        self, is_left_out: Callable[[str], bool], found: Collection[str]
+    ) -> Iterator[JoinChoice]:
+        """Choose tables to join on order alone, those without a key."""
+        name, count = self.settings.as_of or self.settings.ranges, 0
+        for table in ordered_tables(self.lake.index, self.settings, self.own.table[name].type):
+            if table in found or is_left_out(table):
+                continue
+            yield JoinChoice(name, -1, table, "", self.settings.least, "ordered")
+            count += 1
+            if count == self.settings.tables:
+                break
 
     def _level(
         self,
@@ -167,18 +199,19 @@ class Walk:
         """Make the joins of a level; return the tables that may lead to others."""
         level = []
         for choice in choices:
-            if seen[choice.hit.table]:
+            if seen[choice.table]:
                 continue
             if len(self.made) == self.settings.tables:
                 self.reject(choice, "was not tried: the bound on tables is reached")
                 continue
-            seen[choice.hit.table] = True
-            progress(len(self.made), self.settings.tables, choice.hit.table)
+            seen[choice.table] = True
+            progress(len(self.made), self.settings.tables, choice.table)
             taken = [*self.own.table.column_names]
             taken += [name for one in self.made for name in one.brought.table.column_names]
             try:
                 with _limited(until):
-                    one = self._tried(choice, keys[choice.parent][choice.via], taken)
+                    cells = KeyCells(keys[choice.parent][choice.via], self.own.order(self.settings))
+                    one = self._tried(choice, cells, taken)
             except _OutOfTimeError:
                 self.stopped = "time"
                 self.reject(choice, "was not tried: time is up")
@@ -194,11 +227,9 @@ class Walk:
             self.made.append(one)
         return level
 
-    def _tried(
-        self, choice: JoinChoice, keys: pa.ChunkedArray, taken: Collection[str]
-    ) -> MadeJoin | str:
+    def _tried(self, choice: JoinChoice, keys: KeyCells, taken: Collection[str]) -> MadeJoin | str:
         """Make a join and look for leaks; return why it is not used if it is not."""
-        brought = make_join(self.lake, choice, keys, taken)
+        brought = make_join(self.lake, choice, keys, taken, self.settings)
         if isinstance(brought, str):
             return brought
         if self.scorer is None:
@@ -208,7 +239,7 @@ class Walk:
         for feature in self.scorer.features(brought.table):
             is_leak = not self.settings.leaks and self.scorer.leaks(feature)
             (leaks if is_leak else features).append(feature)
-        if leaks and self.own.is_cut_from(self.lake, choice.hit.table):
+        if leaks and self.own.is_cut_from(self.lake, choice.table):
             return "is your table, or one that holds it with the target"
         if not self.settings.leaks and features:
             score = self.scorer.leak_together(features)
