@@ -17,7 +17,7 @@ import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.cli import main
 from deepjoin.enriching.features import Scorer, as_feature, chosen_features
-from deepjoin.enriching.joins import BroughtColumns, find_joins, make_join
+from deepjoin.enriching.joins import BroughtColumns, KeyCells, find_joins, make_join
 
 pytest.importorskip("sklearn")
 
@@ -80,6 +80,17 @@ def test_what_helps_is_added_row_by_row(found: Any, houses: pd.DataFrame) -> Non
 
 
 @pytest.mark.slow
+def test_the_sql_gives_the_same_table(found: Any, houses: pd.DataFrame) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.register("your_table", houses)
+    connection.execute(found.sql)
+    got = connection.execute(found.sql.rpartition(";\n\n")[2]).df()
+    assert found.steps[0].parent == -1
+    pd.testing.assert_frame_equal(got, found.table, check_dtype=False)
+
+
+@pytest.mark.slow
 def test_the_table_itself_is_never_joined(found: Any) -> None:
     tables = {step.table for step in found.steps} | {one.table for one in found.rejected}
     assert "houses.csv" not in tables
@@ -100,7 +111,33 @@ def test_without_a_target_the_lake_offers_columns(lake: Lake, houses: pd.DataFra
     assert ("region", "towns.csv", "town") in {(one.column, one.table, one.via) for one in offers}
     assert ("income", "regions.csv", "town") in {(one.column, one.table, one.via) for one in offers}
     assert ("visitors_mean", "visits.csv") in {(one.column, one.table) for one in offers}
-    assert all(0 <= one.coverage <= 1 for one in offers)
+    assert all(0 <= one.coverage <= 1 and 0 <= one.novelty <= 1 for one in offers)
+    assert [one.worth for one in offers] == sorted((one.worth for one in offers), reverse=True)
+
+
+@pytest.mark.slow
+def test_offers_are_found_by_words(lake: Lake, houses: pd.DataFrame) -> None:
+    found = lake.enrich(houses.drop(columns="price"))
+    assert found.about("something about income")[0].column == "income"
+    assert found.about("how much do people earn")[0].column == "income", "by meaning"
+    assert found.about("tourists")[0].column.startswith("visitors")
+    assert set(found.about("income")) == set(found.offers)
+    with pytest.raises(DeepJoinError, match="`about` is 'the'; it must say what to look for"):
+        found.about("the")
+
+
+def test_offers_that_are_not_new_come_last(tmp_path: Path) -> None:
+    keys = [f"key {number}" for number in range(50)]
+    numbers = list(range(50))
+    other = np.random.default_rng(0).permutation(50)
+    table = {"key": keys, "same": [2 * one for one in numbers], "new": other, "one": ["x"] * 50}
+    pd.DataFrame(table).to_csv(tmp_path / "more.csv", index=False)
+    lake = deepjoin.index(tmp_path, tmp_path / "index")
+    mine = pd.DataFrame({"key": keys, "number": numbers, "other": numbers})
+    offers = lake.enrich(mine).offers
+    novelty = {one.column: round(one.novelty, 1) for one in offers}
+    assert novelty["same"] == novelty["one"] == 0 and novelty["new"] > 0.5
+    assert offers[0].column == "new" and len(offers[0].examples) == 3
 
 
 def test_leaks_are_recognised() -> None:
@@ -216,7 +253,7 @@ def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
     lake = deepjoin.index(tmp_path, tmp_path / "index")
     mine = pa.table({"place": names})
     choice = find_joins(lake, mine, -1, lambda table: False, EnrichSettings())[0][0]
-    brought = make_join(lake, choice, mine["place"], [])
+    brought = make_join(lake, choice, KeyCells(mine["place"]), [], EnrichSettings())
     assert isinstance(brought, BroughtColumns)
     assert brought.join.numbers == ("height",) and brought.join.is_summarised
     assert brought.table["height_mean"].to_pylist()[:3] == [None, 1.0, 2.0]

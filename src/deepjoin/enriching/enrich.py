@@ -14,11 +14,14 @@ import pyarrow as pa
 
 from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
 from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
+from deepjoin.enriching.offers import catalogue, offers_about
+from deepjoin.enriching.ordered import KEY, ORDER, ROW
 from deepjoin.enriching.walk import OwnTable, Walk
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import EnrichStep, Offer, RejectedJoin
 from deepjoin.optional import FRAMES, as_frame
 from deepjoin.progress import Progress
+from deepjoin.read.sql import identifier
 from deepjoin.settings import EnrichSettings
 
 #: Joins in a row, at most.
@@ -61,10 +64,29 @@ class Enrichment:
 
     @property
     def sql(self) -> str:
-        """The joins as SQL, one statement for each step."""
-        return "\n\n".join(
-            f"-- {step.via} = {step.table}: {step.column}\n{step.sql};" for step in self.steps
-        )
+        """The joins as SQL of DuckDB: a table for each step, then yours with the new columns.
+
+        Your table is called ``your_table``.
+        """
+        if not self.steps:
+            return ""
+        parts, selected = [], ["yours.*"]
+        joined = f"(SELECT *, row_number() OVER () - 1 AS {ROW} FROM your_table) AS yours"
+        for number, (step, join) in enumerate(zip(self.steps, self.plan, strict=True), 1):
+            name = f"step_{number}"
+            parts.append(f"-- {step.via} = {step.table}: {step.column}\n{step.sql};")
+            raw = {given: column for column, given in join.names}
+            selected += [
+                f"{name}.{identifier(raw[given])} AS {identifier(given)}" for given in join.columns
+            ]
+            joined += f"\nLEFT JOIN {name} ON {name}.{ROW} = yours.{ROW}"
+        columns = ",\n  ".join(selected).replace("yours.*", f"yours.* EXCLUDE ({ROW})", 1)
+        parts.append(f"SELECT\n  {columns}\nFROM {joined}\nORDER BY yours.{ROW};")
+        return "\n\n".join(parts)
+
+    def about(self, words: str) -> tuple[Offer, ...]:
+        """Order ``offers`` by what they have to do with words, such as "something on income"."""
+        return offers_about(self.offers, words)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the table as JSON."""
@@ -109,17 +131,10 @@ def enrich(
     walk = Walk(lake, own, settings, scorer)
     walk.run(depth, progress)
     if scorer is None:
-        offers = [
-            Offer(column, one.choice.table, walk.start_of(one), one.brought.join.column, c, t)
-            for one in walk.made
-            for column in one.brought.table.column_names
-            for c, t in [(one.brought.coverage, one.choice.trust)]
-        ]
-        offers.sort(key=lambda one: (-one.coverage * one.trust, one.table))
         return Enrichment(
             _like(given, own.table),
             rejected=tuple(walk.rejected),
-            offers=tuple(offers),
+            offers=catalogue(walk),
             stopped=walk.stopped,
             seconds=perf_counter() - started,
         )
@@ -194,6 +209,8 @@ def _measured(walk: Walk, scorer: Scorer, started: float, progress: Progress) ->
             except KeyboardInterrupt:
                 found.stopped = "interrupted"
         columns = tuple(feature.name for feature in mine)
+        parent = order.index(choice.parent) if choice.parent >= 0 else -1
+        join = replace(brought.join, parent=parent, columns=columns)
         step = EnrichStep(
             table=choice.table,
             column=brought.join.column,
@@ -203,11 +220,12 @@ def _measured(walk: Walk, scorer: Scorer, started: float, progress: Progress) ->
             trust=choice.trust,
             columns=columns,
             gain=gain,
-            sql=brought.sql,
+            sql=_step_sql(len(found.steps) + 1, found.plan, join, brought.sql),
+            parent=parent,
+            how=join.how,
         )
         found.steps.append(step)
-        parent = order.index(choice.parent) if choice.parent >= 0 else -1
-        found.plan.append(replace(brought.join, parent=parent, columns=columns))
+        found.plan.append(join)
         found.cells += [(column, brought.table[column]) for column in columns]
     reason = "tells nothing of the target beyond what is there"
     if found.gain is None:
@@ -218,6 +236,23 @@ def _measured(walk: Walk, scorer: Scorer, started: float, progress: Progress) ->
         if number not in wanted:
             walk.reject(one.choice, reason)
     return found
+
+
+def _step_sql(number: int, plan: Sequence[RepeatableJoin], join: RepeatableJoin, sql: str) -> str:
+    """Write a step as a table: its keys are columns of your table, or of an earlier step."""
+    order = f", {identifier(join.ordered.mine)} AS {ORDER}" if join.ordered else ""
+    via = f"{identifier(join.via)} AS {KEY}"
+    keys = f"SELECT row_number() OVER () - 1 AS {ROW}, {via}{order} FROM your_table"
+    if join.parent >= 0:
+        raw = {given: name for name, given in plan[join.parent].names}[join.via]
+        via, parent = f"{identifier(raw)} AS {KEY}", f"step_{join.parent + 1}"
+        keys = f"SELECT {ROW}, {via} FROM {parent}"
+        if order:
+            keys = (
+                f"SELECT {ROW}, {via}, {ORDER} FROM {parent} JOIN (SELECT row_number() OVER () - 1 "
+                f"AS {ROW}{order} FROM your_table) USING ({ROW})"
+            )
+    return f'CREATE TABLE step_{number} AS\nWITH "query" AS (\n{keys}\n)\nSELECT * FROM (\n{sql}\n)'
 
 
 def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[RepeatableJoin]) -> Any:

@@ -35,8 +35,9 @@ _ROUNDS, _WINS = 5, 4
 _SHADOWS = 50
 #: Trees of each of these forests, and the rows that they see at most.
 _TREES, _FOREST_ROWS = 50, 4000
-#: A column that is used more than this share of the shuffled ones may help beside proven ones.
-_MOST_SHADOWS = 0.9
+#: In how many rounds a column must be used more than this share of the shuffled ones, to stay
+#: beside proven ones.
+_OFTEN, _MOST_SHADOWS = 3, 0.75
 #: A column that alone predicts the target this well is taken for a copy of it.
 _LEAK = 0.98
 #: Columns of a table that together predict it this well are what it was computed from.
@@ -82,9 +83,7 @@ def as_feature(name: str, cells: pa.ChunkedArray) -> Feature | None:
     found = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     found = np.where(np.isfinite(found), found, np.nan)
     is_constant = not np.nanstd(found) > 0 if np.isfinite(found).any() else True
-    if is_constant or (not is_category and _is_row_number(found)):
-        return None
-    return Feature(name, found, is_category)
+    return None if is_constant else Feature(name, found, is_category)
 
 
 def _is_row_number(values: Floats) -> bool:
@@ -121,7 +120,7 @@ class Scorer:
         found = []
         for name in table.column_names:
             one = as_feature(name, table[name].take(self.rows))
-            if one is not None:
+            if one is not None and (one.is_category or not _is_row_number(one.values)):
                 found.append(one)
         return found
 
@@ -210,7 +209,7 @@ class Scorer:
             rated += own
         every = np.zeros(len(new))
         if (wins >= _WINS).any():
-            every[promising] = np.where(often >= _WINS, rated / _ROUNDS, 0.0)
+            every[promising] = np.where(often >= _OFTEN, rated / _ROUNDS, 0.0)
         return every
 
     def _promising(self, table: Floats, y: Floats) -> npt.NDArray[Any]:
@@ -362,6 +361,14 @@ def _ranks(values: Floats) -> Floats:
     norm = float(np.linalg.norm(centred))
     found: Floats = centred / norm if norm else centred
     return found
+
+
+def rank_correlation(some: Floats, other: Floats) -> float:
+    """Return how much two columns rank rows alike, from 0 to 1, where both have values."""
+    both = np.isfinite(some) & np.isfinite(other)
+    if both.sum() < 2:
+        return 0.0
+    return abs(float(_ranks(some[both]) @ _ranks(other[both])))
 
 
 def _filled(features: Sequence[Feature], rows: npt.NDArray[Any]) -> Floats:

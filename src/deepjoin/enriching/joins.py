@@ -112,6 +112,13 @@ class RepeatableJoin:
     #: Those that were chosen.
     columns: tuple[str, ...] = ()
 
+    @property
+    def how(self) -> str:
+        """What is compared: "equal" or "similar" values, "as-of" or "range"."""
+        if self.ordered is not None:
+            return self.ordered.how
+        return "equal" if self.join == "equi" else "similar"
+
 
 @dataclass(frozen=True)
 class BroughtColumns:

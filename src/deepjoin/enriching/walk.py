@@ -171,7 +171,7 @@ class Walk:
                 break
             choices += found[0]
             self.rejected += found[1]
-        if level[0][0] < 0 and self.own.order(self.settings) is not None:
+        if level and level[0][0] < 0 and self.own.order(self.settings) is not None:
             choices += self._ordered_choices(is_left_out, {one.table for one in choices})
         return sorted(choices, key=lambda one: -one.trust)
 
