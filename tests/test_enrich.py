@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,3 +262,71 @@ def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
     assert set(brought.table["kind_share"].to_pylist()) == {0.5}
     assert set(brought.table["matched_rows"].to_pylist()) == {2}
     assert "TRY_CAST" in brought.sql and "GROUP BY" in brought.sql
+
+
+@pytest.mark.slow
+def test_an_interruption_gives_the_best_so_far(
+    folder: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first Ctrl-C ends the walk after some joins, a second one the measuring."""
+    made: list[str] = []
+
+    def join_two(*arguments: Any) -> Any:
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        made.append(arguments[1].table)
+        return make_join(*arguments)
+
+    monkeypatch.setattr("deepjoin.enriching.walk.make_join", join_two)
+    words = ["enrich", str(lake.path), str(folder / "houses.csv"), "--target", "price"]
+    assert main([*words, "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    assert "Interrupted: this is the best by then." in printed.err
+    found = json.loads(printed.out)
+    assert found["stopped"] == "interrupted" and found["score_after"] > found["score_before"]
+    assert {one["table"] for one in found["steps"]} <= set(made)
+
+    folds = iter(range(9))
+
+    def predict_some(self: Scorer, *arguments: Any) -> Any:
+        if next(folds) == 5:
+            raise KeyboardInterrupt
+        return predicted(self, *arguments)
+
+    predicted = Scorer._predicted
+    monkeypatch.setattr(Scorer, "_predicted", predict_some)
+    monkeypatch.setattr("deepjoin.enriching.walk.make_join", make_join)
+    no_checks = EnrichSettings(leaks=True)  # these predict too
+    measured = lake.enrich(folder / "houses.csv", "price", settings=no_checks)
+    assert measured.stopped == "interrupted" and measured.score_before is not None
+
+    def predict_none(self: Scorer, *arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scorer, "_predicted", predict_none)
+    nothing = lake.enrich(folder / "houses.csv", "price", settings=no_checks)
+    assert nothing.score_before is nothing.score_after is nothing.gain is None
+    assert "was not measured: it was interrupted" in {one.reason for one in nothing.rejected}
+    assert "stopped before anything was measured" in repr(nothing)
+    assert "Stopped before anything was measured" in nothing._repr_html_()
+
+
+@pytest.mark.slow
+def test_time_that_is_up(lake: Lake, houses: pd.DataFrame) -> None:
+    found = lake.enrich(houses, "price", settings=EnrichSettings(seconds=0))
+    assert found.stopped == "time" and not found.steps
+    offered = lake.enrich(houses, settings=EnrichSettings(seconds=0))
+    assert offered.stopped == "time" and not offered.offers
+
+
+@pytest.mark.slow
+def test_cards_draw_gains_and_the_tree(found: Any, lake: Lake, houses: pd.DataFrame) -> None:
+    card = found._repr_html_()
+    assert "R²" in card and "└" in card and "regions.csv" in card and "not used" in card
+    assert "└ regions.csv" in repr(found) and "▇" in repr(found)
+    offered = lake.enrich(houses.drop(columns="price"))
+    assert "could be added" in offered._repr_html_() and "income" in offered._repr_html_()
+    words = ["".join(drawn) for drawn in np.random.default_rng(5).choice(list("qxzvkj"), (30, 9))]
+    nothing = lake.enrich({"word": words})
+    assert "Nothing in the lake joins" in nothing._repr_html_()
+    assert repr(nothing) == "nothing in the lake joins with this table"

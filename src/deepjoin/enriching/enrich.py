@@ -110,6 +110,11 @@ class Enrichment:
 
         return render_enrichment(self.to_dict())
 
+    def _repr_html_(self) -> str:
+        from deepjoin.show.cards import enrichment_html
+
+        return enrichment_html(self.to_dict())
+
 
 def enrich(
     lake: EnrichableLake,

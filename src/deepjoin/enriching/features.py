@@ -34,7 +34,7 @@ _ROUNDS, _WINS = 5, 4
 #: Shuffled copies that a column is compared with; random columns are rarely better than all.
 _SHADOWS = 50
 #: Trees of each of these forests, and the rows that they see at most.
-_TREES, _FOREST_ROWS = 50, 4000
+_TREES, _FOREST_ROWS = 80, 4000
 #: In how many rounds a column must be used more than this share of the shuffled ones, to stay
 #: beside proven ones.
 _OFTEN, _MOST_SHADOWS = 3, 0.75
