@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.optional import require
-from deepjoin.progress import Progress, no_progress
+from deepjoin.progress import Progress, check_stop, no_progress
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -198,6 +198,7 @@ class Scorer:
         wins, often, rated = np.zeros(count), np.zeros(count), np.zeros(count)
         kind = ExtraTreesClassifier if self.is_class else ExtraTreesRegressor
         for number in range(_ROUNDS):
+            check_stop()
             shadows = _shuffled(table, drawn)
             forest = kind(
                 _TREES, min_samples_leaf=3, max_features=0.5, random_state=self.seed + number
@@ -295,6 +296,7 @@ class Scorer:
     ) -> Floats:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+        check_stop()
         if not features:
             if self.is_class:
                 classes, counts = np.unique(self._y[train], return_counts=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Timer
 from time import perf_counter
@@ -48,7 +48,9 @@ class OwnTable:
     @classmethod
     def read(cls, lake: EnrichableLake, given: object, target: str | None = None) -> OwnTable:
         """Read a frame, a file or a table of the lake into memory."""
-        if isinstance(given, str | os.PathLike):
+        if isinstance(given, OwnTable):
+            own = replace(given, target=target)
+        elif isinstance(given, str | os.PathLike):
             path = Path(given).expanduser()
             if not path.exists() and isinstance(given, str) and given in lake.index:
                 own = cls(read_typed(lake.index.origin(given).table()), given, target)

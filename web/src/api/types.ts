@@ -4,6 +4,9 @@ import type * as service from "./types.gen";
 
 export type {
   Brings,
+  EnrichAnswer as Enriched,
+  EnrichRequest as EnrichBody,
+  EnrichStep,
   Hit,
   JoinEdge as Edge,
   JoinFacts as Facts,
@@ -13,6 +16,7 @@ export type {
   Limits,
   LookedUp as Found,
   Match,
+  Offer,
   Neighbourhood as Graph,
   GraphTable as GraphNode,
   ColumnDescription as ColumnDetail,

@@ -25,6 +25,7 @@ from deepjoin.serve.http.answers import (
     handle_problems,
     problem,
 )
+from deepjoin.serve.http.enriching import enrich_routes
 from deepjoin.serve.http.guard import Guard
 from deepjoin.serve.http.joins import join_routes
 from deepjoin.serve.http.problems import NotFound
@@ -34,7 +35,10 @@ from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import upload_routes
 
 #: Every request is matched against these in order, so the most frequent come first.
-_SECTIONS = (search_routes, lake_routes, upload_routes, join_routes, graph_routes)
+_SECTIONS = (
+    *(search_routes, lake_routes, upload_routes, join_routes, graph_routes),
+    enrich_routes,
+)
 
 PAGE = Path(__file__).parent / "page"
 #: Names of assets change with their content, so browsers may keep them.
