@@ -147,6 +147,8 @@ def test_leaks_are_recognised() -> None:
     scorer = Scorer(target, "y", 1000, 0)
     values = target.to_numpy()
     copy = as_feature("copy", pa.chunked_array([pa.array(values * 2 + 1)]))
+    skewed = Scorer(pa.chunked_array([pa.array(np.exp(3 * values))]), "y", 1000, 0)
+    assert copy is not None and skewed.leaks(copy), "whatever the scale"
     related = as_feature("related", pa.chunked_array([pa.array(values + drawn.normal(size=400))]))
     assert copy is not None and scorer.leaks(copy)
     assert related is not None and not scorer.leaks(related)

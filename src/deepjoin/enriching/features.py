@@ -33,13 +33,13 @@ _LEAST_ROWS, _SPARSEST = 50, 3
 _ROUNDS, _WINS = 5, 4
 #: Shuffled copies that a column is compared with; random columns are rarely better than all.
 _SHADOWS = 50
-#: Trees of each of these forests, and the rows that they see at most.
-_TREES, _FOREST_ROWS = 80, 4000
+#: Trees of each of these forests in a fold, and for the final choice; rows that they see at most.
+_TREES, _FINAL_TREES, _FOREST_ROWS = 40, 100, 4000
 #: In how many rounds a column must be used more than this share of the shuffled ones, to stay
 #: beside proven ones.
 _OFTEN, _MOST_SHADOWS = 3, 0.75
 #: A column that alone predicts the target this well is taken for a copy of it.
-_LEAK = 0.98
+_LEAK, _LEAK_OF_NUMBERS = 0.98, 0.995
 #: Columns of a table that together predict it this well are what it was computed from.
 _LEAK_TOGETHER, _LEAK_ROWS = 0.995, 4000
 #: Columns that rank rows this much alike tell the same.
@@ -50,6 +50,10 @@ _NORMAL = 1.96
 _PROMISING = 150
 #: Cells from which on a boosted model is fitted by several threads.
 _MANY_CELLS = 1_000_000
+
+
+class UnusableTarget(DeepJoinError):
+    """Raised for a target that no model can learn: constant, too few values, all different."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,8 @@ class Scorer:
     def leaks(self, feature: Feature) -> bool:
         """Check whether a column alone gives the target away, as a copy of it does."""
         score, usual = self.alone(feature)
+        if not self.is_class:
+            return score >= _LEAK_OF_NUMBERS
         return score >= max(_LEAK, usual + 0.5 * (1 - usual))
 
     def alone(self, feature: Feature) -> tuple[float, float]:
@@ -144,6 +150,8 @@ class Scorer:
         ranges = np.searchsorted(cuts, feature.values, side="right")
         classes, y = np.unique(self._y, return_inverse=True) if self.is_class else (None, self._y)
         if classes is None:
+            # Ranks, since a few large numbers would decide the score of any column.
+            y = _ranks(self._y)
             counts = np.bincount(ranges[learn], minlength=len(cuts) + 1)
             sums = np.bincount(ranges[learn], y[learn], minlength=len(cuts) + 1)
             means = np.where(counts, sums / np.maximum(counts, 1), y[learn].mean())
@@ -187,6 +195,7 @@ class Scorer:
         if not new:
             return np.zeros(0)
         drawn = np.random.default_rng(self.seed)
+        trees = _FINAL_TREES if rows is None else _TREES
         rows = np.arange(len(self._y)) if rows is None else rows
         if len(rows) > _FOREST_ROWS:
             rows = drawn.choice(rows, _FOREST_ROWS, replace=False)
@@ -201,7 +210,7 @@ class Scorer:
             check_stop()
             shadows = _shuffled(table, drawn)
             forest = kind(
-                _TREES, min_samples_leaf=3, max_features=0.5, random_state=self.seed + number
+                trees, min_samples_leaf=3, max_features=0.5, random_state=self.seed + number
             )
             used = forest.fit(np.hstack([table, shadows, known]), y).feature_importances_
             own, others = used[:count], used[count : count + shadows.shape[1]]
@@ -396,16 +405,16 @@ def _target(
     distinct = len(cells.unique().drop_null())
     if distinct < 2:
         what = "no values" if distinct == 0 else "one value"
-        raise DeepJoinError(f"`target` column '{name}' has {what}: there is nothing to predict.")
+        raise UnusableTarget(f"`target` column '{name}' has {what}: there is nothing to predict.")
     if len(known) < 4 * _FOLDS:
-        raise DeepJoinError(
+        raise UnusableTarget(
             f"`target` column '{name}' has {len(known)} values; measuring needs {4 * _FOLDS}."
         )
     kind = cells.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     is_class = not is_number or (pa.types.is_integer(kind) and distinct <= _MOST_CLASSES)
     if is_class and distinct > len(known) / 2:
-        raise DeepJoinError(
+        raise UnusableTarget(
             f"`target` column '{name}' has {distinct:,} different texts in {len(known):,} rows: "
             "it must be a number, or a class that repeats."
         )
