@@ -108,7 +108,7 @@ class LakeEnricher(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return [column for join in self.plan_ for column in join.columns]
 
     def _table(self, X: Any, reset: bool) -> pa.Table:
-        """Check X as scikit-learn does, and return it as a table; arrays have columns x0, x1 etc."""
+        """Check X as scikit-learn does, and return it as a table; columns of arrays are x0, x1."""
         if is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = read_typed(frame_table(X))

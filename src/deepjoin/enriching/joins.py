@@ -24,7 +24,7 @@ from deepjoin.store.open_index import OpenIndex
 #: A join that brings rows to fewer of your rows than this share is not tried.
 _LEAST_COVERAGE = 0.1
 #: Rows that a join may have before they are summarised.
-_MOSTROWS = 20_000_000
+_MOST_ROWS = 20_000_000
 #: A column with fewer distinct values joins nearly everything, and tells nothing apart.
 _LEAST_DISTINCT = 5
 #: What a number looks like, and how many words, in how many cells, a column of numbers may have.
@@ -147,7 +147,9 @@ def find_joins(
     best: dict[str, JoinChoice] = {}
     rejected: dict[str, RejectedJoin] = {}
     given = _given_pairs(settings)
-    for column in as_columns(table):
+    # A table that was all target has no columns, and one of nested cells none to search with.
+    searchable = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    for column in as_columns(table.select(searchable)) if searchable else ():
         if given:
             if canonical(column.name) not in {mine for mine, _ in given}:
                 continue
@@ -262,7 +264,7 @@ def make_join(
             cardinality = facts.cardinality
             several = facts.several_left_rows > 0
             expanded = facts.matched_left_rows * max(1, facts.max_fan_out)
-            if several and expanded > _MOSTROWS:
+            if several and expanded > _MOST_ROWS:
                 return f"would make up to {expanded:,} rows of your {len(keys):,}"
             rows, names = _new_columns(plan, planned)
             ordered = key_in(settings, keys.order, rows, names) if several else None

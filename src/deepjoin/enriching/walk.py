@@ -30,7 +30,7 @@ from deepjoin.progress import Progress, Stopped, StopSignal, stop_signal
 from deepjoin.read.frames import file_table, frame_table
 from deepjoin.settings import EnrichSettings
 
-#: A table of the lake that has the target and as many columns of yours is yours, whatever its rows.
+#: A table of the lake with all your columns, if they are as many, is yours, whatever its rows.
 _TELLING_COLUMNS = 3
 #: The part of the time that goes to joins; the rest is for measuring what they gain.
 _FOR_JOINS = 0.5
@@ -96,7 +96,7 @@ class OwnTable:
             return False
         if len(mine) == 1:
             return False  # a list of keys, which any table may have
-        is_telling = self.target is not None and len(mine) > _TELLING_COLUMNS
+        is_telling = self.target is not None and len(mine) >= _TELLING_COLUMNS
         return is_telling or entry.rows == self.table.num_rows
 
     def is_cut_from(self, lake: EnrichableLake, table: str) -> bool:
@@ -241,7 +241,9 @@ class Walk:
         for feature in self.scorer.features(brought.table):
             is_leak = not self.settings.leaks and self.scorer.leaks(feature)
             (leaks if is_leak else features).append(feature)
-        if leaks and self.own.is_cut_from(self.lake, choice.table):
+        # Summaries over your own rows hold their targets, though none is a copy.
+        is_mixed = brought.join.is_summarised and len(self.own.rest.column_names) > 1
+        if (leaks or is_mixed) and self.own.is_cut_from(self.lake, choice.table):
             return "is your table, or one that holds it with the target"
         if not self.settings.leaks and features:
             score = self.scorer.leak_together(features)
