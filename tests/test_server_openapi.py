@@ -26,6 +26,7 @@ PATHS = {
     *("/api/uploads", "/api/uploads/values", "/api/uploads/{token}"),
     *("/api/join/preview", "/api/join/download", "/api/join/save", "/api/join/keep"),
     *("/api/graph", "/api/graph/similar", "/api/graph/paths", "/healthz", "/metrics"),
+    *("/api/enrich", "/api/enrich/stream"),
 }
 
 
