@@ -37,7 +37,7 @@ COMMANDS = (
     "ray start --num-gpus N",
 )
 #: Arguments that only Python callers have.
-WITHOUT_OPTION = {"memory_limit"}
+WITHOUT_OPTION = {"lake", "memory_limit"}
 
 
 def texts() -> Iterator[tuple[str, str]]:

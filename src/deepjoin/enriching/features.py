@@ -34,10 +34,12 @@ _ROUNDS, _WINS = 5, 4
 #: Shuffled copies that a column is compared with; random columns are rarely better than all.
 _SHADOWS = 50
 #: Trees of each of these forests in a fold, and for the final choice; rows that they see at most.
-_TREES, _FINAL_TREES, _FOREST_ROWS = 40, 100, 4000
-#: In how many rounds a column must be used more than this share of the shuffled ones, to stay
-#: beside proven ones.
-_OFTEN, _MOST_SHADOWS = 3, 0.75
+_TREES, _FINAL_TREES, _FOREST_ROWS = 40, 80, 4000
+#: Share of the columns that each split looks at; cells from which on threads are worth starting.
+_COLUMNS_A_SPLIT, _SOME_CELLS = 0.33, 100_000
+#: In how many rounds a column must be used more than most shuffled ones, to stay beside proven
+#: ones; how many may be used more, as a share, and so that about as many columns stay by chance.
+_OFTEN, _BETTER_SHADOWS, _BY_CHANCE = 3, 0.25, 8
 #: A column that alone predicts the target this well is taken for a copy of it.
 _LEAK, _LEAK_OF_NUMBERS = 0.98, 0.995
 #: Columns of a table that together predict it this well are what it was computed from.
@@ -210,12 +212,16 @@ class Scorer:
             check_stop()
             shadows = _shuffled(table, drawn)
             forest = kind(
-                trees, min_samples_leaf=3, max_features=0.5, random_state=self.seed + number
+                trees,
+                min_samples_leaf=3,
+                max_features=_COLUMNS_A_SPLIT,
+                random_state=self.seed + number,
+                n_jobs=-1 if table.size > _SOME_CELLS else None,
             )
             used = forest.fit(np.hstack([table, shadows, known]), y).feature_importances_
             own, others = used[:count], used[count : count + shadows.shape[1]]
             wins += own > others.max()
-            often += own > np.quantile(others, _MOST_SHADOWS)
+            often += own > np.quantile(others, 1 - min(_BETTER_SHADOWS, _BY_CHANCE / count))
             rated += own
         every = np.zeros(len(new))
         if (wins >= _WINS).any():

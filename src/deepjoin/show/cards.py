@@ -86,8 +86,7 @@ _RULES = {
     "overflow-wrap:anywhere",
     ".dj-steps": "display:grid;grid-template-columns:minmax(0,1fr) 150px 4em;gap:6px 10px;"
     "align-items:center;overflow-wrap:anywhere",
-    ".dj-steps>:last-child,.dj-steps>:nth-child(3n)": "text-align:right;"
-    "font-variant-numeric:tabular-nums",
+    ".dj-steps>:nth-child(3n)": "text-align:right;font-variant-numeric:tabular-nums",
     ".dj-lines .dj-measure>:last-child": "min-width:2.7em;text-align:right",
 }
 
