@@ -35,8 +35,8 @@ _ROUNDS, _WINS = 5, 4
 _SHADOWS = 50
 #: Trees of each of these forests in a fold, and for the final choice; rows that they see at most.
 _TREES, _FINAL_TREES, _FOREST_ROWS = 40, 80, 4000
-#: Share of the columns that each split looks at; cells from which on threads are worth starting.
-_COLUMNS_A_SPLIT, _SOME_CELLS = 0.33, 100_000
+#: Share of the columns that each split looks at.
+_COLUMNS_A_SPLIT = 0.33
 #: In how many rounds a column must be used more than most shuffled ones, to stay beside proven
 #: ones; how many may be used more, as a share, and so that about as many columns stay by chance.
 _OFTEN, _BETTER_SHADOWS, _BY_CHANCE = 3, 0.25, 8
@@ -216,7 +216,6 @@ class Scorer:
                 min_samples_leaf=3,
                 max_features=_COLUMNS_A_SPLIT,
                 random_state=self.seed + number,
-                n_jobs=-1 if table.size > _SOME_CELLS else None,
             )
             used = forest.fit(np.hstack([table, shadows, known]), y).feature_importances_
             own, others = used[:count], used[count : count + shadows.shape[1]]
