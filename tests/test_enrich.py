@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.cli import main
 from deepjoin.enriching.features import Scorer, as_feature, chosen_features
+from deepjoin.enriching.joins import BroughtColumns, KeyCells, find_joins, make_join
 
 pytest.importorskip("sklearn")
 
@@ -79,6 +81,17 @@ def test_what_helps_is_added_row_by_row(found: Any, houses: pd.DataFrame) -> Non
 
 
 @pytest.mark.slow
+def test_the_sql_gives_the_same_table(found: Any, houses: pd.DataFrame) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.register("your_table", houses)
+    connection.execute(found.sql)
+    got = connection.execute(found.sql.rpartition(";\n\n")[2]).df()
+    assert found.steps[0].parent == -1
+    pd.testing.assert_frame_equal(got, found.table, check_dtype=False)
+
+
+@pytest.mark.slow
 def test_the_table_itself_is_never_joined(found: Any) -> None:
     tables = {step.table for step in found.steps} | {one.table for one in found.rejected}
     assert "houses.csv" not in tables
@@ -89,6 +102,8 @@ def test_a_shuffled_target_gains_nothing(lake: Lake, houses: pd.DataFrame) -> No
     shuffled = houses.assign(price=houses["price"].sample(frac=1, random_state=3).to_numpy())
     found = lake.enrich(shuffled, "price")
     assert found.interval is not None and found.interval[0] <= 0
+    assert found.gain == 0 and not found.steps
+    assert list(found.table) == list(houses), "nothing is added that is not proven"
 
 
 @pytest.mark.slow
@@ -97,7 +112,33 @@ def test_without_a_target_the_lake_offers_columns(lake: Lake, houses: pd.DataFra
     assert ("region", "towns.csv", "town") in {(one.column, one.table, one.via) for one in offers}
     assert ("income", "regions.csv", "town") in {(one.column, one.table, one.via) for one in offers}
     assert ("visitors_mean", "visits.csv") in {(one.column, one.table) for one in offers}
-    assert all(0 <= one.coverage <= 1 for one in offers)
+    assert all(0 <= one.coverage <= 1 and 0 <= one.novelty <= 1 for one in offers)
+    assert [one.worth for one in offers] == sorted((one.worth for one in offers), reverse=True)
+
+
+@pytest.mark.slow
+def test_offers_are_found_by_words(lake: Lake, houses: pd.DataFrame) -> None:
+    found = lake.enrich(houses.drop(columns="price"))
+    assert found.about("something about income")[0].column == "income"
+    assert found.about("how much do people earn")[0].column == "income", "by meaning"
+    assert found.about("tourists")[0].column.startswith("visitors")
+    assert set(found.about("income")) == set(found.offers)
+    with pytest.raises(DeepJoinError, match="`about` is 'the'; it must say what to look for"):
+        found.about("the")
+
+
+def test_offers_that_are_not_new_come_last(tmp_path: Path) -> None:
+    keys = [f"key {number}" for number in range(50)]
+    numbers = list(range(50))
+    other = np.random.default_rng(0).permutation(50)
+    table = {"key": keys, "same": [2 * one for one in numbers], "new": other, "one": ["x"] * 50}
+    pd.DataFrame(table).to_csv(tmp_path / "more.csv", index=False)
+    lake = deepjoin.index(tmp_path, tmp_path / "index")
+    mine = pd.DataFrame({"key": keys, "number": numbers, "other": numbers})
+    offers = lake.enrich(mine).offers
+    novelty = {one.column: round(one.novelty, 1) for one in offers}
+    assert novelty["same"] == novelty["one"] == 0 and novelty["new"] > 0.5
+    assert offers[0].column == "new" and len(offers[0].examples) == 3
 
 
 @pytest.mark.slow
@@ -107,11 +148,14 @@ def test_leaks_are_recognised() -> None:
     scorer = Scorer(target, "y", 1000, 0)
     values = target.to_numpy()
     copy = as_feature("copy", pa.chunked_array([pa.array(values * 2 + 1)]))
+    skewed = Scorer(pa.chunked_array([pa.array(np.exp(3 * values))]), "y", 1000, 0)
+    assert copy is not None and skewed.leaks(copy), "whatever the scale"
     related = as_feature("related", pa.chunked_array([pa.array(values + drawn.normal(size=400))]))
     assert copy is not None and scorer.leaks(copy)
     assert related is not None and not scorer.leaks(related)
-    rated = scorer.relevant([copy, related])
-    assert [one.name for one in chosen_features([copy, copy], rated, 5)] == ["copy"], "told once"
+    rated = scorer.relevant([], [copy, related])
+    assert [one.name for one in chosen_features([], [copy, copy], rated, 5)] == ["copy"], "once"
+    assert chosen_features([copy], [copy, copy], rated, 5) == [], "your table has it already"
 
 
 @pytest.mark.parametrize(
@@ -177,3 +221,115 @@ def test_the_estimator_joins_other_rows(lake: Lake, houses: pd.DataFrame) -> Non
     numbers = FunctionTransformer(lambda frame: frame.select_dtypes("number"))
     model = make_pipeline(enricher, numbers, HistGradientBoostingRegressor())
     assert model.fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.5
+
+
+def test_columns_that_give_the_target_away_together_are_not_used(tmp_path: Path) -> None:
+    """The class is computed from two scores of another table; neither tells it alone."""
+    drawn = np.random.default_rng(2)
+    names = [f"school {number}" for number in range(600)]
+    scores = drawn.random((600, 2))
+    is_weak = (scores < 0.7).all(axis=1)
+    frame = pd.DataFrame({"school": names, "pupils": drawn.integers(100, 999, 600)})
+    survey = pd.DataFrame({"school": names, "safety": scores[:, 0], "respect": scores[:, 1]})
+    frame.assign(weak=is_weak).to_csv(tmp_path / "base.csv", index=False)
+    survey.to_csv(tmp_path / "survey.csv", index=False)
+    pd.DataFrame({"school": names, "size": ["N/A", *range(599)]}).to_csv(
+        tmp_path / "sizes.csv", index=False
+    )
+    lake = deepjoin.index(tmp_path, tmp_path / "index")
+    mine = frame.assign(is_weak=is_weak)[:500]
+    found = lake.enrich(mine, "is_weak")
+    reasons = {one.table: one.reason for one in found.rejected}
+    assert "gives the target away: its columns together reach accuracy" in reasons["survey.csv"]
+    assert reasons["base.csv"] == "is your table, or one that holds it with the target"
+    assert found.gain == 0 and not found.steps
+    kept = lake.enrich(mine, "is_weak", settings=EnrichSettings(leaks=True, keys=("school",)))
+    assert kept.score_after is not None and kept.score_after > 0.98
+    offers = {one.column: one for one in lake.enrich(frame[["school"]]).offers}
+    assert "size" in offers
+
+
+def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
+    names = [f"place {number}" for number in range(40)]
+    heights = ["N/A" if number % 4 == 0 else str(number) for number in range(40)]
+    frame = pd.DataFrame({"place": np.repeat(names, 2), "height": np.repeat(heights, 2)})
+    frame.assign(kind=["a", "b"] * 40).to_csv(tmp_path / "heights.csv", index=False)
+    lake = deepjoin.index(tmp_path, tmp_path / "index")
+    mine = pa.table({"place": names})
+    choice = find_joins(lake, mine, -1, lambda table: False, EnrichSettings())[0][0]
+    brought = make_join(lake, choice, KeyCells(mine["place"]), [], EnrichSettings())
+    assert isinstance(brought, BroughtColumns)
+    assert brought.join.numbers == ("height",) and brought.join.is_summarised
+    assert brought.table["height_mean"].to_pylist()[:3] == [None, 1.0, 2.0]
+    assert brought.table["kind_most_frequent"].to_pylist()[0] == "a"
+    assert set(brought.table["kind_share"].to_pylist()) == {0.5}
+    assert set(brought.table["matched_rows"].to_pylist()) == {2}
+    assert "TRY_CAST" in brought.sql and "GROUP BY" in brought.sql
+
+
+@pytest.mark.slow
+def test_an_interruption_gives_the_best_so_far(
+    folder: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first Ctrl-C ends the walk after some joins, a second one the measuring."""
+    made: list[str] = []
+
+    def join_two(*arguments: Any) -> Any:
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        made.append(arguments[1].table)
+        return make_join(*arguments)
+
+    monkeypatch.setattr("deepjoin.enriching.walk.make_join", join_two)
+    words = ["enrich", str(lake.path), str(folder / "houses.csv"), "--target", "price"]
+    assert main([*words, "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    assert "Interrupted: this is the best by then." in printed.err
+    found = json.loads(printed.out)
+    assert found["stopped"] == "interrupted" and found["score_after"] > found["score_before"]
+    assert {one["table"] for one in found["steps"]} <= set(made)
+
+    folds = iter(range(9))
+
+    def predict_some(self: Scorer, *arguments: Any) -> Any:
+        if next(folds) == 5:
+            raise KeyboardInterrupt
+        return predicted(self, *arguments)
+
+    predicted = Scorer._predicted
+    monkeypatch.setattr(Scorer, "_predicted", predict_some)
+    monkeypatch.setattr("deepjoin.enriching.walk.make_join", make_join)
+    no_checks = EnrichSettings(leaks=True)  # these predict too
+    measured = lake.enrich(folder / "houses.csv", "price", settings=no_checks)
+    assert measured.stopped == "interrupted" and measured.score_before is not None
+
+    def predict_none(self: Scorer, *arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scorer, "_predicted", predict_none)
+    nothing = lake.enrich(folder / "houses.csv", "price", settings=no_checks)
+    assert nothing.score_before is nothing.score_after is nothing.gain is None
+    assert "was not measured: it was interrupted" in {one.reason for one in nothing.rejected}
+    assert "stopped before anything was measured" in repr(nothing)
+    assert "Stopped before anything was measured" in nothing._repr_html_()
+
+
+@pytest.mark.slow
+def test_time_that_is_up(lake: Lake, houses: pd.DataFrame) -> None:
+    found = lake.enrich(houses, "price", settings=EnrichSettings(seconds=0))
+    assert found.stopped == "time" and not found.steps
+    offered = lake.enrich(houses, settings=EnrichSettings(seconds=0))
+    assert offered.stopped == "time" and not offered.offers
+
+
+@pytest.mark.slow
+def test_cards_draw_gains_and_the_tree(found: Any, lake: Lake, houses: pd.DataFrame) -> None:
+    card = found._repr_html_()
+    assert "R²" in card and "└" in card and "regions.csv" in card and "not used" in card
+    assert "└ regions.csv" in repr(found) and "▇" in repr(found)
+    offered = lake.enrich(houses.drop(columns="price"))
+    assert "could be added" in offered._repr_html_() and "income" in offered._repr_html_()
+    words = ["".join(drawn) for drawn in np.random.default_rng(5).choice(list("qxzvkj"), (30, 9))]
+    nothing = lake.enrich({"word": words})
+    assert "Nothing in the lake joins" in nothing._repr_html_()
+    assert repr(nothing) == "nothing in the lake joins with this table"

@@ -361,7 +361,7 @@ def test_unknown_address_is_answered_in_words(browser: Browser, demo: Demo) -> N
 def test_messages_name_labels_that_the_page_has(browser: Browser, demo: Demo) -> None:
     with visiting(browser, demo.address) as page:
         seen = page.locator("body").inner_html()
-        for address in ("hits", "join"):
+        for address in ("hits", "join", "enrich"):
             page.goto(views(demo)[address])
             page.wait_for_load_state("networkidle")
             seen += page.locator("body").inner_html()
@@ -465,6 +465,7 @@ def views(demo: Demo) -> dict[str, str]:
             to="travel/airports.csv",
             picked=["sales/customers.csv", "geo/countries.csv"],
         ),
+        "enrich": link(view="enrich", table="sales/customers.csv"),
         "lost": link(view="table", upload="f" * 32),
         "wrong": link(view="search", table="nowhere.csv", column="x"),
         "nowhere": link(view="nowhere"),

@@ -27,6 +27,7 @@ PATHS = {
     *("/api/join/preview", "/api/join/download", "/api/join/save", "/api/join/keep"),
     *("/api/graph", "/api/graph/similar", "/api/graph/paths", "/healthz", "/metrics"),
     *("/api/relations", "/api/feedback", "/api/join/path"),
+    *("/api/enrich", "/api/enrich/stream"),
 }
 
 

@@ -476,6 +476,10 @@ class EnrichStep(Answer):
     gain: float | None
     """How much the score rises with these columns, after those of the steps before."""
     sql: str
+    parent: int = -1
+    """Number of the step that brings ``via``, from 0; -1 for your own table."""
+    how: str = "equal"
+    """"equal" or "similar" values, "as-of" for the nearest earlier, "range" for the one around."""
 
 
 @dataclass(frozen=True)
@@ -501,6 +505,18 @@ class Offer(Answer):
     coverage: float
     """Share of your rows that would get a value."""
     trust: float
+    """The chance that the join makes sense."""
+    novelty: float
+    """1 where nothing of yours ranks rows alike, 0 where your table has the same."""
+    title: str = ""
+    """The title of the table."""
+    examples: tuple[str, ...] = ()
+    """Some of its values."""
+
+    @property
+    def worth(self) -> float:
+        """What offers are ordered by."""
+        return self.coverage * self.trust * self.novelty
 
 
 @dataclass(frozen=True)

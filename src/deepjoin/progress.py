@@ -24,6 +24,7 @@ UNITS = {
     "lists": "values",
     "matching values": "values",
     "meanings": "columns",
+    "measuring": "folds",
     "segments": "segments",
     "sketches": "columns",
     "values": "values",

@@ -261,6 +261,16 @@ class EnrichSettings:
     sample: int = 20_000
     #: Makes everything that is drawn at random repeatable.
     seed: int = 0
+    #: The keys, if you know them: "id" joins columns of this name alone, "a=b" a column a of a
+    #: table with the column b of the next.
+    keys: tuple[str, ...] = ()
+    #: Also use columns that give the target away.
+    leaks: bool = False
+    #: A column of yours with dates or numbers: of rows that a key meets, the latest that is not
+    #: later is taken, and tables without a key are joined on it alone.
+    as_of: str = ""
+    #: The same for tables with two columns that bound a range, such as valid_from and valid_to.
+    ranges: str = ""
 
     def __post_init__(self) -> None:
         for name in ("tables", "columns", "sample"):
@@ -270,6 +280,11 @@ class EnrichSettings:
             raise DeepJoinError(f"`seconds` is {self.seconds}; it must be a number >= 0.")
         if not 0 <= self.least <= 1:
             raise DeepJoinError(f"`least` is {self.least}; it must be between 0 and 1.")
+        keys: object = self.keys
+        if isinstance(keys, str):
+            raise DeepJoinError(f"`keys` is {keys!r}; it must be a list of names.")
+        if self.as_of and self.ranges:
+            raise DeepJoinError("`as_of` and `ranges` cannot be combined. Leave one out.")
 
 
 @dataclass(frozen=True)

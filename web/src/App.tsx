@@ -13,6 +13,7 @@ import { ThemeSwitch } from "./parts/Theme";
 import { TokenForm } from "./parts/TokenForm";
 import { LIKELY, MAP, type Route } from "./route";
 import { useUpload, type Uploading } from "./upload";
+import { EnrichView } from "./views/EnrichView";
 import { JoinView } from "./views/JoinView";
 import { MapView } from "./views/MapView";
 import { RelationsView } from "./views/RelationsView";
@@ -101,6 +102,8 @@ function View({ route, uploading }: { route: Route; uploading: Uploading }) {
       return <MapView {...route} />;
     case "relations":
       return <RelationsView {...route} />;
+    case "enrich":
+      return <EnrichView {...route} />;
     case "unknown":
       return (
         <Notice title="Page not found" icon="find" alone actions={<Link to={{ view: "start", text: "" }}>Back to the start</Link>}>
@@ -134,6 +137,8 @@ function titleOf(route: Route): string {
       return `Joins of ${shorten(route.column, 60)}`;
     case "join":
       return `Join with ${shorten(route.hit.table, 60)}`;
+    case "enrich":
+      return "upload" in route.source ? "Enrich your table" : `Enrich ${shorten(route.source.table, 60)}`;
     case "map":
       return route.table ? `Map of ${shorten(route.table, 60)}` : "Map";
     case "relations":

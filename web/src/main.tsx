@@ -13,6 +13,7 @@ import "./styles/start.css";
 import "./styles/table.css";
 import "./styles/hits.css";
 import "./styles/join.css";
+import "./styles/enrich.css";
 import "./styles/map.css";
 import "./styles/relations.css";
 import "./styles/narrow.css";

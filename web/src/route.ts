@@ -38,6 +38,13 @@ export interface MapState {
   picked: string[];
 }
 
+export interface EnrichState {
+  /** The column to predict; "" to see what could be added. */
+  target: string;
+  depth: 1 | 2 | 3;
+  about: string;
+}
+
 export type Route =
   | { view: "start"; text: string }
   | { view: "table"; source: Source }
@@ -45,6 +52,7 @@ export type Route =
   | { view: "join"; source: Source; column: string; also?: string[]; hit: ColumnPlace; options: Options }
   | ({ view: "map" } & MapState)
   | { view: "relations"; least: number }
+  | ({ view: "enrich"; source: Source } & EnrichState)
   | { view: "unknown"; address: string };
 
 export const FILTERS: Filters = {
@@ -69,6 +77,7 @@ export const OPTIONS: Options = {
   aggregate: {},
 };
 export const LIKELY = 0.5;
+export const ENRICH: EnrichState = { target: "", depth: 2, about: "" };
 export const MAP: MapState = { table: "", depth: 1, least: 0.5, to: "", picked: [] };
 
 /** Reads an address; what it lacks or says wrongly becomes the default. */
@@ -85,6 +94,9 @@ export function parse(search: string): Route {
       return { view: "relations", least: share(given.get("least"), LIKELY) };
     case "table":
       if (source) return { view: "table", source };
+      break;
+    case "enrich":
+      if (source) return { view: "enrich", source, ...enrichOf(given) };
       break;
     case "search":
       if (source && column !== null)
@@ -133,6 +145,16 @@ function said(route: Route): Said {
       return [["view", "map"], ...mapSaid(route)];
     case "relations":
       return [["view", "relations"], ...unless([["least", String(route.least), String(LIKELY)]])];
+    case "enrich":
+      return [
+        ["view", "enrich"],
+        ...sourceSaid(route.source),
+        ...unless([
+          ["target", route.target, ENRICH.target],
+          ["depth", route.depth, ENRICH.depth],
+          ["about", route.about, ENRICH.about],
+        ]),
+      ];
     case "unknown":
       return [...new URLSearchParams(route.address)];
   }
@@ -241,6 +263,14 @@ function aggregateOf(text: string): [string, Aggregate][] {
   const [how = "", ...name] = text.split(" ");
   const known = AGGREGATES.find((one) => one === how);
   return known && name.length ? [[name.join(" "), known]] : [];
+}
+
+function enrichOf(given: URLSearchParams): EnrichState {
+  return {
+    target: given.get("target") ?? ENRICH.target,
+    depth: ([1, 2, 3] as const).find((one) => String(one) === given.get("depth")) ?? ENRICH.depth,
+    about: given.get("about") ?? ENRICH.about,
+  };
 }
 
 function mapOf(given: URLSearchParams): MapState {

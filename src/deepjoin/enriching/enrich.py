@@ -5,36 +5,28 @@ Without a target, list what the lake could add.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 
-from deepjoin.enriching.features import Feature, Gain, Scorer, as_feature, chosen_features
-from deepjoin.enriching.joins import (
-    BroughtColumns,
-    EnrichableLake,
-    JoinChoice,
-    RepeatableJoin,
-    find_joins,
-    is_copy,
-    joined_rows,
-    make_join,
-)
+from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
+from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
+from deepjoin.enriching.offers import catalogue, offers_about
+from deepjoin.enriching.ordered import KEY, ORDER, ROW
+from deepjoin.enriching.walk import OwnTable, Walk
 from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.joining.store import read_typed
 from deepjoin.model import EnrichStep, Offer, RejectedJoin
 from deepjoin.optional import FRAMES, as_frame
 from deepjoin.progress import Progress
-from deepjoin.read.frames import file_table, frame_table
+from deepjoin.read.sql import identifier
 from deepjoin.settings import EnrichSettings
 
 #: Joins in a row, at most.
 _DEEPEST = 3
+_STOPPED = {"time": "time was up", "interrupted": "it was interrupted"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +48,9 @@ class Enrichment:
     interval: tuple[float, float] | None = None
     #: "accuracy" or "R²".
     metric: str = ""
+    #: "" if everything was tried, "time" if the time was up, "interrupted" after Ctrl-C: then this
+    #: is the best that was found by then.
+    stopped: str = ""
     seconds: float = 0.0
     #: The joins as they can be made for other rows, see `apply_plan`.
     plan: tuple[RepeatableJoin, ...] = field(default=(), repr=False)
@@ -69,10 +64,29 @@ class Enrichment:
 
     @property
     def sql(self) -> str:
-        """The joins as SQL, one statement for each step."""
-        return "\n\n".join(
-            f"-- {step.via} = {step.table}: {step.column}\n{step.sql};" for step in self.steps
-        )
+        """The joins as SQL of DuckDB: a table for each step, then yours with the new columns.
+
+        Your table is called ``your_table``.
+        """
+        if not self.steps:
+            return ""
+        parts, selected = [], ["yours.*"]
+        joined = f"(SELECT *, row_number() OVER () - 1 AS {ROW} FROM your_table) AS yours"
+        for number, (step, join) in enumerate(zip(self.steps, self.plan, strict=True), 1):
+            name = f"step_{number}"
+            parts.append(f"-- {step.via} = {step.table}: {step.column}\n{step.sql};")
+            raw = {given: column for column, given in join.names}
+            selected += [
+                f"{name}.{identifier(raw[given])} AS {identifier(given)}" for given in join.columns
+            ]
+            joined += f"\nLEFT JOIN {name} ON {name}.{ROW} = yours.{ROW}"
+        columns = ",\n  ".join(selected).replace("yours.*", f"yours.* EXCLUDE ({ROW})", 1)
+        parts.append(f"SELECT\n  {columns}\nFROM {joined}\nORDER BY yours.{ROW};")
+        return "\n\n".join(parts)
+
+    def about(self, words: str) -> tuple[Offer, ...]:
+        """Order ``offers`` by what they have to do with words, such as "something on income"."""
+        return offers_about(self.offers, words)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the table as JSON."""
@@ -87,6 +101,7 @@ class Enrichment:
             "steps": [step.to_dict() for step in self.steps],
             "rejected": [one.to_dict() for one in self.rejected],
             "offers": [one.to_dict() for one in self.offers],
+            "stopped": self.stopped or None,
             "seconds": self.seconds,
         }
 
@@ -95,13 +110,10 @@ class Enrichment:
 
         return render_enrichment(self.to_dict())
 
+    def _repr_html_(self) -> str:
+        from deepjoin.show.cards import enrichment_html
 
-@dataclass(frozen=True)
-class _Made:
-    """A join that was made, and where it starts."""
-
-    choice: JoinChoice
-    brought: BroughtColumns
+        return enrichment_html(self.to_dict())
 
 
 def enrich(
@@ -116,70 +128,38 @@ def enrich(
     started = perf_counter()
     if not 1 <= depth <= _DEEPEST:
         raise DeepJoinError(f"`depth` is {depth}; it must be between 1 and {_DEEPEST}.")
-    table, name = own_table(lake, given)
+    own = OwnTable.read(lake, given, target)
+    own.order(settings)  # refuses a column that cannot be ordered
     scorer = None
     if target is not None:
-        if target not in table.column_names:
-            raise unknown_name("column", target, name or "the table", table.column_names)
-        scorer = Scorer(table[target], target, settings.sample, settings.seed)
-    rest = table.drop_columns([target]) if target else table
-    rejected: list[RejectedJoin] = []
-    walk = _walked(lake, (rest, table, name), depth, settings, rejected, progress)
-    made = list(walk)
+        scorer = Scorer(own.table[target], target, settings.sample, settings.seed)
+    walk = Walk(lake, own, settings, scorer)
+    walk.run(depth, progress)
     if scorer is None:
-        offers = [
-            Offer(column, one.choice.hit.table, _via(one, made), one.choice.hit.column, c, t)
-            for one in made
-            for column in one.brought.table.column_names
-            for c, t in [(one.brought.coverage, one.choice.trust)]
-        ]
-        offers.sort(key=lambda one: (-one.coverage * one.trust, one.table))
-        kind = _like(given, table)
-        took = perf_counter() - started
-        return Enrichment(kind, rejected=tuple(rejected), offers=tuple(offers), seconds=took)
-    base = list(_features(rest, scorer))
-    new: list[Feature] = []
-    owner: dict[str, int] = {}
-    for number, one in enumerate(made):
-        for feature in _features(one.brought.table, scorer):
-            if scorer.leaks(feature):
-                rejected.append(_rejected(one, feature.name, "is nearly a copy of the target"))
-                continue
-            new.append(feature)
-            owner[feature.name] = number
-    gain = scorer.gain(base, new, settings.columns)
-    rated = scorer.relevant(new)
-    chosen = chosen_features(new, rated, settings.columns) if gain.after > gain.before else []
-    steps, plan = _steps(scorer, base, chosen, owner, made, gain)
-    used = {one.table for one in steps}
-    for one in made:
-        if one.choice.hit.table not in used:
-            rejected.append(_rejected(one, one.choice.hit.column, "tells nothing of the target"))
-    added = [(f.name, made[owner[f.name]].brought.table[f.name]) for f in chosen]
-    enriched = table
-    for column, cells in sorted(added, key=lambda pair: owner[pair[0]]):
+        return Enrichment(
+            _like(given, own.table),
+            rejected=tuple(walk.rejected),
+            offers=catalogue(walk),
+            stopped=walk.stopped,
+            seconds=perf_counter() - started,
+        )
+    found = _measured(walk, scorer, started, progress)
+    enriched = own.table
+    for column, cells in found.cells:
         enriched = enriched.append_column(column, cells)
+    gain = found.gain
     return Enrichment(
         _like(given, enriched),
-        tuple(steps),
-        tuple(rejected),
-        score_before=gain.before,
-        score_after=gain.after if chosen else gain.before,
-        interval=(gain.low, gain.high),
+        tuple(found.steps),
+        tuple(walk.rejected),
+        score_before=gain.before if gain else None,
+        score_after=(gain.after if found.steps else gain.before) if gain else None,
+        interval=(gain.low, gain.high) if gain else None,
         metric=scorer.metric,
+        stopped=found.stopped or walk.stopped,
         seconds=perf_counter() - started,
-        plan=plan,
+        plan=tuple(found.plan),
     )
-
-
-def own_table(lake: EnrichableLake, given: object) -> tuple[pa.Table, str | None]:
-    """Read your table into memory; also return its name, if it is a file or a table of the lake."""
-    if isinstance(given, str | os.PathLike):
-        path = Path(given).expanduser()
-        if not path.exists() and isinstance(given, str) and given in lake.index:
-            return read_typed(lake.index.origin(given).table()), given
-        return read_typed(file_table(path)), path.name
-    return read_typed(frame_table(given)), None
 
 
 def _like(given: object, table: pa.Table) -> Any:
@@ -187,129 +167,110 @@ def _like(given: object, table: pa.Table) -> Any:
     return as_frame(table, library if library in FRAMES else "arrow")
 
 
-def _features(table: pa.Table, scorer: Scorer) -> Iterator[Feature]:
-    for name in table.column_names:
-        feature = as_feature(name, table[name])
-        if feature is not None:
-            yield scorer.taken(feature)
+@dataclass
+class _Measured:
+    """What the joins of a walk are worth."""
+
+    gain: Gain | None = None
+    steps: list[EnrichStep] = field(default_factory=list)
+    plan: list[RepeatableJoin] = field(default_factory=list)
+    #: The new columns, in the order of the steps.
+    cells: list[tuple[str, pa.ChunkedArray]] = field(default_factory=list)
+    stopped: str = ""
 
 
-def _walked(
-    lake: EnrichableLake,
-    tables: tuple[pa.Table, pa.Table, str | None],
-    depth: int,
-    settings: EnrichSettings,
-    rejected: list[RejectedJoin],
-    progress: Progress,
-) -> Iterator[_Made]:
-    """Join table after table, nearest and most likely first, until a bound is reached."""
-    rest, whole, name = tables
-    deadline = perf_counter() + settings.seconds
-    seen: dict[str, bool] = {name: True} if name else {}
-    taken = list(whole.column_names)
-
-    def is_left_out(table: str) -> bool:
-        if table not in seen:
-            seen[table] = is_copy(lake, whole.column_names, whole.num_rows, table)
-        return seen[table]
-
-    level: list[tuple[int, pa.Table]] = [(-1, rest)]
-    count = 0
-    for _ in range(depth):
-        choices: list[JoinChoice] = []
-        keys: dict[int, pa.Table] = dict(level)
-        for parent, columns in level:
-            found, why_not = find_joins(lake, columns, parent, is_left_out, settings)
-            choices += found
-            rejected += why_not
-        level = []
-        for choice in sorted(choices, key=lambda one: -one.trust):
-            table = choice.hit.table
-            if seen[table]:
-                continue
-            if count == settings.tables or perf_counter() > deadline:
-                reason = "the bound on tables" if count == settings.tables else "time"
-                rejected.append(
-                    RejectedJoin(
-                        *(table, choice.hit.column, choice.via), f"was not tried: {reason} is up"
-                    )
-                )
-                continue
-            seen[table] = True
-            progress(count, settings.tables, table)
-            cells = keys[choice.parent][choice.via]
-            brought = make_join(lake, choice, cells, taken)
-            if isinstance(brought, str):
-                rejected.append(RejectedJoin(table, choice.hit.column, choice.via, brought))
-                continue
-            taken += brought.table.column_names
-            if brought.keys is not None:
-                level.append((count, brought.keys))
-            count += 1
-            yield _Made(choice, brought)
-
-
-def _via(one: _Made, made: Sequence[_Made]) -> str:
-    """Return the column of yours that a chain of joins starts with."""
-    while one.choice.parent >= 0:
-        one = made[one.choice.parent]
-    return one.choice.via
-
-
-def _rejected(one: _Made, column: str, reason: str) -> RejectedJoin:
-    return RejectedJoin(one.choice.hit.table, column, one.choice.via, reason)
-
-
-def _steps(
-    scorer: Scorer,
-    base: Sequence[Feature],
-    chosen: Sequence[Feature],
-    owner: dict[str, int],
-    made: Sequence[_Made],
-    gain: Gain,
-) -> tuple[list[EnrichStep], tuple[RepeatableJoin, ...]]:
-    """List the joins that bring chosen columns, or lead to them, and what each gains."""
+def _measured(walk: Walk, scorer: Scorer, started: float, progress: Progress) -> _Measured:
+    """Choose columns, measure the gain, and list the joins that bring them or lead to them."""
+    base = scorer.features(walk.own.rest)
+    new = [feature for one in walk.made for feature in one.features]
+    owner = {
+        feature.name: number for number, one in enumerate(walk.made) for feature in one.features
+    }
+    most, found = walk.settings.columns, _Measured()
+    until = started + walk.settings.seconds
+    found.gain, found.stopped = scorer.gain(base, new, most, until, progress)
+    chosen: list[Feature] = []
+    if found.gain is not None and found.gain.low > 0:
+        chosen = chosen_features(base, new, scorer.relevant(base, new), most)
     wanted = {owner[feature.name] for feature in chosen}
     for number in sorted(wanted):
-        parent = made[number].choice.parent
+        parent = walk.made[number].choice.parent
         while parent >= 0:
             wanted.add(parent)
-            parent = made[parent].choice.parent
+            parent = walk.made[parent].choice.parent
     order = sorted(wanted)
-    steps, plan = [], []
-    known, score = list(base), gain.before
+    known, score = list(base), found.gain.before if found.gain else 0.0
     for number in order:
-        choice, brought = made[number].choice, made[number].brought
+        choice, brought = walk.made[number].choice, walk.made[number].brought
         mine = [feature for feature in chosen if owner[feature.name] == number]
         known += mine
-        before, score = score, scorer.cross_validated(known) if mine else score
+        gain = None
+        if mine and not found.stopped:
+            try:
+                after = scorer.cross_validated(known, until)
+                gain, score = after - score, after
+            except TimeoutError:
+                found.stopped = "time"
+            except KeyboardInterrupt:
+                found.stopped = "interrupted"
         columns = tuple(feature.name for feature in mine)
+        parent = order.index(choice.parent) if choice.parent >= 0 else -1
+        join = replace(brought.join, parent=parent, columns=columns)
         step = EnrichStep(
-            table=choice.hit.table,
-            column=choice.hit.column,
+            table=choice.table,
+            column=brought.join.column,
             via=choice.via,
             cardinality=brought.cardinality,
             coverage=brought.coverage,
             trust=choice.trust,
             columns=columns,
-            gain=score - before if mine else None,
-            sql=brought.sql,
+            gain=gain,
+            sql=_step_sql(len(found.steps) + 1, found.plan, join, brought.sql),
+            parent=parent,
+            how=join.how,
         )
-        steps.append(step)
-        parent = order.index(choice.parent) if choice.parent >= 0 else -1
-        plan.append(replace(brought.join, parent=parent, columns=columns))
-    return steps, tuple(plan)
+        found.steps.append(step)
+        found.plan.append(join)
+        found.cells += [(column, brought.table[column]) for column in columns]
+    reason = "tells nothing of the target beyond what is there"
+    if found.gain is None:
+        reason = f"was not measured: {_STOPPED[found.stopped]}"
+    elif not found.steps and found.gain.after > found.gain.before:
+        reason = "may help, but no more than chance explains"
+    for number, one in enumerate(walk.made):
+        if number not in wanted:
+            walk.reject(one.choice, reason)
+    return found
+
+
+def _step_sql(number: int, plan: Sequence[RepeatableJoin], join: RepeatableJoin, sql: str) -> str:
+    """Write a step as a table: its keys are columns of your table, or of an earlier step."""
+    order = f", {identifier(join.ordered.mine)} AS {ORDER}" if join.ordered else ""
+    via = f"{identifier(join.via)} AS {KEY}"
+    keys = f"SELECT row_number() OVER () - 1 AS {ROW}, {via}{order} FROM your_table"
+    if join.parent >= 0:
+        raw = {given: name for name, given in plan[join.parent].names}[join.via]
+        via, parent = f"{identifier(raw)} AS {KEY}", f"step_{join.parent + 1}"
+        keys = f"SELECT {ROW}, {via} FROM {parent}"
+        if order:
+            keys = (
+                f"SELECT {ROW}, {via}, {ORDER} FROM {parent} JOIN (SELECT row_number() OVER () - 1 "
+                f"AS {ROW}{order} FROM your_table) USING ({ROW})"
+            )
+    return f'CREATE TABLE step_{number} AS\nWITH "query" AS (\n{keys}\n)\nSELECT * FROM (\n{sql}\n)'
 
 
 def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[RepeatableJoin]) -> Any:
     """Make the joins of an enrichment for other rows; unknown keys give missing values."""
-    table, _ = own_table(lake, given)
+    table = OwnTable.read(lake, given).table
     enriched, brought = table, list[pa.Table]()
     for join in plan:
         keys = table if join.parent < 0 else brought[join.parent]
-        if join.via not in keys.column_names:
-            raise unknown_name("column", join.via, "the table", keys.column_names)
-        rows, _ = joined_rows(lake, join, keys[join.via])
+        for name, where in ((join.via, keys), (join.ordered and join.ordered.mine, table)):
+            if name and name not in where.column_names:
+                raise unknown_name("column", name, "the table", where.column_names)
+        order = table[join.ordered.mine] if join.ordered else None
+        rows = joined_rows(lake, join, KeyCells(keys[join.via], order))
         names = dict(join.names)
         # A table of the lake that has changed may lack a column, or have more.
         found = {names[name]: rows[name] for name in rows.column_names if name in names}

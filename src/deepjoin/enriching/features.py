@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ import pyarrow.compute as pc
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.optional import require
+from deepjoin.progress import Progress, check_stop, no_progress
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -24,17 +27,35 @@ _MOST_CATEGORIES = 100
 #: A target of whole numbers with at most this many values is a class.
 _MOST_CLASSES = 20
 _FOLDS = 5
+#: Whole numbers that differ in as many rows number them, if they fill their range this much.
+_LEAST_ROWS, _SPARSEST = 50, 3
 #: Rounds of comparing columns with shuffled copies, and in how many a column must be better.
 _ROUNDS, _WINS = 5, 4
 #: Shuffled copies that a column is compared with; random columns are rarely better than all.
 _SHADOWS = 50
+#: Trees of each of these forests in a fold, and for the final choice; rows that they see at most.
+_TREES, _FINAL_TREES, _FOREST_ROWS = 40, 80, 4000
+#: Share of the columns that each split looks at.
+_COLUMNS_A_SPLIT = 0.33
+#: In how many rounds a column must be used more than most shuffled ones, to stay beside proven
+#: ones; how many may be used more, as a share, and so that about as many columns stay by chance.
+_OFTEN, _BETTER_SHADOWS, _BY_CHANCE = 3, 0.25, 8
 #: A column that alone predicts the target this well is taken for a copy of it.
-_LEAK = 0.98
+_LEAK, _LEAK_OF_NUMBERS = 0.98, 0.995
+#: Columns of a table that together predict it this well are what it was computed from.
+_LEAK_TOGETHER, _LEAK_ROWS = 0.995, 4000
 #: Columns that rank rows this much alike tell the same.
 _ALIKE = 0.98
-_RESAMPLES = 2000
+#: Standard errors on either side of a 95% interval.
+_NORMAL = 1.96
 #: Columns that a forest compares; of more, the best one by one.
 _PROMISING = 150
+#: Cells from which on a boosted model is fitted by several threads.
+_MANY_CELLS = 1_000_000
+
+
+class UnusableTarget(DeepJoinError):
+    """Raised for a target that no model can learn: constant, too few values, all different."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +92,15 @@ def as_feature(name: str, cells: pa.ChunkedArray) -> Feature | None:
     return None if is_constant else Feature(name, found, is_category)
 
 
+def _is_row_number(values: Floats) -> bool:
+    """Check whether a column numbers the rows, so that it tells a model nothing of new ones."""
+    known = values[np.isfinite(values)]
+    if len(known) < _LEAST_ROWS or np.any(known != np.floor(known)):
+        return False
+    is_dense = float(np.ptp(known)) < _SPARSEST * len(known)
+    return is_dense and len(np.unique(known)) == len(known)
+
+
 @dataclass(frozen=True)
 class Gain:
     """The score of a model without and with new columns, and an interval of the difference."""
@@ -91,63 +121,110 @@ class Scorer:
         #: What the score is called.
         self.metric = "accuracy" if self.is_class else "R²"
 
-    def taken(self, feature: Feature) -> Feature:
-        """Restrict a column to the rows that are scored."""
-        return Feature(feature.name, feature.values[self.rows], feature.is_category)
+    def features(self, table: pa.Table) -> list[Feature]:
+        """Return the columns that a model can use, in the rows that are scored."""
+        found = []
+        for name in table.column_names:
+            one = as_feature(name, table[name].take(self.rows))
+            if one is not None and (one.is_category or not _is_row_number(one.values)):
+                found.append(one)
+        return found
 
     def leaks(self, feature: Feature) -> bool:
-        """Check whether a column alone gives the target away, as a copy of it does.
+        """Check whether a column alone gives the target away, as a copy of it does."""
+        score, usual = self.alone(feature)
+        if not self.is_class:
+            return score >= _LEAK_OF_NUMBERS
+        return score >= max(_LEAK, usual + 0.5 * (1 - usual))
 
-        The target is predicted from ranges of the column, learned on one half of the rows and
-        tried on the other.
+    def alone(self, feature: Feature) -> tuple[float, float]:
+        """Score the target as predicted from ranges of one column, and as guessed without any.
+
+        Ranges are learned on one half of the rows and tried on the other. A column with few cells
+        scores as a guess.
         """
         known = np.flatnonzero(np.isfinite(feature.values))
         if len(known) < 0.05 * len(self._y) or len(known) < 4 * _FOLDS:
-            return False
+            return 0.0, 0.0
         drawn = np.random.default_rng(self.seed).permutation(known)
         learn, test = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
         cuts = np.unique(np.quantile(feature.values[learn], np.linspace(0, 1, 129)[1:-1]))
         ranges = np.searchsorted(cuts, feature.values, side="right")
         classes, y = np.unique(self._y, return_inverse=True) if self.is_class else (None, self._y)
         if classes is None:
+            # Ranks, since a few large numbers would decide the score of any column.
+            y = _ranks(self._y)
             counts = np.bincount(ranges[learn], minlength=len(cuts) + 1)
             sums = np.bincount(ranges[learn], y[learn], minlength=len(cuts) + 1)
             means = np.where(counts, sums / np.maximum(counts, 1), y[learn].mean())
-            return self._score(y[test], means[ranges[test]]) >= _LEAK
+            return self._score(y[test], means[ranges[test]]), 0.0
         table = np.zeros((len(cuts) + 1, len(classes)))
         np.add.at(table, (ranges[learn], y[learn]), 1)
         found = table.argmax(axis=1)[ranges[test]]
-        usual = np.bincount(y[test]).max() / len(test)
-        return self._score(y[test], found) >= max(_LEAK, float(usual + 0.5 * (1 - usual)))
+        return self._score(y[test], found), float(np.bincount(y[test]).max() / len(test))
 
-    def relevant(self, features: Sequence[Feature], rows: npt.NDArray[Any] | None = None) -> Floats:
-        """Rate columns by how much a forest uses them beyond shuffled copies; 0 for no more.
+    def leak_together(self, features: Sequence[Feature]) -> float:
+        """Score the target as predicted from all columns of one table, if that is nearly perfect.
 
-        A column counts if it is used more than all shuffled columns in most of several forests.
+        Columns that the target was computed from give it away together, though none does alone.
+        Return 0 where they do not.
+        """
+        scores = [self.alone(one) for one in features]
+        if not any(score - usual > 0.3 * (1 - usual) for score, usual in scores):
+            return 0.0
+        drawn = np.random.default_rng(self.seed).permutation(len(self._y))[: 2 * _LEAK_ROWS]
+        learn, test = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
+        # The target can only be judged in rows that the table knows.
+        known = np.isfinite(np.column_stack([one.values[test] for one in features])).any(axis=1)
+        if known.sum() < 4 * _FOLDS:
+            return 0.0
+        score = self._score(self._y[test[known]], self._predicted(features, learn, test[known]))
+        return score if score >= _LEAK_TOGETHER else 0.0
+
+    def relevant(
+        self,
+        base: Sequence[Feature],
+        new: Sequence[Feature],
+        rows: npt.NDArray[Any] | None = None,
+    ) -> Floats:
+        """Rate new columns by how much forests use them beyond shuffled ones; 0 for no more.
+
+        A column is proven if forests use it more than every shuffled column. Where one is, others
+        that are used more than most shuffled columns stay too: alone they prove nothing.
         """
         from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
-        if not features:
+        if not new:
             return np.zeros(0)
+        drawn = np.random.default_rng(self.seed)
+        trees = _FINAL_TREES if rows is None else _TREES
         rows = np.arange(len(self._y)) if rows is None else rows
-        table, y = _filled(features, rows), self._y[rows]
+        if len(rows) > _FOREST_ROWS:
+            rows = drawn.choice(rows, _FOREST_ROWS, replace=False)
+        table, y = _filled(new, rows), self._y[rows]
         promising = self._promising(table, y)
         table = table[:, promising]
-        wins, rated = np.zeros(len(promising)), np.zeros(len(promising))
+        known = _filled(base, rows) if base else np.zeros((len(rows), 0))
+        count = len(promising)
+        wins, often, rated = np.zeros(count), np.zeros(count), np.zeros(count)
         kind = ExtraTreesClassifier if self.is_class else ExtraTreesRegressor
         for number in range(_ROUNDS):
-            drawn = np.random.default_rng(self.seed + number)
+            check_stop()
             shadows = _shuffled(table, drawn)
             forest = kind(
-                60, min_samples_leaf=3, max_features=0.5, n_jobs=-1, random_state=self.seed + number
+                trees,
+                min_samples_leaf=3,
+                max_features=_COLUMNS_A_SPLIT,
+                random_state=self.seed + number,
             )
-            forest.fit(np.hstack([table, shadows]), y)
-            used = forest.feature_importances_
-            own, others = used[: len(promising)], used[len(promising) :]
+            used = forest.fit(np.hstack([table, shadows, known]), y).feature_importances_
+            own, others = used[:count], used[count : count + shadows.shape[1]]
             wins += own > others.max()
+            often += own > np.quantile(others, 1 - min(_BETTER_SHADOWS, _BY_CHANCE / count))
             rated += own
-        every = np.zeros(len(features))
-        every[promising] = np.where(wins >= _WINS, rated / _ROUNDS, 0.0)
+        every = np.zeros(len(new))
+        if (wins >= _WINS).any():
+            every[promising] = np.where(often >= _OFTEN, rated / _ROUNDS, 0.0)
         return every
 
     def _promising(self, table: Floats, y: Floats) -> npt.NDArray[Any]:
@@ -157,43 +234,66 @@ class Scorer:
         if table.shape[1] <= _PROMISING:
             return np.arange(table.shape[1])
         rate = f_classif if self.is_class else f_regression
-        with np.errstate(all="ignore"):
+        # Columns that are constant in these rows have no rate, and are not worth a warning.
+        with np.errstate(all="ignore"), catch_warnings():
+            simplefilter("ignore")
             rated = np.nan_to_num(rate(table, y)[0], nan=0.0, posinf=np.finfo(float).max)
         return np.sort(np.argsort(-rated, kind="stable")[:_PROMISING])
 
-    def cross_validated(self, features: Sequence[Feature]) -> float:
-        """Return the mean score over the folds."""
-        return float(
-            np.mean(
-                [
-                    self._score(self._y[test], self._predicted(features, train, test))
-                    for train, test in self._splits()
-                ]
-            )
-        )
+    def cross_validated(self, features: Sequence[Feature], until: float = float("inf")) -> float:
+        """Return the mean score over the folds; raise `TimeoutError` when the time is up."""
+        scores = []
+        for train, test in self._splits():
+            if perf_counter() > until:
+                raise TimeoutError
+            scores.append(self._score(self._y[test], self._predicted(features, train, test)))
+        return float(np.mean(scores))
 
-    def gain(self, base: Sequence[Feature], new: Sequence[Feature], most: int) -> Gain:
+    def gain(
+        self,
+        base: Sequence[Feature],
+        new: Sequence[Feature],
+        most: int,
+        until: float = float("inf"),
+        progress: Progress = no_progress,
+    ) -> tuple[Gain | None, str]:
         """Measure what new columns gain; in every fold they are chosen on the other folds alone.
 
-        So columns that fit the target by chance do not look good.
+        So columns that fit the target by chance do not look good. When the time is up, or after
+        Ctrl-C, the folds that were measured count, if any; also return why there are no more.
         """
         truth, before, after = [], [], []
-        for train, test in self._splits():
-            chosen = chosen_features(new, self.relevant(new, train), most)
-            truth.append(self._y[test])
-            before.append(self._predicted(base, train, test))
-            after.append(self._predicted([*base, *chosen], train, test) if chosen else before[-1])
+        stopped, longest = "", 0.0
+        try:
+            for number, (train, test) in enumerate(self._splits()):
+                started = perf_counter()
+                # The first fold tells how long one takes; it is measured in any case. The final
+                # choice of columns, with more trees, takes about as long as some of them.
+                if number and started + (1 + _FINAL_TREES / _TREES) * longest > until:
+                    stopped = "time"
+                    break
+                progress(number, _FOLDS, "measuring")
+                chosen = chosen_features(base, new, self.relevant(base, new, train), most)
+                old = self._predicted(base, train, test)
+                fresh = self._predicted([*base, *chosen], train, test) if chosen else old
+                truth.append(self._y[test])
+                before.append(old)
+                after.append(fresh)
+                longest = max(longest, perf_counter() - started)
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        if not after:
+            return None, stopped
         y, old, fresh = (np.concatenate(each) for each in (truth, before, after))
-        drawn = np.random.default_rng(self.seed).integers(0, len(y), (_RESAMPLES, len(y)))
         if self.is_class:
             change = (fresh == y).astype(float) - (old == y)
-            differences = change[drawn].mean(axis=1)
         else:
             spread = max(float(((y - y.mean()) ** 2).mean()), 1e-300)
             change = ((y - old) ** 2 - (y - fresh) ** 2) / spread
-            differences = change[drawn].mean(axis=1)
-        low, high = np.percentile(differences, [2.5, 97.5])
-        return Gain(self._score(y, old), self._score(y, fresh), float(low), float(high))
+        # Both models are judged on the same rows, so their difference varies less than each score.
+        middle, error = float(change.mean()), float(change.std() / np.sqrt(len(change)))
+        low, high = middle - _NORMAL * error, middle + _NORMAL * error
+        return Gain(self._score(y, old), self._score(y, fresh), low, high), stopped
 
     def _splits(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         from sklearn.model_selection import KFold, StratifiedKFold
@@ -211,6 +311,7 @@ class Scorer:
     ) -> Floats:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+        check_stop()
         if not features:
             if self.is_class:
                 classes, counts = np.unique(self._y[train], return_counts=True)
@@ -227,7 +328,10 @@ class Scorer:
             random_state=self.seed,
             early_stopping=False,
         )
-        found: Floats = model.fit(table[train], self._y[train]).predict(table[test])
+        # Threads wait for each other at every leaf: with few cells one is faster, on a busy
+        # machine by far.
+        with _threads(None if len(train) * len(features) > _MANY_CELLS else 1):
+            found: Floats = model.fit(table[train], self._y[train]).predict(table[test])
         return found
 
     def _score(self, y: Floats, found: Floats) -> float:
@@ -237,17 +341,28 @@ class Scorer:
         return 1 - float(((y - found) ** 2).sum()) / spread if spread else 0.0
 
 
-def chosen_features(features: Sequence[Feature], rated: Floats, most: int) -> list[Feature]:
-    """Choose the relevant columns, best first, without those that tell the same as a better one."""
+def _threads(most: int | None) -> Any:
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(most)
+
+
+def chosen_features(
+    base: Sequence[Feature], new: Sequence[Feature], rated: Floats, most: int
+) -> list[Feature]:
+    """Choose the relevant columns, best first, without those that tell the same as a better one.
+
+    Columns that your table has already come before all others.
+    """
     known: list[int] = np.flatnonzero(rated > 0).tolist()
-    order = sorted(known, key=lambda at: (-rated[at], features[at].name))
+    order = sorted(known, key=lambda at: (-rated[at], new[at].name))
     chosen: list[Feature] = []
-    ranks: list[Floats] = []
+    ranks = [_ranks(one.values) for one in base] if known else []
     for at in order[: 3 * most]:
-        rank = _ranks(features[at].values)
+        rank = _ranks(new[at].values)
         if any(abs(float(rank @ other)) > _ALIKE for other in ranks):
             continue
-        chosen.append(features[at])
+        chosen.append(new[at])
         ranks.append(rank)
         if len(chosen) == most:
             break
@@ -263,6 +378,14 @@ def _ranks(values: Floats) -> Floats:
     norm = float(np.linalg.norm(centred))
     found: Floats = centred / norm if norm else centred
     return found
+
+
+def rank_correlation(some: Floats, other: Floats) -> float:
+    """Return how much two columns rank rows alike, from 0 to 1, where both have values."""
+    both = np.isfinite(some) & np.isfinite(other)
+    if both.sum() < 2:
+        return 0.0
+    return abs(float(_ranks(some[both]) @ _ranks(other[both])))
 
 
 def _filled(features: Sequence[Feature], rows: npt.NDArray[Any]) -> Floats:
@@ -288,16 +411,16 @@ def _target(
     distinct = len(cells.unique().drop_null())
     if distinct < 2:
         what = "no values" if distinct == 0 else "one value"
-        raise DeepJoinError(f"`target` column '{name}' has {what}: there is nothing to predict.")
+        raise UnusableTarget(f"`target` column '{name}' has {what}: there is nothing to predict.")
     if len(known) < 4 * _FOLDS:
-        raise DeepJoinError(
+        raise UnusableTarget(
             f"`target` column '{name}' has {len(known)} values; measuring needs {4 * _FOLDS}."
         )
     kind = cells.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     is_class = not is_number or (pa.types.is_integer(kind) and distinct <= _MOST_CLASSES)
     if is_class and distinct > len(known) / 2:
-        raise DeepJoinError(
+        raise UnusableTarget(
             f"`target` column '{name}' has {distinct:,} different texts in {len(known):,} rows: "
             "it must be a number, or a class that repeats."
         )

@@ -7,25 +7,31 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in
 from deepjoin.joining.columns import joined_names
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
+from deepjoin.joining.store import read_typed
 from deepjoin.model import Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
-from deepjoin.read.sql import identifier
+from deepjoin.read.sql import duckdb_scan, identifier
 from deepjoin.settings import EnrichSettings, JoinSettings
 from deepjoin.store.open_index import OpenIndex
 
-#: Columns of the joined rows that are ours: the row of your table, and its key.
-_ROW, _KEY = "deepjoin_row", "deepjoin_key"
 #: A join that brings rows to fewer of your rows than this share is not tried.
 _LEAST_COVERAGE = 0.1
 #: Rows that a join may have before they are summarised.
 _MOST_ROWS = 20_000_000
 #: A column with fewer distinct values joins nearly everything, and tells nothing apart.
 _LEAST_DISTINCT = 5
+#: What a number looks like, and how many words, in how many cells, a column of numbers may have.
+_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+_MOST_WORDS, _MOST_MISSING = 5, 0.7
+#: Similar values are looked for where equal ones cover less than this share of a text column.
+_WELL_COVERED = 0.5
 
 
 class EnrichableLake(Protocol):
@@ -33,9 +39,7 @@ class EnrichableLake(Protocol):
 
     index: OpenIndex
 
-    def search(
-        self, query: object, k: int | None = None, *, exclude_table: str | None = None
-    ) -> Results:
+    def search(self, query: object, k: int | None = None, *, join: str = "any") -> Results:
         """Find the columns that join with a column."""
 
     def plan_join(
@@ -44,6 +48,7 @@ class EnrichableLake(Protocol):
         on: str,
         hit: Hit | tuple[str, str],
         *,
+        how: str,
         many: str,
         join: str | None,
         settings: JoinSettings | None,
@@ -52,15 +57,36 @@ class EnrichableLake(Protocol):
 
 
 @dataclass(frozen=True)
+class KeyCells:
+    """The cells of your rows that a join compares: those of a key, those that are ordered."""
+
+    key: pa.ChunkedArray
+    order: pa.ChunkedArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def table(self) -> pa.Table:
+        """Return them as a table, with the numbers of the rows."""
+        cells = {ROW: pa.array(range(len(self)), pa.int64()), KEY: self.key}
+        return pa.table(cells if self.order is None else cells | {ORDER: self.order})
+
+
+@dataclass(frozen=True)
 class JoinChoice:
-    """A join that may be worth trying: a column that is there already, and a hit for it."""
+    """A join that may be worth trying: a column that is there already, and one that it meets."""
 
     via: str
-    hit: Hit
     #: The step that brings the key column; -1 for your own table.
     parent: int
+    table: str
+    #: Its key column; "" for a join on order alone, which looks for one.
+    column: str
     #: How likely the join makes sense, from 0 to 1.
     trust: float
+    #: "equi", "any" with the threshold of similar values, or "ordered".
+    join: str = "equi"
+    tau: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,15 +98,26 @@ class RepeatableJoin:
     parent: int
     table: str
     column: str
-    #: "equi", or "any" with the threshold of similar values.
-    join: str
-    tau: float | None
+    #: As in `JoinChoice`.
+    join: str = "equi"
+    tau: float | None = None
     #: Whether a key meets several rows, so that they are summarised.
-    is_summarised: bool
+    is_summarised: bool = False
+    #: Columns that are compared by order, to choose among the rows of a key, or in place of a key.
+    ordered: OrderedKey | None = None
+    #: Columns of text that are read as numbers; words in them are missing values.
+    numbers: tuple[str, ...] = ()
     #: Names of the new columns: as joined, and as the enriched table has them.
     names: tuple[tuple[str, str], ...] = ()
     #: Those that were chosen.
     columns: tuple[str, ...] = ()
+
+    @property
+    def how(self) -> str:
+        """What is compared: "equal" or "similar" values, "as-of" or "range"."""
+        if self.ordered is not None:
+            return self.ordered.how
+        return "equal" if self.join == "equi" else "similar"
 
 
 @dataclass(frozen=True)
@@ -109,28 +146,43 @@ def find_joins(
     """Search with every column of a table; return the best join with each table, and why not."""
     best: dict[str, JoinChoice] = {}
     rejected: dict[str, RejectedJoin] = {}
-    for column in as_columns(table):
-        if _is_no_key(table[column.name], column, is_own=parent < 0):
+    given = _given_pairs(settings)
+    # A table that was all target has no columns, and one of nested cells none to search with.
+    searchable = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    for column in as_columns(table.select(searchable)) if searchable else ():
+        if given:
+            if canonical(column.name) not in {mine for mine, _ in given}:
+                continue
+        elif _is_no_key(table[column.name], column, is_own=parent < 0):
             continue
-        for hit in lake.search(column, settings.tables):
+        for hit in _searched(lake, column, settings.tables, is_own=parent < 0):
             if is_left_out(hit.table):
                 continue
-            trust = _trust(column.name, hit)
+            if given and (canonical(column.name), canonical(hit.column)) not in given:
+                continue
+            trust = 1.0 if given else _trust(column.name, hit)
             reason = ""
             if hit.joinability < _LEAST_COVERAGE:
                 reason = f"covers {hit.joinability:.0%} of your values"
             elif trust < settings.least:
                 reason = f"looks like a coincidence (trust {trust:.2f})"
-            elif hit.cardinality == "n:m" and canonical(column.name) != canonical(hit.column):
+            elif (
+                not given
+                and hit.cardinality == "n:m"
+                and canonical(column.name) != canonical(hit.column)
+            ):
                 reason = "is joined on columns that are a key of neither table"
             if reason:
                 rejected.setdefault(
                     hit.table, RejectedJoin(hit.table, hit.column, column.name, reason)
                 )
             elif hit.table not in best or best[hit.table].trust < trust:
-                best[hit.table] = JoinChoice(column.name, hit, parent, trust)
-    found = sorted(best.values(), key=lambda one: (-one.trust, one.hit.table))
-    return found, [one for name, one in rejected.items() if name not in best]
+                kind = "equi" if hit.semantic is None else hit.join
+                tau = None if hit.semantic is None else hit.semantic.tau
+                found = column.name, parent, hit.table, hit.column, trust, kind, tau
+                best[hit.table] = JoinChoice(*found)
+    choices = sorted(best.values(), key=lambda one: (-one.trust, one.table))
+    return choices, [one for name, one in rejected.items() if name not in best]
 
 
 def _is_no_key(cells: pa.ChunkedArray, column: Column, is_own: bool) -> bool:
@@ -151,100 +203,225 @@ def _is_whole(cell: str) -> bool:
     return float(cell).is_integer()
 
 
+def _searched(lake: EnrichableLake, column: Column, count: int, is_own: bool) -> Iterable[Hit]:
+    """Search for equal values; for similar ones too if few of your own text column's are found."""
+    found = lake.search(column, count, join="equi")
+    if not is_own or any(hit.joinability >= _WELL_COVERED for hit in found):
+        return found
+    if all(_is_number(cell) for cell in column.cells[:1000] if cell):
+        return found
+    return lake.search(column, count)
+
+
+def _given_pairs(settings: EnrichSettings) -> set[tuple[str, str]]:
+    """Return the keys that were named as pairs: of the nearer table and of the next."""
+    pairs = (key.partition("=") for key in settings.keys)
+    return {(canonical(mine), canonical(theirs or mine)) for mine, _, theirs in pairs}
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def _trust(name: str, hit: Hit) -> float:
-    """Estimate whether a join makes sense, where the search did not."""
-    probability = getattr(hit, "probability", None)
-    if probability is not None:
-        return float(probability)
-    same_name = canonical(name) == canonical(hit.column)
-    # Whole numbers of a range are found everywhere; only the name says that they are ids.
-    doubt = 1.0 if same_name else 0.2 if hit.generic else 0.7
-    return hit.joinability * doubt
+    """Estimate whether a join makes sense.
+
+    The probability of a hit is that of a reference to a key. Where a table has several rows for a
+    key, or knows few of your keys, the name of the column tells as much, unless it is one of row
+    numbers, years or flags, which fit everywhere.
+    """
+    if hit.generic or canonical(name) != canonical(hit.column):
+        return hit.probability
+    return max(hit.probability, 0.9 * max(hit.joinability, hit.reverse))
 
 
 def make_join(
-    lake: EnrichableLake, choice: JoinChoice, keys: pa.ChunkedArray, taken: Collection[str]
+    lake: EnrichableLake,
+    choice: JoinChoice,
+    keys: KeyCells,
+    taken: Collection[str],
+    settings: EnrichSettings,
 ) -> BroughtColumns | str:
-    """Join the keys of your rows with a hit; return the new columns, or why there are none.
+    """Join the keys of your rows with a table; return the new columns, or why there are none.
 
     ``taken`` are names that the new columns must not have.
     """
-    hit = choice.hit
-    tau = None if hit.semantic is None else hit.semantic.tau
-    kind = "equi" if hit.semantic is None else hit.join
-    planned = RepeatableJoin(choice.via, choice.parent, hit.table, hit.column, kind, tau, False)
-    with _planned(lake, planned, keys) as plan:
-        facts = plan.facts
-        planned = replace(planned, is_summarised=facts.several_left_rows > 0)
-        expanded = facts.matched_left_rows * max(1, facts.max_fan_out)
-        if planned.is_summarised and expanded > _MOST_ROWS:
-            return f"would make up to {expanded:,} rows of your {len(keys):,}"
-    coverage = facts.matched_left_rows / max(1, facts.left_rows)
-    rows, sql = joined_rows(lake, planned, keys)
+    planned = RepeatableJoin(
+        choice.via, choice.parent, choice.table, choice.column, choice.join, choice.tau
+    )
+    if choice.join == "ordered":
+        made = _ordered(lake, planned, keys, settings)
+        if made is None:
+            return "has no column to compare by order"
+        planned, rows, sql, cardinality = *made, "n:1"
+    else:
+        with _planned(lake, planned, keys, "expand") as plan:
+            facts = plan.facts
+            cardinality = facts.cardinality
+            several = facts.several_left_rows > 0
+            expanded = facts.matched_left_rows * max(1, facts.max_fan_out)
+            if several and expanded > _MOST_ROWS:
+                return f"would make up to {expanded:,} rows of your {len(keys):,}"
+            rows, names = _new_columns(plan, planned)
+            ordered = key_in(settings, keys.order, rows, names) if several else None
+            numbers = _near_numbers(rows, names)
+            planned = replace(planned, ordered=ordered, numbers=numbers)
+            planned = replace(planned, is_summarised=several and ordered is None)
+            rows, sql = _reduced(rows, names, planned, plan.sql)
+    coverage = rows.num_rows / max(1, len(keys))
+    rows = _aligned(rows, len(keys))
     if not rows.column_names:
         return "has no other columns"
-    names = joined_names(list(taken), rows.column_names, hit.table)
-    planned = replace(planned, names=tuple(zip(rows.column_names, names, strict=True)))
-    table = rows.rename_columns(names)
-    return BroughtColumns(planned, table, coverage, facts.cardinality, sql)
+    if coverage < _LEAST_COVERAGE:
+        return f"covers {coverage:.0%} of your rows"
+    given = joined_names(list(taken), rows.column_names, choice.table)
+    planned = replace(planned, names=tuple(zip(rows.column_names, given, strict=True)))
+    return BroughtColumns(planned, rows.rename_columns(given), coverage, cardinality, sql)
 
 
-def joined_rows(
-    lake: EnrichableLake, join: RepeatableJoin, keys: pa.ChunkedArray
-) -> tuple[pa.Table, str]:
-    """Make a join; return the new columns, in the order of the keys, and the SQL.
-
-    A key that meets several rows gets their count, the mean, least and largest of numbers, and the
-    most frequent of other values.
-    """
-    with _planned(lake, join, keys) as plan:
-        facts, rows, sql = plan.facts, plan.to_arrow(), plan.sql
-    ours = {_ROW, _KEY, facts.similarity, facts.alternatives}
-    ours |= {join.column, facts.renamed.get(join.column)}
-    names = [name for name in rows.column_names if name not in ours]
-    if join.is_summarised and names:
-        selected = _summaries(rows, names)
-        query = f"SELECT {_ROW}, {', '.join(sql for _, sql in selected)}\nFROM"
-        rows = _grouped(rows, query)
-        sql = f"{query} (\n{sql}\n)\nGROUP BY {_ROW}"
-        names = [name for name, _ in selected]
-    return rows.sort_by(_ROW).select(names), sql
+def joined_rows(lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells) -> pa.Table:
+    """Make a join again; return the new columns, in the order of the keys."""
+    if join.join == "ordered":
+        made = _ordered(lake, join, keys, None)
+        return pa.table({}) if made is None else _aligned(made[1], len(keys))
+    has_many = join.is_summarised or join.ordered is not None
+    with _planned(lake, join, keys, "expand" if has_many else "first") as plan:
+        rows, names = _new_columns(plan, join)
+        return _aligned(_reduced(rows, names, join, plan.sql)[0], len(keys))
 
 
-def _planned(lake: EnrichableLake, join: RepeatableJoin, keys: pa.ChunkedArray) -> JoinPlan:
-    left = pa.table({_ROW: pa.array(range(len(keys)), pa.int64()), _KEY: keys})
-    many = "expand" if join.is_summarised else "first"
+def _ordered(
+    lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells, settings: EnrichSettings | None
+) -> tuple[RepeatableJoin, pa.Table, str] | None:
+    """Join a table on order alone; ``settings`` say by which column, unless the join does."""
+    origin = lake.index.origin(join.table)
+    theirs = read_typed(origin.table())
+    if settings is not None:
+        found = key_in(settings, keys.order, theirs, theirs.column_names)
+        join = replace(join, ordered=found, column=found.low if found else "")
+    ordered = join.ordered
+    if ordered is None or ordered.low not in theirs.column_names:
+        return None
+    if settings is not None:
+        join = replace(join, numbers=_near_numbers(theirs, theirs.column_names))
+    path = origin.path()
+    shown = (duckdb_scan(path) if path else None) or identifier(join.table)
+    session = Session()
+    try:
+        session.run('CREATE TABLE "query" AS SELECT * FROM batch', keys.table())
+        session.run("CREATE TABLE stored AS SELECT * FROM batch", theirs)
+        rows = session.table(ordered.alone("stored", theirs.column_names))
+    finally:
+        session.close()
+    typed = ", ".join(
+        f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}"
+        for name, kind in _sql_types(theirs).items()
+    )
+    sql = ordered.alone(f"(SELECT {typed} FROM {shown}) AS stored", theirs.column_names)
+    names = [name for name in theirs.column_names if name in rows.column_names]
+    return join, *_reduced(rows, names, replace(join, ordered=None), sql)
+
+
+def _sql_types(table: pa.Table) -> dict[str, str]:
+    """Return the types of columns as DuckDB names them."""
+    session = Session()
+    try:
+        return session.columns("batch", table.slice(0, 0))
+    finally:
+        session.close()
+
+
+def _planned(lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells, many: str) -> JoinPlan:
+    left = keys.table()
     settings = None if join.tau is None else JoinSettings(tau=join.tau)
     hit = join.table, join.column
-    return lake.plan_join(left, _KEY, hit, many=many, join=join.join, settings=settings)
+    return lake.plan_join(left, KEY, hit, how="inner", many=many, join=join.join, settings=settings)
+
+
+def _new_columns(plan: JoinPlan, join: RepeatableJoin) -> tuple[pa.Table, list[str]]:
+    """Run a join; also return the names of the columns that are neither keys nor about matches."""
+    facts, rows = plan.facts, plan.to_arrow()
+    ours = {ROW, KEY, ORDER, facts.similarity, facts.alternatives}
+    ours |= {join.column, facts.renamed.get(join.column)}
+    return rows, [name for name in rows.column_names if name not in ours]
+
+
+def _near_numbers(rows: pa.Table, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of text that hold numbers but for a few words such as "N/A" or "*"."""
+    found = []
+    for name in names:
+        if not pa.types.is_string(rows.schema.field(name).type):
+            continue
+        counted = pc.value_counts(rows[name].drop_null())
+        words = counted.field("values")
+        is_word = pc.invert(pc.match_substring_regex(words, _NUMBER))
+        cells = pc.sum(counted.field("counts")).as_py() or 0
+        other = pc.sum(counted.field("counts").filter(is_word)).as_py() or 0
+        few = 0 < len(words.filter(is_word)) <= _MOST_WORDS < len(words)
+        if few and other <= _MOST_MISSING * cells:
+            found.append(name)
+    return tuple(found)
+
+
+def _reduced(
+    rows: pa.Table, names: Sequence[str], join: RepeatableJoin, sql: str
+) -> tuple[pa.Table, str]:
+    """Turn near-numbers into numbers and several rows of a key into one; return rows and SQL.
+
+    A key that meets several rows gets their count, the mean, least and largest of numbers, and the
+    most frequent of other values with the share of rows that have it.
+    """
+    numbers = [name for name in join.numbers if name in names]
+    if numbers:
+        casts = ", ".join(
+            f"TRY_CAST({cell} AS DOUBLE) AS {cell}" for cell in map(identifier, numbers)
+        )
+        query = f"SELECT * REPLACE ({casts})\nFROM"
+        rows, sql = _selected(rows, f"{query} joined"), f"{query} (\n{sql}\n) AS joined"
+    if join.ordered is not None:
+        rows = _selected(rows, join.ordered.nearest("joined", names))
+        sql = join.ordered.nearest(f"(\n{sql}\n) AS joined", names)
+    if join.is_summarised and names:
+        selected = _summaries(rows, names)
+        query = f"SELECT {ROW}, {', '.join(sql for _, sql in selected)}\nFROM"
+        rows = _selected(rows, f"{query} joined GROUP BY {ROW}")
+        sql = f"{query} (\n{sql}\n) AS joined\nGROUP BY {ROW}"
+        names = [name for name, _ in selected]
+    return rows.select([ROW, *names]), sql
+
+
+def _aligned(rows: pa.Table, count: int) -> pa.Table:
+    """Put rows in the order of your table; those without a match get missing values."""
+    places = pc.index_in(pa.array(range(count), pa.int64()), rows[ROW].combine_chunks())
+    return rows.drop_columns([ROW]).take(places)
 
 
 def _summaries(rows: pa.Table, columns: Sequence[str]) -> list[tuple[str, str]]:
     """List the summaries of columns: the name and SQL of each."""
-    found = [("matched_rows", f"count({identifier(columns[0])}) AS matched_rows")]
+    found = [("matched_rows", "count(*) AS matched_rows")]
     for name in columns:
         kind, cell = rows.schema.field(name).type, identifier(name)
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             values = {"mean": f"avg({cell})", "min": f"min({cell})", "max": f"max({cell})"}
         else:
             # Of equally frequent values the least, so that the result is the same twice.
-            values = {"most_frequent": f"mode({cell} ORDER BY {cell})"}
+            values = {
+                "most_frequent": f"mode({cell} ORDER BY {cell})",
+                "share": f"list_max(map_values(histogram({cell}))) / count({cell})",
+            }
         for word, value in values.items():
             found.append((f"{name}_{word}", f"{value} AS {identifier(f'{name}_{word}')}"))
     return found
 
 
-def _grouped(rows: pa.Table, query: str) -> pa.Table:
+def _selected(rows: pa.Table, query: str) -> pa.Table:
     session = Session()
     try:
         session.run("CREATE TABLE joined AS SELECT * FROM batch", rows)
-        return session.table(f"{query} joined GROUP BY {_ROW} ORDER BY {_ROW}")
+        return session.table(query)
     finally:
         session.close()
-
-
-def is_copy(lake: EnrichableLake, names: Iterable[str], rows: int, table: str) -> bool:
-    """Check whether a table of the lake is your table or a copy of it: its columns and rows."""
-    entry = lake.index.table(table)
-    columns = {canonical(one.name) for one in entry.columns}
-    return entry.rows == rows and columns.issuperset(map(canonical, names))

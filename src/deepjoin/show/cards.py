@@ -84,6 +84,9 @@ _RULES = {
     "overflow-wrap:anywhere",
     ".dj-lines": "display:grid;grid-template-columns:auto minmax(0,1fr) 150px;gap:2px 10px;"
     "overflow-wrap:anywhere",
+    ".dj-steps": "display:grid;grid-template-columns:minmax(0,1fr) 150px 4em;gap:6px 10px;"
+    "align-items:center;overflow-wrap:anywhere",
+    ".dj-steps>:nth-child(3n)": "text-align:right;font-variant-numeric:tabular-nums",
     ".dj-lines .dj-measure>:last-child": "min-width:2.7em;text-align:right",
 }
 
@@ -132,6 +135,81 @@ def matches_html(found: Matches) -> str:
     empty = '<div class="dj-card dj-empty">No value has a match.</div>'
     body = f'<div class="dj-card dj-body">{"".join(parts)}</div>' if parts else empty
     return _page(head + body)
+
+
+def enrichment_html(found: Mapping[str, Any]) -> str:
+    """Draw an enrichment: a waterfall of gains beside the tree of joins, or what could be added."""
+    if found["metric"] is None:
+        return _offers_html(found["offers"])
+    before, after = found["score_before"], found["score_after"]
+    if before is None:
+        return _page('<div class="dj-card dj-empty">Stopped before anything was measured.</div>')
+    low, high = found["gain_low"], found["gain_high"]
+    head = (
+        f'<div class="dj-head"><b>{_text(found["metric"])} {before:.3f} → {after:.3f}</b>'
+        f'<span class="dj-quiet">gain {low:+.3f} to {high:+.3f}, '
+        f"{found['seconds']:.0f} s</span></div>"
+    )
+    if not found["steps"]:
+        empty = "No table of the lake is sure to help."
+        return _page(f'{head}<div class="dj-card dj-empty">{empty}</div>{_not_used(found)}')
+    lines: list[str] = []
+    depths: list[int] = []
+    reached, marks = before, [before]
+    for step in found["steps"]:
+        marks.append(marks[-1] + (step["gain"] or 0))
+    least, most = min(marks), max(marks)
+    width = (most - least) or 1
+    for step in found["steps"]:
+        depths.append(0 if step["parent"] < 0 else depths[step["parent"]] + 1)
+        gain = step["gain"] or 0
+        start, reached = reached, reached + gain
+        left, share = (min(start, reached) - least) / width, abs(gain) / width
+        colour = _ACCENT if gain >= 0 else _WARNING
+        bar = (
+            f'<span class="dj-track dj-fall"><span class="dj-fill" style="margin-left:{left:.1%};'
+            f'width:{share:.1%};background:{colour}"></span></span>'
+        )
+        gained = "" if step["gain"] is None else f"{gain:+.3f}"
+        name = f"{_text(step['table'], _NAME, keep_end=True)} <small>via {_text(step['via'])}, "
+        name += f"{_percent(step['coverage'])} of your rows</small>"
+        adds = _chips(
+            [_text(one, _SAMPLE) for one in step["columns"][:_BROUGHT]], len(step["columns"])
+        )
+        lead = f'<span style="padding-left:{1.3 * depths[-1]:.1f}em">{"└ " if depths[-1] else ""}'
+        lines.append(
+            f"{lead}{name}{adds if step['columns'] else ''}</span>{bar}<span>{gained}</span>"
+        )
+    body = f'<div class="dj-card dj-body"><div class="dj-steps">{"".join(lines)}</div></div>'
+    return _page(head + body + _not_used(found))
+
+
+def _not_used(found: Mapping[str, Any]) -> str:
+    if not found["rejected"]:
+        return ""
+    lines = "".join(
+        f"<li>{_text(one['table'], _NAME, keep_end=True)}: {_text(one['column'])} "
+        f"{_text(one['reason'], _TITLE)}</li>"
+        for one in found["rejected"][:_LINES]
+    )
+    told = count(len(found["rejected"]), "join")
+    return (
+        f'<details class="dj-card"><summary>{told} or columns not used</summary>'
+        f'<div class="dj-body"><ul>{lines}</ul></div></details>'
+    )
+
+
+def _offers_html(offers: Sequence[Mapping[str, Any]]) -> str:
+    if not offers:
+        return _page('<div class="dj-card dj-empty">Nothing in the lake joins with this.</div>')
+    head = f'<div class="dj-head"><b>{count(len(offers), "column")}</b> could be added</div>'
+    lines = "".join(
+        f"<span>{_text(one['column'])}</span><span>{_text(one['table'], _NAME, keep_end=True)} "
+        f"<small>via {_text(one['via'])}; {_text(', '.join(one['examples']))}</small></span>"
+        f"{_bar(one['coverage'], _percent(one['coverage']))}"
+        for one in offers[:_LINES]
+    )
+    return _page(f'{head}<div class="dj-card dj-body"><div class="dj-lines">{lines}</div></div>')
 
 
 def lake_html(info: Mapping[str, Any], tables: Iterable[str]) -> str:

@@ -177,32 +177,41 @@ def render_entry(entry: TableEntry, screen: Screen = Screen()) -> str:
 def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> str:
     """Draw what an enrichment added, or could add."""
     if found["offers"]:
-        rows = [("column", "table", "via", "your rows", "trust")]
+        rows = [("column", "table", "via", "your rows", "new", "trust", "such as")]
         rows += [
             (
                 one["column"],
                 one["table"],
                 one["via"],
                 f"{one['coverage']:.0%}",
+                f"{one['novelty']:.0%}",
                 f"{one['trust']:.2f}",
+                ", ".join(one["examples"]),
             )
             for one in found["offers"]
         ]
         return aligned(rows, screen, last="name")
     if found["metric"] is None:
         return "nothing in the lake joins with this table"
+    if found["score_before"] is None:
+        return "stopped before anything was measured"
     before, after = found["score_before"], found["score_after"]
     line = f"{found['metric']} {before:.3f} -> {after:.3f}"
     low, high = found["gain_low"], found["gain_high"]
+    interval = f"gain {low:+.3f} to {high:+.3f}"
     if not found["steps"]:
-        return f"{line}: no table of the lake helps to predict it"
-    sure = "" if low > 0 else "; within chance"
-    rows = [("table", "via", "your rows", "gain", "adds")]
+        return f"{line}: no table of the lake is sure to help ({interval})"
+    drawn = [("table", "via", "your rows", "gain", "", "adds")]
+    most = max(abs(step["gain"] or 0) for step in found["steps"]) or 1
+    depths: list[int] = []
     for step in found["steps"]:
+        depths.append(0 if step["parent"] < 0 else depths[step["parent"]] + 1)
         gain = "" if step["gain"] is None else f"{step['gain']:+.3f}"
+        bar = "▇" * round(8 * max(0, step["gain"] or 0) / most)
         adds = ", ".join(step["columns"]) or "(leads to the next)"
-        rows.append((step["table"], step["via"], f"{step['coverage']:.0%}", gain, adds))
-    return f"{line} (gain {low:+.3f} to {high:+.3f}{sure})\n{aligned(rows, screen)}"
+        name = f"{'  ' * (depths[-1] - 1)}└ {step['table']}" if depths[-1] else step["table"]
+        drawn.append((name, step["via"], f"{step['coverage']:.0%}", gain, bar, adds))
+    return f"{line} ({interval})\n{aligned(drawn, screen)}"
 
 
 def _why(hit: Hit) -> str:

@@ -41,6 +41,8 @@ CONTROLS = {
     "method": {"": "Method"},
     "k": {"": "Hits"},
     "values": {"": "Values, one per line"},
+    "target": {"": "Column to predict"},
+    "about": {"": "About"},
     "name": {"": "Column name"},
 }
 #: Values whose labels mean little without the name of their group.

@@ -3,6 +3,8 @@
 import type {
   Edge,
   End,
+  EnrichBody,
+  Enriched,
   Found,
   Graph,
   JoinBody,
@@ -89,19 +91,13 @@ export class Api {
 
   search = (body: SearchBody, signal: AbortSignal) => this.post<Results>("search", body, signal);
 
+  /** Enriches; ``early`` hears of every table that is tried. */
+  enrichInSteps = (body: EnrichBody, signal: AbortSignal, early: (at: Enriched) => void) =>
+    this.inSteps<Enriched>("enrich/stream", body, signal, (found) => found.progress !== null && early(found));
+
   /** Searches; ``early`` hears of every answer before the last, hits by equal values first. */
-  async searchInSteps(body: SearchBody, signal: AbortSignal, early: (results: Results) => void): Promise<Results> {
-    const answer = await this.call("search/stream", {}, { signal, ...asJson(body) });
-    let last: Results | undefined;
-    for await (const line of lines(answer)) {
-      const found = JSON.parse(line) as Results | { error: string };
-      if ("error" in found) throw new ApiError("broken", found.error);
-      last = found;
-      if (found.partial) early(found);
-    }
-    if (!last) throw new ApiError("broken", "The answer of the service could not be read.");
-    return last;
-  }
+  searchInSteps = (body: SearchBody, signal: AbortSignal, early: (results: Results) => void) =>
+    this.inSteps<Results>("search/stream", body, signal, (found) => found.partial && early(found));
 
   preview = (body: JoinBody, rows: number, signal: AbortSignal) =>
     this.post<Preview>("join/preview", { ...body, rows }, signal);
@@ -153,6 +149,25 @@ export class Api {
       if (init.signal?.aborted) throw error;
       throw new ApiError("broken", "The answer of the service could not be read.");
     }
+  }
+
+  /** Asks for an answer that comes in lines; ``each`` hears of them all, the last is returned. */
+  private async inSteps<T extends object>(
+    path: string,
+    body: unknown,
+    signal: AbortSignal,
+    each: (found: T) => void,
+  ): Promise<T> {
+    const answer = await this.call(path, {}, { signal, ...asJson(body) });
+    let last: T | undefined;
+    for await (const line of lines(answer)) {
+      const found = JSON.parse(line) as T | { error: string };
+      if ("error" in found) throw new ApiError("broken", found.error);
+      last = found;
+      each(found);
+    }
+    if (!last) throw new ApiError("broken", "The answer of the service could not be read.");
+    return last;
   }
 
   private post<T>(path: string, body: unknown, signal: AbortSignal): Promise<T> {

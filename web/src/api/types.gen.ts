@@ -112,6 +112,69 @@ export interface DiagramTable {
   columns: DiagramColumn[];
 }
 
+/** What joins add and gain, or could add; `progress` while it is being found out. */
+export interface EnrichAnswer {
+  progress: EnrichProgress | null;
+  metric: string;
+  score_before: number | null;
+  score_after: number | null;
+  gain_low: number | null;
+  gain_high: number | null;
+  steps: EnrichStep[];
+  rejected: RejectedJoin[];
+  offers: Offer[];
+  total_offers: number;
+  sql: string;
+  stopped: "" | "time" | "interrupted";
+  seconds: number;
+}
+
+/** How far an enrichment is. */
+export interface EnrichProgress {
+  done: number;
+  total: number;
+  /** The table that is being joined, or "measuring". */
+  what: string;
+}
+
+/** A table to enrich, and the column to predict; without one, a list of what could be added. */
+export interface EnrichRequest {
+  left: LakeTable | UploadTable;
+  target?: string | null;
+  depth?: 1 | 2 | 3;
+  /** Words that offers are ordered by */
+  about?: string;
+  /** Join only on these columns */
+  keys?: string[];
+  /** Column of yours: take the latest row that is not later */
+  as_of?: string;
+  /** Column of yours: take the row whose bounds hold it */
+  ranges?: string;
+}
+
+/** One join of an enrichment, and what it adds. */
+export interface EnrichStep {
+  table: string;
+  /** Its key column. */
+  column: string;
+  /** The column of the enriched table that it is joined on. */
+  via: string;
+  cardinality: string;
+  /** Share of your rows that have a match. */
+  coverage: number;
+  /** The chance that the join makes sense. */
+  trust: number;
+  /** The columns it adds; empty where it only leads to another table. */
+  columns: string[];
+  /** How much the score rises with these columns, after those of the steps before. */
+  gain: number | null;
+  sql: string;
+  /** Number of the step that brings ``via``, from 0; -1 for your own table. */
+  parent: number;
+  /** "equal" or "similar" values, "as-of" for the nearest earlier, "range" for the one around. */
+  how: string;
+}
+
 /** Evidence for the equi-join of two columns. */
 export interface EquiEvidence {
   /** Share of the query's distinct values found in the target. */
@@ -375,6 +438,26 @@ export interface Neighbourhood {
   truncated: boolean;
 }
 
+/** A column that the lake could add to a table. */
+export interface Offer {
+  column: string;
+  table: string;
+  /** The column of yours that leads to it. */
+  via: string;
+  /** The key column of the table. */
+  key: string;
+  /** Share of your rows that would get a value. */
+  coverage: number;
+  /** The chance that the join makes sense. */
+  trust: number;
+  /** 1 where nothing of yours ranks rows alike, 0 where your table has the same. */
+  novelty: number;
+  /** The title of the table. */
+  title: string;
+  /** Some of its values. */
+  examples: string[];
+}
+
 /** How far a search had come when it gave an answer that is not complete. */
 export interface Partial {
   /** What was looked up and what was not, in one line. */
@@ -444,6 +527,14 @@ export interface QuerySummary {
   columns?: string[];
   cells: number;
   size: number;
+}
+
+/** A join or a column that an enrichment did not use. */
+export interface RejectedJoin {
+  table: string;
+  column: string;
+  via: string;
+  reason: string;
 }
 
 /** A foreign key: the child's values are values of the parent, which has each of them once. */

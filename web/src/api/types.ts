@@ -5,6 +5,9 @@ import type * as service from "./types.gen";
 export type {
   Brings,
   Diagram,
+  EnrichAnswer as Enriched,
+  EnrichRequest as EnrichBody,
+  EnrichStep,
   Hit,
   JoinEdge as Edge,
   JoinFacts as Facts,
@@ -15,6 +18,7 @@ export type {
   LookedUp as Found,
   PathJoin,
   Match,
+  Offer,
   Neighbourhood as Graph,
   GraphTable as GraphNode,
   ColumnDescription as ColumnDetail,

@@ -10,7 +10,7 @@ import { SampleTable } from "../parts/DataTable";
 import { Icon } from "../parts/Icon";
 import { Name, WholeName } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
-import { FILTERS, MAP } from "../route";
+import { ENRICH, FILTERS, MAP } from "../route";
 import { count, counted, genericKey, percent, sameWords, size, sourceKey } from "../words";
 import { BestJoins } from "./BestJoins";
 
@@ -111,6 +111,9 @@ function Title({ table, source }: { table: TableDetail; source: Source }) {
         </p>
       ))}
       <div class="actions">
+        <Link to={{ view: "enrich", source, ...ENRICH }} class="button">
+          <Icon name="plus" /> Enrich
+        </Link>
         {"table" in source ? (
           <Link to={{ view: "map", ...MAP, table: source.table }} class="button">
             <Icon name="map" /> Show on map

@@ -25,6 +25,7 @@ from deepjoin.serve.http.answers import (
     handle_problems,
     problem,
 )
+from deepjoin.serve.http.enriching import enrich_routes
 from deepjoin.serve.http.guard import Guard
 from deepjoin.serve.http.joins import join_routes
 from deepjoin.serve.http.problems import NotFound
@@ -38,6 +39,7 @@ from deepjoin.serve.http.uploads import upload_routes
 _SECTIONS = (
     *(search_routes, lake_routes, upload_routes, join_routes, graph_routes),
     relation_routes,
+    enrich_routes,
 )
 
 PAGE = Path(__file__).parent / "page"

@@ -1,0 +1,279 @@
+"""Walk from your table to the tables that it joins with, and from those to others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Timer
+from time import perf_counter
+
+import pyarrow as pa
+
+from deepjoin.enriching.features import Feature, Scorer
+from deepjoin.enriching.joins import (
+    BroughtColumns,
+    EnrichableLake,
+    JoinChoice,
+    KeyCells,
+    find_joins,
+    make_join,
+)
+from deepjoin.enriching.ordered import kind_of, ordered_tables
+from deepjoin.errors import DeepJoinError, unknown_name
+from deepjoin.joining.store import read_typed
+from deepjoin.model import RejectedJoin
+from deepjoin.normalise.canonical import canonical
+from deepjoin.progress import Progress, Stopped, StopSignal, stop_signal
+from deepjoin.read.frames import file_table, frame_table
+from deepjoin.settings import EnrichSettings
+
+#: A table of the lake with all your columns, if they are as many, is yours, whatever its rows.
+_TELLING_COLUMNS = 3
+#: The part of the time that goes to joins; the rest is for measuring what they gain.
+_FOR_JOINS = 0.5
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """The table that is enriched."""
+
+    table: pa.Table
+    #: Its name in the lake, if it comes from there.
+    name: str | None = None
+    target: str | None = None
+
+    @classmethod
+    def read(cls, lake: EnrichableLake, given: object, target: str | None = None) -> OwnTable:
+        """Read a frame, a file or a table of the lake into memory."""
+        if isinstance(given, OwnTable):
+            own = replace(given, target=target)
+        elif isinstance(given, str | os.PathLike):
+            path = Path(given).expanduser()
+            if not path.exists() and isinstance(given, str) and given in lake.index:
+                own = cls(read_typed(lake.index.origin(given).table()), given, target)
+            else:
+                table = read_typed(file_table(path))
+                own = cls(table, lake.index.name_of(path), target)
+        else:
+            own = cls(read_typed(frame_table(given)), None, target)
+        if target is not None and target not in own.table.column_names:
+            name = own.name or "the table"
+            raise unknown_name("column", target, name, own.table.column_names)
+        return own
+
+    @property
+    def rest(self) -> pa.Table:
+        """The table without the target."""
+        return self.table.drop_columns([self.target]) if self.target else self.table
+
+    def order(self, settings: EnrichSettings) -> pa.ChunkedArray | None:
+        """Return the column that joins on order compare, if one was chosen."""
+        for argument in ("as_of", "ranges"):
+            name = getattr(settings, argument)
+            if name:
+                if name not in self.rest.column_names:
+                    raise unknown_name("column", name, "the table", self.rest.column_names)
+                if not kind_of(self.table[name].type):
+                    raise DeepJoinError(
+                        f"`{argument}` column '{name}' holds {self.table[name].type}; it must hold "
+                        "dates or numbers."
+                    )
+                return self.table[name]
+        return None
+
+    def is_in(self, lake: EnrichableLake, table: str) -> bool:
+        """Check whether a table of the lake is this one or a copy: its name, or all its columns.
+
+        With a target, rows are not compared: you may have given some of them.
+        """
+        if table == self.name:
+            return True
+        entry, mine = lake.index.table(table), set(map(canonical, self.table.column_names))
+        if not {canonical(one.name) for one in entry.columns} >= mine:
+            return False
+        if len(mine) == 1:
+            return False  # a list of keys, which any table may have
+        is_telling = self.target is not None and len(mine) >= _TELLING_COLUMNS
+        return is_telling or entry.rows == self.table.num_rows
+
+    def is_cut_from(self, lake: EnrichableLake, table: str) -> bool:
+        """Check whether a table of the lake has all columns of this one but the target."""
+        names = {canonical(one.name) for one in lake.index.table(table).columns}
+        return names.issuperset(map(canonical, self.rest.column_names))
+
+
+@dataclass(frozen=True)
+class MadeJoin:
+    """A join that was made, and its columns as a model sees them; none without a target."""
+
+    choice: JoinChoice
+    brought: BroughtColumns
+    features: tuple[Feature, ...] = ()
+
+
+@dataclass
+class Walk:
+    """The joins that were made and those that were not, with the reason."""
+
+    lake: EnrichableLake
+    own: OwnTable
+    settings: EnrichSettings
+    scorer: Scorer | None
+    made: list[MadeJoin] = field(default_factory=list)
+    rejected: list[RejectedJoin] = field(default_factory=list)
+    #: Why it ended early: "" if it did not, "time" or "interrupted".
+    stopped: str = ""
+
+    def run(self, depth: int, progress: Progress) -> None:
+        """Join table after table, nearest and most likely first, until a bound is reached.
+
+        Ctrl-C ends the walk; what was joined by then is kept.
+        """
+        until = perf_counter() + self.settings.seconds * (_FOR_JOINS if self.scorer else 1)
+        level: list[tuple[int, pa.Table]] = [(-1, self.own.rest)]
+        seen: dict[str, bool] = {}
+        try:
+            for _ in range(depth):
+                choices = self._choices(level, seen, until)
+                level = self._level(choices, dict(level), seen, until, progress)
+        except KeyboardInterrupt:
+            self.stopped = "interrupted"
+
+    def start_of(self, one: MadeJoin) -> str:
+        """Return the column of yours that a chain of joins starts with."""
+        while one.choice.parent >= 0:
+            one = self.made[one.choice.parent]
+        return one.choice.via
+
+    def reject(self, choice: JoinChoice, reason: str, column: str = "") -> None:
+        """Note why a join, or a column of it, is not used."""
+        column = column or choice.column
+        self.rejected.append(RejectedJoin(choice.table, column, choice.via, reason))
+
+    def _choices(
+        self, level: list[tuple[int, pa.Table]], seen: dict[str, bool], until: float
+    ) -> list[JoinChoice]:
+        """Search with the columns of all tables of a level."""
+
+        def is_left_out(table: str) -> bool:
+            if table not in seen:
+                seen[table] = self.own.is_in(self.lake, table)
+            return seen[table]
+
+        choices: list[JoinChoice] = []
+        for parent, columns in level:
+            try:
+                with _limited(until):
+                    found = find_joins(self.lake, columns, parent, is_left_out, self.settings)
+            except _OutOfTimeError:
+                self.stopped = "time"
+                break
+            choices += found[0]
+            self.rejected += found[1]
+        if level and level[0][0] < 0 and self.own.order(self.settings) is not None:
+            choices += self._ordered_choices(is_left_out, {one.table for one in choices})
+        return sorted(choices, key=lambda one: -one.trust)
+
+    def _ordered_choices(
+        self, is_left_out: Callable[[str], bool], found: Collection[str]
+    ) -> Iterator[JoinChoice]:
+        """Choose tables to join on order alone, those without a key."""
+        name, count = self.settings.as_of or self.settings.ranges, 0
+        for table in ordered_tables(self.lake.index, self.settings, self.own.table[name].type):
+            if table in found or is_left_out(table):
+                continue
+            yield JoinChoice(name, -1, table, "", self.settings.least, "ordered")
+            count += 1
+            if count == self.settings.tables:
+                break
+
+    def _level(
+        self,
+        choices: list[JoinChoice],
+        keys: dict[int, pa.Table],
+        seen: dict[str, bool],
+        until: float,
+        progress: Progress,
+    ) -> list[tuple[int, pa.Table]]:
+        """Make the joins of a level; return the tables that may lead to others."""
+        level = []
+        for choice in choices:
+            if seen[choice.table]:
+                continue
+            if len(self.made) == self.settings.tables:
+                self.reject(choice, "was not tried: the bound on tables is reached")
+                continue
+            seen[choice.table] = True
+            progress(len(self.made), self.settings.tables, choice.table)
+            taken = [*self.own.table.column_names]
+            taken += [name for one in self.made for name in one.brought.table.column_names]
+            try:
+                with _limited(until):
+                    cells = KeyCells(keys[choice.parent][choice.via], self.own.order(self.settings))
+                    one = self._tried(choice, cells, taken)
+            except _OutOfTimeError:
+                self.stopped = "time"
+                self.reject(choice, "was not tried: time is up")
+                continue
+            except DeepJoinError as error:
+                self.reject(choice, f"cannot be joined: {error}")
+                continue
+            if isinstance(one, str):
+                self.reject(choice, one)
+                continue
+            if one.brought.keys is not None:
+                level.append((len(self.made), one.brought.keys))
+            self.made.append(one)
+        return level
+
+    def _tried(self, choice: JoinChoice, keys: KeyCells, taken: Collection[str]) -> MadeJoin | str:
+        """Make a join and look for leaks; return why it is not used if it is not."""
+        brought = make_join(self.lake, choice, keys, taken, self.settings)
+        if isinstance(brought, str):
+            return brought
+        if self.scorer is None:
+            return MadeJoin(choice, brought)
+        features: list[Feature] = []
+        leaks: list[Feature] = []
+        for feature in self.scorer.features(brought.table):
+            is_leak = not self.settings.leaks and self.scorer.leaks(feature)
+            (leaks if is_leak else features).append(feature)
+        # Summaries over your own rows hold their targets, though none is a copy.
+        is_mixed = brought.join.is_summarised and len(self.own.rest.column_names) > 1
+        if (leaks or is_mixed) and self.own.is_cut_from(self.lake, choice.table):
+            return "is your table, or one that holds it with the target"
+        if not self.settings.leaks and features:
+            score = self.scorer.leak_together(features)
+            if score:
+                metric = self.scorer.metric
+                return f"gives the target away: its columns together reach {metric} {score:.3f}"
+        for feature in leaks:
+            self.reject(choice, "is nearly a copy of the target", feature.name)
+        return MadeJoin(choice, brought, tuple(features))
+
+
+class _OutOfTimeError(Exception):
+    """Raised where the time for joins has run out."""
+
+
+@contextmanager
+def _limited(until: float) -> Iterator[None]:
+    """Stop searches and joins in the block when the time is up, or the work around it stops."""
+    left = until - perf_counter()
+    if left <= 0:
+        raise _OutOfTimeError
+    outer, signal = stop_signal(), StopSignal()
+    timer = Timer(left, signal.stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        with outer.interrupting(signal.stop), signal.watched():
+            yield
+    except Stopped:
+        outer.check()
+        raise _OutOfTimeError from None
+    finally:
+        timer.cancel()

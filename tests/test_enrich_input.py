@@ -1,0 +1,151 @@
+"""Enrichment of awkward tables: no keys, no joins, too many columns, rows that would multiply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deepjoin
+from deepjoin import DeepJoinError, EnrichSettings, Lake
+
+pytest.importorskip("sklearn")
+
+KEYS = [f"key {number}" for number in range(50)]
+
+
+def indexed(folder: Path, **tables: dict[str, Any]) -> Lake:
+    folder.mkdir(exist_ok=True)
+    for name, columns in tables.items():
+        pd.DataFrame(columns).to_csv(folder / f"{name}.csv", index=False)
+    return deepjoin.index(folder, folder / "index")
+
+
+def drawn_rows(count: int = 120) -> tuple[pd.DataFrame, np.ndarray]:
+    """Draw rows whose target is the worth of their key, and some noise."""
+    drawn = np.random.default_rng(0)
+    at = drawn.choice(50, count)
+    frame = pd.DataFrame({"key": np.array(KEYS)[at], "other": drawn.normal(size=count)})
+    return frame.assign(target=at % 10 + drawn.normal(size=count)), at
+
+
+WORTH = {"key": KEYS, "worth": [number % 10 for number in range(50)]}
+
+
+@pytest.mark.slow
+def test_rows_without_a_key_get_missing_values(tmp_path: Path) -> None:
+    lake = indexed(tmp_path, worth=WORTH)
+    frame, _ = drawn_rows()
+    frame.loc[::4, "key"] = None
+    found = lake.enrich(frame, "target")
+    assert len(found.table) == 120 and found.table["worth"][::4].isna().all()
+    assert found.table["worth"].drop(range(0, 120, 4)).notna().all()
+    nothing = lake.enrich(frame.assign(key=None), "target")
+    assert nothing.steps == () and nothing.gain == 0
+
+
+def test_a_lake_without_a_join(tmp_path: Path) -> None:
+    lake = indexed(tmp_path, other={"name": [f"{number}?" for number in range(900, 950)]})
+    frame, _ = drawn_rows(40)
+    found = lake.enrich(frame, "target")
+    assert (found.gain, found.steps, found.plan) == (0, (), ())
+    assert list(found.table) == list(frame) and "is sure to help" in repr(found)
+    assert lake.enrich(frame).offers == ()
+    empty = deepjoin.index(indexed_nothing(tmp_path / "empty"), tmp_path / "empty.index")
+    assert empty.enrich(frame, "target").steps == ()
+
+
+def indexed_nothing(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.csv").write_text("x\n1\n")
+    return folder
+
+
+@pytest.mark.slow
+def test_two_thousand_columns(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(1)
+    noise = {f"noise {number}": drawn.normal(size=50).round(3) for number in range(2000)}
+    lake = indexed(tmp_path, wide=WORTH | noise)
+    frame, _ = drawn_rows(300)
+    found = lake.enrich(frame, "target", depth=1, settings=EnrichSettings(columns=5))
+    added = [column for step in found.steps for column in step.columns]
+    assert "worth" in added and len(added) <= 5
+
+
+@pytest.mark.slow
+def test_joins_that_multiply_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = {"key": KEYS * 20, "worth": [number % 10 for number in range(50)] * 20}
+    lake = indexed(tmp_path, many=many)
+    frame, at = drawn_rows()
+    found = lake.enrich(frame, "target", depth=1)
+    assert len(found.table) == 120
+    assert found.table.filter(like="worth_").iloc[:, 0].tolist() == (at % 10).tolist()
+    monkeypatch.setattr("deepjoin.enriching.joins._MOST_ROWS", 1000)
+    found = lake.enrich(frame, "target", depth=1)
+    assert "would make up to 2,400 rows of your 120" in {one.reason for one in found.rejected}
+
+
+def test_your_table_is_joined_on_no_path(tmp_path: Path) -> None:
+    """Its copies, under other names, with fewer rows or a renamed target, are not joined."""
+    frame, _ = drawn_rows()
+    frame["town"] = [f"town {number}" for number in range(120)]
+    links = {"key": KEYS, "link": [f"link {number}" for number in range(50)]}
+    back = frame.assign(link=[f"link {number % 50}" for number in range(120)])
+    lake = indexed(
+        *(tmp_path,),
+        links=links,
+        same=frame,
+        part=frame[:90],
+        wider=back,
+        renamed=frame.rename(columns={"target": "label"}),
+    )
+    for depth in (1, 2, 3):
+        found = lake.enrich(frame, "target", depth=depth)
+        assert {one.table for one in found.steps} <= {"links.csv"}
+    own = {one.table: one.reason for one in found.rejected}
+    assert own["renamed.csv"] == "is your table, or one that holds it with the target"
+    assert not {"same.csv", "part.csv", "wider.csv"} & own.keys()
+    path = lake.enrich(tmp_path / "same.csv", "target", depth=2)
+    assert "same.csv" not in {one.table for one in path.rejected} | {s.table for s in path.steps}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"target": 1.0}, "has one value: there is nothing to predict"),
+        ({"target": None}, "has no values"),
+        ({"target": [f"text {n}" for n in range(40)]}, "40 different texts in 40 rows"),
+    ],
+)
+def test_targets_that_no_model_can_learn(tmp_path: Path, change: dict[str, Any], text: str) -> None:
+    lake = indexed(tmp_path, worth=WORTH)
+    frame, _ = drawn_rows(40)
+    with pytest.raises(DeepJoinError, match=f"`target` column 'target' {text}|{text}"):
+        lake.enrich(frame.assign(**change), "target")
+
+
+def test_targets_that_look_odd_and_can_be_learned(tmp_path: Path) -> None:
+    lake = indexed(tmp_path, worth=WORTH)
+    frame, at = drawn_rows(60)
+    names = frame.assign(target=np.where(at % 10 > 4, "high", "low"))
+    assert lake.enrich(names, "target", depth=1).metric == "accuracy"
+    numbers = frame.assign(target=range(60))
+    assert lake.enrich(numbers, "target", depth=1).metric == "R²"
+    assert lake.enrich(frame[["target"]], "target").steps == ()
+    with pytest.raises(DeepJoinError, match="has no values"):
+        lake.enrich(frame[:0], "target")
+
+
+def test_keys_that_are_named(tmp_path: Path) -> None:
+    lake = indexed(tmp_path, worth=WORTH, other={"id": KEYS, "size": range(50)})
+    frame, _ = drawn_rows(60)
+    frame = frame[["key", "other"]]
+    offers = lake.enrich(frame, settings=EnrichSettings(keys=("key",))).offers
+    assert {one.table for one in offers} == {"worth.csv"}
+    offers = lake.enrich(frame, settings=EnrichSettings(keys=("key=id",))).offers
+    assert {one.table for one in offers} == {"other.csv"}
+    with pytest.raises(DeepJoinError, match="`keys` is 'key'; it must be a list of names"):
+        EnrichSettings(keys="key")  # type: ignore[arg-type]
