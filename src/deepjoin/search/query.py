@@ -52,6 +52,8 @@ class SearchOptions:
     deadline: float | None = None
     #: Whether the caller wants answers before the last one: equal cells first.
     in_stages: bool = False
+    #: Whether columns that match by a program are looked for.
+    programs: bool = True
     #: Nearest columns that deepjoin-exact verifies.
     verified: int = SearchSettings.verified
 
@@ -70,6 +72,7 @@ class SearchOptions:
             by_table=settings.group is not None,
             deadline=None if limit is None else monotonic() + limit,
             in_stages=settings.on_partial is not None,
+            programs=settings.programs,
             verified=settings.verified,
         )
 

@@ -29,7 +29,7 @@ Key = Callable[[Int], Keys]
 #: Scores nearer than this are equal: similarities are stored in 8 bits.
 _DIGITS = 4
 #: Chances that are nearer than this are equal: then more matching cells decide.
-_CHANCE_DIGITS = 1
+CHANCE_DIGITS = 1
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
 
 
@@ -82,11 +82,11 @@ class SemanticRanking(Ranking):
         matches: Callable[[Sequence[int]], Sequence[ColumnMatch]],
     ) -> None:
         super().__init__(query, places)
-        self._matches = matches
+        self.matches = matches
 
     def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
         """Show which cells of some columns match which of the query's."""
-        return semantic_hits(self.query, self._matches(chosen), show)
+        return semantic_hits(self.query, self.matches(chosen), show)
 
 
 class RankedColumns(NamedTuple):
@@ -208,7 +208,7 @@ def rank_by_meaning(
         scores, row = pair
         catalog, column = scores.segment.catalog, int(scores.columns[row])
         name = query.name
-        chance = round(float(by_chance[id(scores)][row]), _CHANCE_DIGITS)
+        chance = round(float(by_chance[id(scores)][row]), CHANCE_DIGITS)
         by_chance_alone = scores.join == "any" and bool(name)
         generic = demote and bool(catalog.column_generic[column])
         return (

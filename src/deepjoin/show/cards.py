@@ -19,7 +19,7 @@ from deepjoin.show.text import (
 )
 
 if TYPE_CHECKING:
-    from deepjoin.model import Hit, Match, Matches, Results
+    from deepjoin.model import Hit, Match, Matches, Program, Results
 
 #: Hits that are unfolded, that have a card, and that have a line each.
 _UNFOLDED, _CARDS, _LINES = 3, 10, 200
@@ -123,15 +123,18 @@ def matches_html(found: Matches) -> str:
     order = {"similar": 0, "program": 1}
     shown = sorted(found.matches, key=lambda one: (order.get(one.how, 2), one.similarity))
     parts = [_section("Pairs", _pairs(shown[:_MATCHES]))] if shown else []
-    for program in found.programs:
-        code = f"<code>{_text(program.sql, _TITLE)}</code>"
-        parts.append(_section("Program", f"{_text(program.text, _TITLE)}<br>{code}"))
+    parts += [_program(program) for program in found.programs]
     near = [f"{_text(one.query)} ~ {_text(one.target)}" for one in found.near_misses[:_ALSO]]
     if near:
         parts.append(_section("Near misses", _chips(near, len(found.near_misses))))
     empty = '<div class="dj-card dj-empty">No value has a match.</div>'
     body = f'<div class="dj-card dj-body">{"".join(parts)}</div>' if parts else empty
     return _page(head + body)
+
+
+def _program(program: Program) -> str:
+    code = f"<code>{_text(program.sql, _TITLE)}</code>"
+    return _section("Program", f"{_text(program.text, _TITLE)}<br>{code}")
 
 
 def lake_html(info: Mapping[str, Any], tables: Iterable[str]) -> str:
@@ -212,6 +215,7 @@ def _card(hit: Hit, unfolded: bool) -> str:
         f'<div class="dj-warning">{_text(warning, _TITLE)}</div>' if warning else "",
         f'<div class="dj-bars">{bars}</div>',
         f'<div class="dj-facts">{" · ".join(facts)}</div>',
+        *(_program(program) for program in hit.programs),
         *_sections(hit),
     ]
     return (
