@@ -111,11 +111,20 @@ def test_what_cannot_be_bridged_is_said(lake: Lake, tmp_path: Path) -> None:
         lake.bridges(["a"], [None, " "])
     with pytest.raises(DeepJoinError, match=r"`least` is 2; it must be between 0 and 1"):
         lake.bridges(["a"], ["b"], least=2)
-    with pytest.raises(DeepJoinError, match=r"`left` has 2 columns; name one with `left_on`"):
+    with pytest.raises(
+        DeepJoinError, match=r"The left table has 2 columns; name one with `left_on`"
+    ):
         lake.bridges("flights.csv", ["b"])
     hidden = deepjoin.index(tmp_path / "data", tmp_path / "h", settings=Settings(hash_only=True))
     with pytest.raises(DeepJoinError, match="holds hashes of values, whose rows are not stored"):
         hidden.bridges(["a"], ["b"])
+
+
+def test_the_command_names_its_options(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bridges", str(tmp_path / "index"), "flights.csv", "hotels.csv"])
+    assert "name one with --left-column: airport, passengers" in capsys.readouterr().err
 
 
 def test_the_command(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,7 +135,8 @@ SERVED = (
 #: Arguments in those rooms that only Python callers and the shell have.
 NOT_ON_PAGE = {"memory_limit", "on", "parts", "sample_rows", "min_distinct", "sketch", "save"}
 NOT_ON_PAGE |= {"plan.reading", "device", "vector_store", "host", "port", "time_limit"}
-NOT_ON_PAGE |= {"verified", "exclude", "version_query", "least", "seconds"}
+NOT_ON_PAGE |= {"verified", "exclude", "version_query", "least", "seconds", "decisions"}
+NOT_ON_PAGE |= {"precision", "doubtful"}
 
 
 @pytest.mark.slow

@@ -362,7 +362,8 @@ Make one with: deepjoin index SOURCE -o no such folder
             if len(columns) != 1:
                 names = ", ".join(one.name for one in columns[:12])
                 raise DeepJoinError(
-                    f"`{side}` has {len(columns)} columns; name one with `{side}_on`: {names}."
+                    f"The {side} table has {len(columns)} columns; name one with `{side}_on`: "
+                    f"{names}."
                 )
             sides.append(columns[0])
         one, other = sides

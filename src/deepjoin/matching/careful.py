@@ -289,8 +289,9 @@ def with_knowledge(chances: Double, rows: Float) -> Double:
     feature = {name: rows[:, 2 + at] for at, name in enumerate(NAMES)}
     contrary = (feature["mine_left"] == 1) & (feature["theirs_left"] == 1)
     contrary &= (feature["contrast"] >= 0.5) & (feature["leftover_dice"] < 0.4)
-    contrary &= (feature["most_words"] <= 4) & ~known
-    contrary |= feature["numbers_contrast"] > 0
+    contrary &= (feature["most_words"] <= 2) & ~known
+    # Numbers that differ set things apart, unless both name the same model or part.
+    contrary |= (feature["numbers_contrast"] > 0) & (feature["codes_shared"] == 0)
     return np.where(contrary, np.minimum(chances, _DOUBTFUL), chances)
 
 

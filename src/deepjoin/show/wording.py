@@ -19,6 +19,8 @@ _OPTIONS = {
     "spaces": "--space",
     "index": "--ann",
     "plan.reading": "--matches-out",
+    "left_on": "--left-column",
+    "right_on": "--right-column",
 }
 #: What clients do outside their requests.
 _COMMANDS = {"plan.reading": "deepjoin join --matches-out"}
