@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
+from deepjoin.matching import candidates
 from deepjoin.matching.candidates import GramSpace
 from deepjoin.model import Matches
 from deepjoin.normalise.canonical import canonical
@@ -257,3 +258,26 @@ def test_the_command_applies_decisions(tmp_path: Path, capsys: pytest.CaptureFix
     out, said = capsys.readouterr()
     assert "Burma,Myanmar,1.0,similar" in out and "check.csv" in said
     assert "Burma,Myanmar,,accept" in (tmp_path / "check.csv").read_text()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 0.25, 0.5, 1.0])), max_size=60),
+    st.integers(1, 4),
+)
+def test_the_leading_scores_are_those_of_a_sort(rows: list[tuple[int, float]], count: int) -> None:
+    owners = np.array([owner for owner, _ in rows], np.int64)
+    scores = np.array([score for _, score in rows], np.float64)
+    order = sorted(range(len(rows)), key=lambda at: (rows[at][0], -rows[at][1], at))
+    seen: dict[int, int] = {}
+    wanted = []
+    for at in order:
+        seen[rows[at][0]] = seen.get(rows[at][0], 0) + 1
+        if seen[rows[at][0]] <= count:
+            wanted.append(at)
+    before = candidates._MANY
+    for many in (before, 0):
+        candidates._MANY = many
+        try:
+            assert candidates.leading(owners, scores, count).tolist() == wanted
+        finally:
+            candidates._MANY = before

@@ -213,3 +213,23 @@ def test_the_command_shows_programs_and_can_leave_them_out(
     )
     main(["search", str(tmp_path / "index"), "--values", values, "--no-programs"])
     assert "program" not in capsys.readouterr().out
+
+
+def test_matched_counts_the_pairs_that_are_shown(tmp_path: Path) -> None:
+    codes = [f"PEN-{number}-RED" for number in range(1060, 1075)]
+    write(tmp_path / "pens.csv", "sku", codes)
+    write(tmp_path / "firms.csv", "firm", [
+        "Cobaltine Optics", "Stanford University", "Oslo Shipping", "Lima Textiles",
+        "Quito Coffee", "Rome Marble",
+    ])  # fmt: skip
+    lake = deepjoin.index(tmp_path)
+    everything = SearchSettings(matches=None)
+    for query in (
+        [str(number) for number in range(1060, 1075)],
+        ["Cobaltine Foods", "Stanford Universty", "Oslo Shipping", "Lima Textile", "Peru"],
+    ):
+        for hit in lake.search(query, settings=everything):
+            assert hit.matched == len(hit.matches)
+            assert len(hit.matches) + len(hit.unmatched) == hit.query_size
+            numbers = [one for one in hit.matches if one.query.isdigit() and one.how == "similar"]
+            assert not numbers
