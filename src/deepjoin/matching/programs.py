@@ -120,8 +120,16 @@ class _Sides:
         return table
 
 
-def find_programs(left: Sequence[str], right: Sequence[str], free: Int) -> list[Rewriting]:
-    """Find up to three programs for the left values at ``free``, which have no equal one."""
+def find_programs(
+    left: Sequence[str],
+    right: Sequence[str],
+    free: Int,
+    examples: Sequence[tuple[int, int]] | None = None,
+) -> list[Rewriting]:
+    """Find up to three programs for the left values at ``free``, which have no equal one.
+
+    ``examples`` are pairs of places to learn from; by default, values that share rare trigrams.
+    """
     short = [at for at in free.tolist() if 0 < len(left[at]) <= _SOURCE]
     found: list[Rewriting] = []
     if len(short) < 2 or not right:
@@ -136,7 +144,9 @@ def find_programs(left: Sequence[str], right: Sequence[str], free: Int) -> list[
         program = Program(f"left: {step.words}", sql, pandas, len(places), "left", missed)
         return [Rewriting(program, np.array(short, np.int64)[places], others)]
     rest = short
-    candidates = list(_proposed(left, right, short))
+    if examples is None:
+        examples = list(_examples(left, right, short))
+    candidates = list(_proposed(left, right, short, examples))
     for _ in range(_PROGRAMS):
         if len(rest) < 2:
             break
@@ -246,7 +256,12 @@ def _density(numbers: Iterable[int]) -> float:
     return len(distinct) / (max(distinct) - min(distinct) + 1)
 
 
-def _proposed(left: Sequence[str], right: Sequence[str], free: list[int]) -> Iterator[_Candidate]:
+def _proposed(
+    left: Sequence[str],
+    right: Sequence[str],
+    free: list[int],
+    examples: Sequence[tuple[int, int]],
+) -> Iterator[_Candidate]:
     """Propose candidates: fixed ones, and those that examples suggest, most agreed on first."""
     mine = [left[at] for at in free]
     for step in _BOTH:
@@ -262,7 +277,7 @@ def _proposed(left: Sequence[str], right: Sequence[str], free: list[int]) -> Ite
     yield _Candidate(steps.NO_ZEROS, steps.NO_ZEROS)
     votes: dict[tuple[str, str], float] = defaultdict(float)
     known: dict[tuple[str, str], _Candidate] = {}
-    for row, other in _examples(left, right, free):
+    for row, other in examples:
         for source, target, forwards in (
             (left[row], right[other], True),
             (right[other], left[row], False),

@@ -8,6 +8,7 @@ explains a good part of the query's cells must be found before one becomes a hit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,8 @@ _LOOKED_UP, _MOST_VALUES, _MOST_COLUMNS = 1000, 64, 4096
 _TRIED, _PROMISE = 4, 0.2
 #: A column that promises less than this share of the best is not tried.
 _NEARLY = 0.5
+#: Pairs that programs are learned from.
+_EXAMPLES = 24
 #: Values of a column, and cells of the query, that a program is looked for with.
 _VALUES, _CELLS = 20_000, 5_000
 
@@ -41,19 +44,28 @@ def columns_by_program(
     if len(query) < 2 or query.cells.hidden is not None:
         return []
     found = []
-    for gain, segment, column in _promising(query, segments, options):
+    for one in _promising(query, segments, options):
         check_stop()
         if options.is_late:
             break
-        match = _rewritten(query, segment, column, tau)
+        match = _rewritten(query, one, tau)
         if match is not None and match.joinability >= options.threshold:
-            found.append((gain, match))
-    return [match for _, match in sorted(found, key=lambda one: -one[1].joinability)]
+            found.append(match)
+    return sorted(found, key=lambda match: -match.joinability)
+
+
+class _Proposed(NamedTuple):
+    """A column that may join by a program, and which cell shares a signature with which value."""
+
+    gain: float
+    segment: Segment
+    column: int
+    pairs: Int
 
 
 def _promising(
     query: SearchQuery, segments: Sequence[Segment], options: SearchOptions
-) -> list[tuple[float, Segment, int]]:
+) -> list[_Proposed]:
     """List the columns that hold values of the same signatures, most promising first."""
     cells = np.arange(len(query))
     if len(cells) > _LOOKED_UP:
@@ -61,7 +73,7 @@ def _promising(
     texts = text_array([query.cells.values[cell] for cell in cells.tolist()])
     wanted = signatures_of(texts, every=True)
     least = max(2.0, _PROMISE * len(cells))
-    proposed: list[tuple[float, Segment, int]] = []
+    proposed: list[_Proposed] = []
     for segment in segments:
         if segment.signatures is None or segment.values.columns == 0:
             continue
@@ -86,12 +98,13 @@ def _promising(
             chosen &= ~out
         places = np.flatnonzero(chosen)
         shares = gained[places] - 0.1 * np.log1p(index.sizes(places))
+        pairs = np.stack([cells[pairs[0]], pairs[1]])
         proposed += [
-            (share, segment, place)
+            _Proposed(share, segment, place, pairs)
             for share, place in zip(shares.tolist(), places.tolist(), strict=True)
         ]
-    proposed.sort(key=lambda one: -one[0])
-    return [one for one in proposed[:_TRIED] if one[0] >= _NEARLY * proposed[0][0]]
+    proposed.sort(key=lambda one: -one.gain)
+    return [one for one in proposed[:_TRIED] if one.gain >= _NEARLY * proposed[0].gain]
 
 
 def _cells_by_column(cells: Int, columns: Int | Int32, count: int) -> Int:
@@ -100,8 +113,9 @@ def _cells_by_column(cells: Int, columns: Int | Int32, count: int) -> Int:
     return np.bincount(pairs[0], minlength=count)
 
 
-def _rewritten(query: SearchQuery, segment: Segment, column: int, tau: float) -> ColumnMatch | None:
+def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMatch | None:
     """Look for programs between the query and a column, and measure what they match."""
+    segment, column = proposed.segment, proposed.column
     index = segment.values
     start, stop = index.cells_of(column)
     entries = np.arange(start, stop)
@@ -121,7 +135,7 @@ def _rewritten(query: SearchQuery, segment: Segment, column: int, tau: float) ->
     scale = max(1.0, len(free) / _CELLS)
     if scale > 1:
         free = free[np.linspace(0, len(free) - 1, _CELLS).astype(np.int64)]
-    found = find_programs(query.cells.spellings, theirs, free)
+    found = find_programs(query.cells.spellings, theirs, free, _examples(proposed, values))
     if not found:
         return None
     cells = np.concatenate([one.left for one in found])
@@ -142,3 +156,12 @@ def _rewritten(query: SearchQuery, segment: Segment, column: int, tau: float) ->
         programs=tuple(one.program for one in found),
         rewritten=frozenset(cells.tolist()),
     )
+
+
+def _examples(proposed: _Proposed, values: Int) -> list[tuple[int, int]]:
+    """Choose pairs of the same signature to learn from: cells, and places among the values."""
+    cells, wanted = proposed.pairs
+    at = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    here = np.flatnonzero(values[at] == wanted)
+    some = here[np.linspace(0, len(here) - 1, min(_EXAMPLES, len(here))).astype(np.int64)]
+    return list(zip(cells[some].tolist(), at[some].tolist(), strict=True))
