@@ -1,7 +1,7 @@
 """Accuracy of `deepjoin.match` on value pairs with gold, set by set, beside rapidfuzz.
 
 ``python benchmarks/match.py [--fuzzy FOLDER] [--entities FOLDER] [--programs FOLDER]
-[--meanings FOLDER] [--way deepjoin|vectors|rapidfuzz] [--swap] [--each]``
+[--meanings FOLDER] [--speed N] [--way deepjoin|vectors|rapidfuzz] [--swap] [--each]``
 
 - ``--fuzzy``: folders with left.csv, right.csv (id, title) and gt.csv. Every title of right.csv
   looks for its partner in left.csv; once as they are, once with all true partners taken out of
@@ -10,6 +10,7 @@
 - ``--programs``: collections of folders with source.csv, target.csv, rows.txt and ground truth.csv:
   keys that need a program, or knowledge.
 - ``--meanings``: CaseN_input.txt (two columns, a blank line between) and CaseN_groundtruth.txt.
+- ``--speed``: N made-up names against N others, half of them spelled in another way; seconds alone.
 
 Figures are macro means over sets of precision, recall and F1 of pairs of values; ``estimate`` is
 the mean distance of the estimated precision from the true one. ``--swap`` exchanges the two sides.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import random
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -143,6 +145,28 @@ def meaning_tasks(folder: Path) -> Iterator[Task]:
         yield Task("semantic-join", file.stem.replace("_input", ""), left, right, gold)
 
 
+def made_up_task(size: int) -> Task:
+    """Make up names of three words, and for half of them another spelling."""
+    chance = random.Random(3)
+    syllables = [a + b for a in "bcdfghklmnprstvz" for b in ("a", "e", "i", "o", "an", "er", "on")]
+    words = [
+        "".join(chance.choices(syllables, k=chance.randint(2, 3)))
+        for _ in range(max(2000, size // 5))
+    ]
+    kinds = ("Hospital", "Clinic", "University", "Museum", "Foods", "Optics", "Group", "Park")
+
+    def name() -> str:
+        return " ".join([*chance.choices(words, k=2), chance.choice(kinds)])
+
+    right = list(dict.fromkeys(name() for _ in range(size)))
+    left = []
+    for value in right:
+        at, other = chance.randrange(len(value)), chance.choice(words)
+        variants = (value[:at] + value[at + 1 :], f"{value} Inc", f"{value} {other}")
+        left.append(chance.choice(variants) if chance.random() < 0.5 else name())
+    return Task("made up", str(size), left, right, frozenset())
+
+
 def by_vectors(left: list[str], right: list[str]) -> Answer:
     """Match by the cosine of cell vectors and the encoder's threshold alone."""
     from deepjoin.embed.cells import load_cell_encoder
@@ -215,6 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for option in ("--fuzzy", "--entities", "--programs", "--meanings"):
         parser.add_argument(option, type=Path)
+    parser.add_argument("--speed", type=int, metavar="N")
     parser.add_argument("--way", choices=WAYS, default="deepjoin")
     parser.add_argument("--swap", action="store_true")
     parser.add_argument("--each", action="store_true")
@@ -230,6 +255,8 @@ def main() -> None:
         tasks += program_tasks(options.programs)
     if options.meanings:
         tasks += meaning_tasks(options.meanings)
+    if options.speed:
+        tasks.append(made_up_task(options.speed))
     if options.swap:
         tasks = [task.swapped() for task in tasks]
     way = WAYS[options.way]

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from common import say
 from deepjoin.arrays import Double, Float, Int
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.matching import careful
+from deepjoin.matching.candidates import leading
 from deepjoin.matching.trees import Trees
 from deepjoin.normalise.canonical import canonical
 from match import Task, fuzzy_tasks
@@ -32,6 +33,8 @@ TARGET = Path(careful.__file__).with_name("careful.json")
 FOLDS = 5
 #: Of sets of aliases: their entities, and their weight.
 ENTITIES, ALIAS_SETS, ALIAS_WEIGHT = 400, 12, 0.3
+#: Values of a swapped set that look for a partner.
+SWAPPED = 1500
 #: Small samples: values, and the share of partners that stay.
 SMALL = ((10, 1.0), (12, 0.0), (25, 0.5), (40, 1.0), (40, 0.0), (120, 0.7))
 
@@ -47,7 +50,7 @@ class Variant:
     gold: set[tuple[str, str]]
     weight: float
     equal: Int = field(init=False)
-    found: tuple[Int, Int, Float] = field(init=False)
+    found: careful.DescribedPairs = field(init=False)
     labels: Any = field(init=False)
     second: Float = field(init=False)
 
@@ -57,7 +60,7 @@ class Variant:
         self.equal = np.array([places.get(value, -1) for value in self.left], np.int64)
         pair = careful.ComparedColumns(self.left, self.right, encoder)
         self.found = careful.first_features(pair, self.equal)
-        pairs = zip(self.found[0].tolist(), self.found[1].tolist(), strict=True)
+        pairs = zip(self.found.left.tolist(), self.found.right.tolist(), strict=True)
         self.labels = np.array([(self.left[i], self.right[j]) in self.gold for i, j in pairs], bool)
         return pair
 
@@ -78,7 +81,11 @@ def variants(task: Task, chance: random.Random, weight: float) -> Iterator[Varia
         kept = [value for value in right if value not in taken]
         yield Variant(task.name, kind, left, kept, gold, weight)
         if weight == 1 and (kind == "present" or (kind == "out" and chance.random() < 0.4)):
-            yield Variant(task.name, f"{kind}, swapped", kept, left, backwards, weight / 2)
+            mine = [
+                kept[at] for at in sorted(chance.sample(range(len(kept)), min(SWAPPED, len(kept))))
+            ]
+            gold_back = {pair for pair in backwards if pair[0] in set(mine)}
+            yield Variant(task.name, f"{kind}, swapped", mine, left, gold_back, weight / 2)
     if len(gold) < 12:
         return
     partner = dict(sorted(gold))
@@ -101,7 +108,7 @@ def fit(chosen: list[Variant], rows: Callable[[Variant], Float], count: int) -> 
         # Pairs that are easy to tell apart are many; a tenth of them, with ten times the weight.
         hard = right | (described[:, 0] > 0.45) | (described[:, 1] > 0.75)
         kept = hard | (np.random.default_rng(len(right)).random(len(right)) < 0.1)
-        base = one.weight * len(np.unique(one.found[0])) ** -0.6
+        base = one.weight * len(np.unique(one.found.left)) ** -0.6
         features.append(described[kept])
         labels.append(right[kept])
         weights.append(np.where(hard, 1, 10)[kept] * base)
@@ -127,16 +134,57 @@ def fit(chosen: list[Variant], rows: Callable[[Variant], Float], count: int) -> 
     return {"base": base, "depth": depth, "trees": trees}
 
 
-def figures(one: Variant, chances: Double, least: float) -> tuple[float, float, float]:
-    """Return precision and recall of a variant, and the share of its values that match."""
-    left = one.found[0]
-    order = np.lexsort((-chances, left))
-    best = order[np.r_[True, left[order][1:] != left[order][:-1]]]
-    best = best[chances[best] >= least]
-    same = [(one.left[at], one.right[to]) for at, to in enumerate(one.equal.tolist()) if to >= 0]
-    good = int(one.labels[best].sum()) + sum(pair in one.gold for pair in same)
-    found = len(best) + len(same)
-    return good / max(found, 1), good / len(one.gold), len(best) / len(one.left)
+class Figures(NamedTuple):
+    """What a variant scores at a threshold."""
+
+    precision: float
+    recall: float
+    f1: float
+    #: Share of its values that get a match beside equal ones.
+    matched: float
+    #: How much the estimated precision is above the true one.
+    above: float
+
+    @classmethod
+    def of(cls, one: Variant, chances: Double, least: float) -> Figures:
+        """Take the best pair of each value, and compare with the gold."""
+        best = leading(one.found.left, chances, 1)
+        best = best[chances[best] >= least]
+        same = [(one.left[at], one.right[to]) for at, to in enumerate(one.equal) if to >= 0]
+        good = int(one.labels[best].sum()) + sum(pair in one.gold for pair in same)
+        found = max(len(best) + len(same), 1)
+        precision, recall = good / found, good / max(len(one.gold), 1)
+        f1 = 2 * precision * recall / (precision + recall) if good else 0.0
+        claim = (chances[best].sum() + len(same)) / found
+        return cls(precision, recall, f1, len(best) / len(one.left), claim - precision)
+
+
+def show_check(every: list[Variant], judged: dict[int, Double], apart: set[str]) -> None:
+    """Print macro figures at several thresholds, with and without the rules beside the models."""
+    rules: dict[str, Callable[[Variant], Double]] = {
+        "models alone": lambda one: judged[id(one)],
+        "with rules": lambda one: careful.with_knowledge(judged[id(one)], one.found.rows),
+    }
+    for name, chances in rules.items():
+        for least in (0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7):
+            line = [f"{name}, least {least}:"]
+            for kind in ("present", "out", "present, swapped"):
+                fuzzy = [one for one in every if id(one) in judged and one.name not in apart]
+                chosen = [one for one in fuzzy if one.kind == kind]
+                each = [Figures.of(one, chances(one), least) for one in chosen]
+                mean = Figures(*np.mean(each, axis=0).tolist())
+                if kind == "out":
+                    line.append(f"out: {mean.matched:.3f} matched;")
+                else:
+                    away = np.mean([abs(one.above) for one in each])
+                    line.append(
+                        f"{kind}: P {mean.precision:.3f} R {mean.recall:.3f} F1 {mean.f1:.3f} "
+                        f"estimate off by {away:.3f}, {mean.above:+.3f} on average;"
+                    )
+            for one in every:
+                if one.kind == "present" and one.name in apart:
+                    line.append(f"{one.name} {Figures.of(one, chances(one), least).f1:.3f}")
+            say(" ".join(line))
 
 
 def main() -> None:
@@ -148,7 +196,8 @@ def main() -> None:
     options = parser.parse_args()
     chance, encoder = random.Random(1), load_cell_encoder()
     tasks = [*fuzzy_tasks(options.fuzzyjoin, "", reference_right=True)]
-    tasks += fuzzy_tasks(options.entities, "", reference_right=False)
+    entities = list(fuzzy_tasks(options.entities, "", reference_right=False))
+    tasks += entities
     every = [one for task in tasks for one in variants(task, chance, 1.0)]
     table = pq.read_table(options.aliases, columns=["surface", "entity"]).to_pydict()
     aliases = list(zip(table["surface"], table["entity"], strict=True))
@@ -167,8 +216,8 @@ def main() -> None:
         return [one for one in every if fold.get(one.name) != number]
 
     # The second model learns from first models that did not see the set at hand.
-    firsts = [Trees.load(fit(others(at), lambda one: one.found[2], 80)) for at in range(FOLDS)]
-    first = fit(every, lambda one: one.found[2], 80)
+    firsts = [Trees.load(fit(others(at), lambda one: one.found.rows, 80)) for at in range(FOLDS)]
+    first = fit(every, lambda one: one.found.rows, 80)
     for one in every:
         model = firsts[fold[one.name]] if one.name in fold else Trees.load(first)
         one.second = careful.second_features(compared[id(one)], one.equal, one.found, model)
@@ -179,11 +228,7 @@ def main() -> None:
     judges = [Trees.load(fit(others(at), lambda one: one.second, 120)) for at in range(FOLDS)]
     judged = {id(one): judges[fold[one.name]].chance(one.second) for one in every
               if one.name in fold}  # fmt: skip
-    for least in (0.3, 0.4, 0.5, 0.6, 0.7):
-        for kind in ("present", "out", "present, swapped"):
-            chosen = [one for one in every if one.kind == kind and one.name in fold]
-            shown = np.mean([figures(one, judged[id(one)], least) for one in chosen], axis=0)
-            say(f"{least} {kind}: P {shown[0]:.3f} R {shown[1]:.3f} matched {shown[2]:.3f}")
+    show_check(every, judged, {task.name for task in entities})
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import deepjoin
 from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
+from deepjoin.matching import candidates
 from deepjoin.matching.candidates import GramSpace
 from deepjoin.matching.trees import Trees
 from deepjoin.model import Matches
@@ -194,3 +196,119 @@ def test_all_trees_at_once_weigh_as_one_after_the_other() -> None:
 
     assert np.allclose(model.chance(rows), [weighed(row) for row in rows.tolist()], atol=1e-12)
     assert len(model.chance(rows[:0])) == 0
+
+
+NAMES = ("Burma", "Stanford Universty", "Univ. of Oslo", "Peru", "Kenya")
+OTHERS = ("Myanmar", "Stanford University", "University of Oslo", "Peru", "Chile")
+
+
+def test_accepted_and_rejected_pairs() -> None:
+    before = dict(deepjoin.match(NAMES, OTHERS).pairs)
+    assert before["Peru"] == "Peru" and "Burma" not in before
+    assert before["Stanford Universty"] == "Stanford University"
+    after = deepjoin.match(
+        NAMES,
+        OTHERS,
+        decisions=[
+            ("BURMA", "Myanmar", True),
+            ("Stanford Universty", "Stanford University", False),
+            ("Peru", "Peru", False),
+            ("not there", "Chile", True),
+        ],
+    )
+    pairs = dict(after.pairs)
+    assert pairs["Burma"] == "Myanmar"
+    assert "Peru" not in pairs and "Stanford Universty" not in pairs
+    (burma,) = (one for one in after if one.query == "Burma")
+    assert burma.how == "similar" and burma.similarity == 1
+
+
+def test_a_file_goes_out_and_comes_back(tmp_path: Path) -> None:
+    file = tmp_path / "check.csv"
+    given = [("Burma", "Myanmar", True)]
+    deepjoin.match(NAMES, OTHERS, decisions=given, doubtful=file)
+    rows = list(csv.DictReader(file.read_text().splitlines()))
+    assert list(rows[0]) == ["query", "target", "chance", "decision"]
+    assert (rows[0]["query"], rows[0]["decision"]) == ("Burma", "accept")
+    assert all(row["decision"] == "" for row in rows[1:])
+    for row in rows:
+        row["decision"] = "Accept" if row["query"] == "Burma" else "NO"
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    again = deepjoin.match(NAMES, OTHERS, decisions=file, doubtful=file)
+    assert ("Burma", "Myanmar") in again.pairs
+    rejected = {(row["query"], row["target"]) for row in rows[1:]}
+    assert not rejected & set(again.pairs)
+    kept = list(csv.DictReader(file.read_text().splitlines()))
+    assert {row["query"] for row in kept if row["decision"]} == {row["query"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("query,target\na,b\n", "has no column decision"),
+        ("query,target,decision\na,b,maybe\n", "line 2: the decision is 'maybe'; it must be"),
+    ],
+)
+def test_wrong_files_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "d.csv"
+    file.write_text(text)
+    with pytest.raises(DeepJoinError, match=says):
+        deepjoin.match(["a"], ["b"], decisions=file)
+
+
+def test_other_mistakes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeepJoinError, match="Cannot read the decisions in .*none.csv"):
+        deepjoin.match(["a"], ["b"], decisions=tmp_path / "none.csv")
+    with pytest.raises(DeepJoinError, match=r"each must be \(query, target, True or False\)"):
+        deepjoin.match(["a"], ["b"], decisions=[("a", "b")])  # type: ignore[list-item]
+    with pytest.raises(DeepJoinError, match="`precision` is 0; it must be above 0"):
+        deepjoin.match(["a"], ["b"], precision=0)
+
+
+def test_a_requested_precision_is_kept() -> None:
+    left = [f"University of {name}" for name in ("Oslo", "Lima", "Rome", "Kyoto", "Quito")]
+    right = ["Univ Oslo", "Lima University", "Roma University", "Kyoto Univ.", "Quito College"]
+    least = [deepjoin.match(left, right, precision=wanted) for wanted in (0.3, 0.7, 0.9, 1.0)]
+    assert [len(one) for one in least] == sorted((len(one) for one in least), reverse=True)
+    for found, wanted in zip(least, (0.3, 0.7, 0.9, 1.0), strict=True):
+        assert found.precision is None or found.precision >= wanted
+    assert len(least[0]) > len(least[-1])
+
+
+def test_the_command_applies_decisions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, cells in (("a", NAMES), ("b", OTHERS)):
+        (tmp_path / f"{name}.csv").write_text("name\n" + "\n".join(cells) + "\n")
+    (tmp_path / "d.csv").write_text("query,target,decision\nBurma,Myanmar,accept\n")
+    command = ["match", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--format", "csv",
+               "--decisions", str(tmp_path / "d.csv"), "--precision", "0.6",
+               "--doubtful", str(tmp_path / "check.csv")]  # fmt: skip
+    main(command)
+    out, said = capsys.readouterr()
+    assert "Burma,Myanmar,1.0,similar" in out and "check.csv" in said
+    assert "Burma,Myanmar,,accept" in (tmp_path / "check.csv").read_text()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 0.25, 0.5, 1.0])), max_size=60),
+    st.integers(1, 4),
+)
+def test_the_leading_scores_are_those_of_a_sort(rows: list[tuple[int, float]], count: int) -> None:
+    owners = np.array([owner for owner, _ in rows], np.int64)
+    scores = np.array([score for _, score in rows], np.float64)
+    order = sorted(range(len(rows)), key=lambda at: (rows[at][0], -rows[at][1], at))
+    seen: dict[int, int] = {}
+    wanted = []
+    for at in order:
+        seen[rows[at][0]] = seen.get(rows[at][0], 0) + 1
+        if seen[rows[at][0]] <= count:
+            wanted.append(at)
+    before = candidates._MANY
+    for many in (before, 0):
+        candidates._MANY = many
+        try:
+            assert candidates.leading(owners, scores, count).tolist() == wanted
+        finally:
+            candidates._MANY = before

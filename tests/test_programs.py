@@ -133,3 +133,14 @@ def test_a_program_says_how_many_values_share_a_match() -> None:
     (one,) = found(left, ["Honda", "Acura", "Ducati"])
     assert one.program.text == "left: the value without digits"
     assert one.program.merged == 2
+
+
+def test_where_many_values_are_equal_a_program_does_not_lead_to_kinds() -> None:
+    genera = ["Hyla", "Rana", "Bufo", "Pipa", "Atelopus", "Triturus", "Litoria", "Salamandra"]
+    species = [f"{genus} {end}" for genus in genera for end in ("alba", "nigra", "rubra", "minor")]
+    right = [*genera, *species[::4]]
+    free = np.array([at for at, value in enumerate(species) if value not in right])
+    assert find_programs(species, right, free) == []
+    # Without values that are equal, the genus is all that a species can be matched with.
+    (found,) = find_programs(species, genera, np.arange(len(species)))
+    assert found.program.text == "left: the first word"

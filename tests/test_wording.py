@@ -136,7 +136,7 @@ SERVED = (
 NOT_ON_PAGE = {"memory_limit", "on", "parts", "sample_rows", "min_distinct", "sketch", "save"}
 NOT_ON_PAGE |= {"plan.reading", "device", "vector_store", "host", "port", "time_limit"}
 NOT_ON_PAGE |= {"verified", "exclude", "version_query", "least", "seconds"}
-NOT_ON_PAGE |= {"as_of", "ranges", "keys"}
+NOT_ON_PAGE |= {"as_of", "ranges", "keys", "decisions", "precision", "doubtful"}
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from deepjoin.embed.devices import device_named
 from deepjoin.errors import DeepJoinError, StoreUnreachable, StoreUnusable, unknown_name
 from deepjoin.model import (
+    Bridges,
     Column,
     Decision,
     Hit,
@@ -367,6 +368,44 @@ Make one with: deepjoin index SOURCE -o no such folder
         return self._searchers.get(
             (method, join, tau), lambda: chosen.make(self.context(), join, tau)
         )
+
+    def bridges(
+        self,
+        left: object,
+        right: object,
+        *,
+        left_on: str | None = None,
+        right_on: str | None = None,
+        least: float = 0.3,
+    ) -> Bridges:
+        """Find tables in which two keys meet that have nothing in common, by equal values.
+
+        ``left`` and ``right`` are columns as for `search`: lists, Series, frames or files with
+        ``left_on`` and ``right_on``, or tables of the lake. At least the share ``least`` of the
+        left values must reach a right one.
+
+        See Also
+        --------
+        relations : Keys and foreign keys of the lake, with paths from table to table.
+        """
+        from deepjoin.search.bridging import find_bridges
+
+        if self.settings.hash_only:
+            raise DeepJoinError(f"{self.path} holds hashes of values, whose rows are not stored.")
+        sides = []
+        for side, given, on in (("left", left, left_on), ("right", right, right_on)):
+            columns = query_columns(self.index, given, on)
+            if len(columns) != 1:
+                names = ", ".join(one.name for one in columns[:12])
+                raise DeepJoinError(
+                    f"The {side} table has {len(columns)} columns; name one with `{side}_on`: "
+                    f"{names}."
+                )
+            sides.append(columns[0])
+        one, other = sides
+        tables = one.table or "left", other.table or "right"
+        segments, profile = self.index.segments, self.settings.profile
+        return find_bridges(segments, (one, other), least, profile, tables)
 
     def explain(
         self,

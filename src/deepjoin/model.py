@@ -253,6 +253,8 @@ class Hit(Answer):
     decided: DecidedBy = ""
     """What a person said of this join, which makes the probability 1 or 0; left out if nobody
     did."""
+    programs: Annotated[tuple[Program, ...], AsJson(empty="left out")] = ()
+    """Rules that rewrite cells of the query, or of the column, so that they match."""
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -430,6 +432,55 @@ class Matches(Answer, Sequence[Match]):
         from deepjoin.show.cards import matches_html
 
         return matches_html(self)
+
+
+@dataclass(frozen=True)
+class Bridge(Answer):
+    """A table in which two keys meet that have nothing in common."""
+
+    table: str
+    left_column: str
+    """The column that holds values of the left key."""
+    right_column: str
+    """The column of the same rows that holds values of the right key."""
+    coverage: float
+    """Share of the left key's distinct values that reach a value of the right key."""
+    left_coverage: float
+    """Share of the left key's distinct values that the table holds."""
+    right_coverage: float
+    """Share of the right key's distinct values that are reached."""
+    ambiguous: int
+    """Left values that reach several right ones."""
+    matches: tuple[Match, ...]
+    sql: str
+    """Both joins, in DuckDB's SQL; the table is named as in the lake."""
+
+
+@dataclass(frozen=True)
+class Bridges(Answer, Sequence[Bridge]):
+    """The tables that lead from one key to another, those that lead most values first."""
+
+    bridges: tuple[Bridge, ...]
+    sizes: tuple[int, int] = (0, 0)
+    """Distinct values of the left and of the right key."""
+
+    def __len__(self) -> int:
+        return len(self.bridges)
+
+    @overload
+    def __getitem__(self, i: int) -> Bridge: ...
+    @overload
+    def __getitem__(self, i: slice) -> Bridges: ...
+    def __getitem__(self, i: int | slice) -> Bridge | Bridges:
+        return replace(self, bridges=self.bridges[i]) if isinstance(i, slice) else self.bridges[i]
+
+    def __iter__(self) -> Iterator[Bridge]:
+        return iter(self.bridges)
+
+    def __repr__(self) -> str:
+        from deepjoin.show.text import Screen, render_bridges
+
+        return render_bridges(self, Screen.plain(sys.stdout))
 
 
 #: The fields of a flat row and their types, in order.

@@ -179,6 +179,8 @@ class SearchSettings:
     #: Called with each answer that is not complete as soon as it is known: first with the hits
     #: by equal values, then as values, or columns of a table, have been looked up by meaning.
     on_partial: Callable[[Results], None] | None = None
+    #: Whether joins of kind "any" also find columns that match by a program.
+    programs: bool = True
     #: Nearest columns that method deepjoin-exact verifies; more find more and take longer.
     verified: int = 500
 

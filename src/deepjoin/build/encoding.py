@@ -50,6 +50,7 @@ from deepjoin.store.models import (
     vector_cache,
 )
 from deepjoin.store.segment import Segment
+from deepjoin.store.values.signatures import write_signatures
 
 #: A forecast is printed if encoding the columns takes at least this many seconds.
 _WORTH_A_WORD = 10
@@ -87,6 +88,11 @@ class Encoding:
             threads, progress = self._resources.threads, self._resources.progress
             cell_vectors.write_cell_vectors(built, self._cells, threads, progress)
 
+    def write_signatures(self, built: Path) -> None:
+        """Give a segment the signatures of its values; hashes of values have none."""
+        if not self._settings.hash_only:
+            write_signatures(built)
+
     def merge(self, parts: Sequence[Segment], out: Path, renew: bool) -> None:
         """Give a merged segment the vectors that its parts have.
 
@@ -108,8 +114,10 @@ class Encoding:
 
     def lacking(self, segment: Segment) -> bool:
         """Whether a segment has other vectors than it should; loads no encoder."""
-        return not self._has_cells(segment) or any(
-            _digest_of(segment, space) != self._wanted_digest(space) for space in SPACES
+        return (
+            not self._has_cells(segment)
+            or (segment.signatures is None and not self._settings.hash_only)
+            or any(_digest_of(segment, space) != self._wanted_digest(space) for space in SPACES)
         )
 
     def _has_cells(self, segment: Segment) -> bool:
@@ -145,6 +153,8 @@ class Encoding:
                 _link(path, out / name)
         if cell_vectors.FOLDER not in taken:
             self.write_cell_vectors(out)
+        if segment.signatures is None:
+            self.write_signatures(out)
         missing = [space for space in self._spaces if space not in ready]
         if missing:
             self._add_columns(segment, out, lake, missing)

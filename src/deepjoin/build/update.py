@@ -140,6 +140,7 @@ class IndexUpdate:
 
     def _place(self, built: Path, read: Collection[Key]) -> None:
         """Add a segment in the place of the tables that were read again."""
+        self._encoding.write_signatures(built)
         for number, segment in enumerate(self.segments()):
             self._remove(number, set(tables_of(segment, read)))
         new = Segment(built)
@@ -199,6 +200,7 @@ class IndexUpdate:
         out, scratch = self._next_folders()
         merge_segments(segments, out, scratch, self.resources, whole=first == 0)
         self._encoding.merge(segments, out, renew=whole)
+        self._encoding.write_signatures(out)
         # Kept frames are linked, so their checksums need not be computed again.
         self.records[first:] = [self._writer.place(out, _shared(segments, self.records[first:]))]
 

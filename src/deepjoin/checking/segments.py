@@ -36,6 +36,7 @@ from deepjoin.store.values.rows import (
     WIDTHS,
     RowCodes,
 )
+from deepjoin.store.values.signatures import SIGNATURE_FILES, signature_blocks
 
 Arrays: TypeAlias = Mapping[str, Array]
 #: What the stages of a check look at.
@@ -86,9 +87,12 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
     """Load the arrays of a segment and report what is wrong with them, file by file."""
     arrays: dict[str, Array] = {}
     found = []
-    # A segment of an earlier version has no rows.
-    has_rows = any((folder / f"{name}.npy").exists() for name in ROW_FILES)
-    for name, kind in (_KINDS | ROW_FILES if has_rows else _KINDS).items():
+    kinds = dict(_KINDS)
+    # A segment of an earlier version has no rows and no signatures.
+    for added in (ROW_FILES, SIGNATURE_FILES):
+        if any((folder / f"{name}.npy").exists() for name in added):
+            kinds |= added
+    for name, kind in kinds.items():
         path = folder / f"{name}.npy"
         if path.exists() and is_array(path, kind):
             arrays[name] = load_array(path)
@@ -367,6 +371,37 @@ def _share_hashes(arrays: Arrays, start: int, stop: int) -> bool:
     return bool(np.any(hashes[1:] == hashes[:-1]))
 
 
+def check_signatures(segment: SegmentArrays) -> Iterator[str]:
+    """Check that signatures are those of the values, in order."""
+    if not SIGNATURE_FILES.keys() <= segment.arrays.keys():
+        return
+    hashes, values = (segment.arrays[name] for name in SIGNATURE_FILES)
+    if len(hashes) != len(values):
+        yield f"signature_values.npy has {len(values)} elements where {len(hashes)} belong"
+        return
+    if not ascends(hashes):
+        yield "signature_hashes.npy is not in order"
+        return
+    stored = (
+        hashes[a:b].astype(np.uint64) << np.uint64(32) | values[a:b].astype(np.uint64)
+        for a, b in spans(len(hashes))
+    )
+    if _digest_unordered(stored) != _digest_unordered(signature_blocks(segment.folder)):
+        yield "signature_hashes.npy does not agree with values.bytes.npy"
+
+
+def _digest_unordered(parts: Iterable[npt.NDArray[np.uint64]]) -> tuple[int, int, int]:
+    """Sum up numbers so that their order does not matter: how many, two sums of them mixed."""
+    count, sums = 0, [0, 0]
+    for part in parts:
+        count += len(part)
+        with np.errstate(over="ignore"):
+            mixed = (part ^ (part >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+            sums[0] += int(mixed.sum())
+            sums[1] += int((mixed ^ (mixed >> np.uint64(32))).sum())
+    return count, sums[0] % 2**64, sums[1] % 2**64
+
+
 #: From the shape of single files to what several say together; each relies on those before.
 ARRAY_STAGES: tuple[Callable[[SegmentArrays], Iterator[str]], ...] = (
     check_lengths,
@@ -378,6 +413,7 @@ ARRAY_STAGES: tuple[Callable[[SegmentArrays], Iterator[str]], ...] = (
     check_names,
     check_spellings,
     check_rows,
+    check_signatures,
 )
 
 

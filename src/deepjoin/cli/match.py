@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from deepjoin.cli.arguments import format_argument
+from deepjoin.cli.arguments import format_argument, share
 from deepjoin.cli.output import print_records, say
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
@@ -19,6 +19,9 @@ examples:
   deepjoin match orders.csv clients.csv --left-column customer --right-column name
   deepjoin match a.csv b.csv -c name --format csv -o pairs.csv
   deepjoin match staff.csv payroll.csv -c name --join equi
+  deepjoin match a.csv b.csv -c name --precision 0.95
+  deepjoin match a.csv b.csv -c name --doubtful check.csv     then mark the pairs in check.csv
+  deepjoin match a.csv b.csv -c name --decisions check.csv
 
 Values match if they are equal up to case, white space and number format; if a program that explains
 many of them rewrites one to the other, as 'Last, First' to 'First Last' or 03/01/2020 to
@@ -40,6 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="any",
         help="any (default): equal values, then by program, then similar ones; equi: only equal "
         "ones; semantic: equal and similar ones",
+    )
+    parser.add_argument(
+        "--precision",
+        metavar="P",
+        type=share,
+        help="least estimated precision of all pairs, e.g. 0.95: similar values are taken, "
+        "likeliest first, as long as it is reached",
+    )
+    parser.add_argument(
+        "--doubtful",
+        metavar="CSV",
+        help="write doubtful pairs to this file; fill in accept or reject and give it back",
+    )
+    parser.add_argument(
+        "--decisions",
+        metavar="CSV",
+        help="a file with the columns query, target and decision (accept, reject or empty)",
     )
     parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
     format_argument(parser, "csv")
@@ -67,7 +87,18 @@ def run(options: argparse.Namespace) -> None:
                 f"{path} has {len(columns)} columns; name one with --{side}-column: {names}."
             )
         sides.append(columns[0])
-    found = match(*sides, join=options.join)
+    found = match(
+        *sides,
+        join=options.join,
+        precision=options.precision,
+        decisions=options.decisions,
+        doubtful=options.doubtful,
+    )
+    if options.doubtful:
+        say(
+            f"doubtful pairs are in {options.doubtful}; write accept or reject beside them, then "
+            f"give it back: --decisions {options.doubtful}"
+        )
     if options.out:
         with written_aside(Path(options.out)) as aside:
             pairs = duckdb.from_arrow(found.to_arrow())

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 from deepjoin._version import __version__
 from deepjoin.cli import (
     add,
+    bridges,
     check,
     compact,
     demo,
@@ -77,7 +78,8 @@ class Command(Protocol):
 GROUPS: dict[str, dict[str, Command]] = {
     "search and join": {
         **{"demo": demo, "search": search, "join": join, "match": match, "enrich": enrich},
-        **{"relations": relations, "feedback": feedback, "path": path, "graph": graph},
+        **{"bridges": bridges, "relations": relations, "feedback": feedback, "path": path},
+        **{"graph": graph},
     },
     "make and keep an index": {
         **{"index": index, "info": info, "add": add, "remove": remove},

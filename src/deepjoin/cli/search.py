@@ -89,6 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="cuda or cuda:1: compare with every column vector on a GPU (needs torch)",
     )
+    parser.add_argument(
+        "--no-programs",
+        dest="programs",
+        action="store_false",
+        help="--join any without columns that match by a program, e.g. 1001 and 01001",
+    )
     vector_store_argument(parser)
     parser.add_argument(
         "--min-joinability",
@@ -147,6 +153,7 @@ def run(options: argparse.Namespace) -> None:
                 matches=options.matches,
                 time_limit=options.time_limit,
                 on_partial=_shown_early(progress, options) if watched else None,
+                programs=options.programs,
                 verified=options.verified,
             ),
         )
@@ -273,6 +280,9 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
             brought = _some(hit.brings.columns, len(hit.brings.columns), 12)
             print(screen.wrap(printable(f"{hit.table} would bring: {brought}")))
         for hit in best.hits:
+            for program in hit.programs:
+                rule = f"{hit.table} by program: {program.text} ({program.covers:,} values)"
+                print(screen.wrap(printable(rule)))
             if hit.better is not None:
                 key = " ".join(f"-c {shlex.quote(name)}" for name in hit.better.on)
                 fewer = f"{hit.better.rows:,} rows instead of {hit.better.instead_of:,}"

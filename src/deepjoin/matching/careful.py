@@ -8,16 +8,18 @@ things by nature. Both are boosted trees shipped as numbers (docs/decisions/0032
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from deepjoin.arrays import Array, Double, Float, Int, Marks, distinct, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.matching.candidates import Grams, GramSpace, leading, near_vectors
-from deepjoin.matching.features import NAMES, ValueWords, WordWeights, pair_features
+from deepjoin.matching.features import NAMES, Difference, ValueWords, WordWeights, pair_features
 from deepjoin.matching.trees import Trees, load_trees, ordered
 
 _MODEL = Path(__file__).with_name("careful.json")
@@ -32,6 +34,8 @@ _SYNONYM = 0.8
 #: Characters of a code; the least cosine of a code and its name, and how much less similar an
 #: alternative may be.
 _CODE, _CODED, _NEARLY = 3, 0.65, 0.02
+#: Words by which two values may differ to count each of them as a difference.
+_FEW_WORDS = 3
 #: The most that the chance of a pair can be whose words or numbers contradict each other.
 _DOUBTFUL = 0.2
 
@@ -52,6 +56,15 @@ class ScoredPairs:
         return ScoredPairs(self.left[chosen], self.right[chosen], self.chances[chosen])
 
 
+class DescribedPairs(NamedTuple):
+    """Pairs by their places in the lists, their features, and the words that differ."""
+
+    left: Int
+    right: Int
+    rows: Float
+    differences: list[Difference]
+
+
 class ComparedColumns:
     """Two lists of distinct canonical values, prepared to be compared."""
 
@@ -63,6 +76,7 @@ class ComparedColumns:
         self.weights = WordWeights(*self.words)
         self.space = GramSpace(*([one.text for one in side] for side in self.words))
         self.grams = self.space.left, self.space.right
+        self._encoder = encoder
         self.vectors: tuple[Float, Float] | None = None
         if encoder is not None:
             self.vectors = encoder.encode(left), encoder.encode(right)
@@ -92,11 +106,30 @@ class ComparedColumns:
         some = np.union1d(best, rivals[wanted_too[right[rivals]]])
         return left[some], right[some]
 
-    def features(self, left: Int, right: Int, sides: tuple[int, int] = (0, 1)) -> Float:
+    def described(self, left: Int, right: Int, sides: tuple[int, int] = (0, 1)) -> DescribedPairs:
         """Describe pairs of values; ``sides`` (1, 1) are pairs within the right column."""
         words = self.words[sides[0]], self.words[sides[1]]
-        compared = pair_features(words, left, right, self.weights, sides[0] != sides[1])
-        return np.hstack([self._alike(left, right, sides), compared]).astype(np.float32)
+        compared, differences = pair_features(
+            words, left, right, self.weights, sides[0] != sides[1]
+        )
+        meant = self._meant(differences)
+        rows = np.hstack([self._alike(left, right, sides), compared, meant[:, None]])
+        return DescribedPairs(left, right, rows.astype(np.float32), differences)
+
+    def _meant(self, differences: list[Difference]) -> Double:
+        """Compare the words that differ by their vectors; 0 if a side has none."""
+        cosines = np.zeros(len(differences))
+        if self._encoder is None:
+            return cosines
+        sides = [[" ".join(one[side]) for one in differences] for side in (0, 1)]
+        phrases = {phrase: at for at, phrase in enumerate(dict.fromkeys(sides[0] + sides[1]))}
+        vectors = self._encoder.encode(list(phrases))
+        for start in range(0, len(differences), 1 << 16):
+            part = slice(start, start + (1 << 16))
+            mine, theirs = (vectors[[phrases[one] for one in side[part]]] for side in sides)
+            cosines[part] = np.einsum("ij,ij->i", mine, theirs)
+        both = np.array([bool(one and other) for one, other in differences], bool)
+        return np.where(both, cosines, 0.0)
 
     def siblings(self, side: int, chosen: Int) -> tuple[Int, Int]:
         """Return the nearest neighbours of some values within their own column."""
@@ -121,17 +154,16 @@ class ComparedColumns:
         return np.stack([spelled, meant], axis=1)
 
 
-def first_features(pair: ComparedColumns, equal: Int) -> tuple[Int, Int, Float]:
+def first_features(pair: ComparedColumns, equal: Int) -> DescribedPairs:
     """Propose pairs for the values without an equal one, and describe them."""
-    left, right = pair.candidates(np.flatnonzero(equal < 0))
-    return left, right, pair.features(left, right)
+    return pair.described(*pair.candidates(np.flatnonzero(equal < 0)))
 
 
 def second_features(
-    pair: ComparedColumns, equal: Int, found: tuple[Int, Int, Float], first: Trees
+    pair: ComparedColumns, equal: Int, found: DescribedPairs, first: Trees
 ) -> Float:
     """Describe pairs with their surroundings, as the second model sees them."""
-    left, right, rows = found
+    left, right, rows, differences = found
     size, other_size = len(pair.words[0]), len(pair.words[1])
     chance = first.chance(rows)
     in_row, row_rank = ordered(chance, left, 3)
@@ -141,14 +173,16 @@ def second_features(
     taken = np.zeros(other_size, bool)
     taken[equal[equal >= 0]] = True
     alone, shapes = [], []
+    apart: list[Difference] = []
     for side, chosen in ((0, distinct(left)), (1, distinct(right))):
         mine, theirs = pair.siblings(side, chosen)
         scores = np.zeros(len(pair.words[side]))
         spelled = np.zeros(len(pair.words[side]))
         if len(mine):
-            described = pair.features(mine, theirs, (side, side))
-            np.maximum.at(scores, mine, first.chance(described))
-            np.maximum.at(spelled, mine, described[:, 0])
+            described = pair.described(mine, theirs, (side, side))
+            np.maximum.at(scores, mine, first.chance(described.rows))
+            np.maximum.at(spelled, mine, described.rows[:, 0])
+            apart += described.differences
         alone.append((scores, spelled))
         shapes.append(np.sort(scores[chosen]))
     (mine_score, mine_spelled), (their_score, their_spelled) = alone
@@ -165,7 +199,42 @@ def second_features(
         np.full(len(left), best_rows.mean() if len(best_rows) else 0.0),
         np.full(len(left), shapes[1].mean() if len(shapes[1]) else 0.0),
     ]  # fmt: skip
-    return np.hstack([rows, np.stack(columns, axis=1).astype(np.float32)])
+    counted = _counted_differences(differences, row_rank == 0, apart)
+    return np.hstack([rows, np.stack(columns, axis=1), counted]).astype(np.float32)
+
+
+def _counted_differences(
+    differences: list[Difference], is_best: Marks, apart: list[Difference]
+) -> Double:
+    """Count how often the words that differ do so in other pairs.
+
+    Words that set two values of one column apart name different things (men, women); words that
+    often differ between best partners of two columns are a habit of one of them (NHS Trust, Ltd).
+    """
+    within: Counter[tuple[str, ...] | str] = Counter()
+    across: Counter[Difference | str] = Counter()
+    for mine, theirs in apart:
+        within[(*min(mine, theirs), "/", *max(mine, theirs))] += 1
+        if len(mine) + len(theirs) <= _FEW_WORDS:
+            within.update(mine + theirs)
+    for at in np.flatnonzero(is_best).tolist():
+        across[differences[at]] += 1
+        if sum(map(len, differences[at])) <= _FEW_WORDS:
+            across.update(differences[at][0] + differences[at][1])
+    counted = np.zeros((len(differences), 6))
+    for at, ((mine, theirs), itself) in enumerate(zip(differences, is_best.tolist(), strict=True)):
+        if not mine and not theirs:
+            continue
+        few = itself and len(mine) + len(theirs) <= _FEW_WORDS
+        counted[at] = (
+            across[mine, theirs] - itself,
+            within[(*min(mine, theirs), "/", *max(mine, theirs))],
+            max((within[word] for word in mine), default=0),
+            max((within[word] for word in theirs), default=0),
+            max((across[word] for word in mine), default=few) - few,
+            max((across[word] for word in theirs), default=few) - few,
+        )
+    return np.log1p(counted)
 
 
 @cache
@@ -182,21 +251,21 @@ def scored_pairs(
         return none
     pair = ComparedColumns(left, right, encoder)
     found = first_features(pair, equal)
-    if len(found[0]) == 0:
+    if len(found.left) == 0:
         return none
     models = _models()
     chances = models["second"].chance(second_features(pair, equal, found, models["first"]))
-    chances = _with_knowledge(chances, found[2])
-    return ScoredPairs(found[0], found[1], _with_codes(pair, found, chances))
+    chances = with_knowledge(chances, found.rows)
+    return ScoredPairs(found.left, found.right, _with_codes(pair, found, chances))
 
 
-def _with_codes(pair: ComparedColumns, found: tuple[Int, Int, Float], chances: Double) -> Double:
+def _with_codes(pair: ComparedColumns, found: DescribedPairs, chances: Double) -> Double:
     """Judge codes beside names (Germany, DE) by their vectors: their letters say little.
 
     The most similar code of a name keeps its cosine as chance; a code that is clearly less similar
     than another is no alternative.
     """
-    left, right, rows = found
+    left, right, rows, _ = found
     sizes = [np.array([len(one.text) for one in side]) for side in pair.words]
     mine, theirs = sizes[0][left], sizes[1][right]
     is_code = (np.minimum(mine, theirs) <= _CODE) & (np.maximum(mine, theirs) > _CODE + 1)
@@ -210,7 +279,7 @@ def _with_codes(pair: ComparedColumns, found: tuple[Int, Int, Float], chances: D
     return np.where(is_code, np.where(close, meant, np.minimum(chances, _DOUBTFUL)), chances)
 
 
-def _with_knowledge(chances: Double, rows: Float) -> Double:
+def with_knowledge(chances: Double, rows: Float) -> Double:
     """Correct chances by what is known anyway: synonyms, and what contradicts each other."""
     # That close without a common word, the cell encoder knows both (UK, 1B).
     known = (rows[:, 1] >= _SYNONYM) & (rows[:, 2] == 0)
@@ -220,8 +289,9 @@ def _with_knowledge(chances: Double, rows: Float) -> Double:
     feature = {name: rows[:, 2 + at] for at, name in enumerate(NAMES)}
     contrary = (feature["mine_left"] == 1) & (feature["theirs_left"] == 1)
     contrary &= (feature["contrast"] >= 0.5) & (feature["leftover_dice"] < 0.4)
-    contrary &= (feature["most_words"] <= 4) & ~known
-    contrary |= feature["numbers_contrast"] > 0
+    contrary &= (feature["most_words"] <= 2) & ~known
+    # Numbers that differ set things apart, unless both name the same model or part.
+    contrary |= (feature["numbers_contrast"] > 0) & (feature["codes_shared"] == 0)
     return np.where(contrary, np.minimum(chances, _DOUBTFUL), chances)
 
 
@@ -240,11 +310,11 @@ def look_alike(left: list[str], right: list[str], cosines: Double, least: float)
     mine, theirs = (list(dict.fromkeys(side)) for side in (left, right))
     places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
     pair = ComparedColumns(mine, theirs, None)
-    rows = pair.features(
+    rows = pair.described(
         np.array([places[0][left[at]] for at in some], np.int64),
         np.array([places[1][right[at]] for at in some], np.int64),
-    )
+    ).rows
     rows[:, 1] = cosines[some]
-    chances = _with_knowledge(_models()["first"].chance(rows), rows)
+    chances = with_knowledge(_models()["first"].chance(rows), rows)
     found[some] = (chances < least) & (rows[:, 2] > 0)
     return found

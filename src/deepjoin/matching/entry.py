@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 
 from deepjoin.arrays import Int
 from deepjoin.embed.cells import load_cell_encoder
-from deepjoin.errors import unknown_name
+from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.matching.careful import ScoredPairs
-from deepjoin.matching.linking import TIE_CHANCE, Linkage, link
+from deepjoin.matching.decisions import Decisions, Given, write_doubtful
+from deepjoin.matching.linking import TIE_CHANCE, Linkage, LinkOptions, estimated, link
 from deepjoin.model import Column, Match, Matches, NearMatch
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.read.frames import as_columns
@@ -16,13 +20,19 @@ from deepjoin.read.frames import as_columns
 JOINS = ("any", "equi", "semantic")
 #: Near misses that are kept, and the least chance of one.
 _NEAR, _NEAR_CHANCE = 1000, 0.05
-#: How often pairs of a program are right, on the benchmark of programs.
-_PROGRAM_PRECISION = 0.97
 #: Between the cells of a row that is matched on several columns.
 _BETWEEN = " | "
 
 
-def match(left: object, right: object, *, join: str = "any") -> Matches:
+def match(
+    left: object,
+    right: object,
+    *,
+    join: str = "any",
+    precision: float | None = None,
+    decisions: Given | None = None,
+    doubtful: str | os.PathLike[str] | None = None,
+) -> Matches:
     """Match the values of two columns, without a lake.
 
     >>> match(["Peru", "FRANCE", "Smith, Anna"], ["France", "Chile"]).pairs
@@ -35,13 +45,32 @@ def match(left: object, right: object, *, join: str = "any") -> Matches:
     join
         "equi" for equal values; "semantic" for equal and similar values; "any" also for values that
         a program rewrites, as "Last, First" to "First Last". The program is shown with the result.
+    precision
+        The least estimated precision of all pairs, from 0 to 1: similar values are taken, likeliest
+        first, as long as it is reached. By default, those with a chance of at least .58 match.
+    decisions
+        What people decided about pairs: (query, target, True or False), or a CSV file with the
+        columns query, target and decision (accept, reject or empty). Accepted pairs match whatever
+        their chance, rejected ones never do.
+    doubtful
+        A CSV file to write doubtful pairs to, with an empty column decision: fill it in and give
+        the file back as ``decisions``. Decisions that were given are kept in it.
     """
+    if precision is not None and not 0 < precision <= 1:
+        raise DeepJoinError(f"`precision` is {precision}; it must be above 0 and at most 1.")
     if join not in JOINS:
         raise unknown_name("join kind", str(join), "a match", JOINS)
     mine, theirs = (distinct_cells(_cells(side)) for side in (left, right))
     encoder = load_cell_encoder() if join != "equi" else None
     spellings = mine.spellings, theirs.spellings
-    found = link(mine.values, theirs.values, join, encoder, spellings)
+    decided = Decisions.of(decisions)
+    places = [{value: at for at, value in enumerate(side.values)} for side in (mine, theirs)]
+    known: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+    for (one, other), accept in decided.pairs.items():
+        if one in places[0] and other in places[1]:
+            known[accept].append((places[0][one], places[1][other]))
+    options = LinkOptions(precision, tuple(known[True]), frozenset(known[False]))
+    found = link(mine.values, theirs.values, join, encoder, spellings, options)
     matches: list[tuple[int, Match]] = []
     for part in found.links:
         columns = part.left.tolist(), part.right.tolist(), part.chances.tolist()
@@ -50,7 +79,7 @@ def match(left: object, right: object, *, join: str = "any") -> Matches:
             matches.append((one, made))
     matches.sort(key=lambda item: item[0])
     held = np.unique([one for one, _ in matches]).astype(np.int64)
-    return Matches(
+    answer = Matches(
         tuple(one for _, one in matches),
         tuple(found.programs),
         _precision(found),
@@ -58,6 +87,9 @@ def match(left: object, right: object, *, join: str = "any") -> Matches:
         tuple(np.array(mine.spellings, object)[np.setdiff1d(np.arange(len(mine)), held)].tolist()),
         (len(mine), len(theirs)),
     )
+    if doubtful is not None:
+        write_doubtful(answer, Path(doubtful).expanduser(), decided)
+    return answer
 
 
 def _cells(side: object) -> list[str | None]:
@@ -70,11 +102,7 @@ def _cells(side: object) -> list[str | None]:
 
 def _precision(found: Linkage) -> float | None:
     """Estimate the share of the pairs that are right, without labels."""
-    chances = [
-        np.full(len(part.left), _PROGRAM_PRECISION) if part.how == "program" else part.chances
-        for part in found.links
-    ]
-    every = np.concatenate(chances)
+    every = np.concatenate([estimated(part) for part in found.links])
     return round(float(every.mean()), 4) if len(every) else None
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log, log1p
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from deepjoin.arrays import Float, Int
 from deepjoin.matching.candidates import MOST_CHARACTERS
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
+#: The least length of a code, what is left out of it and what it must have.
+_CODE, _PUNCTUATION, _DIGIT = 4, re.compile(r"[\W_]+"), re.compile(r"\d")
+#: A separator of thousands.
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 #: Words that rarely tell two things apart, in any column.
 _LIGHT = frozenset(
     (
@@ -36,6 +41,9 @@ _COMPARED = 8
 #: Two leftover words this alike count as one word spelled in two ways.
 _ALIKE = 0.55
 
+#: Words that only the one and only the other value of a pair has.
+Difference: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+
 NAMES = (
     "mine_shared", "theirs_shared", "mine_alike", "theirs_alike", "mine_rarest_left",
     "theirs_rarest_left", "contrast", "mine_left", "theirs_left", "numbers_shared",
@@ -43,7 +51,7 @@ NAMES = (
     "common_prefix", "common_suffix", "acronym", "first_same", "last_same", "length_ratio",
     "least_words", "most_words", "same_words", "squashed", "mine_known_there",
     "theirs_known_here", "mine_weight", "theirs_weight", "initials",
-    "swapped_same_length",
+    "swapped_same_length", "unique_shared", "codes_shared", "codes_contrast",
 )  # fmt: skip
 
 
@@ -54,6 +62,8 @@ class ValueWords:
     tokens: tuple[str, ...]
     distinct: frozenset[str]
     text: str
+    #: Words with digits as they are written, such as DVP-FX911: numbers of models and parts.
+    codes: frozenset[str]
 
     @classmethod
     def of(cls, value: str) -> ValueWords:
@@ -63,11 +73,17 @@ class ValueWords:
             letters = unicodedata.normalize("NFKD", plain)
             plain = "".join(one for one in letters if not unicodedata.combining(one))
         plain = plain.replace("'s", "s").replace("&", " and ")
+        if "," in plain:
+            plain = _THOUSANDS.sub("", plain)
         tokens = tuple(
             token.lstrip("0") or "0" if token[0].isdigit() else token
             for token in _WORD.findall(plain)
         )
-        return cls(tokens, frozenset(tokens), " ".join(tokens))
+        codes = frozenset(
+            _PUNCTUATION.sub("", word) for word in plain.split()
+            if len(word) >= _CODE and _DIGIT.search(word)
+        )  # fmt: skip
+        return cls(tokens, frozenset(tokens), " ".join(tokens), codes)
 
 
 class WordWeights:
@@ -119,8 +135,8 @@ def _alike(a: str, b: str) -> float:
 
 def compare(
     mine: ValueWords, theirs: ValueWords, weights: WordWeights, cross: bool = True
-) -> list[float]:
-    """Return the features of a pair, in the order of `NAMES`.
+) -> tuple[list[float], Difference]:
+    """Return the features of a pair, in the order of `NAMES`, and the words that differ.
 
     ``cross`` False says that both are of one column, where words are known on both sides.
     """
@@ -158,7 +174,7 @@ def compare(
     shortest = max(min(len(squashed), len(squashed_other)), 1)
     acronym = _acronym(mine, squashed_other) or _acronym(theirs, squashed)
     there, here = (weights.right, weights.left) if cross else (weights.right, weights.right)
-    return [
+    described = [
         both / mine_all,
         both / theirs_all,
         (both + mine_soft) / mine_all,
@@ -190,7 +206,12 @@ def compare(
         theirs_all,
         initials,
         bool(rest and others and len(rest) == len(others)),
+        # A word that one value of either column has names the thing.
+        sum(there[token] == 1 and here[token] == 1 for token in shared) if cross else 0,
+        len(mine.codes & theirs.codes),
+        bool(mine.codes and theirs.codes and not mine.codes & theirs.codes),
     ]
+    return described, (tuple(rest), tuple(others))
 
 
 def _common(a: str, b: str) -> int:
@@ -212,11 +233,12 @@ def _acronym(words: ValueWords, squashed: str) -> bool:
 def pair_features(
     sides: tuple[list[ValueWords], list[ValueWords]], mine: Int, theirs: Int, weights: WordWeights,
     cross: bool = True,
-) -> Float:  # fmt: skip
-    """Compare pairs of values, a row each."""
+) -> tuple[Float, list[Difference]]:  # fmt: skip
+    """Compare pairs of values, a row each; return their features and the words that differ."""
     lefts, rights = sides
-    rows = [
-        compare(lefts[i], rights[j], weights, cross)
-        for i, j in zip(mine.tolist(), theirs.tolist(), strict=True)
-    ]
-    return np.array(rows, np.float32).reshape(len(rows), len(NAMES))
+    rows, differences = [], []
+    for i, j in zip(mine.tolist(), theirs.tolist(), strict=True):
+        described, difference = compare(lefts[i], rights[j], weights, cross)
+        rows.append(described)
+        differences.append(difference)
+    return np.array(rows, np.float32).reshape(len(rows), len(NAMES)), differences

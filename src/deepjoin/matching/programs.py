@@ -32,6 +32,8 @@ _BEAM, _KEPT = 16, 6
 _TRIED, _SAMPLE = 60, 400
 #: Programs of one pair of columns, and the share of the values that one must explain.
 _PROGRAMS, _SHARE = 3, 0.25
+#: The share of equal values from which a program must not map many values to one.
+_ALIKE = 0.2
 #: The least share of the cells that is compared where both sides are cut.
 _KEPT_TEXT = 0.3
 #: Values that both sides may need to be freed of.
@@ -70,8 +72,10 @@ class _Candidate:
 class _Sides:
     """Two lists of cells, by the canonical form of what a step makes of them."""
 
-    def __init__(self, left: Sequence[str], right: Sequence[str]) -> None:
+    def __init__(self, left: Sequence[str], right: Sequence[str], free: int) -> None:
         self.cells = list(left), list(right)
+        #: Whether many values are equal as they are: then both columns hold things of one kind.
+        self.is_alike = len(left) - free >= _ALIKE * len(left)
         self._tables: dict[str, dict[str, list[int]]] = {}
 
     def found(self, one: _Candidate, rows: Iterable[int]) -> list[tuple[int, list[int]]]:
@@ -116,13 +120,21 @@ class _Sides:
         return table
 
 
-def find_programs(left: Sequence[str], right: Sequence[str], free: Int) -> list[Rewriting]:
-    """Find up to three programs for the left values at ``free``, which have no equal one."""
+def find_programs(
+    left: Sequence[str],
+    right: Sequence[str],
+    free: Int,
+    examples: Sequence[tuple[int, int]] | None = None,
+) -> list[Rewriting]:
+    """Find up to three programs for the left values at ``free``, which have no equal one.
+
+    ``examples`` are pairs of places to learn from; by default, values that share rare trigrams.
+    """
     short = [at for at in free.tolist() if 0 < len(left[at]) <= _SOURCE]
     found: list[Rewriting] = []
     if len(short) < 2 or not right:
         return found
-    sides = _Sides(left, [cell if len(cell) <= _SOURCE else "" for cell in right])
+    sides = _Sides(left, [cell if len(cell) <= _SOURCE else "" for cell in right], len(free))
     units = unit_pairs([left[at] for at in short], list(right))
     if units is not None:
         # Digits that look alike explain numbers less well than a conversion that fits them all.
@@ -132,7 +144,9 @@ def find_programs(left: Sequence[str], right: Sequence[str], free: Int) -> list[
         program = Program(f"left: {step.words}", sql, pandas, len(places), "left", missed)
         return [Rewriting(program, np.array(short, np.int64)[places], others)]
     rest = short
-    candidates = list(_proposed(left, right, short))
+    if examples is None:
+        examples = list(_examples(left, right, short))
+    candidates = list(_proposed(left, right, short, examples))
     for _ in range(_PROGRAMS):
         if len(rest) < 2:
             break
@@ -210,6 +224,9 @@ def _convincing(
         return False
     if len(met) < least or len(reached) < min(least, 2) or share < _SHARE:
         return False
+    # Where species are equal to species, their first word leads to the genus, another thing.
+    if sides.is_alike and len(reached) < 0.5 * len(met):
+        return False
     # A left value with dozens of partners was cut down to something that says nothing.
     if sum(len(others) for _, others in met) > 3 * max(len(met), len(reached)) and (
         len(reached) < 0.6 * size
@@ -239,7 +256,12 @@ def _density(numbers: Iterable[int]) -> float:
     return len(distinct) / (max(distinct) - min(distinct) + 1)
 
 
-def _proposed(left: Sequence[str], right: Sequence[str], free: list[int]) -> Iterator[_Candidate]:
+def _proposed(
+    left: Sequence[str],
+    right: Sequence[str],
+    free: list[int],
+    examples: Sequence[tuple[int, int]],
+) -> Iterator[_Candidate]:
     """Propose candidates: fixed ones, and those that examples suggest, most agreed on first."""
     mine = [left[at] for at in free]
     for step in _BOTH:
@@ -255,7 +277,7 @@ def _proposed(left: Sequence[str], right: Sequence[str], free: list[int]) -> Ite
     yield _Candidate(steps.NO_ZEROS, steps.NO_ZEROS)
     votes: dict[tuple[str, str], float] = defaultdict(float)
     known: dict[tuple[str, str], _Candidate] = {}
-    for row, other in _examples(left, right, free):
+    for row, other in examples:
         for source, target, forwards in (
             (left[row], right[other], True),
             (right[other], left[row], False),

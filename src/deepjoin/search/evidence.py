@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deepjoin.arrays import Double, Int, ranges
+from deepjoin.embed.cells.tokens import text_array
 from deepjoin.matching.careful import look_alike
 from deepjoin.matching.joinability import cardinality_of
-from deepjoin.model import Brings, EquiEvidence, Hit, Match, SemanticEvidence
+from deepjoin.model import Brings, EquiEvidence, Hit, Match, Program, SemanticEvidence
+from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.progress import check_stop
 from deepjoin.search.likely import QueryFacts
 from deepjoin.search.query import SearchQuery
@@ -64,6 +66,9 @@ class ColumnMatch:
     found_by: tuple[str, ...] = field(default=())
     #: None: to be found from the equal cells.
     probability: float | None = None
+    #: Programs that make cells match, and the cells that match by one.
+    programs: tuple[Program, ...] = ()
+    rewritten: frozenset[int] = frozenset()
 
 
 def equi_hits(
@@ -113,9 +118,8 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
     )
     for rank, (one, equi) in enumerate(zip(found, joined, strict=True), 1):
         check_stop()
-        # What is left out of the evidence counts as matched all the same, as in the scores.
-        matched = set(one.cells.tolist())
         one = _believed(query, one)
+        matched = set(one.cells.tolist())
         index, cells = one.segment.values, one.cells.tolist()
         # Where the matched values are in the forward index: for their spellings and counts.
         start, stop = index.cells_of(one.column)
@@ -129,14 +133,14 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
                 spellings[cell],
                 index.spelling(index.values[value], spelling),
                 round(similarity, 6),
-                "equal" if similarity >= 1 else "similar",
+                "program" if cell in one.rewritten else "equal" if similarity >= 1 else "similar",
             )
             for cell, value, spelling, similarity in zip(
                 *(cells, one.values.tolist(), spelled, one.similarities.tolist()), strict=True
             )
         ]
-        # Similar pairs first: they are the ones to check, and equal ones would crowd them out.
-        matches = sorted(matches, key=lambda match: match.similarity >= 1)[:show]
+        # Pairs to check first, which equal ones would crowd out.
+        matches = sorted(matches, key=lambda match: match.how == "equal")[:show]
         unmatched = [text for cell, text in enumerate(spellings) if cell not in matched]
         mine = max((counts[cell] for cell in cells), default=1)
         theirs = int(index.cell_counts[entries].max(initial=1))
@@ -156,6 +160,7 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
                 matches=tuple(matches),
                 unmatched=tuple(unmatched[:show]),
                 found_by=one.found_by or tuple(way for way, used in ways.items() if used),
+                programs=one.programs,
             )
         )
     return hits
@@ -184,16 +189,25 @@ def _believed(query: SearchQuery, one: ColumnMatch) -> ColumnMatch:
     if one.join != "any" or query.cells.hidden is not None or not 0 < len(similar) <= _CHECKED:
         return one
     values = one.segment.values.values
-    doubtful = look_alike(
-        [query.cells.values[cell] for cell in one.cells[similar].tolist()],
-        [values[value] for value in one.values[similar].tolist()],
-        one.similarities[similar],
-        _PLAUSIBLE,
-    )
+    mine = [query.cells.values[cell] for cell in one.cells[similar].tolist()]
+    theirs = [values[value] for value in one.values[similar].tolist()]
+    doubtful = look_alike(mine, theirs, one.similarities[similar], _PLAUSIBLE)
+    # Numbers and dates match equal ones alone: 1060 is not PEN-1060-RED.
+    for side in (mine, theirs):
+        doubtful |= np.asarray(cell_types(text_array(side))) != CellType.TEXT
     kept = np.ones(len(one.cells), bool)
     kept[similar[doubtful]] = False
-    parts = (one.cells[kept], one.values[kept], one.similarities[kept])
-    return replace(one, cells=parts[0], values=parts[1], similarities=parts[2])
+    if kept.all():
+        return one
+    held = one.values[kept]
+    size = int(one.segment.values.sizes(np.array([one.column]))[0])
+    semantic = one.semantic._replace(
+        joinability=len(held) / len(query),
+        reverse=len(np.unique(held)) / size,
+        matched=len(held),
+    )
+    parts = one.cells[kept], held, one.similarities[kept]
+    return replace(one, cells=parts[0], values=parts[1], similarities=parts[2], semantic=semantic)
 
 
 def _described(

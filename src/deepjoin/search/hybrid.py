@@ -20,10 +20,11 @@ from deepjoin.model import Column, Hit, Partial
 from deepjoin.normalise.canonical import CellType, cell_types
 from deepjoin.search.candidates import Overlap, SimilarCells
 from deepjoin.search.context import SearchContext
-from deepjoin.search.evidence import EQUAL_CELLS, Place, equi_hits, semantic_hits
+from deepjoin.search.evidence import EQUAL_CELLS, ColumnMatch, Place, equi_hits, semantic_hits
 from deepjoin.search.likely import QueryFacts, decisions
 from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.search.ranking import (
+    CHANCE_DIGITS,
     EquiRanking,
     Key,
     RankedColumns,
@@ -35,7 +36,8 @@ from deepjoin.search.ranking import (
     name_similarity,
     rank_by_meaning,
 )
-from deepjoin.search.scores import ColumnScores, PairScore
+from deepjoin.search.rewriting import columns_by_program
+from deepjoin.search.scores import NAME_WEIGHT, ColumnScores, PairScore
 from deepjoin.search.searcher import Searcher, Stopwatch
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic
@@ -218,8 +220,38 @@ class SemanticSearch(Searcher):
         if few and has_lists and len(cells) <= _SAMPLE and not options.is_late:
             # Lists may miss what is far; then everything is compared.
             ranking = self._ranked(cells, options, complete=True)
+        if self._score.join == "any" and options.programs and options.columns != 0:
+            ranking = self._with_programs(cells, ranking, options)
         watch.lap("candidates")
         yield ranking
+
+    def _with_programs(
+        self, query: SearchQuery, ranking: SemanticRanking, options: SearchOptions
+    ) -> SemanticRanking:
+        """Put columns that match by a program among the others, by probability, then score."""
+        found = columns_by_program(query, self._segments, options, self._score.tau)
+        if not found:
+            return ranking
+        others = list(ranking.matches(range(len(ranking.places))))
+        facts = QueryFacts(query)
+        for one in found:
+            columns = np.array([one.column])
+            names = self._names.similarity(query.name, one.segment, columns)
+            shares, reverse = (np.array([part]) for part in (one.joinability, one.semantic.reverse))
+            chance = facts.probabilities(one.segment, columns, shares, reverse, names)
+            score = (one.joinability + NAME_WEIGHT * float(names[0])) / (1 + NAME_WEIGHT)
+            one = replace(one, score=round(score, 5), probability=float(chance[0]))
+            place = (one.segment, one.column)
+            same = [at for at, two in enumerate(others) if (two.segment, two.column) == place]
+            if same and others[same[0]].joinability >= one.joinability:
+                continue
+            others = [two for at, two in enumerate(others) if at not in same]
+            others.insert(_rank_among(one, others), one)
+        others = others[: options.columns]
+        places = [(one.segment, one.column) for one in others]
+        merged = SemanticRanking(query, places, lambda chosen: [others[at] for at in chosen])
+        merged.partial = ranking.partial
+        return merged
 
     def _ranked(
         self, query: SearchQuery, options: SearchOptions, *, complete: bool
@@ -284,6 +316,15 @@ class SemanticSearch(Searcher):
             done, most = most, most * _GROWTH
             if len(cells) > _SAMPLE or options.is_late:
                 cells = cells[:0]  # the others by equal cells alone
+
+
+def _rank_among(one: ColumnMatch, others: Sequence[ColumnMatch]) -> int:
+    """Return where a column belongs among ranked ones: before the first that is less likely."""
+
+    def key(match: ColumnMatch) -> tuple[float, float]:
+        return round(match.probability or 0.0, CHANCE_DIGITS), match.score
+
+    return next((at for at, two in enumerate(others) if key(two) < key(one)), len(others))
 
 
 def comparable(query: SearchQuery) -> Int:

@@ -53,6 +53,8 @@ class SearchOptions:
     deadline: float | None = None
     #: Whether the caller wants answers before the last one: equal cells first.
     in_stages: bool = False
+    #: Whether columns that match by a program are looked for.
+    programs: bool = True
     #: Nearest columns that deepjoin-exact verifies.
     verified: int = SearchSettings.verified
     #: Returns what people said of joins of a query; None: nothing.
@@ -73,6 +75,7 @@ class SearchOptions:
             by_table=settings.group is not None,
             deadline=None if limit is None else monotonic() + limit,
             in_stages=settings.on_partial is not None,
+            programs=settings.programs,
             verified=settings.verified,
         )
 

@@ -30,7 +30,7 @@ Key = Callable[[Int], Keys]
 #: Scores nearer than this are equal: similarities are stored in 8 bits.
 _DIGITS = 4
 #: Chances that are nearer than this are equal: then more matching cells decide.
-_CHANCE_DIGITS = 1
+CHANCE_DIGITS = 1
 _WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+|\d+")
 
 
@@ -83,11 +83,11 @@ class SemanticRanking(Ranking):
         matches: Callable[[Sequence[int]], Sequence[ColumnMatch]],
     ) -> None:
         super().__init__(query, places)
-        self._matches = matches
+        self.matches = matches
 
     def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
         """Show which cells of some columns match which of the query's."""
-        return semantic_hits(self.query, self._matches(chosen), show)
+        return semantic_hits(self.query, self.matches(chosen), show)
 
 
 class RankedColumns(NamedTuple):
@@ -222,7 +222,7 @@ def rank_by_meaning(
                     # Without a name, nothing but its cells speaks for a row number, and cells
                     # say little.
                     last and not by_chance_alone,
-                    -round(chances[row], _CHANCE_DIGITS) if scores.join == "any" else 0.0,
+                    -round(chances[row], CHANCE_DIGITS) if scores.join == "any" else 0.0,
                     last,
                     -round(scores.score(row, size), _DIGITS),
                     -round(reverse[row], _DIGITS),

@@ -19,7 +19,7 @@ from deepjoin.show.text import (
 )
 
 if TYPE_CHECKING:
-    from deepjoin.model import Hit, Match, Matches, Results
+    from deepjoin.model import Hit, Match, Matches, Program, Results
 
 #: Hits that are unfolded, that have a card, and that have a line each.
 _UNFOLDED, _CARDS, _LINES = 3, 10, 200
@@ -126,9 +126,7 @@ def matches_html(found: Matches) -> str:
     order = {"similar": 0, "program": 1}
     shown = sorted(found.matches, key=lambda one: (order.get(one.how, 2), one.similarity))
     parts = [_section("Pairs", _pairs(shown[:_MATCHES]))] if shown else []
-    for program in found.programs:
-        code = f"<code>{_text(program.sql, _TITLE)}</code>"
-        parts.append(_section("Program", f"{_text(program.text, _TITLE)}<br>{code}"))
+    parts += [_program(program) for program in found.programs]
     near = [f"{_text(one.query)} ~ {_text(one.target)}" for one in found.near_misses[:_ALSO]]
     if near:
         parts.append(_section("Near misses", _chips(near, len(found.near_misses))))
@@ -212,6 +210,11 @@ def _offers_html(offers: Sequence[Mapping[str, Any]]) -> str:
     return _page(f'{head}<div class="dj-card dj-body"><div class="dj-lines">{lines}</div></div>')
 
 
+def _program(program: Program) -> str:
+    code = f"<code>{_text(program.sql, _TITLE)}</code>"
+    return _section("Program", f"{_text(program.text, _TITLE)}<br>{code}")
+
+
 def lake_html(info: Mapping[str, Any], tables: Iterable[str]) -> str:
     """Draw a lake: what it holds, what was left out, the names of its tables."""
     facts = [count(info["tables"], "table"), count(info["columns"], "column")]
@@ -290,6 +293,7 @@ def _card(hit: Hit, unfolded: bool) -> str:
         f'<div class="dj-warning">{_text(warning, _TITLE)}</div>' if warning else "",
         f'<div class="dj-bars">{bars}</div>',
         f'<div class="dj-facts">{" · ".join(facts)}</div>',
+        *(_program(program) for program in hit.programs),
         *_sections(hit),
     ]
     return (

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
-    from deepjoin.model import Hit, Match, Matches, Results
+    from deepjoin.model import Bridges, Hit, Match, Matches, Results
     from deepjoin.store.catalog import TableEntry
 
 _EXAMPLES = 3
@@ -37,7 +37,11 @@ CARDINALITIES = {
 
 _GENERIC = {"run": "row numbers", "year": "years", "flag": "flags"}
 
-_WAYS = {"exact-equi": "equal cells", "cell-vectors": "similar cells"}
+_WAYS = {
+    "exact-equi": "equal cells",
+    "cell-vectors": "similar cells",
+    "program": "a program that rewrites cells",
+}
 
 
 #: Pairs of values that are shown, and the words for how they were found.
@@ -153,6 +157,18 @@ def render_matches(found: Matches, screen: Screen = Screen()) -> str:
     return "\n".join(lines) + _near(found)
 
 
+def render_bridges(found: Bridges, screen: Screen = Screen()) -> str:
+    """Draw the tables that lead from one key to another, and the joins of the first."""
+    if not found.bridges:
+        return "no table of the lake leads from the left key to the right one"
+    rows = [("table", "left", "right", "coverage", "of right", "ambiguous", "for example")]
+    for one in found.bridges:
+        pairs = (f"{one_line(pair.query)} → {one_line(pair.target)}" for pair in one.matches[:2])
+        shares = f"{one.coverage:.0%}", f"{one.right_coverage:.0%}", f"{one.ambiguous:,}"
+        rows.append((one.table, one.left_column, one.right_column, *shares, ", ".join(pairs)))
+    return f"{aligned(rows, screen)}\n\nSQL:\n{printable(found.bridges[0].sql)}"
+
+
 def _near(found: Matches) -> str:
     if not found.near_misses:
         return ""
@@ -228,6 +244,8 @@ def _pair(match: Match) -> str:
     query, target = one_line(match.query), one_line(match.target)
     if match.similarity < 1:
         return f"{query} ≈ {target}"
+    if match.how == "program":
+        return f"{query} → {target}"
     return query if match.query == match.target else f"{query} = {target}"
 
 

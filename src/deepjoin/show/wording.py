@@ -20,6 +20,8 @@ _OPTIONS = {
     "index": "--ann",
     "memory_limit": "--memory",
     "plan.reading": "--matches-out",
+    "left_on": "--left-column",
+    "right_on": "--right-column",
 }
 #: What clients do outside their requests.
 _COMMANDS = {"plan.reading": "deepjoin join --matches-out"}

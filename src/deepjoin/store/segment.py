@@ -28,6 +28,7 @@ from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.ledger import read_ledger
 from deepjoin.store.values.index import ValueIndex
 from deepjoin.store.values.rows import RowCodes
+from deepjoin.store.values.signatures import Signatures
 
 #: Folder, inside a segment, of the tables that came from memory.
 FRAMES = "frames"
@@ -47,6 +48,8 @@ class Segment:
         self.ledger = read_ledger(folder)
         #: None in a segment of an earlier version.
         self.rows = RowCodes.open(folder)
+        #: None in a segment of an earlier version, or of hashes.
+        self.signatures = Signatures.open(folder)
         #: None in a lake without vectors.
         self.cells = CellVectors.open(folder)
         self.removed: frozenset[int] = frozenset()
@@ -69,7 +72,8 @@ class Segment:
     def _parts(self) -> list[object]:
         """List what holds mapped files."""
         cells = [] if self.cells is None else self.cells.parts
-        return [self.values, self.catalog, *cells]
+        signatures = [] if self.signatures is None else [self.signatures]
+        return [self.values, self.catalog, *signatures, *cells]
 
     def without(self, removed: Iterable[int]) -> Segment:
         """Return the same segment, with these tables and no others out of the lake."""
@@ -77,6 +81,7 @@ class Segment:
         other = Segment.__new__(Segment)
         other.folder, other.values, other.catalog = self.folder, self.values, self.catalog
         other.ledger, other.cells, other.rows = self.ledger, self.cells, self.rows
+        other.signatures = self.signatures
         other._set_removed(removed)
         return other
 

@@ -246,6 +246,8 @@ export interface Hit {
   better?: BetterKey;
   /** What a person said of this join, which makes the probability 1 or 0; left out if nobody did. */
   decided?: "accepted" | "rejected";
+  /** Rules that rewrite cells of the query, or of the column, so that they match. */
+  programs?: Program[];
 }
 
 /** A proven join between columns ``a`` and ``b`` of two tables. */
@@ -517,6 +519,22 @@ export interface PreviewRequest {
 /** Why a request failed, in one line. */
 export interface Problem {
   error: string;
+}
+
+/** A rule that rewrites cells so that they are found in the other column. ``sql`` is a DuckDB expression over ``cell``, ``pandas`` one over the Series ``cells``; a rule that treats both sides differently is a condition over ``left_cell`` and ``right_cell``. */
+export interface Program {
+  /** The rule in words. */
+  text: string;
+  sql: string;
+  pandas: string;
+  /** Values of the left column that get their match from it. */
+  covers: number;
+  /** Whose cells are rewritten: "left", "right" or "both". */
+  side: string;
+  /** Values of the left column without an equal one that it does not explain. */
+  exceptions: number;
+  /** How many left values beyond the first share the match of another one. */
+  merged: number;
 }
 
 /** The query as it was understood: its names, its cells and its distinct values. */

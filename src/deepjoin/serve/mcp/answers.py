@@ -171,6 +171,8 @@ class HitAnswer:
     warning: str
     """Set for keys that match everything, such as row numbers."""
     found_by: Sequence[str]
+    programs: Sequence[str]
+    """Rules that make values match, in words; a join of kind any applies them."""
     matches: Sequence[Match]
     unmatched: Sequence[str]
     brings: Sequence[str]

@@ -450,6 +450,7 @@ def _hit(hit: Hit, cutter: Cutter, cells: int) -> HitAnswer:
         rows_meet=cardinality_words(hit.cardinality),
         warning=generic_words(hit.generic),
         found_by=hit.found_by,
+        programs=[program.text for program in hit.programs],
         matches=hit.matches,
         unmatched=hit.unmatched,
         brings=cutter.some(hit.brings.columns, _BROUGHT, "new columns"),

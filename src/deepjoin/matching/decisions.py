@@ -1,0 +1,107 @@
+"""What people decided about pairs of values: a CSV of doubtful pairs to mark and to give back.
+
+The file has the columns query, target, chance and decision; the decision is accept, reject, or
+empty for a pair nobody has looked at. Values are compared as in equi-joins, so a decision holds
+wherever the two values meet again.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from deepjoin.errors import DeepJoinError
+from deepjoin.files import written_aside
+from deepjoin.model import Matches
+from deepjoin.normalise.canonical import canonical
+
+#: A CSV file, or tuples (query, target, whether it is right).
+Given: TypeAlias = "str | os.PathLike[str] | Iterable[tuple[str, str, bool]]"
+
+FIELDS = ("query", "target", "chance", "decision")
+_WORDS = {
+    **dict.fromkeys(("accept", "accepted", "yes", "y", "true", "1", "x"), True),
+    **dict.fromkeys(("reject", "rejected", "no", "n", "false", "0"), False),
+}
+#: Chances between these are doubtful.
+_LOW, _HIGH = 0.1, 0.9
+
+
+@dataclass
+class Decisions:
+    """Pairs that were accepted or rejected, by their canonical values; the last decision counts."""
+
+    pairs: dict[tuple[str, str], bool] = field(default_factory=dict)
+    #: The pairs as they were given.
+    spelled: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: Given | None) -> Decisions:
+        """Read decisions from a file, or take them from memory."""
+        made = cls()
+        if given is None:
+            return made
+        if isinstance(given, str | os.PathLike):
+            made._read(Path(given).expanduser())
+            return made
+        for one in given:
+            if len(one) != 3:
+                raise DeepJoinError(
+                    f"`decisions` has {one!r}; each must be (query, target, True or False)."
+                )
+            made.add(*one)
+        return made
+
+    def add(self, query: str, target: str, accept: bool) -> None:
+        """Note a decision."""
+        key = canonical(query), canonical(target)
+        self.pairs[key], self.spelled[key] = bool(accept), (query, target)
+
+    def _read(self, path: Path) -> None:
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                rows = csv.DictReader(lines)
+                missing = [name for name in ("query", "target", "decision")
+                           if name not in (rows.fieldnames or ())]  # fmt: skip
+                if missing:
+                    raise DeepJoinError(
+                        f"{path} has no column {', '.join(missing)}; decisions need the columns "
+                        "query, target and decision, as `doubtful` writes them."
+                    )
+                for row in rows:
+                    word = (row["decision"] or "").strip().lower()
+                    if word and word not in _WORDS:
+                        raise DeepJoinError(
+                            f"{path}, line {rows.line_num}: the decision is '{word}'; it must be "
+                            "accept, reject or empty."
+                        )
+                    if word:
+                        self.add(row["query"] or "", row["target"] or "", _WORDS[word])
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise DeepJoinError(f"Cannot read the decisions in {path}: {reason}.") from None
+
+
+def write_doubtful(found: Matches, path: Path, decisions: Decisions) -> int:
+    """Write doubtful pairs, likeliest first, after the decisions so far; return how many."""
+    rows = [
+        (*decisions.spelled[key], "", "accept" if accept else "reject")
+        for key, accept in decisions.pairs.items()
+    ]
+    doubtful = [(one.query, one.target, one.similarity) for one in found.matches
+                if one.how == "similar" and one.similarity < _HIGH]  # fmt: skip
+    doubtful += [(one.query, one.target, one.chance) for one in (*found.near_misses, *found.ties)
+                 if one.chance >= _LOW]  # fmt: skip
+    new = [pair for pair in dict.fromkeys(doubtful)
+           if (canonical(pair[0]), canonical(pair[1])) not in decisions.pairs]  # fmt: skip
+    new.sort(key=lambda pair: -pair[2])
+    with written_aside(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(FIELDS)
+        writer.writerows(rows)
+        writer.writerows((query, target, f"{chance:.3f}", "") for query, target, chance in new)
+    return len(new)

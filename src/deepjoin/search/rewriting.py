@@ -1,0 +1,167 @@
+"""Columns that join by a program: `F. Last` with `Last, First`, 1001 with 01001, dates.
+
+Values that a program may rewrite to one another share a signature
+(`store/values/signatures.py`), so the postings of signatures propose columns. A program that
+explains a good part of the query's cells must be found before one becomes a hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from deepjoin.arrays import Double, Int, Int32
+from deepjoin.embed.cells.tokens import text_array
+from deepjoin.matching.programs import find_programs
+from deepjoin.matching.similar import postings_of
+from deepjoin.model import SemanticEvidence
+from deepjoin.progress import check_stop
+from deepjoin.search.evidence import ColumnMatch
+from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
+from deepjoin.store.segment import Segment
+from deepjoin.store.values.signatures import signatures_of
+
+#: What hits say they were found by.
+PROGRAM = "program"
+#: Cells whose signatures are looked up, and the most values and columns of one signature.
+_LOOKED_UP, _MOST_VALUES, _MOST_COLUMNS = 1000, 64, 4096
+#: Columns for which a program is looked for, and the share of the cells one must promise.
+_TRIED, _PROMISE = 4, 0.2
+#: A column that promises less than this share of the best is not tried.
+_NEARLY = 0.5
+#: Pairs that programs are learned from.
+_EXAMPLES = 24
+#: Values of a column, and cells of the query, that a program is looked for with.
+_VALUES, _CELLS = 20_000, 5_000
+
+
+def columns_by_program(
+    query: SearchQuery, segments: Sequence[Segment], options: SearchOptions, tau: float
+) -> list[ColumnMatch]:
+    """Find the columns that hold what a program makes of the query's cells, or the other way."""
+    if len(query) < 2 or query.cells.hidden is not None:
+        return []
+    found = []
+    for one in _promising(query, segments, options):
+        check_stop()
+        if options.is_late:
+            break
+        match = _rewritten(query, one, tau)
+        if match is not None and match.joinability >= options.threshold:
+            found.append(match)
+    return sorted(found, key=lambda match: -match.joinability)
+
+
+class _Proposed(NamedTuple):
+    """A column that may join by a program, and which cell shares a signature with which value."""
+
+    gain: float
+    segment: Segment
+    column: int
+    pairs: Int
+
+
+def _promising(
+    query: SearchQuery, segments: Sequence[Segment], options: SearchOptions
+) -> list[_Proposed]:
+    """List the columns that hold values of the same signatures, most promising first."""
+    cells = np.arange(len(query))
+    if len(cells) > _LOOKED_UP:
+        cells = np.linspace(0, len(cells) - 1, _LOOKED_UP).astype(np.int64)
+    texts = text_array([query.cells.values[cell] for cell in cells.tolist()])
+    wanted = signatures_of(texts, every=True)
+    least = max(2.0, _PROMISE * len(cells))
+    proposed: list[_Proposed] = []
+    for segment in segments:
+        if segment.signatures is None or segment.values.columns == 0:
+            continue
+        index, equal = segment.values, query.values_in(segment).numbers[cells]
+        who, values = segment.signatures.look_up(wanted.hashes, _MOST_VALUES)
+        bare = index.look_up(wanted.words)
+        who = np.concatenate([wanted.values[who], wanted.bare[bare >= 0]])
+        values = np.concatenate([values, bare[bare >= 0]])
+        # The cell itself and what is everywhere propose nothing.
+        kept = (values != equal[who]) & (index.frequency(values) <= _MOST_COLUMNS)
+        pairs = np.unique(np.stack([who[kept], values[kept]]), axis=1)
+        which, columns = postings_of(index, pairs[1])
+        gained = _cells_by_column(pairs[0][which], columns, index.columns)
+        if not (gained >= least).any():
+            continue
+        held, held_by = postings_of(index, equal[equal >= 0])
+        has_equal = _cells_by_column(np.flatnonzero(equal >= 0)[held], held_by, index.columns)
+        out = excluded_columns(segment, options.exclude)
+        # A column that holds the cells as they are needs no program.
+        chosen = (gained >= least) & (gained > has_equal)
+        if out is not None:
+            chosen &= ~out
+        places = np.flatnonzero(chosen)
+        shares = gained[places] - 0.1 * np.log1p(index.sizes(places))
+        pairs = np.stack([cells[pairs[0]], pairs[1]])
+        proposed += [
+            _Proposed(share, segment, place, pairs)
+            for share, place in zip(shares.tolist(), places.tolist(), strict=True)
+        ]
+    proposed.sort(key=lambda one: -one.gain)
+    return [one for one in proposed[:_TRIED] if one.gain >= _NEARLY * proposed[0].gain]
+
+
+def _cells_by_column(cells: Int, columns: Int | Int32, count: int) -> Int:
+    """Count the distinct cells of each column."""
+    pairs = np.unique(np.stack([columns.astype(np.int64), cells.astype(np.int64)]), axis=1)
+    return np.bincount(pairs[0], minlength=count)
+
+
+def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMatch | None:
+    """Look for programs between the query and a column, and measure what they match."""
+    segment, column = proposed.segment, proposed.column
+    index = segment.values
+    start, stop = index.cells_of(column)
+    entries = np.arange(start, stop)
+    if len(entries) > _VALUES:
+        entries = entries[np.linspace(0, len(entries) - 1, _VALUES).astype(np.int64)]
+    values = index.cell_values[entries].astype(np.int64)
+    spelled = index.cell_spellings[entries].tolist()
+    theirs = [
+        index.spelling(index.values[value], spelling)
+        for value, spelling in zip(values.tolist(), spelled, strict=True)
+    ]
+    size, numbers = len(query), query.values_in(segment).numbers
+    held = index.cell_values[start:stop]
+    at = np.minimum(np.searchsorted(held, numbers.astype(np.int64)), len(held) - 1)
+    is_equal = (numbers >= 0) & (held[at] == numbers)
+    free = np.flatnonzero(~is_equal)
+    scale = max(1.0, len(free) / _CELLS)
+    if scale > 1:
+        free = free[np.linspace(0, len(free) - 1, _CELLS).astype(np.int64)]
+    found = find_programs(query.cells.spellings, theirs, free, _examples(proposed, values))
+    if not found:
+        return None
+    cells = np.concatenate([one.left for one in found])
+    places = np.concatenate([one.right for one in found])
+    reverse = len(np.unique(values[places])) + int(is_equal.sum())
+    # Of several partners, the first is shown.
+    cells, first = np.unique(cells, return_index=True)
+    matched = np.concatenate([np.flatnonzero(is_equal), cells])
+    order = np.argsort(matched, kind="stable")
+    whole = np.concatenate([numbers[is_equal], values[places[first]]])
+    share = min(1.0, (int(is_equal.sum()) + scale * len(cells)) / size)
+    ones: Double = np.ones(len(matched))
+    return ColumnMatch(
+        *(segment, column, matched[order], whole[order], ones),
+        SemanticEvidence(len(matched) / size, reverse / (stop - start), len(matched), tau),
+        *("any", share, share),
+        found_by=(PROGRAM,),
+        programs=tuple(one.program for one in found),
+        rewritten=frozenset(cells.tolist()),
+    )
+
+
+def _examples(proposed: _Proposed, values: Int) -> list[tuple[int, int]]:
+    """Choose pairs of the same signature to learn from: cells, and places among the values."""
+    cells, wanted = proposed.pairs
+    at = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    here = np.flatnonzero(values[at] == wanted)
+    some = here[np.linspace(0, len(here) - 1, min(_EXAMPLES, len(here))).astype(np.int64)]
+    return list(zip(cells[some].tolist(), at[some].tolist(), strict=True))
