@@ -108,7 +108,7 @@ def main() -> None:
     count = asked["this"].queries
     numbers = range(min(given.queries, count))
     # Other queries warm up, so that the first pass meets each query for the first time.
-    for number in list(range(count))[len(numbers) :] or numbers:
+    for number in list(range(count))[len(numbers) :][:50] or numbers:
         for one in asked.values():
             one.ask("search", number)
     rows: dict[str, list[list[Row]]] = {name: [] for name in asked}
