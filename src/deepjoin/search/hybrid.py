@@ -43,12 +43,12 @@ from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic
 
 #: This many of the best columns, or this many times k, are measured.
-_MEASURED, _TIMES = 400, 4
+_MEASURED, _TIMES = 600, 4
 #: Estimated probabilities that are nearer than this are equal: then more matching cells decide, as
 #: in the final order.
 _DIGITS = 2
 #: Columns whose probability is estimated before some are measured.
-_WEIGHED = 1_000
+_WEIGHED = 2_000
 #: How much more columns are measured if too few of these hold a match.
 _GROWTH = 8
 #: Cells looked up to find candidates: of a larger query, a sample.
