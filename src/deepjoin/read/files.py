@@ -279,8 +279,8 @@ class FileSource(Source):
             if is_readable_file(path):
                 return Listing(())
             if file_dialect(path):
-                reason = "a database that cannot be read: damaged, locked or encrypted"
-                return Listing.without_tables(name, reason)
+                unreadable = "a database that cannot be read: damaged, locked or encrypted"
+                return Listing.without_tables(name, unreadable)
             return not_read(name)
         if kind == "excel":
             return self._unless_missing(name, path, partial(_sheets, name, path))
