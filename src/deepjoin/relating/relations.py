@@ -52,7 +52,7 @@ _WORTH_SAVING = 2.0
 #: Relations of one child that are listed.
 _LISTED = 5
 #: Pairs measured at a time.
-_PAIRS = 1 << 16
+_PAIRS = 1 << 15
 #: Orphans that a relation lists.
 _ORPHANS = 10
 #: Share of its letters that a name has in common with one it is said to be like.
