@@ -22,9 +22,12 @@ from deepjoin.matching import names
 from deepjoin.matching.names import NameTable, letters_of, shared_letters, split_key
 from deepjoin.matching.sense import BoostedTrees
 from deepjoin.model import Relation, TableKey
+from deepjoin.relating import relations as relations_module
 from deepjoin.relating.diagram import lay_out, to_svg
 from deepjoin.relating.relations import CONTAINED, RelationFinder
+from deepjoin.relating.self_join import SelfJoin
 from deepjoin.settings import Vectors
+from deepjoin.store.manifest import RELATION_PAIRS
 
 NO_VECTORS = Vectors(cells="none")
 
@@ -410,3 +413,51 @@ def test_letters_of_many_names_are_those_of_each(given_names: list[str]) -> None
     joined = ["".join(names.key_words(name)) for name in given_names]
     one_by_one = [np.frombuffer(names._word_bits(word), "<u8").tolist() for word in joined]
     assert letters_of(given_names).tolist() == one_by_one
+
+
+def test_pairs_are_kept_and_only_new_columns_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relations_module, "_WORTH_SAVING", -1.0)
+    monkeypatch.setattr("deepjoin.build.update.worth_merging", lambda sizes, shares: len(sizes))
+    source = tmp_path / "data"
+    source.mkdir()
+
+    def write(name: str, start: int) -> None:
+        rows = "\n".join(f"{n},{n % 7}" for n in range(start, start + 30))
+        (source / f"{name}.csv").write_text(f"code,group\n{rows}\n")
+
+    def compared(lake: Lake) -> tuple[set[tuple[Any, ...]], int]:
+        finder = RelationFinder(lake.index)
+        joins: list[SelfJoin] = []
+
+        def counted(*given: Any) -> SelfJoin:
+            joins.append(SelfJoin(*given))
+            return joins[-1]
+
+        monkeypatch.setattr(relations_module, "SelfJoin", counted)
+        pairs, _ = finder.candidates()
+        rows = zip(*(of.tolist() for of in pairs), strict=True)
+        named = {(finder.place(a), finder.place(b), matched) for a, b, matched in rows}
+        return named, int(joins[0].new.sum())
+
+    for place, name in enumerate("abcefghijklm"):
+        write(name, 3 * place)
+    lake = deepjoin.index(source, vectors=NO_VECTORS)
+    first, whole = compared(lake)
+    again, none = compared(lake)
+    assert first == again and whole == 24 and none == 0
+    write("b", 12)
+    write("d", 3)
+    lake.refresh()
+    assert len(lake.index.segments) == 2
+    changed, new = compared(lake)
+    assert new == 4
+    fresh = deepjoin.index(source, tmp_path / "fresh", vectors=NO_VECTORS)
+    assert changed == compared(fresh)[0]
+    # Damage is found out, and everything is compared again.
+    path = lake.path / RELATION_PAIRS
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    named, count = compared(lake)
+    assert named == changed and count > 4
+    assert lake.check()

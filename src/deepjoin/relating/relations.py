@@ -30,6 +30,7 @@ from deepjoin.relating.composite_keys import KeyFinder, KeyPair
 from deepjoin.relating.declared import DeclaredKey, declared_keys
 from deepjoin.relating.evidence import FEATURES, RIVALS, Pairs, features, rivals
 from deepjoin.relating.facts import ColumnFacts
+from deepjoin.relating.saved_pairs import known_pairs, pairs_of, save_pairs
 from deepjoin.relating.self_join import SelfJoin
 from deepjoin.store.feedback import ends_of
 from deepjoin.store.open_index import OpenIndex
@@ -44,10 +45,14 @@ _CONTAINED_IN_MANY = 0.8
 _UNIQUE = 0.8
 #: Parents of one child that are weighed in a lake of many columns, best covered first.
 _PARENTS = 8
+#: Pairs of any lake that are weighed at most without choosing among the parents of each child.
+_WEIGHED = 1 << 18
+#: Seconds of comparing columns from which on what was found is kept beside the index.
+_WORTH_SAVING = 2.0
 #: Relations of one child that are listed.
 _LISTED = 5
 #: Pairs measured at a time.
-_PAIRS = 1 << 16
+_PAIRS = 1 << 15
 #: Orphans that a relation lists.
 _ORPHANS = 10
 #: Share of its letters that a name has in common with one it is said to be like.
@@ -201,11 +206,11 @@ class RelationFinder:
             good: Marks = np.maximum(unique[a], unique[b]) >= _UNIQUE
             return good if self.across else good & (source[a] == source[b])
 
-        join = SelfJoin(
-            columns, share, columns.joins, np.zeros(len(columns.sizes), np.int64), wanted
-        )
-        found: list[Pairs] = []
-        left_out = 0
+        how = f"{share:g} {_UNIQUE:g} {'across' if self.across else 'inside'}"
+        known, new = known_pairs(self.index.path, columns, how)
+        join = SelfJoin(columns, share, columns.joins & new, pairs_of(columns.sizes, known), wanted)
+        found: list[Pairs] = [known]
+        left_out, began = 0, time.perf_counter()
         for _, some in join.found():
             pairs = Pairs(
                 *(np.append(some.a, some.b), np.append(some.b, some.a)),
@@ -221,10 +226,16 @@ class RelationFinder:
             found.append(pairs)
         none = Pairs(*(np.zeros(0, np.int64) for _ in range(3)))
         whole = Pairs(*(np.concatenate(of) for of in zip(none, *found, strict=True)))
-        if self.is_large:
+        if self.is_large or len(whole.child) > _WEIGHED:
             kept = _closest(facts, whole, _PARENTS)
+            if not self.is_large:
+                # Thousands of row numbers are all alike; names tell which of them are meant.
+                same = np.flatnonzero(facts.word[whole.child] == facts.word[whole.parent])
+                kept = np.union1d(kept, same[_closest(facts, whole.take(same), _PARENTS)])
             left_out += len(whole.child) - len(kept)
             whole = whole.take(kept)
+        if time.perf_counter() - began > _WORTH_SAVING:
+            save_pairs(self.index.path, columns, how, whole)
         return whole, left_out
 
     def decided(self, pairs: Pairs) -> tuple[Pairs, Int]:

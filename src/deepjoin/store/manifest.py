@@ -23,6 +23,8 @@ DEFAULT = ".deepjoin"
 GRAPH = "graph"
 #: What people said of joins, and the lock of whoever changes it; not part of the index either.
 FEEDBACK, FEEDBACK_LOCK = "feedback.json", "feedback.lock"
+#: Inclusions found for relations, so that the next run compares what has changed.
+RELATIONS, RELATION_PAIRS = "relations.json", "relations.npy"
 #: Raised when a later version would store something else for the same tables.
 READS = 2
 PRODUCT = INDEX_PRODUCT
@@ -97,7 +99,10 @@ def manifest_bytes(folder: Path) -> bytes:
 
 
 #: What an index folder may hold besides the index.
-_BESIDE = (GRAPH, FEEDBACK, "feedback.new", FEEDBACK_LOCK)
+_BESIDE = (
+    *(GRAPH, FEEDBACK, "feedback.new", FEEDBACK_LOCK),
+    *(RELATIONS, RELATION_PAIRS, "relations.new"),
+)
 #: What it holds, apart from that.
 _OWN = (SEGMENTS, "lock", MANIFEST, "manifest.new", "pending.json", "pending.new")
 

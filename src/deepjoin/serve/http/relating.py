@@ -90,8 +90,8 @@ def relation_routes(service: Service) -> APIRouter:
         """Accept or reject a join; null takes back what was said of it."""
         if not service.settings.may_judge:
             raise Forbidden(
-                "This service can be reached by others and has no token, so it keeps no decisions "
-                "(deepjoin serve --token)."
+                "Others can reach this service without a token, so it keeps no decisions. Ask "
+                "whoever runs it for one with a token."
             )
 
         def work(opened: Opened) -> DecisionList:
