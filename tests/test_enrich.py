@@ -195,6 +195,8 @@ def test_the_command_writes_the_table(
     printed = capsys.readouterr()
     assert "R² " in printed.out and "400 rows in" in printed.err
     assert pq.read_table(out).num_rows == 400
+    assert main([*words, "--about", "income"]) == 1
+    assert "--about looks through what could be added" in capsys.readouterr().err
     assert main([*words, "-o", "x.xlsx"]) == 1
     assert "an enriched table is .parquet or .csv" in capsys.readouterr().err
 
