@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.cli import main
 from deepjoin.enriching.features import Scorer, as_feature, chosen_features
 from deepjoin.enriching.joins import BroughtColumns, KeyCells, find_joins, make_join
+from deepjoin.model import EnrichStep, RejectedJoin
 
 pytest.importorskip("sklearn")
 
@@ -195,32 +196,10 @@ def test_the_command_writes_the_table(
     printed = capsys.readouterr()
     assert "R² " in printed.out and "400 rows in" in printed.err
     assert pq.read_table(out).num_rows == 400
+    assert main([*words, "--about", "income"]) == 1
+    assert "--about looks through what could be added" in capsys.readouterr().err
     assert main([*words, "-o", "x.xlsx"]) == 1
     assert "an enriched table is .parquet or .csv" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_estimator_joins_other_rows(lake: Lake, houses: pd.DataFrame) -> None:
-    from sklearn.base import clone
-    from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
-
-    from deepjoin.sklearn import LakeEnricher
-
-    X, y = houses[["town", "rooms"]], houses["price"]
-    enricher = LakeEnricher(lake).fit(X[:300], y[:300])
-    later = X[300:].assign(town=["nowhere", *X["town"][301:]])
-    table = enricher.transform(later)
-    assert list(table.columns) == list(enricher.get_feature_names_out())
-    assert len(table) == len(later) and table.iloc[0, 2:].isna().all()
-    again = pickle.loads(pickle.dumps(enricher))
-    assert again.lake.location == lake.location and len(pickle.dumps(enricher)) < 10_000
-    pd.testing.assert_frame_equal(again.transform(later), table)
-    assert clone(enricher).depth == 2
-    numbers = FunctionTransformer(lambda frame: frame.select_dtypes("number"))
-    model = make_pipeline(enricher, numbers, HistGradientBoostingRegressor())
-    assert model.fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.5
 
 
 def test_columns_that_give_the_target_away_together_are_not_used(tmp_path: Path) -> None:
@@ -324,9 +303,16 @@ def test_time_that_is_up(lake: Lake, houses: pd.DataFrame) -> None:
 
 @pytest.mark.slow
 def test_cards_draw_gains_and_the_tree(found: Any, lake: Lake, houses: pd.DataFrame) -> None:
-    card = found._repr_html_()
-    assert "R²" in card and "└" in card and "regions.csv" in card and "not used" in card
-    assert "└ regions.csv" in repr(found) and "▇" in repr(found)
+    near = EnrichStep("towns.csv", "town", "town", "n:1", 1.0, 0.9, (), None, "SELECT 1")
+    far = replace(near, table="regions.csv", via="region", columns=("income",), gain=0.4, parent=0)
+    left = replace(far, table="<b>", via="town", columns=("x",), gain=-0.1, parent=-1)
+    drawn = replace(
+        found, steps=(near, far, left), rejected=(RejectedJoin("a.csv", "k", "town", "covers 3%"),)
+    )
+    card = drawn._repr_html_()
+    assert "R²" in card and "└ <bdi>regions.csv" in card and "+0.400" in card and "-0.100" in card
+    assert "not used" in card and "covers 3%" in card and "&lt;b&gt;" in card
+    assert "└ regions.csv" in repr(drawn) and "▇" in repr(drawn)
     offered = lake.enrich(houses.drop(columns="price"))
     assert "could be added" in offered._repr_html_() and "income" in offered._repr_html_()
     words = ["".join(drawn) for drawn in np.random.default_rng(5).choice(list("qxzvkj"), (30, 9))]

@@ -69,7 +69,7 @@ def test_two_thousand_columns(tmp_path: Path) -> None:
     drawn = np.random.default_rng(1)
     noise = {f"noise {number}": drawn.normal(size=50).round(3) for number in range(2000)}
     lake = indexed(tmp_path, wide=WORTH | noise)
-    frame, _ = drawn_rows(300)
+    frame, _ = drawn_rows(150)
     found = lake.enrich(frame, "target", depth=1, settings=EnrichSettings(columns=5))
     added = [column for step in found.steps for column in step.columns]
     assert "worth" in added and len(added) <= 5

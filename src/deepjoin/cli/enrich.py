@@ -109,6 +109,8 @@ def run(options: argparse.Namespace) -> None:
     from deepjoin.settings import EnrichSettings
     from deepjoin.show.text import Screen, aligned, render_enrichment
 
+    if options.about is not None and options.target is not None:
+        raise DeepJoinError("`about` looks through what could be added. Leave out `target`.")
     if options.out:
         writer_of(Path(options.out))  # refuses another extension before any work is done
     lake = open_or_index(options.index)
@@ -129,8 +131,6 @@ def run(options: argparse.Namespace) -> None:
         why = {"time": "Time was up", "interrupted": "Interrupted"}[found.stopped]
         say(f"{why}: this is the best by then.")
     if options.about is not None:
-        if options.target is not None:
-            raise DeepJoinError("`about` looks through what could be added. Leave out `target`.")
         found = replace(found, offers=found.about(options.about))
     if options.out:
         write_table(found.table, Path(options.out))
