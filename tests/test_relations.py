@@ -461,3 +461,17 @@ def test_pairs_are_kept_and_only_new_columns_compared(
     named, count = compared(lake)
     assert named == changed and count > 4
     assert lake.check()
+
+
+def test_wide_tables_of_row_numbers_are_cut_and_names_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every column holds every other; of each, few parents are weighed, those of its name too."""
+    monkeypatch.setattr(relations_module, "_WEIGHED", 1000)
+    numbers = [str(n) for n in range(1, 31)]
+    wide = {f"c{n}": numbers for n in range(60)}
+    tables = {"wide": wide | {"customer_id": numbers}, "customer": {"customer_id": numbers}}
+    lake = deepjoin.index(tables, tmp_path / "i", vectors=NO_VECTORS)
+    found = lake.relations()
+    assert any("pairs of columns were not weighed" in note for note in found.notes)
+    assert ("wide", "customer_id", "customer", "customer_id") in ends(lake.relations(least=0))
