@@ -20,6 +20,7 @@ from deepjoin.demo import write_demo_lake
 from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.joining.entry import JoinWarning, matching_of
+from deepjoin.matching.linking import LEAST_CHANCE
 from deepjoin.model import SemanticEvidence
 from deepjoin.settings import JoinSettings
 
@@ -127,7 +128,7 @@ def test_two_frames_join_without_a_lake(place: Path) -> None:
         ("semantic", True, "equi", None, None),
         ("equi", False, "semantic", "semantic", 0.65),
         ("any", True, "semantic", "semantic", 0.8),
-        (None, False, None, "any", 0.5),
+        (None, False, None, "any", LEAST_CHANCE),
         (None, False, "semantic", "semantic", 0.65),
         (None, False, "equi", None, None),
     ],

@@ -335,11 +335,12 @@ def test_a_hit_by_meaning_joins_unless_only_equal_values_are_wanted(lake_folder:
             *("k", "similarity", "alternatives", "code")
         ]
         # Either Houston is about as likely; the likelier one joins, the other is an alternative.
-        assert [row[-1] for row in shown["rows"]] == ["a", "b", "d"]
+        *sure, likelier = [row[-1] for row in shown["rows"]]
+        assert sure == ["a", "b"] and likelier in ("c", "d")
         facts = shown["facts"]
         assert (facts["join"], facts["matched_left_rows"]) == ("any", 2)
         assert (facts["ambiguous_left_rows"], facts["alternatives"]) == (1, "alternatives")
-        assert facts["several"][0]["targets"] == ["Houston MS", "Houston TX"]
+        assert sorted(facts["several"][0]["targets"]) == ["Houston MS", "Houston TX"]
         assert "columns=['code']" in shown["python"] and "join=" not in shown["python"]
         equal = served.post("/api/join/preview", asked | {"join": "equi"})
         assert equal["facts"]["matched_left_rows"] == 0

@@ -132,7 +132,6 @@ def _write_json(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
                     for end in ("a", "b")
                 }
                 edge |= {n: row[n] for n in ("joinability", "reverse", "matched", "cardinality")}
-                edge["probability"] = 0.0  # not estimated for all pairs of a lake
                 file.write(before + json.dumps(edge, ensure_ascii=False))
                 before = ",\n"
         file.write("[]\n" if before == "[\n" else "\n]\n")
