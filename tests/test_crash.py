@@ -156,7 +156,7 @@ def test_a_full_disk(tmp_path: Path, disk: Path, name: str) -> None:
         shutil.copytree(index, other)
     assert rivals.command(*command(data, other))[0] == 0
     after, refused = told(other), 0
-    for free in (0, 8 << 10, *range(48 << 10, 1 << 21, 64 << 10)):
+    for free in (0, 8 << 10, *range(48 << 10, 1 << 21, 128 << 10)):
         rivals.leave_free(disk, free)
         status, said = rivals.command(*command(data, index))
         if status == 0:

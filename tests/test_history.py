@@ -38,7 +38,7 @@ from tests.support.histories import (
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(NAMES, FRAMES, min_size=1), STEPS, st.booleans())
 def test_many_adds_and_removes_are_one_build(
     first: dict[str, Frame], steps: list[tuple[str, Any]], often: bool
