@@ -16,7 +16,7 @@ from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
 from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
 from deepjoin.enriching.offers import catalogue, offers_about
 from deepjoin.enriching.ordered import KEY, ORDER, ROW
-from deepjoin.enriching.walk import OwnTable, Walk
+from deepjoin.enriching.walk import EnrichWalk, OwnTable
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import EnrichStep, Offer, RejectedJoin
 from deepjoin.optional import FRAMES, as_frame
@@ -133,7 +133,7 @@ def enrich(
     scorer = None
     if target is not None:
         scorer = Scorer(own.table[target], target, settings.sample, settings.seed)
-    walk = Walk(lake, own, settings, scorer)
+    walk = EnrichWalk(lake, own, settings, scorer)
     walk.run(depth, progress)
     if scorer is None:
         return Enrichment(
@@ -179,7 +179,7 @@ class _Measured:
     stopped: str = ""
 
 
-def _measured(walk: Walk, scorer: Scorer, started: float, progress: Progress) -> _Measured:
+def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progress) -> _Measured:
     """Choose columns, measure the gain, and list the joins that bring them or lead to them."""
     base = scorer.features(walk.own.rest)
     new = [feature for one in walk.made for feature in one.features]

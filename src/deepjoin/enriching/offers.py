@@ -13,7 +13,7 @@ from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.columns.encoder import TextEncoder
 from deepjoin.enriching.features import as_feature, rank_correlation
-from deepjoin.enriching.walk import Walk
+from deepjoin.enriching.walk import EnrichWalk
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Offer
 from deepjoin.normalise.canonical import canonical_array
@@ -43,7 +43,7 @@ _FILLERS = frozenset(
 )
 
 
-def catalogue(walk: Walk) -> tuple[Offer, ...]:
+def catalogue(walk: EnrichWalk) -> tuple[Offer, ...]:
     """List what the joins of a walk could add: many of your rows and new to your table first."""
     sample = walk.own.table.slice(0, _ROWS)
     mine = [as_feature(name, sample[name]) for name in sample.column_names]

@@ -115,7 +115,7 @@ class MadeJoin:
 
 
 @dataclass
-class Walk:
+class EnrichWalk:
     """The joins that were made and those that were not, with the reason."""
 
     lake: EnrichableLake
