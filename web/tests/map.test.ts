@@ -49,6 +49,15 @@ describe("lines of the map", () => {
     expect(onPaths([path])).toEqual(new Set(['["centre","leaf0"]', '["far","leaf0"]']));
   });
 
+  it("tell columns of one name apart by their ids", () => {
+    const graph = star(1);
+    const [one, other] = ["centre#0", "centre#3"].map((column_id) => {
+      const named = edge("centre.k", "leaf0.k");
+      return { ...named, a: { ...named.a, column_id } };
+    });
+    expect(withEdges({ ...graph, edges: [one!] }, [other!], 1).edges).toHaveLength(2);
+  });
+
   it("by meaning are drawn where no values are equal, once for both directions", () => {
     const graph = star(1);
     const similar = { ...edge("leaf0.k", "centre.k"), join: "semantic" as const };

@@ -31,8 +31,10 @@ export function within(graph: Graph, edges: Edge[]): Edge[] {
   return edges.filter(({ a, b }) => tables.has(a.table) && tables.has(b.table));
 }
 
+/** Columns of one table may have the same name, so the id counts where it is known. */
 function edgeKey({ a, b }: Edge): string {
-  return JSON.stringify([[a.table, a.column], [b.table, b.column]].map((end) => JSON.stringify(end)).sort());
+  const ends = [a, b].map(({ table, column, column_id }) => JSON.stringify([table, column_id ?? column]));
+  return JSON.stringify(ends.sort());
 }
 
 /** Puts joins between the same two tables together, the best join first. */
