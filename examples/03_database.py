@@ -1,11 +1,12 @@
 """Index a database beside a folder of files, and get the join as SQL for that database."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import deepjoin
 
-with sqlite3.connect("shop.sqlite") as shop:
+with closing(sqlite3.connect("shop.sqlite")) as shop, shop:
     shop.executescript(
         """
         CREATE TABLE customers (id INTEGER PRIMARY KEY, city TEXT, country TEXT);

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -450,7 +450,7 @@ def test_a_change_that_no_stamp_tells_is_a_problem(
 
 
 def test_sampled_database_tables_are_compared(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "shop.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
         connection.execute("CREATE TABLE orders (id INTEGER, name TEXT)")
         connection.executemany("INSERT INTO orders VALUES (?, ?)", enumerate("abcdefghij"))
     connection.close()

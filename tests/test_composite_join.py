@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_the_printed_sql_gives_the_same_rows(lake: Lake, tmp_path: Path) -> None
 @pytest.mark.parametrize("many", ["expand", "first", "aggregate"])
 def test_sqlite_gives_the_same_rows(tmp_path: Path, many: str) -> None:
     database = tmp_path / "sport.sqlite"
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("CREATE TABLE teams (teamID TEXT, yearID INTEGER, wins INTEGER)")
         rows = [("BOS", 2001, 82), ("NYA", 2001, 95), ("BOS", 2002, 93), ("BOS", 2001, 1)]
         connection.executemany("INSERT INTO teams VALUES (?, ?, ?)", rows)
@@ -156,7 +157,7 @@ def test_sqlite_gives_the_same_rows(tmp_path: Path, many: str) -> None:
     ) as plan:
         expected = [tuple(row.values()) for row in plan.to_arrow().to_pylist()]
         statement = lake.join_sql(plan, right, left)
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         assert connection.execute(statement).fetchall() == expected
 
 

@@ -836,7 +836,7 @@ def test_a_folder_of_databases_is_indexed_each_as_a_source_of_its_own(tmp_path: 
     (folder / "sub").mkdir(parents=True)
 
     def write(path: Path, values: range) -> None:
-        with sqlite3.connect(path) as db:
+        with closing(sqlite3.connect(path)) as db, db:
             db.execute("CREATE TABLE people (person_id INTEGER PRIMARY KEY, name TEXT)")
             db.execute("CREATE TABLE visits (visit_id INTEGER PRIMARY KEY, person_id INTEGER)")
             people = [(n, f"Name {n}") for n in values]
@@ -863,7 +863,7 @@ def test_a_folder_of_databases_is_indexed_each_as_a_source_of_its_own(tmp_path: 
 
     # A new file and a changed one are noticed; the others are not read again.
     write(folder / "b.sqlite", range(200, 240))
-    with sqlite3.connect(folder / "a.sqlite") as db:
+    with closing(sqlite3.connect(folder / "a.sqlite")) as db, db:
         db.execute("INSERT INTO people VALUES (999, 'Late')")
     lake = deepjoin.index(folder, vectors=none)
     assert sorted(lake.tables) == sorted([*names, "b.people", "b.visits"])

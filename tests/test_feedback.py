@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ CUSTOMERS = ("customers", "customer_id")
 
 
 def shop(path: Path) -> Path:
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE customers (customer_id INTEGER, name TEXT)")
         db.execute("CREATE TABLE orders (order_id INTEGER, customer_id INTEGER, agent TEXT)")
         db.execute("CREATE TABLE staff (login TEXT, room TEXT)")
@@ -81,7 +82,7 @@ def test_a_relation_that_was_not_found_can_be_accepted(lake: Lake) -> None:
 
 def test_decisions_survive_changes_of_the_index(lake: Lake, tmp_path: Path) -> None:
     lake.accept(ORDERS, CUSTOMERS)
-    with sqlite3.connect(tmp_path / "shop.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as db, db:
         db.execute("INSERT INTO customers VALUES (9999, 'New')")
     lake.refresh()
     lake.add({"other": ["a", "b", "c", "d", "e"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def shop() -> dict[str, list[dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     folder = tmp_path_factory.mktemp("shop")
-    with sqlite3.connect(folder / "shop.sqlite") as db:
+    with closing(sqlite3.connect(folder / "shop.sqlite")) as db, db:
         for table, rows in shop().items():
             db.execute(f"CREATE TABLE {table} ({', '.join(rows[0])})")
             marks = ", ".join("?" * len(rows[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -35,7 +36,7 @@ NO_VECTORS = Vectors(cells="none")
 def shop(path: Path, declared: bool = True) -> Path:
     """Make a small shop: customers, orders with two orphans, a lookup table of three values."""
     keys = "REFERENCES customers(customer_id)" if declared else ""
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, name TEXT, city TEXT)")
         db.execute(
             "CREATE TABLE orders (order_id INTEGER PRIMARY KEY, "
@@ -206,7 +207,7 @@ def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
         in shown.err
     )
     assert (tmp_path / "shop.sqlite.deepjoin" / "manifest.json").exists()
-    with sqlite3.connect(file) as db:
+    with closing(sqlite3.connect(file)) as db, db:
         db.execute("DELETE FROM orders WHERE customer_id = 5555")
     # The check reads what has changed.
     assert main(["relations", str(file), "--check", "--format", "json"]) == 0
@@ -321,7 +322,7 @@ def school(
     path: Path, lessons: Sequence[tuple[Any, ...]], rooms: Sequence[tuple[Any, ...]]
 ) -> Path:
     """Make rooms with a key of two columns, one of few values, and lessons held in them."""
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(
             "CREATE TABLE room (building TEXT, room_number INTEGER, seats INTEGER, "
             "PRIMARY KEY (building, room_number))"
