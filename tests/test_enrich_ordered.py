@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -140,5 +141,6 @@ def test_sql_is_what_the_words_say(mine: list[Any], rows: list[Any], is_range: b
     alone = f"SELECT deepjoin_row, low FROM ({key.alone('stored', names)}) ORDER BY deepjoin_row"
     assert session.run(nearest) == wanted
     assert session.run(alone) == wanted
-    assert lite.execute(nearest).fetchall() == wanted
+    with closing(lite):
+        assert lite.execute(nearest).fetchall() == wanted
     session.close()
