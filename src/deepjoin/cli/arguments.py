@@ -32,6 +32,19 @@ def format_argument(parser: ArgumentParser, *more: str) -> None:
     )
 
 
+def row_arguments(parser: ArgumentParser) -> None:
+    """Add what becomes of rows without a match and with several."""
+    parser.add_argument(
+        "--how", choices=("left", "inner"), default="left", help="keep rows without a match, or not"
+    )
+    parser.add_argument(
+        "--many",
+        choices=("expand", "first", "aggregate"),
+        default="expand",
+        help="when several rows match: all of them, the first, or one row",
+    )
+
+
 def vector_store_argument(parser: ArgumentParser) -> None:
     """Add the servers that search column vectors."""
     parser.add_argument(

@@ -11,6 +11,7 @@ from deepjoin.cli.arguments import (
     format_argument,
     index_argument,
     names,
+    row_arguments,
     share,
     size,
     target_text,
@@ -97,15 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write the matched values and their similarity; the SQL and the pandas code "
         "then read them from it (.parquet)",
     )
-    parser.add_argument(
-        "--how", choices=("left", "inner"), default="left", help="keep rows without a match, or not"
-    )
-    parser.add_argument(
-        "--many",
-        choices=("expand", "first", "aggregate"),
-        default="expand",
-        help="when several rows match: all of them, the first, or one row (see --aggregate)",
-    )
+    row_arguments(parser)
     parser.add_argument(
         "--aggregate",
         metavar="COLUMN=HOW,...",

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import format_argument, share, whole
+from deepjoin.cli.arguments import format_argument, row_arguments, share, whole
 from deepjoin.cli.output import print_records, say
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import printable
@@ -57,15 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sql", metavar="N", type=whole(1), nargs="?", const=1, help="print the SQL of path N"
     )
-    parser.add_argument(
-        "--how", choices=("left", "inner"), default="left", help="keep rows without a match, or not"
-    )
-    parser.add_argument(
-        "--many",
-        choices=("expand", "first", "aggregate"),
-        default="expand",
-        help="when several rows match: all of them, the first, or one row",
-    )
+    row_arguments(parser)
     parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
     format_argument(parser, "csv")
 

@@ -20,6 +20,7 @@ from deepjoin.model import Column
 from deepjoin.normalise.canonical import CellType
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.normalise.private import hidden
+from deepjoin.read.formats import format_of
 from deepjoin.read.frames import (
     as_columns,
     columns_by_name,
@@ -151,7 +152,8 @@ def _no_such_table(index: OpenIndex, name: str) -> DeepJoinError:
     if os.path.isdir(name):
         return DeepJoinError(f"'{name}' is a folder; name a file or a table of the lake.")
     parent = Path(name).parent
-    beside = [str(p) for p in parent.iterdir() if p.is_file()] if os.path.isdir(parent) else []
+    there = parent.iterdir() if os.path.isdir(parent) else ()
+    beside = [str(path) for path in there if format_of(path.name) and path.is_file()]
     where = f"this directory or {index.path}"
     return unknown_name("file or table", name, where, [*sorted(beside), *index.tables])
 
