@@ -180,12 +180,13 @@ def _best_columns(
     if request.ties and len(best):
         best = order[: int((totals >= totals[best[-1]]).sum())]
     parts, columns = parts[best], columns[best]
-    evidence: list[ColumnEvidence] = [None] * len(best)  # type: ignore[list-item]
+    evidence: dict[int, ColumnEvidence] = {}
     for number, one in enumerate(scored):
         rows = np.flatnonzero(parts == number)
         for row, found in zip(rows.tolist(), one.evidence(columns[rows]), strict=True):
             evidence[row] = found
-    return ExactRanking(parts, columns, totals[best] / whole, evidence)
+    in_order = [evidence[row] for row in range(len(best))]
+    return ExactRanking(parts, columns, totals[best] / whole, in_order)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,22 +29,22 @@ class Trees:
     depth: int
 
     @classmethod
-    def load(cls, stored: dict[str, object]) -> Trees:
+    def load(cls, stored: dict[str, Any]) -> Trees:
         """Read an ensemble from what `json` gives."""
-        trees: list[list[list[float]]] = stored["trees"]  # type: ignore[assignment]
+        trees: list[list[list[float]]] = stored["trees"]
         roots = np.cumsum([0, *map(len, trees)])[:-1]
         # A node: feature, threshold, child if at most the threshold, child if above, value.
         nodes = np.array([node for tree in trees for node in tree])
         first = np.repeat(roots, [len(tree) for tree in trees])
         children = nodes[:, [3, 2]].astype(np.int64) + first[:, None]
         return cls(
-            float(stored["base"]),  # type: ignore[arg-type]
+            float(stored["base"]),
             roots,
             nodes[:, 0].astype(np.int64),
             nodes[:, 1].astype(np.float32),
             children.ravel(),
             nodes[:, 4],
-            int(stored["depth"]),  # type: ignore[call-overload]
+            int(stored["depth"]),
         )
 
     def chance(self, rows: Float) -> Double:
