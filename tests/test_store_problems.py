@@ -8,11 +8,13 @@ import sys
 from functools import partial
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError
+from deepjoin.engines.postgres import schema
 from deepjoin.engines.postgres.publishing import _SharedProgress, search_new, withdraw
 from deepjoin.engines.postgres.schema import VectorTable
 from deepjoin.engines.postgres.server import Extension, Server
@@ -291,13 +293,23 @@ def test_vectors_that_are_too_wide_or_missing_are_named(tmp_path: Path, store_ur
         publish(bare, store_url)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["at work", "between two statements"])
 def test_a_server_that_fails_stops_the_others(
-    own_lake: Path, store_url: str, vector_server: str
+    own_lake: Path, store_url: str, vector_server: str, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import psycopg
 
     other = fresh(vector_server, "stuck")
     publish(own_lake, [store_url, other], spaces=["sketch"])
+    if late:
+        # The request to stop comes before the statement that waits for the lock.
+        add_table = schema.add_table
+
+        def delayed(connection: psycopg.Connection[Any], *arguments: Any, **options: Any) -> Any:
+            sleep(0 if connection.info.dbname == "stuck" else 1)
+            return add_table(connection, *arguments, **options)
+
+        monkeypatch.setattr(schema, "add_table", delayed)
     execute(other, "ALTER TABLE deepjoin.parts ADD CHECK (space <> 'columns') NOT VALID")
     with psycopg.connect(store_url) as blocking:
         blocking.execute("LOCK TABLE deepjoin.parts IN EXCLUSIVE MODE")  # reading goes on

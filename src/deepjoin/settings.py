@@ -7,8 +7,9 @@ belong to one call.
 from __future__ import annotations
 
 import difflib
+import os
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -136,7 +137,8 @@ class BuildSettings:
     'local'
     """
 
-    #: Bytes of distinct cells to hold before they go to disk; None for 1 GiB.
+    #: Bytes that the build may hold; None for 2 GiB. Mapped files are not counted, the system can
+    #: reclaim them. A build needs about 600 MiB.
     memory: int | None = None
     #: Chunks of cells processed at a time; None for one a processor.
     threads: int | None = None
@@ -211,6 +213,12 @@ class JoinSettings:
     #: Of several similar values: the "best", the best that no other value has a better claim to
     #: ("one-to-one"), or "all".
     matching: str = "best"
+    #: Least estimated precision of all pairs of values, above 0 and up to 1: similar values are
+    #: taken, likeliest first, as long as it is reached; None for those with a chance of .58.
+    precision: float | None = None
+    #: What people decided about pairs of values, as in `deepjoin.match`: (yours, theirs, True or
+    #: False), or a CSV file with the columns query, target and decision.
+    decisions: str | os.PathLike[str] | Iterable[tuple[str, str, bool]] | None = None
     #: Memory that DuckDB may use before it writes to disk, e.g. "4GB"; None for about a tenth
     #: of the machine's, but at least 2 GiB if it has as much.
     memory_limit: str | None = None
@@ -235,6 +243,10 @@ class JoinSettings:
         for name in self.aggregates.values():
             if name not in AGGREGATES:
                 raise unknown_name("aggregate", str(name), "a join", AGGREGATES)
+        if self.precision is not None and not 0 < self.precision <= 1:
+            raise DeepJoinError(
+                f"`precision` is {self.precision}; it must be above 0 and at most 1."
+            )
 
     @property
     def aggregates(self) -> Mapping[str, str]:

@@ -22,6 +22,7 @@ from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import link_or_copy
 from deepjoin.lazy import cached_property
+from deepjoin.memory import release
 from deepjoin.settings import Settings, Vectors
 from deepjoin.show.text import duration
 from deepjoin.store import cell_vectors
@@ -85,13 +86,16 @@ class Encoding:
     def write_cell_vectors(self, built: Path) -> None:
         """Give a segment that was just built the vectors of its cells."""
         if self._cells is not None:
-            threads, progress = self._resources.threads, self._resources.progress
-            cell_vectors.write_cell_vectors(built, self._cells, threads, progress)
+            release()
+            given = self._resources
+            how = given.threads, given.progress, given.memory
+            cell_vectors.write_cell_vectors(built, self._cells, *how)
 
     def write_signatures(self, built: Path) -> None:
         """Give a segment the signatures of its values; hashes of values have none."""
         if not self._settings.hash_only:
-            write_signatures(built)
+            release()
+            write_signatures(built, self._resources.memory)
 
     def merge(self, parts: Sequence[Segment], out: Path, renew: bool) -> None:
         """Give a merged segment the vectors that its parts have.
@@ -100,8 +104,10 @@ class Encoding:
         """
         if self._cells is not None:
             known = [(part.values, part.cells) for part in parts]
-            threads, progress = self._resources.threads, self._resources.progress
-            cell_vectors.merge_cell_vectors(known, out, self._cells, threads, progress)
+            release()
+            given = self._resources
+            how = given.threads, given.progress, given.memory
+            cell_vectors.merge_cell_vectors(known, out, self._cells, *how)
         if renew:
             return
         if FrequencySnapshot.exists(parts[0].folder):

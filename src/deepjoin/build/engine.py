@@ -16,11 +16,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from deepjoin.embed.devices import device_named
+from deepjoin.memory import DEFAULT
 from deepjoin.progress import Notify, Progress, no_notice, no_progress
 from deepjoin.settings import BuildSettings
-
-#: Bytes of distinct cells to hold before they go to disk; a build uses 1 to 2 GB beside.
-MEMORY = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ class Engine(Protocol):
 class BuildResources:
     """Resources of a build: memory, threads, device, engine, callbacks for progress and notices."""
 
-    #: Bytes of distinct cells to hold before they go to disk.
-    memory: int = MEMORY
+    #: Bytes that the build may hold, files of the index that are mapped not counted.
+    memory: int = DEFAULT
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     progress: Progress = no_progress
     #: Where encoders on torch run; None lets torch choose.
@@ -80,7 +78,7 @@ class BuildResources:
     ) -> BuildResources:
         """Fill in what the settings leave open."""
         return cls(
-            MEMORY if settings.memory is None else settings.memory,
+            DEFAULT if settings.memory is None else settings.memory,
             settings.threads or os.cpu_count() or 1,
             progress or no_progress,
             settings.device,

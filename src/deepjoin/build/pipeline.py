@@ -21,6 +21,7 @@ from deepjoin.build.segment_builder import Titles
 from deepjoin.build.update import IndexPlan, IndexUpdate, namesake, tables_of
 from deepjoin.checksums import NAME as CHECKSUMS
 from deepjoin.errors import DeepJoinError, resource_limit
+from deepjoin.memory import LEAST
 from deepjoin.read import Source, open_sources
 from deepjoin.read.walk import is_glob
 from deepjoin.store.ledger import Key, known_items
@@ -40,6 +41,11 @@ def run(command: IndexCommand[Outcome]) -> Outcome:
     One process writes at a time. Readers see nothing before the commit; a run that stops earlier
     leaves checkpoints, which the next run with the same key resumes.
     """
+    if command.resources.memory < LEAST:
+        command.resources.notify(
+            f"A build needs about {LEAST >> 20}M of memory; the given limit is lower and will be "
+            "exceeded."
+        )
     with disk_errors(command.folder), writing(command.folder) as writer:
         plan, records = command.begin()
         update = IndexUpdate(writer, plan, records, command.resources)

@@ -157,7 +157,7 @@ def read_part(job: PartJob, group: ItemGroup) -> Iterator[pa.Table]:
             encoder = cell_encoder(job.vectors.cells, Path())
         if encoder is not None:
             check_same("cells", job.vectors.cells, encoder.digest, job.vectors.cells_digest)
-            write_cell_vectors(out, encoder, threads=1)
+            write_cell_vectors(out, encoder, threads=1, memory=job.memory)
         names = sorted(
             path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()
         )

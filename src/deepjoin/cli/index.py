@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory",
         metavar="SIZE",
         type=size,
-        default="1G",
-        help="memory for cells before they are written to disk, e.g. 500M or 2G (default 1G)",
+        default="2G",
+        help="memory that the build may hold, e.g. 1G or 4G (default 2G; about 600M are needed)",
     )
     parser.add_argument(
         "--threads", metavar="N", type=whole(1), help="default: one for each processor"

@@ -23,6 +23,7 @@ from deepjoin.embed.value_vectors import (
     write_rows,
 )
 from deepjoin.embed.vector_build import faiss_threads
+from deepjoin.memory import DEFAULT, rows_at_once
 from deepjoin.progress import Progress, no_progress, worker_threads
 
 #: From this many values on, scanning a few lists is faster than scanning all.
@@ -41,22 +42,31 @@ _BLOCK = 1 << 16
 
 
 def write_value_lists(
-    folder: Path, vectors: ValueVectors, threads: int = 2, progress: Progress = no_progress
+    folder: Path,
+    vectors: ValueVectors,
+    threads: int = 2,
+    progress: Progress = no_progress,
+    memory: int = DEFAULT,
 ) -> int:
     """Write lists of the values, and the vectors again in order of the lists; return how many.
 
-    The vectors may be those of the same folder. The same vectors give the same files.
+    The vectors may be those of the same folder. The same vectors give the same files,
+    unless so little memory is allowed that lists are learnt from fewer values.
     """
+    each = 4 * vectors.dimension
+    most = rows_at_once(memory, each, 1 << 15, _SAMPLES)
+    # A block takes about eight times its rows.
+    size = rows_at_once(memory, 8 * each, 1 << 12, _BLOCK, threads)
     stored = vectors.stored
     there = np.flatnonzero(stored.scales > 0)
     progress(0, len(there), "lists")
-    tree = ListTree.trained(stored, there)
-    blocks = [there[start : start + _BLOCK] for start in range(0, len(there), _BLOCK)]
+    tree = ListTree.trained(stored, there, most)
+    blocks = [there[start : start + size] for start in range(0, len(there), size)]
     found = []
     with worker_threads(threads) as pool:
         for some in pool.map(lambda block: tree.lists_of(floats(stored, block)), blocks):
             found.append(some)
-            progress(min(len(found) * _BLOCK, len(there)), len(there), "lists")
+            progress(min(len(found) * size, len(there)), len(there), "lists")
     lists = [np.concatenate(of) for of in zip(*found, strict=True)] or [np.zeros(0, np.int32)]
     # Rows without a vector are in no list, and come last.
     without = np.flatnonzero(stored.scales == 0)
@@ -75,10 +85,10 @@ class ListTree:
         self.leaves = np.concatenate([branches[:0], *leaves])
 
     @classmethod
-    def trained(cls, stored: QuantisedRows, there: Int) -> ListTree:
+    def trained(cls, stored: QuantisedRows, there: Int, samples: int = _SAMPLES) -> ListTree:
         """Find the middles of the lists, on a sample."""
         count = min(_LISTS, max(1, len(there) // _PER_LIST))
-        most = min(_SAMPLE * count, _SAMPLES)
+        most = min(_SAMPLE * count, samples)
         if len(there) > most:
             chosen = np.random.default_rng(_SEED).choice(len(there), most, replace=False)
             there = there[np.sort(chosen)]
@@ -87,8 +97,10 @@ class ListTree:
         with faiss_threads(1) as faiss:
             branches = _middles(faiss, rows[::_OF_SAMPLE], round(count**0.5))
             nearest = _flat(faiss, branches).search(rows, 1)[1][:, 0]
-            groups = [rows[nearest == i] for i in range(len(branches))]
-            leaves = [_middles(faiss, x, max(1, round(count * len(x) / len(rows)))) for x in groups]
+            leaves = []
+            for branch in range(len(branches)):
+                mine = rows[nearest == branch]
+                leaves.append(_middles(faiss, mine, max(1, round(count * len(mine) / len(rows)))))
             return cls(faiss, branches, leaves)
 
     def nearest(self, rows: Float) -> Int32:
@@ -117,16 +129,21 @@ class ListTree:
             for _ in range(_LISTS_OF_ONE):
                 nearest = self.nearest(towards)
                 lists.append(nearest)
-                left = rows - self.leaves[nearest]
+                left = self.leaves[nearest]
+                np.subtract(rows, left, out=left)
                 lengths = np.linalg.norm(left, axis=1, keepdims=True)
-                towards += _LEFT * left / np.maximum(lengths, 1e-6)
+                left *= _LEFT
+                left /= np.maximum(lengths, 1e-6)
+                towards += left
             return lists
 
 
 def floats(stored: QuantisedRows, rows: Int | slice) -> Float:
     """Return stored rows as numbers, rotated as they are."""
-    signed = stored.codes[rows].astype(np.float32) - ZERO_POINT
-    return signed * stored.scales[rows][:, None]
+    wide: Float = stored.codes[rows].astype(np.float32)
+    wide -= ZERO_POINT
+    wide *= stored.scales[rows][:, None]
+    return wide
 
 
 def _flat(faiss: Any, rows: Float) -> Any:

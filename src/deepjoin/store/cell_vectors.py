@@ -27,6 +27,7 @@ from deepjoin.embed.value_vectors import (
     write_vectors,
 )
 from deepjoin.errors import DeepJoinError
+from deepjoin.memory import DEFAULT, rows_at_once
 from deepjoin.progress import Progress, no_progress, worker_threads
 from deepjoin.store.values.index import ValueIndex
 
@@ -39,6 +40,8 @@ _ABOUT = "about.json"
 #: Values encoded at a time: words that occur again are looked up once, yet a block takes only two
 #: seconds, for which Ctrl-C in a notebook waits.
 _BLOCK = 1 << 16
+#: Bytes that a number of a vector takes while it is encoded, rotated and rounded.
+_NUMBER_BYTES = 20
 #: The most values that a merge encodes because no part has them; beyond, all are encoded.
 _MISSING = 1 << 17
 #: Vectors copied at a time.
@@ -82,28 +85,34 @@ class CellVectors:
 
 
 def write_cell_vectors(
-    segment: Path, encoder: CellEncoder, threads: int, progress: Progress = no_progress
+    segment: Path,
+    encoder: CellEncoder,
+    threads: int,
+    progress: Progress = no_progress,
+    memory: int = DEFAULT,
 ) -> None:
     """Encode the values of a segment folder, in their order."""
     values = load_strings(segment, "values")
+    each = _NUMBER_BYTES * encoder.dimension
+    size = rows_at_once(memory, each, 1 << 12, _BLOCK, threads + 1)
 
     def encoded() -> Iterator[Float]:
         """Encode block after block, some ahead of the one that is stored."""
         running: deque[Future[Float]] = deque()
         ahead = 0
         with worker_threads(threads) as pool:
-            for start in range(0, len(values), _BLOCK):
+            for start in range(0, len(values), size):
                 progress(start, len(values), "values")
                 while ahead < len(values) and len(running) <= threads:
-                    running.append(pool.submit(encoder.encode, values.slice(ahead, _BLOCK)))
-                    ahead += _BLOCK
+                    running.append(pool.submit(encoder.encode, values.slice(ahead, size)))
+                    ahead += size
                 yield running.popleft().result()
         progress(len(values), len(values), "values")
 
     folder = segment / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     write_vectors(folder, encoded(), encoder.dimension)
-    _finish(folder, encoder, threads, progress)
+    _finish(folder, encoder, threads, progress, memory)
 
 
 def merge_cell_vectors(
@@ -112,6 +121,7 @@ def merge_cell_vectors(
     encoder: CellEncoder,
     threads: int,
     progress: Progress = no_progress,
+    memory: int = DEFAULT,
 ) -> None:
     """Give a merged segment its vectors: copied from its parts, encoded where none has them."""
     known = [(values, one.vectors) for values, one in parts
@@ -125,15 +135,16 @@ def merge_cell_vectors(
         sources.append((vectors, old[new_here], new[new_here]))
         missing[new] = False
     left = np.flatnonzero(missing)
+    most = rows_at_once(memory, _NUMBER_BYTES * encoder.dimension, 1 << 12, _MISSING)
     # Vectors under several rotations cannot be mixed, and what is missing is held at once.
-    if not known or not same_rotation([one for _, one in known]) or len(left) > _MISSING:
-        write_cell_vectors(out, encoder, threads, progress)
+    if not known or not same_rotation([one for _, one in known]) or len(left) > most:
+        write_cell_vectors(out, encoder, threads, progress, memory)
         return
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     strings = load_strings(out, "values").take(pa.array(left))
     copy_vectors(folder, len(hashes), encoder.dimension, sources, (left, encoder.encode(strings)))
-    _finish(folder, encoder, threads, progress)
+    _finish(folder, encoder, threads, progress, memory)
 
 
 def _same_values(old: Hashes, new: Hashes) -> tuple[Int, Int]:
@@ -153,11 +164,13 @@ def _same_values(old: Hashes, new: Hashes) -> tuple[Int, Int]:
     return at[same], np.flatnonzero(same)
 
 
-def _finish(folder: Path, encoder: CellEncoder, threads: int, progress: Progress) -> None:
+def _finish(
+    folder: Path, encoder: CellEncoder, threads: int, progress: Progress, memory: int
+) -> None:
     """Sort many values into lists, and write which encoder made the vectors."""
     vectors = ValueVectors.open(folder)
     if len(vectors) >= LISTS_FROM:
-        write_value_lists(folder, vectors, threads, progress)
+        write_value_lists(folder, vectors, threads, progress, memory)
     # Last, because vectors without this file count as not there.
     about = {"name": encoder.name, "digest": encoder.digest}
     (folder / _ABOUT).write_text(json.dumps(about), "utf-8")

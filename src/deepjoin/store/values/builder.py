@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from deepjoin.arrays import Int, Marks, load_strings
 from deepjoin.errors import UnreadableTable
+from deepjoin.memory import for_cells, rows_at_once
 from deepjoin.normalise.private import key
 from deepjoin.progress import worker_threads
 from deepjoin.settings import Settings
@@ -50,6 +51,8 @@ _MAX_ROWS = (1 << 32) - 1
 
 _CHUNK_CELLS = 1 << 19
 _CHUNK_BYTES = 32 << 20
+#: Bytes that a cell of a chunk takes while it is reduced: numbers, sort keys, strings.
+_CELL_BYTES = 400
 
 
 class ValueIndexBuilder:
@@ -74,7 +77,9 @@ class ValueIndexBuilder:
         self._key = key(settings)
         #: Traits of columns whose values are hidden; they stay in memory and are never written.
         self._traits = Traits(0) if self._key else None
-        self._spill = Spill(scratch, memory)
+        self._spill = Spill(scratch, for_cells(memory))
+        self._most_cells = _chunk_cells(memory, threads)
+        self._most_bytes = min(_CHUNK_BYTES, max(1 << 20, memory // 16 // threads))
         # Which rows share a hidden value would say more about it than its hash does.
         stored = with_rows and not self._key
         self._rows = RowSpill(scratch / "rows") if stored else None
@@ -89,12 +94,12 @@ class ValueIndexBuilder:
         """Add consecutive cells of one column, starting at a row."""
         if first_row + len(cells) > _MAX_ROWS:
             raise UnreadableTable(f"it has more than {_MAX_ROWS:,} rows; split it into parts")
-        for start in range(0, len(cells), _CHUNK_CELLS):
-            piece = cells.slice(start, _CHUNK_CELLS)
+        for start in range(0, len(cells), self._most_cells):
+            piece = cells.slice(start, self._most_cells)
             self._pieces.append((column, first_row + start, piece))
             self._cells += len(piece)
             self._bytes += piece.nbytes
-            if self._cells >= _CHUNK_CELLS or self._bytes >= _CHUNK_BYTES:
+            if self._cells >= self._most_cells or self._bytes >= self._most_bytes:
                 self._reduce_pieces()
 
     def add_lists(self, first_column: int, lists: pa.ListArray) -> None:
@@ -102,7 +107,9 @@ class ValueIndexBuilder:
         offsets = np.asarray(lists.offsets).astype(np.int64)
         start = 0
         while start < len(lists):
-            stop = int(np.searchsorted(offsets, offsets[start] + _CHUNK_CELLS, side="right")) - 1
+            stop = (
+                int(np.searchsorted(offsets, offsets[start] + self._most_cells, side="right")) - 1
+            )
             stop = min(max(stop, start + 1), len(lists))
             if offsets[stop] - offsets[start] > MAX_CHUNK:  # one column larger than a chunk
                 cells = lists.slice(start, 1).flatten()
@@ -213,6 +220,11 @@ class ValueIndexBuilder:
             self._too_long[reduced.first : stop] += reduced.too_long
 
 
+def _chunk_cells(memory: int, threads: int) -> int:
+    """Return how many cells a chunk has, so that those of all threads fit."""
+    return rows_at_once(memory, _CELL_BYTES, 1 << 14, _CHUNK_CELLS, threads + 1)
+
+
 def _grown(array: Int, length: int) -> Int:
     """Extend counts with zeros; doubling makes many small steps cheap."""
     if len(array) >= length:
@@ -235,13 +247,13 @@ def merge_values(
 ) -> None:
     """Write the kept columns of all parts as one index, numbered in the order of the parts."""
     scratch.mkdir(parents=True, exist_ok=True)
-    spill = Spill(scratch, memory)
+    spill = Spill(scratch, for_cells(memory))
     sizes = [np.diff(part.values.column_offsets)[part.kept] for part in parts]
     numbers = np.arange(sum(map(len, sizes)))
     with worker_threads(threads) as pool:
         first = 0
         for part in parts:
-            for rows in _stored_rows(part, first):
+            for rows in _stored_rows(part, first, _chunk_cells(memory, 1)):
                 spill.append(rows)
             first += int(part.kept.sum())
         spill.seal()
@@ -251,7 +263,7 @@ def merge_values(
     merge_rows_of(parts, out)
 
 
-def _stored_rows(part: MergeInput, first: int) -> Iterator[pa.RecordBatch]:
+def _stored_rows(part: MergeInput, first: int, cells: int) -> Iterator[pa.RecordBatch]:
     """Turn a forward index back into the rows it was made of, a chunk at a time."""
     index = part.values
     strings, spellings = (load_strings(part.folder, name) for name in ("values", "spellings"))
@@ -259,7 +271,7 @@ def _stored_rows(part: MergeInput, first: int) -> Iterator[pa.RecordBatch]:
     renumbered = np.cumsum(part.kept) - 1 + first
     start = 0
     while start + 1 < len(offsets):
-        stop = int(np.searchsorted(offsets, offsets[start] + _CHUNK_CELLS, side="right")) - 1
+        stop = int(np.searchsorted(offsets, offsets[start] + cells, side="right")) - 1
         stop = max(stop, start + 1)
         column = np.repeat(np.arange(start, stop), np.diff(offsets[start : stop + 1]))
         here = np.flatnonzero(part.kept[column])

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.arrays import Array, ArrayWriter, Hashes, Int, load_array, load_strings, ranges
+from deepjoin.memory import DEFAULT, rows_at_once
 from deepjoin.normalise.hashing import hash_values
 
 #: The files, and what they hold: hashes ascending, and the value of each.
@@ -32,6 +33,8 @@ SIGNATURE_FILES: dict[str, npt.DTypeLike] = {
 _LONGEST = 120
 #: Values whose signatures are computed at a time.
 BLOCK = 1 << 16
+#: Bytes that a value takes meanwhile.
+_VALUE_BYTES = 4096
 #: Signatures sorted at a time: 256 MB.
 _SORTED = 1 << 25
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -129,24 +132,26 @@ def _folded(hashes: Hashes) -> npt.NDArray[np.uint32]:
         return ((hashes * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.uint32)
 
 
-def signature_blocks(folder: Path) -> Iterator[npt.NDArray[np.uint64]]:
+def signature_blocks(folder: Path, size: int = BLOCK) -> Iterator[npt.NDArray[np.uint64]]:
     """Compute the signatures of a segment's values: hash and value in one number each."""
     strings = load_strings(folder, "values")
-    for start in range(0, len(strings), BLOCK):
-        found = signatures_of(strings.slice(start, BLOCK).cast(pa.string()))
+    for start in range(0, len(strings), size):
+        found = signatures_of(strings.slice(start, size).cast(pa.string()))
         values = (found.values + start).astype(np.uint64)
         yield found.hashes.astype(np.uint64) << np.uint64(32) | values
 
 
-def write_signatures(folder: Path) -> None:
+def write_signatures(folder: Path, memory: int = DEFAULT) -> None:
     """Write the signatures of a segment whose values are stored in the folder."""
     unsorted = folder / "signatures.unsorted"
+    size = rows_at_once(memory, _VALUE_BYTES, 1 << 12, BLOCK)
+    at_once = rows_at_once(memory, 16, 1 << 16, _SORTED)
     with ArrayWriter(unsorted, np.uint64) as writer:
-        for block in signature_blocks(folder):
+        for block in signature_blocks(folder, size):
             writer.append(block)
         count = writer.length
     every = np.load(unsorted, mmap_mode="r") if count else np.zeros(0, np.uint64)
-    parts = max(1, -(-count // _SORTED))
+    parts = max(1, -(-count // at_once))
     bounds = [(part << 64) // parts for part in range(parts + 1)]
     with (
         ArrayWriter(folder / "signature_hashes.npy", np.uint32) as hashes,
@@ -155,7 +160,7 @@ def write_signatures(folder: Path) -> None:
         for low, high in pairwise(bounds):
             chosen = [
                 part[(part >= np.uint64(low)) & (part <= np.uint64(high - 1))]
-                for part in (every[at : at + _SORTED] for at in range(0, count, _SORTED))
+                for part in (every[at : at + at_once] for at in range(0, count, at_once))
             ]
             ordered = np.sort(np.concatenate([np.zeros(0, np.uint64), *chosen]))
             hashes.append(ordered >> np.uint64(32))

@@ -1,0 +1,53 @@
+"""How the steps of a build share its memory.
+
+Cells that wait for their order take up to half of it. The other steps run while nothing waits;
+each takes blocks of as many rows as fit its share. Mapped files are not counted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+#: Memory of a build, unless the user gives one.
+DEFAULT = 2 << 30
+#: The least that a build needs: interpreter, libraries, the table of the cell encoder, one block.
+LEAST = 600 << 20
+
+
+#: What libraries, encoder and blocks take beside the cells that wait.
+_BESIDE = 400 << 20
+
+
+def for_cells(memory: int) -> int:
+    """Return how many bytes of cells a build holds before they go to disk.
+
+    >>> for_cells(2 << 30) >> 20, for_cells(600 << 20) >> 20, for_cells(0)
+    (1024, 200, 0)
+    """
+    return max(memory // 8, min(memory // 2, memory - _BESIDE))
+
+
+def rows_at_once(memory: int, each: int, least: int, most: int, blocks: int = 1) -> int:
+    """Return how many rows of ``each`` bytes a block has if this many blocks are held at once.
+
+    All blocks together take a quarter of the memory; the number is a power of two.
+
+    >>> rows_at_once(1 << 20, 64, 16, 1 << 16)
+    4096
+    >>> rows_at_once(0, 64, 16, 1 << 16)
+    16
+    """
+    fitting = max(1, memory // 4 // (each * blocks))
+    return min(most, max(least, 1 << (fitting.bit_length() - 1)))
+
+
+def release() -> None:
+    """Give freed memory back to the system: allocators keep it for the next step otherwise."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+        if trim is not None:
+            trim(0)
