@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -297,3 +298,88 @@ def test_codes_join_as_the_search_found_them(tmp_path: Path) -> None:
             rows = plan.to_arrow().select(["customer_country", "ISO-2"]).to_pylist()
         codes = {row["customer_country"]: row["ISO-2"] for row in rows}
         assert (codes["Germany"], codes["Ireland"], codes["United States"]) == ("DE", "IE", "US")
+
+
+NAMES = ("Burma", "Stanford Universty", "Peru", "Kenya")
+OTHERS = ("Myanmar", "Stanford University", "Peru", "Chile")
+DECIDED = [
+    ("BURMA", "Myanmar", True),
+    ("Stanford Universty", "Stanford University", False),
+    ("Peru", "Peru", False),
+]
+
+
+def names_and_others() -> tuple[dict[str, Sequence[str]], dict[str, Sequence[str]]]:
+    return {"name": NAMES}, {"name": OTHERS, "code": ["m", "s", "p", "c"]}
+
+
+def test_a_join_follows_what_people_decided() -> None:
+    left, right = names_and_others()
+    plain = deepjoin.join(left, right, "name").to_pydict()
+    assert plain["code"] == [None, "s", "p", None]
+    decided = JoinSettings(decisions=DECIDED)
+    joined = deepjoin.join(left, right, "name", settings=decided).to_pydict()
+    assert joined["code"] == ["m", None, None, None]
+    # A rejected pair of equal values must not come back where nothing else is similar.
+    only = JoinSettings(decisions=DECIDED[2:])
+    sides = {"name": ["Peru", "Chile"]}, {"name": ["Peru", "Chile"], "code": ["p", "c"]}
+    assert deepjoin.join(*sides, "name", settings=only).to_pydict()["code"] == [None, "c"]
+
+
+def test_a_join_keeps_a_requested_precision() -> None:
+    left, right = names_and_others()
+    sure = deepjoin.join(left, right, "name", settings=JoinSettings(precision=1.0))
+    assert sure.to_pydict()["code"] == [None, None, "p", None]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"decisions": DECIDED, "tau": 0.9},
+        {"precision": 0.9, "matching": "one-to-one"},
+        {"precision": 0.9, "join": "equi"},
+        {"decisions": DECIDED, "join": "semantic"},
+    ],
+)
+def test_decisions_are_for_careful_joins(settings: dict[str, Any]) -> None:
+    left, right = names_and_others()
+    kind = settings.pop("join", "any")
+    with pytest.raises(DeepJoinError, match='are for joins of the kind `join="any"`, without'):
+        deepjoin.join(left, right, "name", join=kind, settings=JoinSettings(**settings))
+
+
+def test_decisions_are_about_single_values() -> None:
+    left, right = ({"a": ["x"], "b": ["y"]} for _ in range(2))
+    with pytest.raises(DeepJoinError, match="single values; this key has 2 columns. Leave them"):
+        deepjoin.join(
+            left, right, (["a", "b"], ["a", "b"]), settings=JoinSettings(decisions=DECIDED)
+        )
+    with pytest.raises(DeepJoinError, match="`precision` is 2; it must be above 0 and at most 1"):
+        JoinSettings(precision=2)
+
+
+def test_doubtful_pairs_go_out_and_come_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lake").mkdir()
+    _, right = names_and_others()
+    (tmp_path / "mine.csv").write_text("name\n" + "\n".join(NAMES) + "\n")
+    rows = zip(right["name"], right["code"], strict=True)
+    text = "".join(f"{name},{code}\n" for name, code in rows)
+    (tmp_path / "lake" / "their.csv").write_text(f"name,code\n{text}")
+    file = tmp_path / "check.csv"
+    file.write_text("query,target,decision\nBurma,Myanmar,accept\n")
+    command = ["join", str(tmp_path / "lake"), str(tmp_path / "mine.csv"), "-c", "name",
+               "--with", "their.csv:name", "--format", "csv", "--decisions", str(file)]  # fmt: skip
+    assert main([*command, "--doubtful", str(file), "--precision", "1"]) == 0
+    out, said = capsys.readouterr()
+    assert "Burma,1.0,Myanmar,m" in out and f"doubtful pairs are in {file}" in said
+    written = file.read_text().splitlines()
+    assert written[0] == "query,target,chance,decision"
+    assert written[1] == "Burma,Myanmar,,accept"
+    assert main([*command, "--join", "equi"]) == 1
+    assert "--precision and --decisions are for joins of the kind --join any" in (
+        capsys.readouterr().err
+    )
+    assert main([*command[:-2], "--join", "equi", "--doubtful", str(file)]) == 1
+    assert "have doubtful pairs" in capsys.readouterr().err

@@ -558,6 +558,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         self,
         min_joinability: float = 0.7,
         *,
+        least: float = 0.0,
         most: int | None = None,
         save: bool = True,
         rebuild: bool = False,
@@ -570,6 +571,9 @@ Make one with: deepjoin index SOURCE -o no such folder
         min_joinability
             Two columns join if one of them holds at least this share of the other's distinct
             values. Row numbers, years and flags join with nothing.
+        least
+            Only edges with at least this probability, estimated for every edge found. Without it,
+            probabilities are estimated when edges are read.
         most
             Keep at most this many edges from each column to larger ones, the best; the graph
             counts what it leaves out, and is never saved.
@@ -583,7 +587,13 @@ Make one with: deepjoin index SOURCE -o no such folder
         from deepjoin.relating.graph import make_graph
 
         return make_graph(
-            self.index, min_joinability, most=most, save=save, rebuild=rebuild, progress=progress
+            self.index,
+            min_joinability,
+            least=least,
+            most=most,
+            save=save,
+            rebuild=rebuild,
+            progress=progress,
         )
 
     def neighbourhood(

@@ -244,7 +244,7 @@ class Hit(Answer):
     """Other columns of the same table that match too, when hits are grouped by table."""
     probability: float = 0.0
     """The chance that a person who knows both tables would make this join; orders joins of kind
-    any. Of a key of several columns, it is not estimated, and 0."""
+    any."""
     columns: Annotated[tuple[str, ...], AsJson(value="key", empty="left out")] = ()
     """The columns that a key of several columns joins with, in the order of the query's; left out
     of the JSON of a hit for one column."""
@@ -741,8 +741,7 @@ class JoinEdge(Answer):
     join: Annotated[str, AsJson(type=Literal["semantic"], empty="left out")] = ""
     """Semantic where more values match by meaning than are equal; left out of an equi-join."""
     probability: Annotated[float, AsJson(empty="left out")] = 0.0
-    """The chance that a person who knows both tables would make this join; left out if it is 0, as
-    in a graph, whose edges are not estimated."""
+    """The chance that a person who knows both tables would make this join; left out if it is 0."""
     decided: DecidedBy = ""
     """What a person said of it; left out if nobody did."""
 

@@ -298,3 +298,24 @@ def aggregates(text: str) -> dict[str, str]:
     """
     pairs = [one.rpartition("=") for one in names(text)]
     return {column if sign else "*": aggregate for column, sign, aggregate in pairs}
+
+
+def judging_arguments(parser: ArgumentParser) -> None:
+    """Add the options by which people decide about similar values."""
+    parser.add_argument(
+        "--precision",
+        metavar="P",
+        type=share,
+        help="least estimated precision of all pairs, e.g. 0.95: similar values are taken, "
+        "likeliest first, as long as it is reached",
+    )
+    parser.add_argument(
+        "--doubtful",
+        metavar="CSV",
+        help="write doubtful pairs to this file; fill in accept or reject and give it back",
+    )
+    parser.add_argument(
+        "--decisions",
+        metavar="CSV",
+        help="a file with the columns query, target and decision (accept, reject or empty)",
+    )

@@ -10,6 +10,7 @@ from deepjoin.cli.arguments import (
     aggregates,
     format_argument,
     index_argument,
+    judging_arguments,
     names,
     row_arguments,
     share,
@@ -18,7 +19,7 @@ from deepjoin.cli.arguments import (
     targets,
     whole,
 )
-from deepjoin.cli.output import print_records, progress_bar, say
+from deepjoin.cli.output import print_records, progress_bar, say, say_doubtful
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import count, one_line
 
@@ -40,7 +41,8 @@ mean the same, UK and United Kingdom, a firm with and without Ltd, and the resul
 their similarity. --join equi matches equal cells only. A match is ambiguous if another cell is
 nearly as similar: such rows are counted apart, and a column 'alternatives' lists the other cells.
 Inspect some matches before you trust all of them: --near-misses 20 shows values that just missed,
-and --tau moves the threshold."""
+--doubtful check.csv writes pairs for you to accept or reject, --decisions check.csv applies that,
+and --precision 0.95 takes fewer similar values."""
 
 _PREVIEW = 10
 
@@ -86,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="match each of your values with its most similar one (default), with the "
         "most similar one that no other value of yours fits better, or with all similar ones",
     )
+    judging_arguments(parser)
     parser.add_argument(
         "--near-misses",
         metavar="N",
@@ -160,6 +163,8 @@ def run(options: argparse.Namespace) -> None:
             settings=JoinSettings(
                 tau=options.tau,
                 matching=options.matching,
+                precision=options.precision,
+                decisions=options.decisions,
                 columns=options.columns,
                 aggregate=options.aggregate,
                 memory_limit=options.memory and f"{max(1, options.memory >> 20)}MiB",
@@ -173,6 +178,9 @@ def run(options: argparse.Namespace) -> None:
         unmatched = facts.left_keys - facts.matched_keys - facts.ambiguous_keys
         if facts.tau is not None and unmatched == facts.left_keys > 0:
             say("--near-misses 10 shows values that just missed a match.")
+        if options.doubtful:
+            plan.write_doubtful(options.doubtful)
+            say_doubtful(options.doubtful)
         pairs = options.matches_out
         if options.sql:
             print(lake.join_sql(plan, options.target[0], options.file, pairs))

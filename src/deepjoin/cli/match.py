@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from deepjoin.cli.arguments import format_argument, share
-from deepjoin.cli.output import print_records, say
+from deepjoin.cli.arguments import format_argument, judging_arguments
+from deepjoin.cli.output import print_records, say, say_doubtful
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.show.text import Screen, count, one_line, render_matches
@@ -44,23 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="any (default): equal values, then by program, then similar ones; equi: only equal "
         "ones; semantic: equal and similar ones",
     )
-    parser.add_argument(
-        "--precision",
-        metavar="P",
-        type=share,
-        help="least estimated precision of all pairs, e.g. 0.95: similar values are taken, "
-        "likeliest first, as long as it is reached",
-    )
-    parser.add_argument(
-        "--doubtful",
-        metavar="CSV",
-        help="write doubtful pairs to this file; fill in accept or reject and give it back",
-    )
-    parser.add_argument(
-        "--decisions",
-        metavar="CSV",
-        help="a file with the columns query, target and decision (accept, reject or empty)",
-    )
+    judging_arguments(parser)
     parser.add_argument("-o", "--out", metavar="OUT", help=".parquet, .csv, .tsv or .csv.gz")
     format_argument(parser, "csv")
 
@@ -95,10 +79,7 @@ def run(options: argparse.Namespace) -> None:
         doubtful=options.doubtful,
     )
     if options.doubtful:
-        say(
-            f"doubtful pairs are in {options.doubtful}; write accept or reject beside them, then "
-            f"give it back: --decisions {options.doubtful}"
-        )
+        say_doubtful(options.doubtful)
     if options.out:
         with written_aside(Path(options.out)) as aside:
             pairs = duckdb.from_arrow(found.to_arrow())

@@ -181,3 +181,11 @@ def make_bar(done: int, total: int, unit: str) -> Any:
         smoothing=0,
         miniters=0,
     )
+
+
+def say_doubtful(file: str) -> None:
+    """Say where doubtful pairs are, and what to do with them."""
+    say(
+        f"doubtful pairs are in {file}; write accept or reject beside them, then give it back: "
+        f"--decisions {file}"
+    )

@@ -12,6 +12,7 @@ from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.errors import DeepJoinError, UnknownName, unknown_name
 from deepjoin.joining.plan import JoinPlan, plan_join
 from deepjoin.joining.tables import JoinSide
+from deepjoin.matching.decisions import Decisions
 from deepjoin.matching.values import SemanticMatching
 from deepjoin.model import Hit, Table
 from deepjoin.optional import FRAMES, as_frame
@@ -164,6 +165,12 @@ def matching_of(
         join = getattr(hit, "join", "any")
         if isinstance(hit, Hit) and found is None:
             join = "equi"
+    judged = settings.precision is not None or settings.decisions is not None
+    if judged and (join != "any" or settings.tau is not None or settings.matching != "best"):
+        raise DeepJoinError(
+            '`precision` and `decisions` are for joins of the kind `join="any"`, without `tau` and '
+            "`matching`."
+        )
     if join == "equi":
         if settings.tau is not None or settings.matching != "best":
             raise DeepJoinError(
@@ -172,17 +179,16 @@ def matching_of(
             )
         return None
     of_index = encoder()
-    if of_index is None and join == "any":
+    if of_index is None and join == "any" and not judged:
         return None
     encode = of_index or load_cell_encoder()
     tau = settings.tau
-    if tau is None and found is not None:
+    if tau is None and found is not None and not judged:
         tau = found.tau
     # A threshold or a way to match that somebody chose is taken literally.
     careful = join == "any" and tau in (None, encode.tau) and settings.matching == "best"
-    return SemanticMatching(
-        encode, tau, settings.matching, progress or no_progress, join, careful=careful
-    )
+    how = encode, tau, settings.matching, progress or no_progress, join, careful
+    return SemanticMatching(*how, settings.precision, Decisions.of(settings.decisions))
 
 
 def side_of(given: object, key: str | tuple[str, ...], name: str) -> JoinSide:

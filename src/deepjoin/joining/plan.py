@@ -31,6 +31,7 @@ from deepjoin.joining.sql import HOWS, JoinSql, QuerySide, StoredValues, ValueWr
 from deepjoin.joining.store import make_readable
 from deepjoin.joining.tables import JoinSide
 from deepjoin.lazy import cached_property
+from deepjoin.matching.decisions import write_doubtful
 from deepjoin.matching.values import SemanticMatching
 from deepjoin.model import JoinFacts
 from deepjoin.normalise.canonical import PROFILES
@@ -119,6 +120,25 @@ class JoinPlan(JoinedRows):
         with explained():
             return near_misses(self.session, self.query.pairs or _EQUAL, semantic, count)
 
+    def write_doubtful(self, file: str | Path) -> int:
+        """Write doubtful pairs to a CSV file for people to decide; return how many.
+
+        Fill in its column decision, and give the file to the next join as ``decisions``.
+        """
+        found = self._semantic
+        if found is None or not found.careful:
+            raise DeepJoinError(
+                'Only joins of the kind `join="any"` on one column, without `tau` and `matching`, '
+                "have doubtful pairs."
+            )
+        # Values are shown as the tables spell them, not as they are compared.
+        cells = [
+            dict(self.session.run(f"SELECT key, arg_min(cell, first) FROM {keys} GROUP BY key"))
+            for keys in ("left_keys", "right_keys")
+        ]
+        pairs = ((cells[0][one], cells[1][other], chance) for one, other, chance in found.doubtful)
+        return write_doubtful(pairs, Path(file).expanduser(), found.decisions)
+
     def unmatched(self) -> JoinedRows:
         """Return the left rows that have no match."""
         return JoinedRows(self.session, self.query.unmatched)
@@ -198,6 +218,11 @@ def _plan(
         collect_keys(session, source, stored, profile, ordered=semantic is not None)
     pairs, skipped = None, ""
     if semantic is not None and yours.more:
+        if semantic.precision is not None or semantic.decisions.pairs:
+            raise DeepJoinError(
+                "`precision` and `decisions` are about pairs of single values; this key has "
+                f"{len(yours.keys)} columns. Leave them out, or join on one column."
+            )
         # Programs and careful similarity pair single values; parts match by their cosine.
         semantic = replace(semantic, careful=False)
     if semantic is not None and semantic.join == "any":
@@ -209,7 +234,9 @@ def _plan(
         else:
             link_values(session, semantic)
         # Where "any" has found equal values only, the join is the simpler one of equal keys.
-        if semantic.join != "any" or session.count(f"{PAIRS} WHERE yours <> theirs"):
+        # Pairs of equal values may have been rejected.
+        simple = semantic.join == "any" and not semantic.decisions.pairs
+        if not simple or session.count(f"{PAIRS} WHERE yours <> theirs"):
             pairs = PAIRS
     counts = count_keys(session, pairs)
     right = brought(yours, theirs, many, settings, with_key=not is_spelled_alike(session))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
-from deepjoin.model import Matches
+from deepjoin.matching.linking import LinkOptions
 from deepjoin.normalise.canonical import canonical
 
 #: A CSV file, or tuples (query, target, whether it is right).
@@ -28,7 +28,7 @@ _WORDS = {
     **dict.fromkeys(("reject", "rejected", "no", "n", "false", "0"), False),
 }
 #: Chances between these are doubtful.
-_LOW, _HIGH = 0.1, 0.9
+LOW, HIGH = 0.1, 0.9
 
 
 @dataclass
@@ -61,6 +61,17 @@ class Decisions:
         key = canonical(query), canonical(target)
         self.pairs[key], self.spelled[key] = bool(accept), (query, target)
 
+    def options(
+        self, mine: Sequence[str], theirs: Sequence[str], precision: float | None = None
+    ) -> LinkOptions:
+        """Return what was decided about two lists of canonical values, by their places."""
+        places = [{value: at for at, value in enumerate(side)} for side in (mine, theirs)]
+        known: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+        for (one, other), accept in self.pairs.items():
+            if one in places[0] and other in places[1]:
+                known[accept].append((places[0][one], places[1][other]))
+        return LinkOptions(precision, tuple(known[True]), frozenset(known[False]))
+
     def _read(self, path: Path) -> None:
         try:
             with path.open(encoding="utf-8-sig", newline="") as lines:
@@ -86,18 +97,16 @@ class Decisions:
             raise DeepJoinError(f"Cannot read the decisions in {path}: {reason}.") from None
 
 
-def write_doubtful(found: Matches, path: Path, decisions: Decisions) -> int:
+def write_doubtful(
+    pairs: Iterable[tuple[str, str, float]], path: Path, decisions: Decisions
+) -> int:
     """Write doubtful pairs, likeliest first, after the decisions so far; return how many."""
     rows = [
         (*decisions.spelled[key], "", "accept" if accept else "reject")
         for key, accept in decisions.pairs.items()
     ]
-    doubtful = [(one.query, one.target, one.similarity) for one in found.matches
-                if one.how == "similar" and one.similarity < _HIGH]  # fmt: skip
-    doubtful += [(one.query, one.target, one.chance) for one in (*found.near_misses, *found.ties)
-                 if one.chance >= _LOW]  # fmt: skip
-    new = [pair for pair in dict.fromkeys(doubtful)
-           if (canonical(pair[0]), canonical(pair[1])) not in decisions.pairs]  # fmt: skip
+    new = [pair for pair in dict.fromkeys(pairs) if LOW <= pair[2] < HIGH
+           and (canonical(pair[0]), canonical(pair[1])) not in decisions.pairs]  # fmt: skip
     new.sort(key=lambda pair: -pair[2])
     with written_aside(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

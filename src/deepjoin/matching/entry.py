@@ -12,7 +12,7 @@ from deepjoin.embed.cells import load_cell_encoder
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.matching.careful import ScoredPairs
 from deepjoin.matching.decisions import Decisions, Given, write_doubtful
-from deepjoin.matching.linking import TIE_CHANCE, Linkage, LinkOptions, estimated, link
+from deepjoin.matching.linking import TIE_CHANCE, Linkage, estimated, link
 from deepjoin.model import Column, Match, Matches, NearMatch
 from deepjoin.normalise.distinct import DistinctCells, distinct_cells
 from deepjoin.read.frames import as_columns
@@ -64,12 +64,7 @@ def match(
     encoder = load_cell_encoder() if join != "equi" else None
     spellings = mine.spellings, theirs.spellings
     decided = Decisions.of(decisions)
-    places = [{value: at for at, value in enumerate(side.values)} for side in (mine, theirs)]
-    known: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-    for (one, other), accept in decided.pairs.items():
-        if one in places[0] and other in places[1]:
-            known[accept].append((places[0][one], places[1][other]))
-    options = LinkOptions(precision, tuple(known[True]), frozenset(known[False]))
+    options = decided.options(mine.values, theirs.values, precision)
     found = link(mine.values, theirs.values, join, encoder, spellings, options)
     matches: list[tuple[int, Match]] = []
     for part in found.links:
@@ -88,7 +83,11 @@ def match(
         (len(mine), len(theirs)),
     )
     if doubtful is not None:
-        write_doubtful(answer, Path(doubtful).expanduser(), decided)
+        similar = ((*one[:3],) for one in answer.matches if one.how == "similar")
+        others = (
+            (one.query, one.target, one.chance) for one in (*answer.near_misses, *answer.ties)
+        )
+        write_doubtful((*similar, *others), Path(doubtful).expanduser(), decided)
     return answer
 
 

@@ -36,6 +36,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 _ENDING = re.compile(r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods)(?:\.\w+)?$")
 #: Letter groups of a name are kept as a set of this many bits.
 _BITS = 256
+#: Names whose letters are prepared at a time.
+_WORDS = 1 << 15
 #: What is left of a name's characters when its words are joined.
 _JOINED = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}
 
@@ -161,6 +163,12 @@ def _squashed(name: str) -> str:
 
 def _letter_bits(words: Sequence[str]) -> Bits:
     """Turn words into sets of letter groups: three letters, and the first two of the word."""
+    # Some at a time: while they are made, sets take a byte for each bit.
+    parts = [_some_letter_bits(words[at : at + _WORDS]) for at in range(0, len(words), _WORDS)]
+    return np.concatenate(parts) if parts else np.zeros((0, _BITS // 64), np.uint64)
+
+
+def _some_letter_bits(words: Sequence[str]) -> Bits:
     marks = np.zeros((len(words), _BITS), bool)
     plain = [at for at, word in enumerate(words) if word.isascii()]
     codes = np.frombuffer("^".join(["", *(words[at] for at in plain)]).encode(), np.uint8)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from deepjoin.arrays import Float, Int, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError, UnknownName
+from deepjoin.matching.decisions import HIGH, LOW, Decisions
 from deepjoin.matching.joinability import ONE, least
 from deepjoin.matching.linking import LEAST_CHANCE, TIE_CHANCE, link
 from deepjoin.matching.similar import ROWS, SimilarValues, ValuePairs
@@ -55,8 +56,12 @@ class SemanticMatching:
     join: str = "semantic"
     #: Whether `link` decides, with programs and careful similarity; similarities are chances then.
     careful: bool = False
-    #: Programs that were used, filled in by `match_values`.
+    #: The estimated precision to reach, and what people decided about pairs; for careful ones.
+    precision: float | None = None
+    decisions: Decisions = field(default_factory=Decisions)
+    #: Programs that were used, and doubtful pairs, filled in by `match_values`.
     programs: list[Program] = field(default_factory=list, compare=False)
+    doubtful: list[tuple[str, str, float]] = field(default_factory=list, compare=False)
 
     def __post_init__(self) -> None:
         if self.matching not in MATCHINGS:
@@ -105,8 +110,19 @@ def match_values(
 
 def _linked(mine: pa.Array, theirs: pa.Array, semantic: SemanticMatching) -> MatchedValues:
     """Match by equality, programs and careful similarity."""
-    found = link(mine.to_pylist(), theirs.to_pylist(), semantic.join, semantic.encoder)
+    values = mine.to_pylist(), theirs.to_pylist()
+    options = semantic.decisions.options(*values, semantic.precision)
+    found = link(*values, semantic.join, semantic.encoder, options=options)
     semantic.programs[:] = found.programs
+    semantic.doubtful[:] = (
+        (values[0][one], values[1][other], chance)
+        for left, right, chances in (
+            *(part[:3] for part in found.links if part.how == "similar"),
+            (found.others.left, found.others.right, found.others.chances),
+        )
+        for one, other, chance in zip(left, right, chances.tolist(), strict=True)
+        if LOW <= chance < HIGH
+    )
     pairs = ValuePairs.concatenate(
         ValuePairs(one.left, one.right, np.rint(one.chances * ONE).astype(np.int64))
         for one in found.links

@@ -238,7 +238,7 @@ export interface Hit {
   brings: Brings;
   /** Other columns of the same table that match too, when hits are grouped by table. */
   also?: Hit[];
-  /** The chance that a person who knows both tables would make this join; orders joins of kind any. Of a key of several columns, it is not estimated, and 0. */
+  /** The chance that a person who knows both tables would make this join; orders joins of kind any. */
   probability: number;
   /** The columns that a key of several columns joins with, in the order of the query's; left out of the JSON of a hit for one column. */
   columns?: string[];
@@ -263,7 +263,7 @@ export interface JoinEdge {
   cardinality: string;
   /** Semantic where more values match by meaning than are equal; left out of an equi-join. */
   join?: "semantic";
-  /** The chance that a person who knows both tables would make this join; left out if it is 0, as in a graph, whose edges are not estimated. */
+  /** The chance that a person who knows both tables would make this join; left out if it is 0. */
   probability?: number;
   /** What a person said of it; left out if nobody did. */
   decided?: "accepted" | "rejected";
