@@ -19,6 +19,7 @@ from deepjoin import DeepJoinError, EnrichSettings, Lake
 from deepjoin.cli import main
 from deepjoin.enriching.features import Scorer, as_feature, chosen_features
 from deepjoin.enriching.joins import BroughtColumns, KeyCells, find_joins, make_join
+from deepjoin.enriching.row_order import RowOrders
 from deepjoin.model import EnrichStep, RejectedJoin
 
 pytest.importorskip("sklearn")
@@ -235,7 +236,8 @@ def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
     frame.assign(kind=["a", "b"] * 40).to_csv(tmp_path / "heights.csv", index=False)
     lake = deepjoin.index(tmp_path, tmp_path / "index")
     mine = pa.table({"place": names})
-    choice = find_joins(lake, mine, -1, lambda table: False, EnrichSettings())[0][0]
+    orders = RowOrders(lake.index)
+    choice = find_joins(lake, mine, -1, lambda table: False, EnrichSettings(), orders, {})[0][0]
     brought = make_join(lake, choice, KeyCells(mine["place"]), [], EnrichSettings())
     assert isinstance(brought, BroughtColumns)
     assert brought.join.numbers == ("height",) and brought.join.is_summarised

@@ -239,7 +239,9 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
         reason = "may help, but no more than chance explains"
     for number, one in enumerate(walk.made):
         if number not in wanted:
-            walk.reject(one.choice, reason)
+            is_unproven = one.choice.is_tentative and found.gain is not None
+            trust = f"looks like a coincidence (trust {one.choice.trust:.2f}), and "
+            walk.reject(one.choice, f"{trust}{reason}" if is_unproven else reason)
     return found
 
 

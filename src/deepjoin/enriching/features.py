@@ -65,6 +65,8 @@ class Feature:
     name: str
     values: Floats
     is_category: bool
+    #: The table of a tentative join, and which of the joins with it: one of them can be right.
+    rival: tuple[str, int] | None = None
 
 
 def as_feature(name: str, cells: pa.ChunkedArray) -> Feature | None:
@@ -352,9 +354,21 @@ def chosen_features(
 ) -> list[Feature]:
     """Choose the relevant columns, best first, without those that tell the same as a better one.
 
-    Columns that your table has already come before all others.
+    Columns that your table has already come before all others. Of several tentative joins with a
+    table, the one whose columns rate highest is taken for the right one.
     """
-    known: list[int] = np.flatnonzero(rated > 0).tolist()
+    totals: dict[tuple[str, int], float] = {}
+    for one, rate in zip(new, rated, strict=True):
+        if one.rival is not None:
+            totals[one.rival] = totals.get(one.rival, 0.0) + float(rate)
+    right: dict[str, tuple[str, int]] = {}
+    for rival in sorted(totals, key=lambda at: (totals[at], -at[1])):
+        right[rival[0]] = rival
+    known: list[int] = [
+        at
+        for at in np.flatnonzero(rated > 0).tolist()
+        if new[at].rival is None or new[at].rival in right.values()
+    ]
     order = sorted(known, key=lambda at: (-rated[at], new[at].name))
     chosen: list[Feature] = []
     ranks = [_ranks(one.values) for one in base] if known else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in
+from deepjoin.enriching.row_order import RowOrders
 from deepjoin.joining.columns import joined_names
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
@@ -32,6 +33,9 @@ _NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 _MOST_WORDS, _MOST_MISSING = 5, 0.7
 #: Similar values are looked for where equal ones cover less than this share of a text column.
 _WELL_COVERED = 0.5
+#: A join that values alone do not prove is tried if a key holds nearly all your values, as many of
+#: them, and few others: these shares, and the least number of values.
+_CONTAINED, _FILLED, _LEAST_TRIED = 0.95, 0.5, 20
 
 
 class EnrichableLake(Protocol):
@@ -87,6 +91,8 @@ class JoinChoice:
     #: "equi", "any" with the threshold of similar values, or "ordered".
     join: str = "equi"
     tau: float | None = None
+    #: Whether only the target can tell if it makes sense, as among keys that all number rows.
+    is_tentative: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,9 +148,16 @@ def find_joins(
     parent: int,
     is_left_out: Callable[[str], bool],
     settings: EnrichSettings,
+    orders: RowOrders,
+    listed: Mapping[str, tuple[str, str]],
 ) -> tuple[list[JoinChoice], list[RejectedJoin]]:
-    """Search with every column of a table; return the best join with each table, and why not."""
+    """Search with every column of a table; return the best join with each table, and why not.
+
+    Joins that are tentative come last, and there may be several with a table. ``listed`` says of
+    columns that a join brought which table and column of the lake lists them in their own order.
+    """
     best: dict[str, JoinChoice] = {}
+    tentative: list[JoinChoice] = []
     rejected: dict[str, RejectedJoin] = {}
     given = _given_pairs(settings)
     # A table that was all target has no columns, and one of nested cells none to search with.
@@ -155,17 +168,31 @@ def find_joins(
                 continue
         elif _is_no_key(table[column.name], column, is_own=parent < 0):
             continue
+        is_proven, maybe = False, list[JoinChoice]()
         for hit in _searched(lake, column, settings.tables, is_own=parent < 0):
             if is_left_out(hit.table):
                 continue
             if given and (canonical(column.name), canonical(hit.column)) not in given:
                 continue
             trust = 1.0 if given else _trust(column.name, hit)
+            if (
+                trust < settings.least
+                and hit.cardinality == "1:1"
+                and hit.joinability >= _CONTAINED
+            ):
+                mine = orders.of(*listed[column.name]) if parent >= 0 else column.cells
+                if orders.agree(mine, hit.table, hit.column):
+                    trust = 0.9 * hit.joinability
+            kind = "equi" if hit.semantic is None else hit.join
+            tau = None if hit.semantic is None else hit.semantic.tau
+            found = JoinChoice(column.name, parent, hit.table, hit.column, trust, kind, tau)
             reason = ""
             if hit.joinability < _LEAST_COVERAGE:
                 reason = f"covers {hit.joinability:.0%} of your values"
             elif trust < settings.least:
                 reason = f"looks like a coincidence (trust {trust:.2f})"
+                if parent < 0 and _may_be_key(hit):
+                    maybe.append(replace(found, is_tentative=True))
             elif (
                 not given
                 and hit.cardinality == "n:m"
@@ -176,13 +203,25 @@ def find_joins(
                 rejected.setdefault(
                     hit.table, RejectedJoin(hit.table, hit.column, column.name, reason)
                 )
-            elif hit.table not in best or best[hit.table].trust < trust:
-                kind = "equi" if hit.semantic is None else hit.join
-                tau = None if hit.semantic is None else hit.semantic.tau
-                found = column.name, parent, hit.table, hit.column, trust, kind, tau
-                best[hit.table] = JoinChoice(*found)
+                continue
+            is_proven = True
+            if hit.table not in best or best[hit.table].trust < trust:
+                best[hit.table] = found
+        tentative += () if is_proven else maybe
     choices = sorted(best.values(), key=lambda one: (-one.trust, one.table))
-    return choices, [one for name, one in rejected.items() if name not in best]
+    choices += [one for one in tentative if one.table not in best]
+    found_tables = {one.table for one in choices}
+    return choices, [one for name, one in rejected.items() if name not in found_tables]
+
+
+def _may_be_key(hit: Hit) -> bool:
+    """Check whether a column may be the key that yours refers to, by its values alone."""
+    return (
+        not hit.multiplies
+        and hit.query_size >= _LEAST_TRIED
+        and hit.joinability >= _CONTAINED
+        and hit.reverse >= _FILLED
+    )
 
 
 def _is_no_key(cells: pa.ChunkedArray, column: Column, is_own: bool) -> bool:

@@ -22,6 +22,7 @@ from deepjoin.enriching.joins import (
     make_join,
 )
 from deepjoin.enriching.ordered import kind_of, ordered_tables
+from deepjoin.enriching.row_order import RowOrders
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.joining.store import read_typed
 from deepjoin.model import RejectedJoin
@@ -34,6 +35,8 @@ from deepjoin.settings import EnrichSettings
 _TELLING_COLUMNS = 3
 #: The part of the time that goes to joins; the rest is for measuring what they gain.
 _FOR_JOINS = 0.5
+#: Most joins that are tentative, with those that rest on them.
+_MOST_TENTATIVE = 20
 
 
 @dataclass(frozen=True)
@@ -135,9 +138,10 @@ class EnrichWalk:
         until = perf_counter() + self.settings.seconds * (_FOR_JOINS if self.scorer else 1)
         level: list[tuple[int, pa.Table]] = [(-1, self.own.rest)]
         seen: dict[str, bool] = {}
+        orders = RowOrders(self.lake.index)
         try:
             for _ in range(depth):
-                choices = self._choices(level, seen, until)
+                choices = self._choices(level, seen, orders, until)
                 level = self._level(choices, dict(level), seen, until, progress)
         except KeyboardInterrupt:
             self.stopped = "interrupted"
@@ -148,13 +152,31 @@ class EnrichWalk:
             one = self.made[one.choice.parent]
         return one.choice.via
 
+    def _rests_on(self, parent: int, table: str) -> bool:
+        """Check whether a chain of joins has a table already, or one that it leads to."""
+        root = self._root(parent)
+        return root >= 0 and any(
+            one.choice.table == table and self._root(number) == root
+            for number, one in enumerate(self.made)
+        )
+
+    def _root(self, number: int) -> int:
+        """Return the join with your own table that a join rests on."""
+        while number >= 0 and self.made[number].choice.parent >= 0:
+            number = self.made[number].choice.parent
+        return number
+
     def reject(self, choice: JoinChoice, reason: str, column: str = "") -> None:
         """Note why a join, or a column of it, is not used."""
         column = column or choice.column
         self.rejected.append(RejectedJoin(choice.table, column, choice.via, reason))
 
     def _choices(
-        self, level: list[tuple[int, pa.Table]], seen: dict[str, bool], until: float
+        self,
+        level: list[tuple[int, pa.Table]],
+        seen: dict[str, bool],
+        orders: RowOrders,
+        until: float,
     ) -> list[JoinChoice]:
         """Search with the columns of all tables of a level."""
 
@@ -165,17 +187,32 @@ class EnrichWalk:
 
         choices: list[JoinChoice] = []
         for parent, columns in level:
+            listed: dict[str, tuple[str, str]] = {}
+            is_tentative = False
+            if parent >= 0:
+                join = self.made[parent].brought.join
+                listed = {given: (join.table, name) for name, given in join.names}
+                is_tentative = self.made[parent].choice.is_tentative
             try:
                 with _limited(until):
-                    found = find_joins(self.lake, columns, parent, is_left_out, self.settings)
+                    found = find_joins(
+                        self.lake, columns, parent, is_left_out, self.settings, orders, listed
+                    )
             except _OutOfTimeError:
                 self.stopped = "time"
                 break
-            choices += found[0]
+            for one in found[0]:
+                if is_tentative or one.is_tentative:
+                    # Only a target can tell, and a copy of your table would not be told by it.
+                    if self.scorer is None or self.own.is_cut_from(self.lake, one.table):
+                        self.reject(one, f"looks like a coincidence (trust {one.trust:.2f})")
+                        continue
+                    one = replace(one, is_tentative=True)
+                choices.append(one)
             self.rejected += found[1]
         if level and level[0][0] < 0 and self.own.order(self.settings) is not None:
             choices += self._ordered_choices(is_left_out, {one.table for one in choices})
-        return sorted(choices, key=lambda one: -one.trust)
+        return sorted(choices, key=lambda one: (one.is_tentative, -one.trust))
 
     def _ordered_choices(
         self, is_left_out: Callable[[str], bool], found: Collection[str]
@@ -201,12 +238,20 @@ class EnrichWalk:
         """Make the joins of a level; return the tables that may lead to others."""
         level = []
         for choice in choices:
-            if seen[choice.table]:
+            if choice.is_tentative:
+                tried = [one.choice for one in self.made if one.choice.is_tentative]
+                if seen[choice.table] or self._rests_on(choice.parent, choice.table):
+                    continue
+                if len(tried) >= _MOST_TENTATIVE:
+                    self.reject(choice, f"looks like a coincidence (trust {choice.trust:.2f})")
+                    continue
+            elif seen[choice.table]:
                 continue
             if len(self.made) == self.settings.tables:
                 self.reject(choice, "was not tried: the bound on tables is reached")
                 continue
-            seen[choice.table] = True
+            if not choice.is_tentative:
+                seen[choice.table] = True
             progress(len(self.made), self.settings.tables, choice.table)
             taken = [*self.own.table.column_names]
             taken += [name for one in self.made for name in one.brought.table.column_names]
@@ -252,6 +297,9 @@ class EnrichWalk:
                 return f"gives the target away: its columns together reach {metric} {score:.3f}"
         for feature in leaks:
             self.reject(choice, "is nearly a copy of the target", feature.name)
+        if choice.is_tentative:
+            rival = choice.table, len(self.made)
+            features = [replace(feature, rival=rival) for feature in features]
         return MadeJoin(choice, brought, tuple(features))
 
 

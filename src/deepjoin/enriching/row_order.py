@@ -1,0 +1,69 @@
+"""Whether two columns list the same keys in the same order, which few do by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deepjoin.enriching.features import rank_correlation
+from deepjoin.joining.store import read_typed
+from deepjoin.normalise.canonical import canonical
+from deepjoin.read.frames import as_columns
+from deepjoin.store.open_index import OpenIndex
+
+#: Keys that both columns must have; how alike their orders must be.
+_LEAST_KEYS, _ALIKE = 50, 0.95
+#: Columns that are sorted more than this agree in their order whatever they refer to.
+_MOST_SORTED = 0.8
+#: Tables with more rows are not read for this.
+_MOST_ROWS = 1_000_000
+
+
+class RowOrders:
+    """The cells of columns of a lake in the order of their rows, read once.
+
+    Keys that number rows are found in every column of numbers, so their values prove nothing. Two
+    tables that list them in the same order, if it is not that of the numbers, do belong together.
+    """
+
+    def __init__(self, index: OpenIndex) -> None:
+        self._index = index
+        self._cells: dict[tuple[str, str], Sequence[str]] = {}
+
+    def of(self, table: str, column: str) -> Sequence[str]:
+        """Return the cells of a column, in canonical form; none if the table is too large."""
+        if (table, column) not in self._cells:
+            cells: Sequence[str] = ()
+            if self._index.table(table).rows <= _MOST_ROWS:
+                rows = read_typed(self._index.origin(table).table())
+                if column in rows.column_names:
+                    cells = [
+                        canonical(one or "") for one in as_columns(rows.select([column]))[0].cells
+                    ]
+            self._cells[table, column] = cells
+        return self._cells[table, column]
+
+    def agree(self, mine: Sequence[str | None], table: str, column: str) -> bool:
+        """Check whether a column of the lake has the keys of another in the same order."""
+        if len(mine) < _LEAST_KEYS:
+            return False
+        keys = [canonical(cell or "") for cell in mine]
+        if _sortedness(keys) > _MOST_SORTED:
+            return False
+        places = {key: at for at, key in enumerate(self.of(table, column)) if key}
+        both = [(at, places[key]) for at, key in enumerate(keys) if key in places]
+        if len(both) < _LEAST_KEYS:
+            return False
+        here, there = np.array(both, float).T
+        return float(np.corrcoef(here, there)[0, 1]) >= _ALIKE
+
+
+def _sortedness(keys: Sequence[str]) -> float:
+    """Return how much keys rise or fall with their place, from 0 to 1."""
+    known = [key for key in keys if key]
+    try:
+        values = np.array([float(key) for key in known])
+    except ValueError:
+        values = np.unique(np.array(known), return_inverse=True)[1].astype(float)
+    return rank_correlation(values, np.arange(len(known), dtype=float))

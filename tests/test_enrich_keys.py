@@ -1,0 +1,99 @@
+"""Joins on keys that number rows, whose names and values prove nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deepjoin
+from deepjoin import EnrichSettings, Lake
+from deepjoin.enriching.features import Feature, chosen_features
+from deepjoin.enriching.row_order import RowOrders
+
+_ROWS = 400
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> tuple[Lake, pd.DataFrame]:
+    """Cut a table into three; their keys are permutations of the same numbers."""
+    drawn = np.random.default_rng(3)
+    first, second = drawn.permutation(_ROWS), drawn.permutation(_ROWS)
+    near, far = drawn.normal(size=_ROWS), drawn.normal(size=_ROWS)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    middle = pd.DataFrame({"alpha": first, "near": near, "beta": second})
+    middle.to_csv(folder / "middle.csv", index=False)
+    pd.DataFrame({"gamma": second, "far": far}).to_csv(folder / "last.csv", index=False)
+    price = near + far + 0.3 * drawn.normal(size=_ROWS)
+    own = pd.DataFrame({"delta": first, "size": drawn.normal(size=_ROWS), "price": price})
+    return deepjoin.index(folder, tmp_path / "index"), own
+
+
+def _joins(found: Any) -> list[tuple[str, str, str]]:
+    return [(step.via, step.table, step.column) for step in found.steps]
+
+
+RIGHT = [("delta", "middle.csv", "alpha"), ("beta", "last.csv", "gamma")]
+
+
+def test_keys_in_the_same_order_belong_together(parts: tuple[Lake, pd.DataFrame]) -> None:
+    """The order of rows proves the join, with a target and without."""
+    lake, own = parts
+    found = lake.enrich(own, "price")
+    assert _joins(found) == RIGHT
+    assert [step.trust for step in found.steps] == [0.9, 0.9]
+    assert {offer.column for offer in lake.enrich(own.drop(columns="price")).offers} >= {
+        "near",
+        "far",
+    }
+
+
+def test_the_target_tells_which_key_is_right(parts: tuple[Lake, pd.DataFrame]) -> None:
+    """With rows in another order, several keys fit; a shuffled target proves none of them."""
+    lake, own = parts
+    mixed = own.sample(frac=0.9, random_state=1)
+    found = lake.enrich(mixed, "price")
+    assert _joins(found) == RIGHT
+    assert found.steps[0].trust < EnrichSettings().least
+    table = found.table
+    expected = pd.read_csv(lake.index.origin("middle.csv").path()).set_index("alpha")["near"]
+    assert np.allclose(table["near"], expected[mixed["delta"]])
+    reasons = [one.reason for one in found.rejected if one.via == "delta"]
+    assert any(
+        reason.startswith("looks like a coincidence (trust 0.")
+        and reason.endswith("), and tells nothing of the target beyond what is there")
+        for reason in reasons
+    )
+    shuffled = mixed.assign(price=np.random.default_rng(0).permutation(mixed["price"]))
+    assert lake.enrich(shuffled, "price").steps == ()
+    assert lake.enrich(mixed.drop(columns="price")).offers == ()
+
+
+def test_orders_that_prove_nothing(parts: tuple[Lake, pd.DataFrame]) -> None:
+    """Sorted keys, few keys and other orders say nothing."""
+    lake, own = parts
+    orders = RowOrders(lake.index)
+    keys = [str(key) for key in own["delta"]]
+    assert orders.agree(keys, "middle.csv", "alpha")
+    assert orders.agree(keys[::2], "middle.csv", "alpha")
+    assert not orders.agree(keys, "middle.csv", "beta")
+    assert not orders.agree(keys[:40], "middle.csv", "alpha")
+    assert not orders.agree(sorted(keys, key=int), "middle.csv", "alpha")
+    assert not orders.agree(keys[::-1], "middle.csv", "alpha")
+    assert not orders.agree(keys, "middle.csv", "absent")
+
+
+def test_one_of_several_joins_with_a_table_is_right() -> None:
+    """The join whose columns rate highest stays."""
+    drawn = np.random.default_rng(0)
+    made = [("a", 0, 0.2), ("b", 1, 0.1), ("c", 1, 0.3), ("d", 2, 0.1)]
+    new = [
+        Feature(name, drawn.normal(size=50), False, ("two" if at == 2 else "one", at))
+        for name, at, _ in made
+    ]
+    rated = np.array([rate for *_, rate in made])
+    assert [one.name for one in chosen_features([], new, rated, 10)] == ["c", "b", "d"]
