@@ -20,6 +20,7 @@ from pyarrow import csv
 
 import deepjoin
 from deepjoin import Column, DeepJoinError, Lake
+from deepjoin.relating import neighbourhood as neighbouring
 from deepjoin.relating import prefix_filter, self_join
 from deepjoin.relating.graph import JoinGraph
 from tests.conftest import MakeLake
@@ -406,7 +407,9 @@ def test_edges_as_csv_and_parquet(towns: Lake, tmp_path: Path) -> None:
         "cardinality": "n:1",
         "a_id": "trips#0",
         "b_id": "c\x07<&>.csv#0",
+        "probability": rows_of(graph)[1]["probability"],
     }
+    assert all(0 < row["probability"] < 1 for row in rows_of(graph))
 
 
 def test_edges_as_json(towns: Lake, tmp_path: Path) -> None:
@@ -444,6 +447,7 @@ def test_a_graph_sums_itself_up(towns: Lake) -> None:
     assert said.pop("seconds") >= 0
     assert said == {
         "min_joinability": 0.5,
+        "least": 0.0,
         "edges": 3,
         "columns": 3,
         "tables": 3,
@@ -485,3 +489,48 @@ def test_values_of_one_hash_are_told_apart(tmp_path: Path) -> None:
         lake.add({"t1": {"c": [*"bcd"]}})
         lake.add({"t2": {"c": [*"xyz"]}})
         check(lake.graph(0.5), lake, 0.5)
+
+
+def test_edges_have_the_chance_that_the_map_has(tmp_path: Path) -> None:
+    cities = ["Oslo", "Rome", "Lima", "Bern", "Kiev", "Pau"]
+    tables = {
+        "towns": {"town": cities, "mayor": ["a", "b", "c", "d", "e", "f"]},
+        "trips": {"town": cities[:5] * 2},
+        "crews": {"letter": ["a", "b", "c", "d", "e"] * 2},
+    }
+    lake = deepjoin.index(tables, tmp_path / "lake", vectors={"cells": "none"})
+    graph = lake.graph(0.5)
+    edges = {(edge.a.column, edge.b.column): edge.probability for edge in graph}
+    assert edges.keys() == {("town", "town"), ("letter", "mayor")}
+    assert edges["town", "town"] > edges["letter", "mayor"]
+    walked = neighbouring.neighbourhood(lake.index, "towns", 1, 0.5)
+    for edge in walked.edges:
+        ends = (edge.a.column, edge.b.column)
+        known = edges.get(ends, edges.get(ends[::-1]))
+        assert edge.probability == pytest.approx(known, abs=1e-4)
+    assert len(walked.edges) == 2
+
+
+def test_unlikely_edges_can_be_left_out(tmp_path: Path) -> None:
+    tables = {
+        "towns": {"town": ["Oslo", "Rome", "Lima", "Bern", "Kiev", "Pau"]},
+        "trips": {"town": ["Oslo", "Rome", "Lima", "Bern", "Kiev"] * 2},
+        "pupils": {"name": ["Rome", "Lima", "Bern", "Kiev", "Pau"]},
+    }
+    lake = deepjoin.index(tables, tmp_path / "lake", vectors={"cells": "none"})
+    chances = sorted(edge.probability for edge in lake.graph(0.5))
+    assert len(chances) == 3
+    graph = lake.graph(0.5, least=chances[1])
+    assert sorted(edge.probability for edge in graph) == chances[1:]
+    assert (len(graph), graph.least, graph.to_dict()["least"]) == (2, chances[1], chances[1])
+    # What people say counts at once, and no graph is made again for it.
+    lake.reject(("trips", "town"), ("towns", "town"))
+    lake.accept(("pupils", "name"), ("towns", "town"))
+    again = deepjoin.open(lake.path).graph(0.5)
+    assert again.work.joined == 0
+    said = {(edge.a.table, edge.b.table): edge.probability for edge in again}
+    assert said["trips", "towns"] == 0
+    assert said["pupils", "towns"] == 1
+    assert all("probability" in edge.to_dict() for edge in again if edge.a.table != "trips")
+    with pytest.raises(deepjoin.DeepJoinError, match="`least` is 2; it must be a probability from"):
+        lake.graph(0.5, least=2)

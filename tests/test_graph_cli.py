@@ -63,9 +63,15 @@ def test_json_sums_up(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
     status, out, _ = call(capsys, "graph", lake, "--format", "json", "--rebuild")
     said: dict[str, Any] = json.loads(out)
     assert status == 0
-    assert said.keys() == {"index", "min_joinability", "edges", "columns", "tables", "saved",
-                           "work", "seconds"}  # fmt: skip
+    assert said.keys() == {"index", "min_joinability", "least", "edges", "columns", "tables",
+                           "saved", "work", "seconds"}  # fmt: skip
     assert (said["index"], said["edges"], said["saved"]) == (str(lake), 2, True)
+
+
+def test_the_least_probability_is_said(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
+    status, out, _ = call(capsys, "graph", lake, "--least", 1)
+    text = "0 joins with joinability >= 0.7 and probability >= 1 between 0 columns of 0 tables\n"
+    assert (status, out) == (0, text)
 
 
 def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
@@ -89,7 +95,7 @@ def test_mistakes_are_explained(
     assert text in err
 
 
-@pytest.mark.parametrize("options", [["--most", "0"], ["--min-joinability", "2"]])
+@pytest.mark.parametrize("options", [["--most", "0"], ["--min-joinability", "2"], ["--least", "7"]])
 def test_usage_errors_exit_2(lake: Path, options: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["graph", str(lake), *options])

@@ -476,3 +476,46 @@ def test_wide_tables_of_row_numbers_are_cut_and_names_kept(
     found = lake.relations()
     assert any("pairs of columns were not weighed" in note for note in found.notes)
     assert ("wide", "customer_id", "customer", "customer_id") in ends(lake.relations(least=0))
+
+
+def test_long_lists_are_printed_in_parts(
+    lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = len(lake.relations(least=0.01))
+    main(["relations", str(lake.path), "--least", "0.01"])
+    whole = capsys.readouterr().out
+    monkeypatch.setattr("deepjoin.cli.relations._LINES", 1)
+    main(["relations", str(lake.path), "--least", "0.01"])
+    parts = capsys.readouterr().out
+    assert (whole.count("chance  child"), parts.count("chance  child")) == (1, count)
+    assert count > 1
+
+    def words(text: str) -> set[str]:
+        return {" ".join(line.split()) for line in text.splitlines()}
+
+    assert words(whole) == words(parts)
+
+
+def test_tables_that_cannot_be_read_are_named_and_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shop.sqlite"
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript(
+            """CREATE TABLE maker (maker_id TEXT PRIMARY KEY);
+            CREATE TABLE part (part_id TEXT PRIMARY KEY, maker_id TEXT);
+            CREATE TABLE gone (x TEXT);
+            CREATE VIEW broken AS SELECT x FROM gone;
+            CREATE VIEW whole AS SELECT maker_id FROM part;
+            DROP TABLE gone;"""
+        )
+        makers = [f"m{n}" for n in range(9)]
+        database.executemany("INSERT INTO maker VALUES (?)", [(one,) for one in makers])
+        parts = [(f"p{n}", makers[n % 8]) for n in range(40)]
+        database.executemany("INSERT INTO part VALUES (?, ?)", parts)
+        database.commit()
+    assert main(["relations", str(file), "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert "broken" in err
+    found = {(one["child_table"], one["parent_table"]) for one in json.loads(out)["relations"]}
+    assert ("part", "maker") in found

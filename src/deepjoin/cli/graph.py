@@ -14,6 +14,7 @@ EPILOG = """\
 examples:
   deepjoin graph data/                           keep the graph in the index
   deepjoin graph data/ --min-joinability 0.5 -o edges.parquet
+  deepjoin graph data/ --least 0.5 -o likely.csv   joins that probably mean something
   deepjoin graph data/ -o edges.graphml          for Gephi, yEd or NetworkX
 
 Two columns join if one of them holds at least the share T of the other's distinct values.
@@ -29,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=share,
         default=0.7,
         help="share of the smaller column's distinct values found in the other (default 0.7)",
+    )
+    parser.add_argument(
+        "--least",
+        metavar="P",
+        type=share,
+        default=0.0,
+        help="only edges with at least this chance that a person would make the join (default 0)",
     )
     parser.add_argument(
         "--most",
@@ -56,6 +64,7 @@ def run(options: argparse.Namespace) -> None:
     with progress_bar() as progress:
         graph = lake.graph(
             options.min_joinability,
+            least=options.least,
             most=options.most,
             save=not options.no_save,
             rebuild=options.rebuild,
@@ -68,8 +77,9 @@ def run(options: argparse.Namespace) -> None:
     if options.format == "json":
         print(json.dumps({"index": str(lake.location)} | graph.to_dict(), ensure_ascii=False))
     else:
+        likely = f" and probability >= {graph.least:g}" if graph.least else ""
         print(
-            f"{found.edges:,} joins with joinability >= {graph.min_joinability:g} "
+            f"{found.edges:,} joins with joinability >= {graph.min_joinability:g}{likely} "
             f"between {found.columns:,} columns of {found.tables:,} tables"
         )
         kept = "; saved in the index" if graph.saved else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,10 @@ A probability is the chance that a person who knows both tables would make the j
 that a database declares are shown and never counted."""
 
 _TEXTS = ("sql", "dbt", "dbml", "mermaid", "svg")
+
+
+#: Relations whose columns are aligned with each other.
+_LINES = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,19 +67,20 @@ def run(options: argparse.Namespace) -> int:
         lake.refresh()
     found = lake.relations(least=options.least, across=options.across)
     broken = found.check()
+    text: Iterable[str]
     if options.format == "json":
-        text = (
-            json.dumps({"index": str(lake.location)} | found.to_dict(), ensure_ascii=False) + "\n"
-        )
+        whole = {"index": str(lake.location)} | found.to_dict()
+        text = [json.dumps(whole, ensure_ascii=False) + "\n"]
     elif options.format == "table":
         text = _table(found, options)
     else:
-        text = getattr(found, f"to_{options.format}")()
+        text = [getattr(found, f"to_{options.format}")()]
     if options.out:
-        Path(options.out).write_text(text, "utf-8")
+        with Path(options.out).open("w", encoding="utf-8") as file:
+            file.writelines(text)
         say(f"{len(found):,} relations and {len(found.keys):,} keys in {options.out}")
     else:
-        sys.stdout.write(text)
+        sys.stdout.writelines(text)
     for note in found.notes:
         say(note)
     if options.format == "table":
@@ -99,35 +105,33 @@ def run(options: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def _table(found: Relations, options: argparse.Namespace) -> str:
+def _table(found: Relations, options: argparse.Namespace) -> Iterator[str]:
     """List relations, with the evidence that is most telling, then the keys."""
     screen = Screen.of(sys.stdout) if not options.out else Screen.plain(sys.stdout)
     if not found and not found.keys:
-        return f"No relations and no keys with a probability of at least {found.least:g}.\n"
-    rows = [["chance", "child", "parent", "rows", "orphans", "declared", "evidence"]]
-    for one in found:
-        rows.append(
-            [
-                f"{one.probability:.2f}",
-                printable(f"{one.child_table}.{'+'.join(one.child_columns)}"),
-                printable(f"{one.parent_table}.{'+'.join(one.parent_columns)}"),
-                one.cardinality,
-                f"{one.orphans:,}" if one.orphans else "",
-                {True: "yes", False: "no", None: ""}[one.declared],
-                printable(
-                    "; ".join(
-                        one.evidence[what]
-                        for what in ("person", "name", "values")
-                        if what in one.evidence
-                    )
-                ),
-            ]
-        )
-    lines = [aligned(rows, screen)] if len(rows) > 1 else []
+        yield f"No relations and no keys with a probability of at least {found.least:g}.\n"
+        return
+    # Some at a time, each with a heading: a lake may have hundreds of thousands.
+    for start in range(0, len(found), _LINES):
+        rows = [["chance", "child", "parent", "rows", "orphans", "declared", "evidence"]]
+        for one in found[start : start + _LINES]:
+            words = dict(one.evidence.items())
+            rows.append(
+                [
+                    f"{one.probability:.2f}",
+                    printable(f"{one.child_table}.{'+'.join(one.child_columns)}"),
+                    printable(f"{one.parent_table}.{'+'.join(one.parent_columns)}"),
+                    one.cardinality,
+                    f"{one.orphans:,}" if one.orphans else "",
+                    {True: "yes", False: "no", None: ""}[one.declared],
+                    printable(
+                        "; ".join(words[w] for w in ("person", "name", "values") if w in words)
+                    ),
+                ]
+            )
+        yield aligned(rows, screen) + "\n"
     if found.keys:
-        lines += ["", "keys"]
-        lines += [
-            f"{key.probability:.2f}  {printable(key.table)}.{printable('+'.join(key.columns))}"
-            for key in found.keys
-        ]
-    return "\n".join(lines) + "\n"
+        yield "\nkeys\n"
+    for key in found.keys:
+        columns = printable("+".join(key.columns))
+        yield f"{key.probability:.2f}  {printable(key.table)}.{columns}\n"

@@ -326,7 +326,7 @@ def fit_keys(
     finder = RelationFinder(lake.index)
     facts = finder.facts
     weighed = WeighedPairs(labelled.pairs, chances, chances, 0, np.zeros(len(chances), np.int64))
-    rows, columns = key_features(facts, finder.columns.joins, weighed, finder.encoder)
+    rows, columns = key_features(facts, finder.columns.joins, weighed)
     numbers = column_numbers(finder)
     parents = set()
     for key in keys:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from deepjoin.arrays import Int
+from deepjoin.arrays import Double, Int
 from deepjoin.lazy import cached_property
-from deepjoin.matching.names import NameTable, home_of, letters_of, short_name
+from deepjoin.matching.names import Bits, NameTable, home_of, letters_of, short_name
 from deepjoin.matching.sense import shipped_model
 from deepjoin.model import JoinEdge
+from deepjoin.relating.edges import JoinedColumns
 from deepjoin.relating.partners import JoinLinks
 from deepjoin.search.likely import HIT_FEATURES, PairSide, Shared, column_place, hit_features
 from deepjoin.store.feedback import Feedback
@@ -17,6 +20,8 @@ from deepjoin.store.segment import Numbering
 #: Pairs of one table whose chance is estimated, the strongest; the others have next to none.
 _WEIGHED, _NEXT_TO_NONE = 1000, 1e-4
 _DIGITS = 9
+#: Edges of a graph whose chances are estimated at a time.
+_PAIRS = 1 << 16
 
 
 class LinkChances:
@@ -49,50 +54,94 @@ class LinkChances:
         sizes, places = (lake.sizes[a], lake.sizes[b]), (lake.order[a], lake.order[b])
         is_turned = (sizes[1] < sizes[0]) | ((sizes[1] == sizes[0]) & (places[1] < places[0]))
         query, target = np.where(is_turned, b, a), np.where(is_turned, a, b)
-        homes = (
-            [home_of(lake.table_name(table)) for table in lake.tables[columns].tolist()]
-            for columns in (query, target)
-        )
-        shared = Shared(
-            links.matched[best] / lake.sizes[query],
-            links.matched[best] / lake.sizes[target],
-            np.zeros(len(best)),
-            np.array([column_place(lake.column_id(column)) for column in target.tolist()]),
-            np.array([bool(one) and one == other for one, other in zip(*homes, strict=True)]),
-        )
-        rows = hit_features(self._side(query), self._side(target), shared)
         chance = _NEXT_TO_NONE * links.strength
+        chance[best] = self._estimated(query, target, links.matched[best])
+        return links._replace(chance=self._with_decisions(links.a, links.b, chance))
+
+    def of_edges(self, found: JoinedColumns) -> Double:
+        """Return the chances of edges, of which ``a`` is the smaller column."""
+        chance = np.zeros(len(found.a))
+        for start in range(0, len(chance), _PAIRS):
+            some = slice(start, start + _PAIRS)
+            chance[some] = self._estimated(found.a[some], found.b[some], found.matched[some])
+        return self._with_decisions(found.a, found.b, chance)
+
+    def _estimated(self, query: Int, target: Int, matched: Int) -> Double:
+        """Estimate the chances of pairs, whose smaller columns are the queries."""
+        lake = self._lake
+        columns, number = np.unique(np.concatenate([query, target]), return_inverse=True)
+        described = _Described.of(lake, columns)
+        left, right = number[: len(query)], number[len(query) :]
+        shared = Shared(
+            matched / lake.sizes[query],
+            matched / lake.sizes[target],
+            np.zeros(len(query)),
+            described.place[right],
+            (described.home[left] == described.home[right]) & (described.home[left] != 0),
+        )
+        one, other = (self._side(columns, at, described) for at in (left, right))
+        rows = hit_features(one, other, shared)
         found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
         # How many are weighed at once changes the last digits.
-        chance[best] = np.round(found, _DIGITS)
-        if self._said:
-            ends = zip(links.a.tolist(), links.b.tolist(), strict=True)
-            for place, (one, other) in enumerate(ends):
-                said = self._said.of(self._end(one), self._end(other))
-                chance[place] = chance[place] if said is None else said
-        return links._replace(chance=chance)
+        return np.round(found, _DIGITS)
 
-    def _side(self, columns: Int) -> PairSide:
-        lake, (cells, types, generic) = self._lake, self._stored
-        names = [lake.column_name(column) for column in columns.tolist()]
-        titles = [self._title(table) for table in lake.tables[columns].tolist()]
-        sizes = lake.sizes[columns]
+    def _side(self, columns: Int, at: Int, described: _Described) -> PairSide:
+        cells, types, generic = self._stored
+        sizes, chosen = self._lake.sizes[columns[at]], columns[at]
         return PairSide(
             sizes,
-            sizes / np.maximum(1, cells[columns]),
-            *(types[columns], generic[columns]),
-            *(NameTable.of(names), letters_of(titles)),
+            sizes / np.maximum(1, cells[chosen]),
+            *(types[chosen], generic[chosen]),
+            *(described.names.take(described.name[at]), described.titles[described.title[at]]),
         )
 
-    def _title(self, table: int) -> str:
-        segment, number = self._lake.table(table)
-        return segment.catalog.titles(np.array([number]))[0] or short_name(
-            segment.catalog.table_names[number]
-        )
+    def _with_decisions(self, a: Int, b: Int, chance: Double) -> Double:
+        """Put what people said in the place of what was estimated."""
+        if self._said:
+            for place, (one, other) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+                said = self._said.of(self._end(one), self._end(other))
+                chance[place] = chance[place] if said is None else said
+        return chance
 
     def _end(self, column: int) -> tuple[str, str]:
         lake = self._lake
         return lake.table_name(int(lake.tables[column])), lake.column_name(column)
+
+
+class _Described(NamedTuple):
+    """Names and places of some columns; equal names and titles are prepared once."""
+
+    names: NameTable
+    name: Int
+    titles: Bits
+    title: Int
+    #: The place of a column in its table; the folder or database of it by number, 0 for none.
+    place: Int
+    home: Int
+
+    @classmethod
+    def of(cls, lake: Numbering, columns: Int) -> _Described:
+        names: dict[str, int] = {}
+        titles: dict[str, int] = {}
+        homes: dict[str, int] = {"": 0}
+        rows = []
+        for column in columns.tolist():
+            table = int(lake.tables[column])
+            segment, number = lake.table(table)
+            catalog = segment.catalog
+            called = catalog.table_names[number]
+            title = catalog.titles(np.array([number]))[0] or short_name(called)
+            rows.append(
+                (
+                    names.setdefault(lake.column_name(column), len(names)),
+                    titles.setdefault(title, len(titles)),
+                    column_place(lake.column_id(column)),
+                    homes.setdefault(home_of(called), len(homes)),
+                )
+            )
+        name, title_of, place, home = np.array(rows, np.int64).reshape(-1, 4).T
+        whole = NameTable.of(list(names)), name, letters_of(list(titles)), title_of
+        return cls(*whole, place, home)
 
 
 class SaidOfEdges:

@@ -29,6 +29,7 @@ from deepjoin.files import TemporaryFolder, locked, replace_file
 from deepjoin.lazy import cached_property
 from deepjoin.model import ColumnPlace, JoinEdge
 from deepjoin.progress import Progress, no_progress
+from deepjoin.relating.chances import LinkChances
 from deepjoin.relating.edges import EdgeList, check_share
 from deepjoin.relating.join_all import EarlierGraph, JoinWork, join_all
 from deepjoin.relating.output import SCHEMA, EdgeRows, GraphSize
@@ -61,6 +62,8 @@ class JoinGraph:
     work: JoinWork
     seconds: float
     _rows: EdgeRows = field(repr=False)
+    #: Edges of a lower probability are not in it.
+    least: float = 0.0
 
     @cached_property
     def counted(self) -> GraphSize:
@@ -78,7 +81,10 @@ class JoinGraph:
                     for of in ("a", "b")
                 )
                 shares = row["joinability"], row["reverse"]
-                yield JoinEdge(a, b, *shares, row["matched"], row["cardinality"])
+                yield JoinEdge(
+                    *(a, b, *shares, row["matched"], row["cardinality"]),
+                    probability=row["probability"],
+                )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the edges as Arrow data, about a million at a time."""
@@ -97,6 +103,7 @@ class JoinGraph:
         """Summarise the graph, as the JSON of the command line."""
         return {
             "min_joinability": self.min_joinability,
+            "least": self.least,
             **self.counted._asdict(),
             "saved": self.saved,
             "work": asdict(self.work),
@@ -108,6 +115,7 @@ def make_graph(
     lake: OpenIndex,
     min_joinability: float = 0.7,
     *,
+    least: float = 0.0,
     most: int | None = None,
     save: bool = True,
     rebuild: bool = False,
@@ -115,9 +123,11 @@ def make_graph(
 ) -> JoinGraph:
     """Find all joinable pairs of columns; see `Lake.graph`."""
     check_share(min_joinability)
+    if not 0 <= least <= 1:
+        raise DeepJoinError(f"`least` is {least}; it must be a probability from 0 to 1.")
     if most is not None and most < 1:
         raise DeepJoinError(f"most is {most}; it must be at least 1, or left out.")
-    job = _GraphBuild(lake, min_joinability, most, progress or no_progress)
+    job = _GraphBuild(lake, min_joinability, least, most, progress or no_progress)
     with lake.reporting_damage():
         if save and most is None:
             return job.saved(rebuild)
@@ -127,7 +137,10 @@ def make_graph(
 class _GraphBuild:
     """Builds the graph of one lake, or brings a saved one up to date."""
 
-    def __init__(self, lake: OpenIndex, share: float, most: int | None, progress: Progress) -> None:
+    def __init__(
+        self, lake: OpenIndex, share: float, least: float, most: int | None, progress: Progress
+    ) -> None:
+        self._least = least
         self._lake, self._share, self._most, self._progress = lake, share, most, progress
         self._numbering, self._described = lake.numbering, described(lake)
         self._began = time.perf_counter()
@@ -180,8 +193,9 @@ class _GraphBuild:
 
     def _graph(self, folder: Path, work: JoinWork, saved: bool = False) -> JoinGraph:
         seconds = time.perf_counter() - self._began
-        rows = EdgeRows(self._numbering, EdgeList(folder), self._share)
-        return JoinGraph(self._share, saved, work, seconds, rows)
+        chances = LinkChances(self._numbering, self._lake.feedback)
+        rows = EdgeRows(self._numbering, EdgeList(folder), chances, self._share, self._least)
+        return JoinGraph(self._share, saved, work, seconds, rows, self._least)
 
 
 @dataclass(frozen=True)

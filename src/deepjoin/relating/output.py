@@ -13,9 +13,10 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 import pyarrow as pa
 
-from deepjoin.arrays import load_strings
+from deepjoin.arrays import Double, load_strings
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
+from deepjoin.relating.chances import LinkChances
 from deepjoin.relating.edges import CARDINALITIES, EdgeList, JoinedColumns
 from deepjoin.store.segment import Numbering
 
@@ -26,6 +27,7 @@ SCHEMA = pa.schema(
         *((name, pa.int64()) for name in ("matched", "a_size", "b_size")),
         ("cardinality", pa.string()),
         *((name, pa.large_string()) for name in ("a_id", "b_id")),
+        ("probability", pa.float64()),
     ]
 )
 
@@ -40,10 +42,21 @@ class GraphSize(NamedTuple):
 
 
 class EdgeRows:
-    """Edges with the names of their columns, one row each, from a least joinability on."""
+    """Edges with the names of their columns, one row each.
 
-    def __init__(self, lake: Numbering, edges: EdgeList, least: float) -> None:
-        self._lake, self._edges, self._least = lake, edges, least
+    Probabilities are estimated whenever edges are read: the work is that of the edges asked for.
+    """
+
+    def __init__(
+        self,
+        lake: Numbering,
+        edges: EdgeList,
+        chances: LinkChances,
+        min_joinability: float,
+        least: float = 0.0,
+    ) -> None:
+        self._lake, self._edges, self._chances = lake, edges, chances
+        self._min_joinability, self._least = min_joinability, least
         # Mapped at once: a lake that has moved on may have removed them later.
         self._table_names, self._column_names, self._column_ids = map(
             self._strings, ("table_names", "column_names", "column_ids")
@@ -51,8 +64,22 @@ class EdgeRows:
 
     def found(self) -> Iterator[JoinedColumns]:
         """Yield the edges by number, some at a time."""
+        if self._least > 0:
+            yield from (found for found, _ in self.weighed())
+        else:
+            yield from self._strong()
+
+    def _strong(self) -> Iterator[JoinedColumns]:
+        """Yield the edges from the least joinability on, whatever their probability."""
         for found in self._edges.batches():
-            yield found.take(found.matched / self._lake.sizes[found.a] >= self._least)
+            yield found.take(found.matched / self._lake.sizes[found.a] >= self._min_joinability)
+
+    def weighed(self) -> Iterator[tuple[JoinedColumns, Double]]:
+        """Yield the edges and their probabilities, some at a time."""
+        for found in self._strong():
+            chances = self._chances.of_edges(found)
+            likely = chances >= self._least
+            yield found.take(likely), chances[likely]
 
     def count(self) -> GraphSize:
         """Count the edges, and the columns and tables that have any."""
@@ -65,11 +92,11 @@ class EdgeRows:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, some at a time."""
-        for found in self.found():
+        for found, chances in self.weighed():
             if len(found.a):
-                yield self._batch(found)
+                yield self._batch(found, chances)
 
-    def _batch(self, found: JoinedColumns) -> pa.RecordBatch:
+    def _batch(self, found: JoinedColumns, chances: Double) -> pa.RecordBatch:
         tables, names, sizes = self._table_names, self._column_names, self._lake.sizes
         cardinality = pa.DictionaryArray.from_arrays(pa.array(found.repeats), list(CARDINALITIES))
         arrays = [
@@ -79,6 +106,7 @@ class EdgeRows:
             *(found.matched / sizes[column] for column in (found.a, found.b)),
             *(found.matched, sizes[found.a], sizes[found.b], cardinality.cast(pa.string())),
             *(self._column_ids.take(pa.array(column)) for column in (found.a, found.b)),
+            np.round(chances, 4),
         ]  # fmt: skip
         return pa.record_batch([pa.array(array) for array in arrays], schema=SCHEMA)
 
@@ -131,7 +159,8 @@ def _write_json(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
                     }
                     for end in ("a", "b")
                 }
-                edge |= {n: row[n] for n in ("joinability", "reverse", "matched", "cardinality")}
+                numbers = "joinability", "reverse", "matched", "cardinality", "probability"
+                edge |= {name: row[name] for name in numbers}
                 file.write(before + json.dumps(edge, ensure_ascii=False))
                 before = ",\n"
         file.write("[]\n" if before == "[\n" else "\n]\n")
@@ -147,6 +176,7 @@ _ATTRIBUTES = {
     "cardinality": "string",
     "a_id": "string",
     "b_id": "string",
+    "probability": "double",
 }
 
 

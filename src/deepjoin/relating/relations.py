@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
 
@@ -312,7 +312,7 @@ class RelationFinder:
         """Return the columns that hold every value once, and the chance that each is a key."""
         more = np.zeros(len(self.facts.distinct) - len(self.columns.joins), bool)
         joins = np.append(self.columns.joins, more)
-        rows, columns = key_features(self.facts, joins, weighed, self.encoder)
+        rows, columns = key_features(self.facts, joins, weighed)
         return columns, shipped_model("key", KEY_FEATURES).probabilities(rows)
 
 
@@ -327,13 +327,12 @@ def _closest(facts: ColumnFacts, pairs: Pairs, most: int) -> Int:
     return np.sort(order[places_in_runs(pairs.child[order]) < most])
 
 
-def key_features(
-    facts: ColumnFacts, joins: Marks, weighed: WeighedPairs, encoder: CellEncoder | None = None
-) -> tuple[Double, Int]:
+def key_features(facts: ColumnFacts, joins: Marks, weighed: WeighedPairs) -> tuple[Double, Int]:
     """Measure the columns that can be keys: no value twice; returns their rows and numbers."""
     unique = facts.distinct == facts.cells
     columns = np.flatnonzero(unique & joins)
-    f = facts.named(columns, encoder)
+    # Letters alone are compared here: vectors of all names of a lake would take gigabytes.
+    f = facts.named(columns, None)
     own, table = f.names.take(f.name[columns]), f.names.take(f.table_name[columns])
     _, home = shared_letters(own.stems, table.letters)
     referred = np.zeros(len(f.distinct))
@@ -560,6 +559,10 @@ class Evidence(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._words)
+
+    def items(self) -> ItemsView[str, str]:
+        """Return names and words, put together once for all of them."""
+        return self._words.items()
 
     def __repr__(self) -> str:
         return repr(self._words)

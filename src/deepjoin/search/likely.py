@@ -208,6 +208,58 @@ class QueryFacts:
         return np.array([home_of(name) == place for name in catalog.table_names.take(tables)])
 
 
+class KeySide(NamedTuple):
+    """One side of a join on several columns: its tuples are weighed like the values of a column."""
+
+    names: Sequence[str]
+    title: str
+    table: str
+    #: Distinct tuples and complete rows.
+    size: int
+    rows: int
+    #: Type and kind of generic key of each column.
+    kinds: Sequence[int]
+    generics: Sequence[int]
+    #: Place of the first column in its table.
+    place: int = 0
+
+
+def key_probabilities(
+    query: KeySide, targets: Sequence[KeySide], shares: Double, reverse: Double
+) -> Double:
+    """Return the chance of joins on several columns, by the model for one column.
+
+    The name of a key is that of all its columns. It has the type of its columns if they are of one
+    type, else text, and it is generic if every column is: years and flags together prove little.
+    """
+    count = len(targets)
+    words = NameTable.of([" ".join(side.names) for side in (query, *targets)])
+    letters = letters_of([side.title or short_name(side.table) for side in (query, *targets)])
+    own = np.zeros(count, np.int64)
+
+    def side(of: Sequence[KeySide], rows: Int) -> PairSide:
+        kinds = [one.kinds[0] if len(set(one.kinds)) == 1 else 0 for one in of]
+        generics = [one.generics[0] if all(one.generics) else 0 for one in of]
+        size = np.array([one.size for one in of])
+        cells = np.array([max(1, one.rows) for one in of])
+        return PairSide(
+            *(np.maximum(1, size), size / cells, np.array(kinds), np.array(generics)),
+            *(words.take(rows), letters[rows]),
+        )
+
+    place = np.array([one.place for one in targets])
+    home = home_of(query.table)
+    near = np.array([bool(home) and home_of(one.table) == home for one in targets], bool)
+    rows = hit_features(
+        side([query] * count, own),
+        side(targets, np.arange(1, count + 1)),
+        Shared(shares, reverse, np.zeros(count), place, near),
+    )
+    same = [list(one.kinds) == list(query.kinds) for one in targets]
+    rows[:, _AT["same_type"]] = same
+    return shipped_model("hit", HIT_FEATURES).probabilities(rows)
+
+
 def _numbered(names: Sequence[str]) -> tuple[list[str], Int]:
     """Return the different names, and the number of each name among them."""
     numbers: dict[str, int] = {}
