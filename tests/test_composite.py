@@ -192,6 +192,36 @@ def test_parts_match_by_meaning(lake: Lake) -> None:
         assert hit.found_by == ("exact-equi", "cell-vectors")
 
 
+def test_hits_have_a_probability_which_orders_joins_of_kind_any(tmp_path: Path) -> None:
+    years = [str(year) for year in range(1990, 2010) for _ in range(4)]
+    teams = ["BOS", "NYA", "CHN", "SFN"] * 20
+    numbers = [str(number) for number in range(80)]
+    tables = {
+        # All tuples, but each twice, under names that say nothing.
+        "log": {"a": years * 2, "b": teams * 2, "c": numbers * 2},
+        "teams": {"yearID": years[4:], "teamID": teams[4:], "park": numbers[4:]},
+    }
+    lake = deepjoin.index(
+        {name: pa.table(rows) for name, rows in tables.items()},
+        tmp_path / "index",
+        settings=Settings(min_distinct=1),
+        vectors={"cells": "none"},
+    )
+    query = {"yearID": years, "teamID": teams}
+    equi = lake.search(query, join="equi")
+    assert [(hit.table, hit.joinability) for hit in equi] == [("log", 1.0), ("teams", 0.95)]
+    found = lake.search(query, join="any")
+    assert [hit.table for hit in found] == ["teams", "log"]
+    assert [hit.rank for hit in found] == [1, 2]
+    assert found[0].probability > found[1].probability + 0.1 > 0.1
+    assert {hit.table: hit.probability for hit in equi} == {
+        hit.table: hit.probability for hit in found
+    }
+    measured = lake.explain(query, ("teams", ["yearID", "teamID"]), on=["yearID", "teamID"])
+    assert measured.probability == found[0].probability
+    assert [hit.table for hit in lake.search(query, 1, join="any")] == ["teams"]
+
+
 @pytest.mark.parametrize(
     ("on", "says"),
     [

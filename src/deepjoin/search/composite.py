@@ -39,8 +39,9 @@ from deepjoin.search.blocks import PartColumns, TooManyMappings, verify_together
 from deepjoin.search.candidates import weigh
 from deepjoin.search.context import SearchContext
 from deepjoin.search.evidence import EQUAL_CELLS, SIMILAR_CELLS
+from deepjoin.search.likely import KeySide, column_place, key_probabilities
 from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
-from deepjoin.search.ranking import name_similarity
+from deepjoin.search.ranking import CHANCE_DIGITS, name_similarity
 from deepjoin.search.searcher import Stopwatch
 from deepjoin.search.tuples import (
     SEPARATOR,
@@ -51,6 +52,7 @@ from deepjoin.search.tuples import (
     TupleQuery,
     count_distinct,
 )
+from deepjoin.store.feedback import Decided
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.rows import NOT_STORED
 
@@ -63,6 +65,10 @@ _TRIED = 5000
 #: Tables verified one by one before others are verified together, how many at a time, and how
 #: many rows those have at most.
 _ONE_BY_ONE, _BLOCK_TABLES, _SMALL_ROWS = 32, 4096, 4096
+#: Tables whose probability is estimated to order joins of kind any.
+_WEIGHED = 30
+#: Digits of a probability that is shown.
+_SHOWN = 4
 #: Cells looked up by meaning at a time.
 _BLOCK = 512
 
@@ -101,12 +107,20 @@ class CompositeSearch:
         places = [
             SegmentTables(segment, query, self._pairs(query, segment)) for segment in self._segments
         ]
-        run = _Run(query, places, options)
+        by_chance = self.join == "any" and options.k not in (None, 0)
+        # Joins of kind any are ordered by probability: more tables are measured than returned.
+        pool = replace(options, k=max(options.k or 0, _WEIGHED)) if by_chance else options
+        run = _Run(query, places, pool)
         ranked = run.ranked() if len(query) else []
         watch.lap("candidates")
+        measured = [_measure(query, place, mapping.columns) for place, mapping in ranked]
+        chances = _probabilities(query, measured, options.decided(*columns))
+        if by_chance:
+            order = np.argsort(-np.round(chances, CHANCE_DIGITS), kind="stable")[: options.k]
+            measured, chances = [measured[at] for at in order.tolist()], chances[order]
         hits = [
-            self._hit(rank, query, place, mapping, options.show)
-            for rank, (place, mapping) in enumerate(ranked, 1)
+            self._hit(rank, query, one, chance, options.show)
+            for rank, (one, chance) in enumerate(zip(measured, chances.tolist(), strict=True), 1)
         ]
         return Results(query.described(), tuple(hits), watch.stop("verify"), run.partial)
 
@@ -122,7 +136,8 @@ class CompositeSearch:
             )
         query = TupleQuery(columns, self.context.profile, self.context.key, self.encoder)
         place = SegmentTables(segment, query, self._pairs(query, segment))
-        return self._hit(1, query, place, Mapping(0, tuple(theirs)), show)
+        measured = _measure(query, place, tuple(theirs))
+        return self._hit(1, query, measured, float(_probabilities(query, [measured], {})[0]), show)
 
     def _pairs(self, query: TupleQuery, segment: Segment) -> list[PartPairs]:
         """Find the values of a segment that match each part."""
@@ -160,17 +175,14 @@ class CompositeSearch:
         self,
         rank: int,
         query: TupleQuery,
-        place: SegmentTables,
-        mapping: Mapping,
+        measured: _Measured,
+        chance: float,
         show: int | None,
     ) -> Hit:
-        """Measure a table under a mapping: what matches, how often, and what does not."""
-        rows, columns, segment = place.rows, mapping.columns, place.segment
+        """Describe a table under a mapping: what matches, how often, and what does not."""
+        place, columns, found, tuples, tuples_there, _ = measured
+        rows, segment = place.rows, place.segment
         catalog = segment.catalog
-        found, numbers = place.found(columns)
-        tuples = numbers[found.beginnings]
-        _, keys = rows.tuples_of(columns)
-        tuples_there = count_distinct(keys)
         size = len(query)
 
         def evidence(pairs: Found, of: Int) -> tuple[float, float, int]:
@@ -214,6 +226,7 @@ class CompositeSearch:
             join=self.join,
             score=joinability,
             joinability=joinability,
+            probability=round(chance, _SHOWN),
             equi=equi,
             semantic=semantic,
             query_size=size,
@@ -225,6 +238,66 @@ class CompositeSearch:
             bring=partial(_brings, segment, columns[0], names),
             columns=names,
         )
+
+
+class _Measured(NamedTuple):
+    """A table under a mapping: the rows that hold tuples, and what it has in all."""
+
+    place: SegmentTables
+    columns: tuple[int, ...]
+    found: Found
+    #: The tuple of each row found.
+    tuples: Int
+    #: Distinct tuples and complete rows of the table.
+    size: int
+    rows: int
+
+
+def _measure(query: TupleQuery, place: SegmentTables, columns: tuple[int, ...]) -> _Measured:
+    found, numbers = place.found(columns)
+    _, keys = place.rows.tuples_of(columns)
+    return _Measured(
+        place, columns, found, numbers[found.beginnings], count_distinct(keys), len(keys)
+    )
+
+
+def _probabilities(query: TupleQuery, measured: Sequence[_Measured], decided: Decided) -> Double:
+    """Return the chance of each table; what a person said makes it 1 or 0."""
+    if not measured:
+        return np.zeros(0)
+    mine = KeySide(
+        [column.name for column in query.columns],
+        query.columns[0].title or "",
+        query.columns[0].table or "",
+        len(query),
+        int(query.counts.sum()),
+        [int(part.kind) for part in query.parts],
+        [int(part.generic) for part in query.parts],
+    )
+    theirs, shares, reverse = [], [], []
+    for one in measured:
+        catalog, columns = one.place.segment.catalog, np.asarray(one.columns)
+        table = int(catalog.column_tables[one.columns[0]])
+        theirs.append(
+            KeySide(
+                list(catalog.column_names.take(columns)),
+                catalog.titles(np.array([table]))[0],
+                catalog.table_names[table],
+                one.size,
+                one.rows,
+                np.asarray(catalog.column_types[columns]).tolist(),
+                np.asarray(catalog.column_generic[columns]).tolist(),
+                min(column_place(of) for of in catalog.column_ids.take(columns)),
+            )
+        )
+        shares.append(len(np.unique(one.tuples)) / max(1, len(query)))
+        there = _target_tuples(one.place.rows, one.columns, one.found.rows)
+        reverse.append(there / max(1, one.size))
+    chances = key_probabilities(mine, theirs, np.array(shares), np.array(reverse))
+    for at, side in enumerate(theirs):
+        said = decided.get((side.table, tuple(side.names)))
+        chances[at] = chances[at] if said is None else float(said)
+    return chances
 
 
 def _matches(
