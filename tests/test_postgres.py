@@ -11,6 +11,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 
+import deepjoin
+from deepjoin.__main__ import main
 from deepjoin.build.listing import list_items
 from deepjoin.errors import DeepJoinError, MissingExtra, UnreadableTable
 from deepjoin.model import Table
@@ -479,3 +481,26 @@ def test_a_lost_connection_is_told(postgres_uri: str) -> None:
     )
     with pytest.raises(DeepJoinError, match=r"Lost the connection to postgresql://.*fresh"):
         list(batches)
+
+
+def test_a_forbidden_table_is_named_and_has_no_relations(
+    postgres_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute(
+        postgres_uri,
+        "CREATE TABLE maker (maker_id text PRIMARY KEY)",
+        "CREATE TABLE part (part_id text PRIMARY KEY, maker_id text REFERENCES maker)",
+        "CREATE TABLE secret (maker_id text)",
+        "INSERT INTO maker SELECT 'm' || n FROM generate_series(1, 9) n",
+        "INSERT INTO part SELECT 'p' || n, 'm' || (n % 8 + 1) FROM generate_series(1, 40) n",
+        "INSERT INTO secret SELECT maker_id FROM maker",
+        f"GRANT SELECT ON maker, part TO {ROLE}",
+    )
+    password = PASSWORD.replace(" ", "%20").replace("/", "%2F")
+    uri = postgres_uri.replace("postgres:@", f"{ROLE}:{password}@")
+    assert main(["index", uri, "-o", str(tmp_path / "index"), "--cells", "none"]) == 0
+    assert "secret" in capsys.readouterr().err
+    found = deepjoin.open(tmp_path / "index").relations()
+    tables = [(one.child_table, one.parent_table) for one in found]
+    assert tables == [("public.part", "public.maker")]
+    assert "Constraints were not read: Cannot connect to" in found.notes[0]

@@ -9,7 +9,7 @@ lake uses any more is dropped after that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -47,6 +47,8 @@ _EFFORT, _CODES = 200, 1_000
 _LINKS, _CANDIDATES = 16, 128
 #: Segments whose equal vectors are remembered: servers load about the same one at a time.
 _REMEMBERED = 2
+#: Seconds between two requests to stop.
+_ASK_AGAIN = 0.2
 
 
 @dataclass(frozen=True)
@@ -215,17 +217,22 @@ def _together(jobs: Sequence[_ServerJob], work: Callable[[_ServerJob], Done]) ->
             return work(job)
 
     with ThreadPoolExecutor(len(jobs)) as pool:
+        futures: list[Future[Done]] = []
         try:
-            futures = [pool.submit(reported, job) for job in jobs]
+            futures += [pool.submit(reported, job) for job in jobs]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for failed in (one.exception() for one in done):
                 if failed is not None:
                     raise failed
             return [one.result() for one in futures]
         except BaseException:
-            for job in jobs:
-                job.run.progress.stopped = True
-                job.server.interrupt()
+            jobs[0].run.progress.stopped = True
+            # A server between two statements has nothing to cancel, and the next one may wait for
+            # a lock: ask again until all have stopped.
+            while running := [one for one in futures if not one.done()]:
+                for job in jobs:
+                    job.server.interrupt()
+                wait(running, timeout=_ASK_AGAIN)
             raise
 
 
