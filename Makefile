@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CORPUS ?= corpus
+# One more than the cores of a small machine: many tests wait for a server, a browser or a child.
+WORKERS ?= 3
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test check format reference matrix wheel-check hard bench page page-check browser clean
+.PHONY: demo quick test check check-code check-types format reference matrix wheel-check hard bench page page-check browser clean
 
 demo: $(VENV)/installed
 	$(BIN)/deepjoin demo
@@ -16,16 +18,19 @@ quick: $(VENV)/quick
 	$(BIN)/python -m pytest -n 2 --doctest-ignore-import-errors --hypothesis-profile quick -m "not slow and not train and not ray and not postgres and not page"
 
 test: $(VENV)/developing browser
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
-	$(MAKE) check
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 15
+	$(MAKE) -j2 check
 
-check: $(VENV)/developing
+check: check-code check-types page-check
+
+check-code: $(VENV)/developing
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/reference.py --check
-	web/check.sh
+
+check-types: $(VENV)/developing
+	$(BIN)/mypy
 
 format: $(VENV)/developing
 	$(BIN)/ruff check --fix
