@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 import deepjoin
 from deepjoin.model import Column
 from deepjoin.read.corpus import write_corpus
-from tests.support.browsing import downloaded, link, picture, serving, visiting
+from tests.support.browsing import downloaded, link, picture, serving, settled, visiting
 
 CITIES = ["Oslo", "Lima", "Rome", "Cairo", "Quito"]
 TABLES = 30
@@ -73,6 +73,7 @@ def test_tables_of_one_kind_are_folded(browser: Browser, tmp_path: Path) -> None
         expect(page.locator(".card")).to_have_count(2)
         expect(page.get_by_text("2 folded under similar tables")).to_be_visible()
         picture(page, "folded")
+        settled(page)
         page.get_by_text("2 tables of the same kind").click()
         page.get_by_role("link", name="Preview the join with rain_2024.csv").click()
         expect(page.locator("h1")).to_contain_text("rain_2024.csv")

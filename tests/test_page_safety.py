@@ -11,7 +11,16 @@ from playwright.sync_api import Browser, Page, expect
 
 import deepjoin
 from deepjoin.serve.http.app import PAGE
-from tests.support.browsing import PHONE, downloaded, link, picture, serving, too_wide, visiting
+from tests.support.browsing import (
+    PHONE,
+    downloaded,
+    link,
+    picture,
+    serving,
+    settled,
+    too_wide,
+    visiting,
+)
 
 #: Whether marks of direction in the first name of a heading move it among the second.
 MIXED = """() => {
@@ -58,6 +67,8 @@ def test_hostile_names_stay_text(
         assert too_wide(page) <= 0
         picture(page, f"hostile-{look}-table")
         page.locator(".key").filter(has_text="<script>").click()
+        expect(page.locator(".card").first).to_be_visible()
+        settled(page)
         page.get_by_text("2 tables of the same kind").click()
         expect(page.locator(".also li")).to_have_count(2)
         expect(page.locator(".matches").first).to_contain_text("<script>alert(2)</script>")

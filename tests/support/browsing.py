@@ -28,6 +28,8 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+#: What the page shows where an answer, or a better one, is on its way.
+UNDER_WAY = "[aria-busy=true], .busy, .waiting, .waiting-room"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
 COMMON_PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 #: Milliseconds until something that was to appear is missing; a service needs some to start.
@@ -118,6 +120,13 @@ def visiting(browser: Browser, address: str, expected: str = "", **options: Any)
     finally:
         context.close()
     assert watched.wrongs == []
+
+
+def settled(page: Page) -> None:
+    """Wait until what is shown answers the last question, and no better answer is on its way."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(UNDER_WAY)).to_have_count(0)
 
 
 def link(**parts: object) -> str:

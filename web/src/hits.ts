@@ -73,31 +73,21 @@ function shown(joinability: number): number {
   return Math.round(joinability * 100);
 }
 
-/**
- * The ranks of open cards after the final hits replaced early ones. Cards that were opened or closed
- * on the early hits stay so at their new ranks; ``before`` are the ranks that were open until then.
- */
-export function followed(before: number[], open: number[], early: Hit[], final: Hit[]): number[] {
-  // The best column of a table may be another one now; then its card is that of the table.
-  const moved = (ranks: number[]) =>
-    early
-      .filter((hit) => ranks.includes(hit.rank))
-      .map(
-        (hit) =>
-          final.find((other) => other.column_id === hit.column_id) ??
-          final.find((other) => other.table === hit.table),
-      )
-      .flatMap((hit) => (hit ? [hit.rank] : []));
-  const opened = moved(open.filter((rank) => !before.includes(rank)));
-  const closed = moved(before.filter((rank) => !open.includes(rank)));
-  const kept = before.filter((rank) => !closed.includes(rank) && !opened.includes(rank));
-  return [...kept, ...opened].sort((a, b) => a - b);
+/** Whether the card of a hit shows its evidence; ``open`` is null until one was opened or closed. */
+export function isOpen(hit: Hit, open: string[] | null): boolean {
+  return open === null ? hit.rank === 1 : columnsOf(hit).some((id) => open.includes(id));
 }
 
-/** Open cards after one was opened or closed. */
-export function toggled(open: number[], rank: number): number[] {
-  if (open.includes(rank)) return open.filter((other) => other !== rank);
-  return [...open, rank].sort((a, b) => a - b);
+/** Open cards after that of one of the hits was opened or closed. */
+export function toggled(open: string[] | null, hit: Hit, hits: Hit[]): string[] {
+  const now = open ?? hits.filter((one) => isOpen(one, null)).map(({ column_id }) => column_id);
+  const own = columnsOf(hit);
+  return isOpen(hit, open) ? now.filter((id) => !own.includes(id)) : [...now, hit.column_id];
+}
+
+/** Ids of the columns on a card: of a table's card, any of them may be the best in the next answer. */
+function columnsOf(hit: Hit): string[] {
+  return [hit, ...(hit.also ?? [])].map(({ column_id }) => column_id);
 }
 
 /** The best hit of each column of a table, best key first. */

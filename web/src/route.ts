@@ -13,7 +13,8 @@ export interface Filters {
   grouped: boolean;
   brings: string;
   generic: boolean;
-  open: number[];
+  /** Cards that show their evidence, by the ids of their columns; null for the best hit alone. */
+  open: string[] | null;
 }
 
 export interface Options {
@@ -65,7 +66,7 @@ export const FILTERS: Filters = {
   grouped: false,
   brings: "",
   generic: true,
-  open: [1],
+  open: null,
 };
 export const OPTIONS: Options = {
   how: "left",
@@ -175,17 +176,20 @@ function sourceSaid(source: Source): Said {
 }
 
 function filtersSaid(now: Filters): Said {
-  return unless([
-    ["join", now.join, FILTERS.join],
-    ["method", now.method, FILTERS.method],
-    ["k", now.k, FILTERS.k],
-    ["least", now.least, FILTERS.least],
-    ["tau", now.tau, FILTERS.tau],
-    ["grouped", now.grouped, FILTERS.grouped],
-    ["brings", now.brings, FILTERS.brings],
-    ["generic", now.generic, FILTERS.generic],
-    ["open", now.open.join("."), FILTERS.open.join(".")],
-  ]);
+  return [
+    ...unless([
+      ["join", now.join, FILTERS.join],
+      ["method", now.method, FILTERS.method],
+      ["k", now.k, FILTERS.k],
+      ["least", now.least, FILTERS.least],
+      ["tau", now.tau, FILTERS.tau],
+      ["grouped", now.grouped, FILTERS.grouped],
+      ["brings", now.brings, FILTERS.brings],
+      ["generic", now.generic, FILTERS.generic],
+    ]),
+    // An empty one says that all are closed.
+    ...columnsSaid("open", now.open?.length === 0 ? [""] : (now.open ?? [])),
+  ];
 }
 
 function optionsSaid(now: Options): Said {
@@ -242,7 +246,7 @@ function filtersOf(given: URLSearchParams): Filters {
     grouped: given.get("grouped") === "true",
     brings: given.get("brings") ?? FILTERS.brings,
     generic: given.get("generic") !== "false",
-    open: given.has("open") ? ranks(given.get("open") ?? "") : FILTERS.open,
+    open: given.has("open") ? given.getAll("open").filter((id) => id !== "") : FILTERS.open,
   };
 }
 
@@ -303,8 +307,4 @@ function share(got: string | null, usual: number): number {
 /** The least similarity of values; the service refuses 0, at which all are similar. */
 function tauOf(given: URLSearchParams): number | null {
   return given.has("tau") ? Math.max(0.01, share(given.get("tau"), 0.7)) : null;
-}
-
-function ranks(text: string): number[] {
-  return text.split(".").map(Number).filter((rank) => Number.isInteger(rank) && rank > 0);
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Hit, TableDetail } from "../src/api/types";
-import { bestJoins, families, followed, rankedBy, searchBody, shownHits, toggled } from "../src/hits";
+import { bestJoins, families, isOpen, rankedBy, searchBody, shownHits, toggled } from "../src/hits";
 import { orderedKeys } from "../src/keys";
 import { inSight } from "../src/preview";
 import { FILTERS } from "../src/route";
@@ -93,16 +93,20 @@ describe("hits", () => {
   });
 
   it("open and close", () => {
-    expect(toggled([1], 3)).toEqual([1, 3]);
-    expect(toggled([1, 3], 1)).toEqual([3]);
+    const hits = [hit(1, []), hit(2, [])] as [Hit, Hit];
+    expect(hits.map((one) => isOpen(one, null))).toEqual([true, false]);
+    expect(toggled(null, hits[1], hits)).toEqual(["1", "2"]);
+    expect(toggled(null, hits[0], hits)).toEqual([]);
+    expect(toggled(["1", "2"], hits[0], hits)).toEqual(["2"]);
   });
 
-  it("stay open when better hits come", () => {
-    const early = [hit(1, []), hit(2, [])];
-    const final = [{ ...hit(1, []), column_id: "2" }, { ...hit(2, []), column_id: "9" }];
-    expect(followed([], [2], early, final)).toEqual([1]);
-    expect(followed([2], [], early, final)).toEqual([2]);
-    expect(followed([1, 2], [1, 2], [], final)).toEqual([1, 2]);
+  it("stay open when better hits come, or another column of their table is the best", () => {
+    const early = [hit(1, []), hit(2, [])] as [Hit, Hit];
+    const open = toggled(null, early[1], early);
+    const other = { ...hit(3, []), column_id: "9", also: [early[0]] };
+    const final = [{ ...early[1], rank: 1 }, { ...hit(2, []), column_id: "8" }, other] as [Hit, Hit, Hit];
+    expect(final.map((one) => isOpen(one, open))).toEqual([true, false, true]);
+    expect(toggled(open, other, final)).toEqual(["2"]);
   });
 });
 

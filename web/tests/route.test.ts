@@ -23,7 +23,7 @@ const ROUTES: Route[] = [
       grouped: true,
       brings: HOSTILE,
       generic: false,
-      open: [2, 5],
+      open: ["t.csv#0", HOSTILE],
     },
   },
   {
@@ -80,8 +80,8 @@ describe("an address", () => {
   });
 
   it("that says nonsense falls back to defaults", () => {
-    const route = parse("?view=search&table=t&column=c&k=-3&least=7&tau=x&join=inner&open=a.0.2");
-    const filters = { ...FILTERS, k: 1, least: 1, tau: 0.7, open: [2] };
+    const route = parse("?view=search&table=t&column=c&k=-3&least=7&tau=x&join=inner");
+    const filters = { ...FILTERS, k: 1, least: 1, tau: 0.7 };
     expect(route).toEqual({ view: "search", source: { table: "t" }, column: "c", filters });
     expect(parse("?view=map&depth=99&least=")).toEqual({ view: "map", ...MAP, depth: 3 });
   });

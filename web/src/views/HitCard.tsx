@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { api } from "../api/service";
 import type { Hit, JoinKind, Match, SearchBody, Source } from "../api/types";
 import { useRequest } from "../api/useRequest";
-import { ALL_SHOWN, toggled } from "../hits";
+import { ALL_SHOWN } from "../hits";
 import { Link } from "../navigate";
 import { Coverage } from "../parts/Coverage";
 import { SampleTable } from "../parts/DataTable";
@@ -29,12 +29,12 @@ interface CardProps {
   early: boolean;
   /** Why it is ranked where it is; empty where that is obvious. */
   ranked: string;
-  open: number[];
-  onOpen: (open: number[]) => void;
+  /** Whether it shows its evidence. */
+  open: boolean;
+  onToggle: () => void;
 }
 
-export function HitCard({ hit, alike, body, source, column, also, early, ranked, open, onOpen }: CardProps) {
-  const opened = open.includes(hit.rank);
+export function HitCard({ hit, alike, body, source, column, also, early, ranked, open, onToggle }: CardProps) {
   const link = (to: Hit) => joinAddress(source, [column, ...also], to, early ? (body.join ?? "any") : undefined);
   const warning = genericKey(hit.generic);
   return (
@@ -56,12 +56,8 @@ export function HitCard({ hit, alike, body, source, column, also, early, ranked,
         <Link to={link(hit)} class="button primary">
           Preview the join
         </Link>
-        <button
-          type="button"
-          aria-expanded={opened}
-          onClick={() => onOpen(toggled(open, hit.rank))}
-        >
-          {opened ? "Hide evidence" : "Show evidence"}
+        <button type="button" aria-expanded={open} onClick={onToggle}>
+          {open ? "Hide evidence" : "Show evidence"}
           <span class="unseen"> of hit {hit.rank}</span>
         </button>
         <Link to={{ view: "map", ...MAP, table: hit.table }} class="button quiet">
@@ -74,7 +70,7 @@ export function HitCard({ hit, alike, body, source, column, also, early, ranked,
           what={`hit ${hit.rank}`}
         />
       </div>
-      {opened && <Evidence hit={hit} body={body} />}
+      {open && <Evidence hit={hit} body={body} />}
       {hit.also && hit.also.length > 0 && (
         <Also title="Other matching columns of this table" hits={hit.also} link={link} />
       )}

@@ -1,10 +1,9 @@
 /** Search results: ranked hits, each with its evidence. */
 
-import { useEffect, useRef } from "preact/hooks";
 import { api } from "../api/service";
 import type { Results, SearchBody, Source, TableDetail } from "../api/types";
 import { useRequest } from "../api/useRequest";
-import { families, followed, rankedBy, searchBody, shownHits } from "../hits";
+import { families, isOpen, rankedBy, searchBody, shownHits, toggled } from "../hits";
 import { orderedKeys } from "../keys";
 import { useLake } from "../lake";
 import { Link, navigate } from "../navigate";
@@ -42,7 +41,7 @@ export function SearchView({ source, column, filters }: SearchProps) {
           <Answer of={results} label="Searching the lake" lost={<Lost source={source} />}>
             {(found) => (
               <>
-                <Unfinished found={found} running={results.early} />
+                <Unfinished found={found} running={results.early || results.stale} />
                 {(found.hits.length > 0 || !results.early) && (
                   <Hits found={found} body={body} source={source} column={column} filters={filters} onChange={change} />
                 )}
@@ -142,7 +141,6 @@ interface HitsProps extends SearchProps {
 }
 
 function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
-  useFollowed(found, JSON.stringify(body), filters, onChange);
   const hits = shownHits(found.hits, filters);
   if (found.hits.length === 0) return <NothingJoins filters={filters} onChange={onChange} />;
   if (hits.length === 0) return <AllFiltered found={found.hits.length} onChange={onChange} />;
@@ -173,8 +171,8 @@ function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
               also={filters.also}
               early={found.partial !== undefined}
               ranked={rankedBy(hit, found.hits)}
-              open={filters.open}
-              onOpen={(open) => onChange({ open }, true)}
+              open={isOpen(hit, filters.open)}
+              onToggle={() => onChange({ open: toggled(filters.open, hit, found.hits) }, true)}
             />
           ) : null,
         )}
@@ -182,18 +180,6 @@ function Hits({ found, body, source, column, filters, onChange }: HitsProps) {
       <More found={found} filters={filters} onChange={onChange} />
     </>
   );
-}
-
-/** Keeps the cards open that were opened while similar values were still being searched. */
-function useFollowed(found: Results, key: string, { open }: Filters, onChange: HitsProps["onChange"]): void {
-  const before = useRef({ found, key, open });
-  useEffect(() => {
-    const early = before.current;
-    before.current = { found, key, open };
-    const changed = open.join() !== early.open.join();
-    if (changed && early.key === key && early.found.partial && !found.partial)
-      onChange({ open: followed(early.open, open, early.found.hits, found.hits) }, true);
-  }, [found]);
 }
 
 function seconds(time: number): string {
