@@ -18,7 +18,7 @@ quick: $(VENV)/quick
 	$(BIN)/python -m pytest -n 2 --doctest-ignore-import-errors --hypothesis-profile quick -m "not slow and not train and not ray and not postgres and not page"
 
 test: $(VENV)/developing browser
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 15
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15
 	$(MAKE) -j2 check
 
 check: check-code check-types page-check

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,13 +33,19 @@ for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
 settings.register_profile(
     "deepjoin",
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.register_profile("quick", settings.get_profile("deepjoin"), max_examples=12)
 settings.load_profile("deepjoin")
 
 pytest_plugins = ["tests.support.postgres", "tests.support.shops", "tests.support.training"]
+
+# Each of the hundreds of processes that tests start would compile the whole package otherwise.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# Nothing here outlives a power cut; the tests that play one do it in processes of their own.
+os.fsync = lambda _: None
 
 MakeLake = Callable[..., Lake]
 
@@ -59,13 +66,19 @@ _MARKS = {
     "postgres_server": "postgres",
     "tiny_bert": "train",
 }
+#: Marks in the order in which their tests begin.
+_LONGEST = ("ray", "page", "train", "postgres", "slow")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by the fixtures they use and the packages they import.
 
-    Tests that share something costly to start (a cluster, a server, a browser) run in one worker.
+    Tests that share what is made once for all or some of them (a cluster, a server, a browser, an
+    index for a module) run in one worker; what takes longest begins first.
     """
+    begins: dict[str, int] = {}
+    unit: dict[pytest.Item, str] = {}
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         marks = {mark for fixture, mark in _MARKS.items() if fixture in fixtures}
@@ -77,8 +90,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             marks.add("slow")
         for mark in sorted(marks):
             item.add_marker(mark)
-        for mark in sorted(marks & {"ray", "postgres", "page"}):
-            item.add_marker(pytest.mark.xdist_group(mark))
+        groups = sorted(marks & {"ray", "postgres", "page"}) or _shared_in_module(item)
+        for group in groups:
+            item.add_marker(pytest.mark.xdist_group(group))
+        unit[item] = groups[0] if groups else item.nodeid
+        marks |= {mark.name for mark in item.iter_markers()}
+        rank = min(map(_LONGEST.index, marks & {*_LONGEST}), default=len(_LONGEST))
+        begins[unit[item]] = min(rank, begins.get(unit[item], rank))
+    items.sort(key=lambda item: begins[unit[item]])
+
+
+def _shared_in_module(item: pytest.Item) -> list[str]:
+    """Name the module of a test, if the test uses what is made once for its module."""
+    info = getattr(item, "_fixtureinfo", None)
+    definitions = info.name2fixturedefs.values() if info else ()
+    is_shared = any(one.scope == "module" for several in definitions for one in several)
+    return [item.path.stem] if is_shared else []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -156,7 +156,7 @@ def test_a_full_disk(tmp_path: Path, disk: Path, name: str) -> None:
         shutil.copytree(index, other)
     assert rivals.command(*command(data, other))[0] == 0
     after, refused = told(other), 0
-    for free in (0, 8 << 10, *range(48 << 10, 1 << 21, 128 << 10)):
+    for free in (0, 8 << 10, *range(48 << 10, 1 << 21, 224 << 10)):
         rivals.leave_free(disk, free)
         status, said = rivals.command(*command(data, index))
         if status == 0:
@@ -301,7 +301,7 @@ def test_every_file_cut_short(tables: Path, cut: Callable[[Path], None]) -> None
     shutil.copytree(index, saved)
     files = [path.relative_to(saved) for path in saved.rglob("*") if path.is_file()]
     assert len(files) > 30
-    for name in files:
+    for number, name in enumerate(files):
         shutil.rmtree(index)
         shutil.copytree(saved, index)
         cut(index / name)
@@ -310,6 +310,8 @@ def test_every_file_cut_short(tables: Path, cut: Callable[[Path], None]) -> None
                 Lake(index)
         # Without its manifest nothing says what an index was made of: no guess replaces it.
         unknown = name.name == "manifest.json"
+        if number % 3 and not unknown:
+            continue  # every repair reads everything again
         deepjoin.index(
             tables / "data",
             index,

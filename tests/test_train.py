@@ -66,6 +66,15 @@ def trained(
     return deepjoin.train(training_tables, out, base=tiny_bert, progress=progress, **rest)
 
 
+@pytest.fixture(scope="module")
+def whole(
+    training_tables: Path, tiny_bert: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Any, Any]:
+    """Train once without any trouble; returns what was found and the vectors of the model."""
+    out = tmp_path_factory.mktemp("trained") / "whole"
+    return trained(training_tables, out, tiny_bert), vectors(out)
+
+
 def vectors(folder: Path) -> Any:
     encoder = load_encoder(str(folder), threads=1, device="cpu")
     assert encoder is not None
@@ -200,7 +209,9 @@ def killed() -> None:
     raise Killed
 
 
-def test_a_killed_run_goes_on(training_tables: Path, tmp_path: Path, tiny_bert: str) -> None:
+def test_a_killed_run_goes_on(
+    training_tables: Path, tmp_path: Path, tiny_bert: str, whole: tuple[Any, Any]
+) -> None:
     with pytest.raises(Killed):
         trained(training_tables, tmp_path / "mine", tiny_bert, progress=at(9, killed))
     assert not (tmp_path / "mine" / "modules.json").exists()
@@ -211,9 +222,8 @@ def test_a_killed_run_goes_on(training_tables: Path, tmp_path: Path, tiny_bert: 
         progress=lambda done, total, text: steps.append(done) if "loss" in text else None,
     )
     assert min(steps) > 8, "it begins behind the last whole checkpoint"
-    whole = trained(training_tables, tmp_path / "whole", tiny_bert)
-    assert again.precision == whole.precision
-    np.testing.assert_allclose(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"), atol=1e-5)
+    assert again.precision == whole[0].precision
+    np.testing.assert_allclose(vectors(tmp_path / "mine"), whole[1], atol=1e-5)
 
 
 def test_ctrl_c_saves_the_step_it_is_at(
@@ -231,9 +241,12 @@ def test_ctrl_c_saves_the_step_it_is_at(
 
 
 def test_too_little_memory(
-    training_tables: Path, tmp_path: Path, tiny_bert: str, monkeypatch: pytest.MonkeyPatch
+    training_tables: Path,
+    tmp_path: Path,
+    tiny_bert: str,
+    whole: tuple[Any, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    expected = trained(training_tables, tmp_path / "whole", tiny_bert)
     read = JoinModel._encode
 
     def limited(model: JoinModel, tokens: Any) -> Any:
@@ -249,8 +262,8 @@ def test_too_little_memory(
     )
     told = re.compile("out of memory: from now on [0-9]+ columns are encoded at a time")
     assert any(map(told.search, said))
-    assert found.precision == expected.precision
-    np.testing.assert_allclose(vectors(tmp_path / "mine"), vectors(tmp_path / "whole"), atol=1e-4)
+    assert found.precision == whole[0].precision
+    np.testing.assert_allclose(vectors(tmp_path / "mine"), whole[1], atol=1e-4)
     monkeypatch.setattr(JoinModel, "_encode", lambda *given: _nothing_fits(read, *given))
     with pytest.raises(DeepJoinError, match="too little memory to learn from one column"):
         trained(training_tables, tmp_path / "none", tiny_bert)
@@ -378,12 +391,12 @@ def test_options_that_are_wrong(
 
 
 def test_single_keywords_are_deprecated(
-    training_tables: Path, tmp_path: Path, tiny_bert: str
+    training_tables: Path, tmp_path: Path, tiny_bert: str, whole: tuple[Any, Any]
 ) -> None:
     with pytest.warns(DeprecationWarning, match=r"settings=TrainSettings\(threshold=\.\.\.\), "):
         found = deepjoin.train(training_tables, tmp_path / "old", base=tiny_bert, **SHORT)
-    assert found.precision == trained(training_tables, tmp_path / "new", tiny_bert).precision
-    np.testing.assert_array_equal(vectors(tmp_path / "old"), vectors(tmp_path / "new"))
+    assert found.precision == whole[0].precision
+    np.testing.assert_array_equal(vectors(tmp_path / "old"), whole[1])
 
 
 def test_the_papers_recipe_needs_a_base_as_published(training_tables: Path, tmp_path: Path) -> None:

@@ -68,9 +68,15 @@ def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
 
 
 def damages(index: Path, start: int = 0) -> Iterator[str]:
-    """Flip a bit in each file of the segments, one at a time, and mend it again."""
-    for name, content in files_of(index / "segments").items():
-        chance = random.Random(name.partition("/")[2])
+    """Flip a bit in each file that segments have, in one of them, and mend it again."""
+    files = files_of(index / "segments")
+    same: dict[str, list[str]] = {}
+    for name in files:
+        same.setdefault(name.partition("/")[2], []).append(name)
+    for inside, names in same.items():
+        chance = random.Random(inside)
+        name = chance.choice(names)
+        content = files[name]
         (index / "segments" / name).write_bytes(flipped(content, chance, start))
         yield name
         (index / "segments" / name).write_bytes(content)
