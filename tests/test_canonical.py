@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.normalise.canonical import PROFILES, CellType, canonical, canonical_array, cell_types
+from deepjoin.normalise.canonical import (
+    PROFILES,
+    CellType,
+    canonical,
+    canonical_array,
+    cell_type,
+    cell_types,
+)
 
 CASES = {
     "  Apple ": "apple",
@@ -93,3 +100,11 @@ def test_array_form_equals_the_definition(cells: list[str | None]) -> None:
 )
 def test_cell_types(value: str, kind: CellType) -> None:
     assert cell_types(pa.array([value])).to_pylist() == [kind]
+    assert cell_type(value) is kind
+
+
+@given(st.lists(st.text("-.0123 :z\n", max_size=12)))
+def test_one_by_one_cells_have_the_same_types(values: list[str]) -> None:
+    assert [cell_type(value) for value in values] == cell_types(
+        pa.array(values, pa.string())
+    ).to_pylist()

@@ -19,6 +19,7 @@ from deepjoin import Column, Lake, Settings
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.joining.entry import JoinWarning
 from deepjoin.read.corpus import write_corpus
+from deepjoin.search import evidence, likely
 from tests.support.command_line import Run, call
 from tests.support.index_files import files_of, search_answers
 
@@ -519,6 +520,41 @@ def test_results_become_frames_and_slices(lake_folder: Path) -> None:
     assert results.to_pandas()["table"].tolist() == tables
     assert results.to_polars()["table"].to_list() == tables
     assert results.to_arrow()["table"].to_pylist() == tables
+
+
+def test_evidence_of_equal_cells_is_measured_when_it_is_read(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = deepjoin.index(lake_folder)
+    measured: list[int] = []
+    shared_cells = evidence._shared_cells
+
+    def counted(*given: Any) -> Any:
+        measured.append(1)
+        return shared_cells(*given)
+
+    monkeypatch.setattr(evidence, "_shared_cells", counted)
+    results = lake.search(Column(["France", "Peru", "Lima"], "country"), join="equi")
+    shares, seconds = [hit.joinability for hit in results], dict(results.seconds)
+    assert results[0].table and not measured
+    assert [hit.equi.joinability for hit in results] == shares
+    assert len(measured) == 1  # of all hits together
+    assert results.seconds["total"] > seconds["total"]
+    assert all(0 < hit.probability < 1 for hit in results) and len(measured) == 1
+    with pytest.raises(AttributeError, match="'Hit' object has no attribute 'joinabilty'"):
+        results[0].joinabilty  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_facts_of_columns_are_forgotten_when_there_are_too_many(
+    lake_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = [["France", "Peru"], ["Lima", "Oslo"], ["France", "Lima"]]
+    found = []
+    for kept in (1 << 17, 3, 1):
+        monkeypatch.setattr(likely, "_KEPT", kept)
+        lake = deepjoin.open(deepjoin.index(lake_folder).path)
+        found.append([lake.search(query, join="equi").to_dict()["hits"] for query in queries])
+    assert found[1] == found[0] and found[2] == found[0]
 
 
 def test_a_column_comes_back_as_its_table_spells_it(lake_folder: Path) -> None:

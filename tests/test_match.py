@@ -17,7 +17,7 @@ from deepjoin.cli import main
 from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching import candidates
 from deepjoin.matching.candidates import GramSpace
-from deepjoin.matching.trees import Trees
+from deepjoin.matching.trees import Trees, TreeSum
 from deepjoin.model import Matches
 from deepjoin.normalise.canonical import canonical
 
@@ -167,6 +167,32 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "has 2 columns; name one with --left-column: name, n." in capsys.readouterr().err
     assert main(["match", *sides, "-o", str(tmp_path / "pairs.doc")]) != 0
     assert "Cannot write pairs.doc" in capsys.readouterr().err
+
+
+@given(st.data())
+def test_many_rows_weigh_as_few(data: st.DataObject) -> None:
+    """Rows that walk through the trees, and the same rows by masks; values meet thresholds."""
+    numbers = st.integers(-2, 2)
+    left, right, feature, threshold, value, roots = [], [], [], [], [], []
+
+    def grow(depth: int) -> int:
+        node = len(left)
+        for of, start in ((left, node), (right, node), (feature, 0), (threshold, 0), (value, 0)):
+            of.append(start)
+        if depth and data.draw(st.booleans()):
+            feature[node], threshold[node] = data.draw(st.integers(0, 2)), data.draw(numbers)
+            left[node], right[node] = grow(depth - 1), grow(depth - 1)
+        else:
+            value[node] = data.draw(numbers)
+        return node
+
+    for _ in range(data.draw(st.integers(1, 4))):
+        roots.append(grow(data.draw(st.sampled_from([0, 2, 4, 5]))))
+    parts = (np.array(of) for of in (roots, feature, threshold, left, right, value))
+    total = TreeSum(*parts)
+    rows = np.random.default_rng(0).integers(-3, 3, (200, 3)).astype(np.float32)
+    few = [total(rows[at : at + 7]) for at in range(0, 200, 7)]
+    assert total(rows).tolist() == np.concatenate(few).tolist()
 
 
 def test_all_trees_at_once_weigh_as_one_after_the_other() -> None:

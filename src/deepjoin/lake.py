@@ -282,13 +282,16 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         chosen = with_deprecated("search", settings, SearchSettings, deprecated)
         columns = query_columns(self.index, query, on)
-        options = SearchOptions.of(k, min_joinability, exclude_table, chosen)
-        options = replace(options, feedback=self._decided)
+        options = SearchOptions.of(
+            *(k, min_joinability, exclude_table, chosen),
+            feedback=self._decided,
+            reading=self.index.reporting_damage,
+        )
         together = chosen.keys == "together" or (on is not None and not isinstance(on, str))
         # Of a table of the lake, and of several sheets, the cells are not those of the same rows.
-        in_rows = not isinstance(query, list | tuple) and len({one.table for one in columns}) == 1
-        in_rows = in_rows and all(one.column_id is None for one in columns)
-        is_small = in_rows and len(columns) <= SMALL_FRAME
+        is_small = 1 < len(columns) <= SMALL_FRAME and not isinstance(query, list | tuple)
+        is_small = is_small and len({one.table for one in columns}) == 1
+        is_small = is_small and all(one.column_id is None for one in columns)
         if len(columns) > 1 and (together or (chosen.keys == "auto" and is_small)):
             found = self._search_key(columns, options, (method, join, chosen.tau), together)
             if found is not None:
@@ -299,7 +302,8 @@ Make one with: deepjoin index SOURCE -o no such folder
             for results in search_columns(searcher, columns, options):
                 if chosen.on_partial is not None and results.partial is not None:
                     chosen.on_partial(results)
-            if any(hit.multiplies for one in (results, *results.others) for hit in one.hits):
+            has_others = len(columns) > 1 or not isinstance(query, list | tuple | Column)
+            if has_others or chosen.beside:
                 results = self._with_better_keys(results, query, columns, chosen.beside)
         self.index.count_search()
         return results
@@ -348,6 +352,8 @@ Make one with: deepjoin index SOURCE -o no such folder
         beside: Sequence[Column],
     ) -> Results:
         """Say of hits that multiply rows which further columns would not."""
+        if not any(hit.multiplies for one in (results, *results.others) for hit in one.hits):
+            return results
         from deepjoin.search.suggesting import MOST_CELLS, with_better_keys
 
         if len(columns) > 1:

@@ -242,7 +242,8 @@ class Hit(Answer):
     )
     also: Annotated[tuple[Hit, ...], AsJson(empty="left out")] = ()
     """Other columns of the same table that match too, when hits are grouped by table."""
-    probability: float = 0.0
+    # Without a default in the class, which would hide that it is still to be measured.
+    probability: float = field(default_factory=float)
     """The chance that a person who knows both tables would make this join; orders joins of kind
     any."""
     columns: Annotated[tuple[str, ...], AsJson(value="key", empty="left out")] = ()
@@ -259,6 +260,17 @@ class Hit(Answer):
     def __post_init__(self) -> None:
         if not self.columns:
             object.__setattr__(self, "columns", (self.column,))
+
+    if not TYPE_CHECKING:  # or every misspelt attribute would pass
+
+        def __getattr__(self, name: str) -> Any:
+            # Python comes here only for what is missing; another thread may have measured it since.
+            own = vars(self)
+            if "_later" in own and not name.startswith("_"):
+                own.update(own["_later"](name))
+            if name not in own:
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            return own[name]
 
     @property
     def multiplies(self) -> bool:
@@ -289,6 +301,13 @@ class Hit(Answer):
         from deepjoin.show.cards import hit_html
 
         return hit_html(self)
+
+
+def hit_to_measure(known: Mapping[str, Any], later: Callable[[str], Mapping[str, Any]]) -> Hit:
+    """Make a hit of what is known; ``later`` measures other fields when one is first read."""
+    hit = object.__new__(Hit)
+    vars(hit).update(known, columns=(known["column"],), _later=later)
+    return hit
 
 
 class QuerySummary(TypedDict):

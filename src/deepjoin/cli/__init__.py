@@ -37,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments is None:
             _fit_limits()
+            if sys.argv[1:2] == ["search"]:
+                _spare_pandas()
         if arguments is None and threading.current_thread() is threading.main_thread():
             interrupts.watch()
         for stream in (sys.stdout, sys.stderr):
@@ -91,6 +93,16 @@ def _fit_limits() -> None:
         import ctypes
 
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+
+
+def _spare_pandas() -> None:
+    """Let Arrow settle that there is no pandas: importing it takes longer than a search."""
+    finder = _WithoutPandas()
+    sys.meta_path.insert(0, finder)
+    import pyarrow as pa
+
+    pa.array([None])  # with the first Python value, Arrow looks for pandas, once
+    sys.meta_path.remove(finder)
 
 
 class _WithoutPandas:

@@ -168,7 +168,7 @@ def _like(given: object, table: pa.Table) -> Any:
 
 
 @dataclass
-class _Measured:
+class _JoinWorth:
     """What the joins of a walk are worth."""
 
     gain: Gain | None = None
@@ -179,14 +179,14 @@ class _Measured:
     stopped: str = ""
 
 
-def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progress) -> _Measured:
+def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progress) -> _JoinWorth:
     """Choose columns, measure the gain, and list the joins that bring them or lead to them."""
     base = scorer.features(walk.own.rest)
     new = [feature for one in walk.made for feature in one.features]
     owner = {
         feature.name: number for number, one in enumerate(walk.made) for feature in one.features
     }
-    most, found = walk.settings.columns, _Measured()
+    most, found = walk.settings.columns, _JoinWorth()
     until = started + walk.settings.seconds
     found.gain, found.stopped = scorer.gain(base, new, most, until, progress)
     chosen: list[Feature] = []

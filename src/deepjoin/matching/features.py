@@ -66,6 +66,7 @@ class ValueWords:
     codes: frozenset[str]
 
     @classmethod
+    @lru_cache(1 << 14)
     def of(cls, value: str) -> ValueWords:
         """Take a value apart."""
         plain = value[:MOST_CHARACTERS].lower()

@@ -38,6 +38,8 @@ _ENDING = re.compile(r"\.(?:csv|tsv|txt|dat|parquet|jsonl?|ndjson|xlsx?|xlsb|ods
 _BITS = 256
 #: Names whose letters are prepared at a time.
 _WORDS = 1 << 15
+#: Letters of so few words are taken apart one by one.
+_FEW = 4
 #: What is left of a name's characters when its words are joined.
 _JOINED = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}
 
@@ -131,11 +133,10 @@ class NameTable:
             # In half precision: a lake has hundreds of thousands of names.
             texts = [" ".join(key_words(name)) for name in names]
             vectors = encoder.encode(texts).astype(np.float16)
+        stems = [stem for stem, _ in split]
+        letters = _letter_bits([*whole, *stems])
         return cls(
-            _letter_bits(whole),
-            _letter_bits([stem for stem, _ in split]),
-            _hashes(whole),
-            _hashes([stem for stem, _ in split]),
+            *(letters[: len(whole)], letters[len(whole) :], _hashes(whole), _hashes(stems)),
             np.array([is_key for _, is_key in split], bool),
             vectors,
         )
@@ -163,6 +164,9 @@ def _squashed(name: str) -> str:
 
 def _letter_bits(words: Sequence[str]) -> Bits:
     """Turn words into sets of letter groups: three letters, and the first two of the word."""
+    if len(words) <= _FEW:
+        bits = b"".join(map(_word_bits, words))
+        return np.frombuffer(bits, "<u8").astype(np.uint64).reshape(-1, _BITS // 64)
     # Some at a time: while they are made, sets take a byte for each bit.
     parts = [_some_letter_bits(words[at : at + _WORDS]) for at in range(0, len(words), _WORDS)]
     return np.concatenate(parts) if parts else np.zeros((0, _BITS // 64), np.uint64)
@@ -211,6 +215,5 @@ def _word_bits(word: str) -> bytes:
 
 def shared_letters(one: Bits, other: Bits) -> tuple[Double, Double]:
     """Return the share of the letter groups of each name that the other has; 0 for no name."""
-    shared = np.bitwise_count(one & other).sum(axis=1)
-    mine, theirs = (np.bitwise_count(of).sum(axis=1) for of in (one, other))
+    shared, mine, theirs = (np.bitwise_count(of).sum(axis=-1) for of in (one & other, one, other))
     return shared / np.maximum(1, mine), shared / np.maximum(1, theirs)

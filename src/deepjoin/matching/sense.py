@@ -19,13 +19,12 @@ import numpy as np
 
 from deepjoin.arrays import Array, Double, Float
 from deepjoin.lazy import cached_property
+from deepjoin.matching.trees import TreeSum
 
 #: The numbers of all models, as `BoostedTrees.to_json` writes them.
 NUMBERS = Path(__file__).with_name("sense.json")
 #: Fields of `BoostedTrees` that are whole numbers.
 _WHOLE = ("roots", "feature", "left", "right")
-#: Rows weighed at a time, so that the nodes of all trees stay in the cache.
-_ROWS = 1 << 8
 
 
 @dataclass(frozen=True)
@@ -49,23 +48,12 @@ class BoostedTrees:
 
     def scores(self, rows: Double) -> Double:
         """Sum up the trees for each row of features."""
-        found = np.empty(len(rows))
-        children = self._children
-        # In single precision, as the thresholds were chosen.
-        for start in range(0, len(rows), _ROWS):
-            block = np.ascontiguousarray(rows[start : start + _ROWS], np.float32)
-            cells, places = block.ravel(), np.arange(len(block)) * block.shape[1]
-            nodes = np.repeat(self.roots[:, None], len(block), axis=1)
-            for _ in range(self.depth):
-                goes_left = cells[places + self.feature[nodes]] <= self.threshold[nodes]
-                nodes = children[2 * nodes + goes_left]
-            found[start : start + _ROWS] = self.value[nodes].sum(axis=0) + self.base
-        return found
+        return self._total(rows) + self.base
 
     @cached_property
-    def _children(self) -> Array:
-        """Two nodes for each: the right one, and the left one."""
-        return np.stack([self.right, self.left], axis=1).ravel()
+    def _total(self) -> TreeSum:
+        parts = self.roots, self.feature, self.threshold, self.left, self.right, self.value
+        return TreeSum(*parts)
 
     def probabilities(self, rows: Double) -> Double:
         """Turn rows of features into calibrated probabilities."""

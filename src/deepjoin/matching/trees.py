@@ -10,23 +10,109 @@ from typing import Any
 import numpy as np
 
 from deepjoin.arrays import Array, Double, Float, Int
+from deepjoin.lazy import cached_property
 
-#: Rows weighed at a time, so that the nodes of all trees stay in the cache.
-_ROWS = 256
+#: Fewer rows walk through the trees, some at a time so that the nodes stay in the cache.
+_FEW, _WALKED = 64, 256
+#: Rows whose masks are held at a time, and the leaves that a mask has bits for.
+_MASKED, _LEAVES = 128, 16
+
+
+class TreeSum:
+    """The sum of small trees; the nodes of all are in one list, and a leaf leads to itself.
+
+    Many rows are not led through the trees. Where a feature lies among all its thresholds says
+    which leaves it rules out, in every tree, and the first leaf that no feature rules out is the
+    one that a walk would reach (QuickScorer, Lucchese et al. 2015).
+    """
+
+    def __init__(
+        self, roots: Int, features: Int, thresholds: Float, left: Int, right: Int, values: Double
+    ) -> None:
+        self._roots, self._features, self._thresholds = roots, features, thresholds
+        self._left, self._values = left, values
+        #: Two nodes for each: where to go above its threshold, and up to it.
+        self._children = np.stack([right, left], axis=1).ravel()
+        #: The inner nodes of each level, and the trees that they are of.
+        self._levels: list[tuple[Int, Int]] = []
+        nodes, trees = roots, np.arange(len(roots))
+        while len(inner := np.flatnonzero(left[nodes] != nodes)):
+            nodes, trees = nodes[inner], trees[inner]
+            self._levels.append((nodes, trees))
+            nodes, trees = np.concatenate([left[nodes], right[nodes]]), np.tile(trees, 2)
+
+    def __call__(self, rows: Array) -> Double:
+        """Add up the trees for each row of features."""
+        # In single precision, as the thresholds were chosen.
+        rows = np.ascontiguousarray(rows, np.float32)
+        found = np.empty(len(rows))
+        if len(rows) < _FEW or self._masks is None:
+            for start in range(0, len(rows), _WALKED):
+                found[start : start + _WALKED] = self._walked(rows[start : start + _WALKED])
+            return found
+        tables, values = self._masks
+        places = [np.searchsorted(known, rows[:, feature]) for feature, known, _ in tables]
+        first = np.arange(len(self._roots)) * _LEAVES
+        for start in range(0, len(rows), _MASKED):
+            some = slice(start, start + _MASKED)
+            left = np.full((len(found[some]), len(first)), 0xFFFF, np.uint16)
+            for (_, _, masks), place in zip(tables, places, strict=True):
+                left &= masks.take(place[some], axis=0)
+            # The lowest bit that is left has as many zeros behind it.
+            leaves = np.bitwise_count((left - np.uint16(1)) & ~left)
+            found[some] = values.take(first + leaves).sum(axis=1)
+        return found
+
+    def _walked(self, rows: Float) -> Double:
+        cells, owners = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
+        nodes = np.repeat(self._roots[:, None], len(rows), axis=1)
+        for _ in self._levels:
+            below = cells[owners + self._features[nodes]] <= self._thresholds[nodes]
+            nodes = self._children[2 * nodes + below]
+        total: Double = self._values[nodes].sum(axis=0)
+        return total
+
+    @cached_property
+    def _masks(self) -> tuple[list[tuple[int, Float, Array]], Double] | None:
+        """For each feature, its thresholds and the leaves left over between them; the leaves.
+
+        None for trees with more leaves than a mask has bits.
+        """
+        below, above = self._children[1::2], self._children[::2]
+        count = np.ones(len(below), np.int64)
+        for nodes, _ in reversed(self._levels):
+            count[nodes] = count[below[nodes]] + count[above[nodes]]
+        if count[self._roots].max(initial=0) > _LEAVES:
+            return None
+        first, tree = np.zeros(len(below), np.int64), np.zeros(len(below), np.int64)
+        tree[self._roots] = np.arange(len(self._roots))
+        for nodes, trees in self._levels:
+            for children in (below[nodes], above[nodes]):
+                first[children], tree[children] = first[nodes], trees
+            first[above[nodes]] += count[below[nodes]]
+        inner = np.flatnonzero(below != np.arange(len(below)))
+        # Above its threshold, a node rules out the leaves below.
+        ruled_out = ((1 << count[below]) - 1) << first
+        tables = []
+        for feature in np.unique(self._features[inner]).tolist():
+            nodes = inner[self._features[inner] == feature]
+            known, at = np.unique(self._thresholds[nodes], return_inverse=True)
+            masks = np.full((len(known) + 1, len(self._roots)), 0xFFFF, np.uint16)
+            kept = (0xFFFF & ~ruled_out[nodes]).astype(np.uint16)
+            np.bitwise_and.at(masks, (at + 1, tree[nodes]), kept)
+            tables.append((feature, known, np.bitwise_and.accumulate(masks, axis=0)))
+        values = np.zeros(len(self._roots) * _LEAVES)
+        leaves = np.flatnonzero(below == np.arange(len(below)))
+        values[tree[leaves] * _LEAVES + first[leaves]] = self._values[leaves]
+        return tables, values
 
 
 @dataclass(frozen=True)
 class Trees:
-    """An ensemble of binary trees; nodes of all are in one list, a leaf leads to itself."""
+    """An ensemble of binary trees whose sum is the log of the odds."""
 
     base: float
-    roots: Int
-    features: Int
-    thresholds: Float
-    #: Two nodes for each node: where to go above the threshold, and up to it.
-    children: Int
-    leaves: Double
-    depth: int
+    total: TreeSum
 
     @classmethod
     def load(cls, stored: dict[str, Any]) -> Trees:
@@ -36,31 +122,13 @@ class Trees:
         # A node: feature, threshold, child if at most the threshold, child if above, value.
         nodes = np.array([node for tree in trees for node in tree])
         first = np.repeat(roots, [len(tree) for tree in trees])
-        children = nodes[:, [3, 2]].astype(np.int64) + first[:, None]
-        return cls(
-            float(stored["base"]),
-            roots,
-            nodes[:, 0].astype(np.int64),
-            nodes[:, 1].astype(np.float32),
-            children.ravel(),
-            nodes[:, 4],
-            int(stored["depth"]),
-        )
+        left, right = (nodes[:, at].astype(np.int64) + first for at in (2, 3))
+        parts = roots, nodes[:, 0].astype(np.int64), nodes[:, 1].astype(np.float32)
+        return cls(float(stored["base"]), TreeSum(*parts, left, right, nodes[:, 4]))
 
     def chance(self, rows: Float) -> Double:
         """Return the probability for each row of features."""
-        total = np.empty(len(rows))
-        # All trees at once: there are more trees than rows where a search asks for one hit.
-        for start in range(0, len(rows), _ROWS):
-            block = np.ascontiguousarray(rows[start : start + _ROWS], np.float32)
-            cells, width = block.ravel(), block.shape[1]
-            places = np.arange(len(block)) * width
-            nodes = np.repeat(self.roots[:, None], len(block), axis=1)
-            for _ in range(self.depth):
-                below = cells[places + self.features[nodes]] <= self.thresholds[nodes]
-                nodes = self.children[2 * nodes + below]
-            total[start : start + _ROWS] = self.leaves[nodes].sum(axis=0) + self.base
-        return np.asarray(1 / (1 + np.exp(-total)))
+        return np.asarray(1 / (1 + np.exp(-(self.total(rows) + self.base))))
 
 
 def load_trees(file: Path) -> dict[str, Trees]:

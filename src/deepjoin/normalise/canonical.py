@@ -55,6 +55,15 @@ _DECIMAL = r"^-?(0|[1-9][0-9]*)\.[0-9]+$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?z?)?$"
 
 
+#: What a value of each type looks like, and what it begins with.
+_TYPES = {
+    CellType.INTEGER: re.compile(_INTEGER),
+    CellType.DECIMAL: re.compile(_DECIMAL),
+    CellType.DATE: re.compile(_DATE),
+}
+_FIRST = frozenset("-0123456789")
+
+
 def canonical(cell: str, profile: str = "default") -> str:
     """Return the string under which a cell is compared; blank cells become ''.
 
@@ -131,6 +140,19 @@ def canonical_array(cells: pa.Array, profile: str = "default") -> pa.Array:
     slow = pc.fill_null(slow, False)
     normalised = [canonical(cell, profile) for cell in cells.filter(slow).to_pylist()]
     return pc.replace_with_mask(fast, slow, pa.array(normalised, cells.type))
+
+
+def cell_type(value: str) -> CellType:
+    """Return the type of one canonical string; of few, this is faster than `cell_types`.
+
+    >>> [cell_type(value).name for value in ("7", "-7.50", "007", "2020-01-05", "")]
+    ['INTEGER', 'DECIMAL', 'TEXT', 'DATE', 'TEXT']
+    """
+    if value[:1] in _FIRST:
+        for kind, pattern in _TYPES.items():
+            if pattern.fullmatch(value):
+                return kind
+    return CellType.TEXT
 
 
 def cell_types(values: pa.Array) -> pa.Array:

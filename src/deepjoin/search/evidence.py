@@ -12,11 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deepjoin.arrays import Double, Int, ranges
-from deepjoin.embed.cells.tokens import text_array
+from deepjoin.lazy import cached_property
 from deepjoin.matching.careful import look_alike
 from deepjoin.matching.joinability import cardinality_of
-from deepjoin.model import Brings, EquiEvidence, Hit, Match, Program, SemanticEvidence
-from deepjoin.normalise.canonical import CellType, cell_types
+from deepjoin.model import (
+    Brings,
+    EquiEvidence,
+    Hit,
+    Match,
+    Program,
+    SemanticEvidence,
+    hit_to_measure,
+)
+from deepjoin.normalise.canonical import CellType, cell_type
 from deepjoin.progress import check_stop
 from deepjoin.search.likely import QueryFacts
 from deepjoin.search.query import SearchQuery
@@ -79,30 +87,55 @@ def equi_hits(
     join: str = "equi",
     found_by: tuple[str, ...] = (EQUAL_CELLS,),
     scores: Sequence[float] | None = None,
+    overlaps: Sequence[int] | None = None,
 ) -> list[Hit]:
-    """Make hits of columns, with up to ``show`` cells a kind; the score may be the method's."""
+    """Make hits of columns, with up to ``show`` cells a kind; the score may be the method's.
+
+    With the ``overlaps`` of the columns, their evidence is measured when any of it is first read.
+    """
+    evidence = _LaterEvidence(query, places, show)
     hits = []
-    joined = _joined(query, places, show)
-    chances = _chances(query, places, joined)
-    for i, ((segment, column), found) in enumerate(zip(places, joined, strict=True)):
-        share = found.equi.joinability
-        hits.append(
-            Hit(
-                **_described(i + 1, segment, column, query, found.equi.matched),
-                join=join,
-                score=share if scores is None else scores[i],
-                joinability=share,
-                probability=round(chances[i], _SHOWN),
-                equi=found.equi,
-                semantic=None,
-                target_size=found.target_size,
-                cardinality=found.cardinality,
-                matches=found.matches,
-                unmatched=found.unmatched,
-                found_by=found_by,
-            )
-        )
+    for i, place in enumerate(places):
+        known = _described(i + 1, *place, query)
+        known |= {"join": join, "semantic": None, "found_by": found_by}
+        if overlaps is None:
+            known |= evidence.fields(i) | evidence.fields(i, "probability")
+            share = known["equi"].joinability
+        else:
+            share = overlaps[i] / len(query)
+        known |= {"joinability": share, "score": share if scores is None else scores[i]}
+        hits.append(hit_to_measure(known, partial(evidence.fields, i)))
     return hits
+
+
+class _LaterEvidence:
+    """The equi-joins of a query and some columns, measured together when one is first asked for."""
+
+    def __init__(self, query: SearchQuery, places: Sequence[Place], show: int | None) -> None:
+        self._query, self._places, self._show = query, places, show
+
+    def fields(self, row: int, wanted: str = "") -> dict[str, Any]:
+        """Return fields of a hit: its probability, or all others that its values tell."""
+        return {wanted: self._chances[row]} if wanted == "probability" else self._fields[row]
+
+    @cached_property
+    def _fields(self) -> list[dict[str, Any]]:
+        with self._query.reading():
+            found = []
+            for place, one in zip(self._places, self._joined, strict=True):
+                generic = _generic(self._query, *place, one.equi.matched)
+                found.append({"generic": generic, **one._asdict()})
+            return found
+
+    @cached_property
+    def _joined(self) -> list[EquiJoin]:
+        return _joined(self._query, self._places, self._show)
+
+    @cached_property
+    def _chances(self) -> list[float]:
+        with self._query.reading():
+            chances = _chances(self._query, self._places, self._joined)
+            return [round(chance, _SHOWN) for chance in chances]
 
 
 def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | None) -> list[Hit]:
@@ -148,7 +181,8 @@ def semantic_hits(query: SearchQuery, found: Sequence[ColumnMatch], show: int | 
         ways = {EQUAL_CELLS: equals > 0, SIMILAR_CELLS: len(matched) > equals}
         hits.append(
             Hit(
-                **_described(rank, one.segment, one.column, query, equi.equi.matched),
+                **_described(rank, one.segment, one.column, query),
+                generic=_generic(query, one.segment, one.column, equi.equi.matched),
                 join=one.join,
                 score=one.score,
                 joinability=one.joinability,
@@ -194,7 +228,7 @@ def _believed(query: SearchQuery, one: ColumnMatch) -> ColumnMatch:
     doubtful = look_alike(mine, theirs, one.similarities[similar], _PLAUSIBLE)
     # Numbers and dates match equal ones alone: 1060 is not PEN-1060-RED.
     for side in (mine, theirs):
-        doubtful |= np.asarray(cell_types(text_array(side))) != CellType.TEXT
+        doubtful |= np.array([cell_type(value) is not CellType.TEXT for value in side])
     kept = np.ones(len(one.cells), bool)
     kept[similar[doubtful]] = False
     if kept.all():
@@ -210,9 +244,8 @@ def _believed(query: SearchQuery, one: ColumnMatch) -> ColumnMatch:
     return replace(one, cells=parts[0], values=parts[1], similarities=parts[2], semantic=semantic)
 
 
-def _described(
-    rank: int, segment: Segment, column: int, query: SearchQuery, matched: int
-) -> dict[str, Any]:
+def _described(rank: int, segment: Segment, column: int, query: SearchQuery) -> dict[str, Any]:
+    """Return what is known of a hit before its evidence."""
     catalog = segment.catalog
     return {
         "rank": rank,
@@ -220,7 +253,6 @@ def _described(
         "column": catalog.column_names[column],
         "column_id": catalog.column_ids[column],
         "type": catalog.type_name(column),
-        "generic": _generic(query, segment, column, matched),
         "query_size": len(query),
         "bring": partial(_brings, catalog, column),
     }

@@ -44,6 +44,8 @@ from deepjoin.store.values.profile import Generic
 
 #: This many of the best columns, or this many times k, are measured.
 _MEASURED, _TIMES = 600, 4
+#: So many at a time, until the best stay the same.
+_ROUND = 100
 #: Estimated probabilities that are nearer than this are equal: then more matching cells decide, as
 #: in the final order.
 _DIGITS = 2
@@ -121,9 +123,11 @@ class EquiSearch(Searcher):
         live = sum(segment.live_columns for segment in self._segments)
         rarity = Rarity(overlaps, len(cells), live)
         ranked = [self._ranked(overlap, cells, options, rarity, demote) for overlap in overlaps]
-        places = merge_segments(ranked, options.columns)
+        best = merge_segments(ranked, options.columns)
         watch.lap("candidates")
-        return EquiRanking(cells, places, found_by=self.found_by)
+        counts = [count for _, count in best]
+        places = [place for place, _ in best]
+        return EquiRanking(cells, places, found_by=self.found_by, overlaps=counts)
 
     def _overlaps(self, query: SearchQuery) -> Iterator[Overlap]:
         """Look the query up in each segment, and read its posting lists."""
@@ -149,7 +153,7 @@ class EquiSearch(Searcher):
         if options.threshold > 0:
             found = found.where(found.overlaps / size >= options.threshold)
         if options.columns == 0 or len(found.columns) == 0:
-            return RankedColumns(segment, np.zeros(0, np.int32), [])
+            return RankedColumns(segment, np.zeros(0, np.int32), np.zeros(0, np.int64), [])
         # The first keys packed into one number: generic or not, missing values, size.
         primary = (size - found.overlaps << 32) | segment.values.sizes(found.columns)
         if demoted is not None:
@@ -169,8 +173,10 @@ class EquiSearch(Searcher):
         if query.decided:
             keys.insert(0, lambda rows: -decisions(query, segment, found.columns[rows]))
         order = segment.catalog.column_order[found.columns]
-        rows, known = best_rows(order, options.columns, keys)
-        return RankedColumns(segment, found.columns[rows], known)
+        # Columns of other segments have to be compared by every key.
+        several = len(self._segments) > 1
+        rows, known = best_rows(order, options.columns, keys, every=several)
+        return RankedColumns(segment, found.columns[rows], found.overlaps[rows], known)
 
 
 class SemanticSearch(Searcher):
@@ -229,18 +235,36 @@ class SemanticSearch(Searcher):
         self, query: SearchQuery, ranking: SemanticRanking, options: SearchOptions
     ) -> SemanticRanking:
         """Put columns that match by a program among the others, by probability, then score."""
-        found = columns_by_program(query, self._segments, options, self._score.tau)
+        facts, count = QueryFacts(query), len(ranking.places)
+
+        def weighed(
+            segment: Segment, column: int, share: float, reverse: float
+        ) -> tuple[float, float]:
+            """Return the probability of a column, and its score."""
+            columns = np.array([column])
+            names = self._names.similarity(query.name, segment, columns)
+            shares = np.array([share]), np.array([reverse])
+            chance = facts.probabilities(segment, columns, *shares, names)
+            score = (share + NAME_WEIGHT * float(names[0])) / (1 + NAME_WEIGHT)
+            return float(chance[0]), round(score, 5)
+
+        def is_worth(segment: Segment, column: int) -> bool:
+            """Say whether a column that matched throughout would be among the best."""
+            if count == 0 or count != options.columns:
+                return True
+            size = int(segment.values.sizes(np.array([column]))[0])
+            best = _rank_key(*weighed(segment, column, 1.0, min(1.0, len(query) / size)))
+            (last,) = ranking.matches([count - 1])
+            return best >= _rank_key(last.probability or 0.0, last.score)
+
+        limits = options, self._score.tau
+        found = columns_by_program(query, self._segments, *limits, is_worth)
         if not found:
             return ranking
-        others = list(ranking.matches(range(len(ranking.places))))
-        facts = QueryFacts(query)
+        others = list(ranking.matches(range(count)))
         for one in found:
-            columns = np.array([one.column])
-            names = self._names.similarity(query.name, one.segment, columns)
-            shares, reverse = (np.array([part]) for part in (one.joinability, one.semantic.reverse))
-            chance = facts.probabilities(one.segment, columns, shares, reverse, names)
-            score = (one.joinability + NAME_WEIGHT * float(names[0])) / (1 + NAME_WEIGHT)
-            one = replace(one, score=round(score, 5), probability=float(chance[0]))
+            weight = weighed(one.segment, one.column, one.joinability, one.semantic.reverse)
+            one = replace(one, probability=weight[0], score=weight[1])
             place = (one.segment, one.column)
             same = [at for at, two in enumerate(others) if (two.segment, two.column) == place]
             if same and others[same[0]].joinability >= one.joinability:
@@ -292,17 +316,21 @@ class SemanticSearch(Searcher):
         """Compare cells with the most promising columns; return how many could be in time."""
         (which, columns), query = candidates, facts.query
         k, tau, compared = options.columns, self._score.tau, len(cells)
-        done, most = 0, len(columns) if k is None else max(_MEASURED, _TIMES * k)
+        most = len(columns) if k is None else max(_MEASURED, _TIMES * k)
         if k is not None and len(cells) > _SAMPLE:
             sizes = np.zeros(len(columns), np.int64)
             for number, one in enumerate(near):
                 sizes[which == number] = one.segment.values.sizes(columns[which == number])
             affordable = int(np.searchsorted(np.cumsum(sizes), _PAIRS // len(cells)))
             most = max(k, min(most, affordable))
+        # Joins "any" come most probable first, so it is enough to go on while that finds better.
+        every = most if k is None or self._score.join != "any" else max(_ROUND, _TIMES * k)
+        done, until = 0, min(every, most)
         scored: list[ColumnScores] = []
+        places: Sequence[Place] = ()
         while True:
             for number, one in enumerate(near):
-                mine = np.sort(columns[done:most][which[done:most] == number])
+                mine = np.sort(columns[done:until][which[done:until] == number])
                 matches, count = one.matches_in(mine, cells, lambda: options.is_late)
                 compared = min(compared, count)
                 names = self._names.similarity(query.name, one.segment, mine)
@@ -310,21 +338,28 @@ class SemanticSearch(Searcher):
             ranking = rank_by_meaning(
                 query, scored, k, options.threshold, tau, demote=demote, facts=facts
             )
-            # Columns may promise much and hold no match; then more of them are measured.
-            if most >= len(columns) or len(ranking.places) >= (k or 0):
+            is_full = len(ranking.places) >= (k or 0)
+            is_settled = until >= most or ranking.places == places or options.is_late
+            if until >= len(columns) or (is_full and is_settled):
                 return ranking, compared
-            done, most = most, most * _GROWTH
+            done, places = until, ranking.places
+            if until < most:
+                until = min(until + every, most)
+                continue
+            # Columns may promise much and hold no match; then more of them are measured.
+            until = most = most * _GROWTH
             if len(cells) > _SAMPLE or options.is_late:
                 cells = cells[:0]  # the others by equal cells alone
 
 
 def _rank_among(one: ColumnMatch, others: Sequence[ColumnMatch]) -> int:
     """Return where a column belongs among ranked ones: before the first that is less likely."""
+    keys = [_rank_key(two.probability or 0.0, two.score) for two in (one, *others)]
+    return next((at for at, key in enumerate(keys[1:]) if key < keys[0]), len(others))
 
-    def key(match: ColumnMatch) -> tuple[float, float]:
-        return round(match.probability or 0.0, CHANCE_DIGITS), match.score
 
-    return next((at for at, two in enumerate(others) if key(two) < key(one)), len(others))
+def _rank_key(probability: float, score: float) -> tuple[float, float]:
+    return round(probability, CHANCE_DIGITS), score
 
 
 def comparable(query: SearchQuery) -> Int:
@@ -400,8 +435,10 @@ def _descending(keys: Double, most: int) -> Int:
     least = np.partition(keys, -most)[-most]
     best, rest = np.flatnonzero(keys >= least), np.flatnonzero(keys < least)
     best = best[np.argsort(-keys[best], kind="stable")]
-    # The others are rarely looked at, and this sort takes an eighth of the time.
-    return np.concatenate([best, rest[np.argsort(-keys[rest])]])
+    # The others are rarely looked at: roughly in order will do, by 16 bits, which sort fast.
+    below = (least - keys[rest]) / max(1e-9, float(least - keys.min()))
+    order = np.argsort((below * 0xFFFF).astype(np.uint16), kind="stable")
+    return np.concatenate([best, rest[order]])
 
 
 def _by_chance(

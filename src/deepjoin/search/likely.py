@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Int32, Marks, find_sorted
+from deepjoin.arrays import Array, Double, Int, Int32, Marks, distinct, find_sorted
 from deepjoin.lazy import cached_property
 from deepjoin.matching.names import Bits, NameTable, home_of, letters_of, shared_letters, short_name
 from deepjoin.matching.sense import shipped_model
@@ -22,6 +24,9 @@ from deepjoin.store.catalog import Catalog
 from deepjoin.store.feedback import Decided
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.profile import Generic
+
+if TYPE_CHECKING:
+    from deepjoin.search.scores import ColumnScores
 
 HIT_FEATURES = (
     *("joinability", "matched", "reverse", "query_size", "target_size", "query_unique"),
@@ -55,20 +60,21 @@ class Shared(NamedTuple):
     #: Cosine of the two names; 0 where it is not known.
     meaning: Double
     #: Place of the target in its table, and whether both tables are in one folder or database.
-    place: Int
+    place: Int | Int32
     is_near: Marks
 
 
 def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
     """Measure pairs: one row a pair, one column for each of `HIT_FEATURES`."""
-    name, back = shared_letters(query.name.letters, target.name.letters)
-    in_table, table_in = shared_letters(query.name.stems, target.title)
-    _, home = shared_letters(target.name.stems, target.title)
-    alike, _ = shared_letters(query.title, target.title)
-    same, same_stem = (
-        (getattr(query.name, of) == getattr(target.name, of)) & (getattr(query.name, of) != 0)
-        for of in ("hashes", "stem_hashes")
-    )
+    # All pairs of letters at once: of ten hits, calls take longer than what they compute.
+    mine, theirs = query.name, target.name
+    shape = (4, *target.title.shape)
+    one, other = np.empty(shape, np.uint64), np.empty(shape, np.uint64)
+    one[0], one[1], one[2], one[3] = mine.letters, mine.stems, theirs.stems, query.title
+    other[0], other[1:] = theirs.letters, target.title
+    (name, in_table, _, alike), (back, table_in, home, _) = shared_letters(one, other)
+    same = (mine.hashes == theirs.hashes) & (mine.hashes != 0)
+    same_stem = (mine.stem_hashes == theirs.stem_hashes) & (mine.stem_hashes != 0)
     values = {
         "joinability": shared.joinability,
         "matched": np.log2(1 + shared.joinability * query.size),
@@ -104,15 +110,97 @@ def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
         "target_named": target.name.hashes != 0,
         "same_place": shared.is_near,
     }
-    rows = np.empty((len(query.size), len(HIT_FEATURES)))
+    # Feature by feature in memory, as trees look at them.
+    rows = np.empty((len(HIT_FEATURES), len(target.size)))
     for at, feature in enumerate(HIT_FEATURES):
-        rows[:, at] = values[feature]
-    return rows
+        rows[at] = values[feature]
+    return rows.T
 
 
 #: Features that depend on the cells that match; the others on the two columns alone.
 _MATCHED = ("joinability", "matched", "reverse", "name_meaning")
 _AT = {name: at for at, name in enumerate(HIT_FEATURES)}
+#: Columns of a segment that are kept described.
+_KEPT = 1 << 17
+_FACTS = np.dtype(
+    [(name, np.uint64, 4) for name in ("letters", "stems", "title")]
+    + [(name, np.uint64) for name in ("hashes", "stem_hashes")]
+    + [("is_key", bool), ("place", np.int32), ("kind", np.uint8), ("generic", np.uint8)]
+    + [("size", np.int64), ("unique", np.float64)]
+)
+
+
+class TargetFacts:
+    """What columns of a segment say of themselves; queries meet many of them again and again."""
+
+    _of: ClassVar[WeakKeyDictionary[Catalog, TargetFacts]] = WeakKeyDictionary()
+
+    def __init__(self, segment: Segment) -> None:
+        self._catalog, self._values = segment.catalog, segment.values
+        self._lock = Lock()
+        #: Where a column is among those described so far; -1: nowhere.
+        self._places = np.full(segment.values.columns, -1, np.int32)
+        self._facts, self._count = np.zeros(0, _FACTS), 0
+
+    @classmethod
+    def of(cls, segment: Segment) -> TargetFacts:
+        """Return those of a segment, which it shares with its earlier and later states."""
+        found = cls._of.get(segment.catalog)
+        return cls._of.setdefault(segment.catalog, cls(segment)) if found is None else found
+
+    def side(self, columns: Int) -> tuple[PairSide, Int32]:
+        """Return columns as targets, and their places in their tables."""
+        with self._lock:
+            facts = self._described(columns)
+        words = NameTable(
+            *(facts["letters"], facts["stems"], facts["hashes"], facts["stem_hashes"]),
+            *(facts["is_key"], np.zeros((len(columns), 0), np.float16)),
+        )
+        numbers = facts["size"], facts["unique"], facts["kind"], facts["generic"]
+        return PairSide(*numbers, words, facts["title"]), facts["place"]
+
+    def _described(self, columns: Int) -> Array:
+        places = self._places[columns]
+        new = distinct(columns[places < 0])
+        if self._count + len(new) > _KEPT:
+            self._places.fill(-1)
+            self._count, new = 0, distinct(columns)
+        if len(new) > _KEPT:
+            return self._describe(columns)
+        if len(new):
+            first, self._count = self._count, self._count + len(new)
+            if self._count > len(self._facts):
+                self._facts = np.resize(self._facts, min(_KEPT, 2 * self._count))
+            self._facts[first : self._count] = self._describe(new)
+            self._places[new] = np.arange(first, self._count)
+            places = self._places[columns]
+        return self._facts[places]
+
+    def _describe(self, columns: Int) -> Array:
+        catalog, facts = self._catalog, np.zeros(len(columns), _FACTS)
+        tables = catalog.column_tables[columns]
+        # Many columns have the same names; titles differ, and only their letters count.
+        names, number = _numbered(catalog.column_names.take(columns))
+        words = NameTable.of(names).take(number)
+        for name in ("letters", "stems", "hashes", "stem_hashes", "is_key"):
+            facts[name] = getattr(words, name)
+        facts["title"] = letters_of(self._titles(tables))
+        facts["place"] = [column_place(one) for one in catalog.column_ids.take(columns)]
+        facts["kind"], facts["generic"] = (
+            of[columns] for of in (catalog.column_types, catalog.column_generic)
+        )
+        facts["size"] = self._values.sizes(columns)
+        facts["unique"] = facts["size"] / np.maximum(1, catalog.column_cells[columns])
+        return facts
+
+    def _titles(self, tables: Int) -> list[str]:
+        """Return the titles of tables, or their names without folders and endings."""
+        titles = self._catalog.titles(tables)
+        without = [at for at, title in enumerate(titles) if not title]
+        names = self._catalog.table_names.take(tables[without])
+        for at, name in zip(without, names, strict=True):
+            titles[at] = short_name(name)
+        return titles
 
 
 class QueryFacts:
@@ -122,10 +210,28 @@ class QueryFacts:
         self.query = query
         #: For each segment, columns that were described before, ascending, and their features.
         self._described: dict[int, tuple[Int, Double]] = {}
+        self._chances: dict[int, list[float]] = {}
 
     @cached_property
-    def _kinds(self) -> tuple[int, Generic]:
-        return self.query.kind, self.query.generic
+    def _side(self) -> PairSide:
+        query, column = self.query, self.query.column
+        title = column.title or short_name(column.table or "")
+        return PairSide(
+            np.array([len(query)]),
+            np.array([len(query) / max(1, sum(query.cells.counts))]),
+            *(np.array([int(query.kind)]), np.array([int(query.generic)])),
+            *(NameTable.of([column.name]), letters_of([title])),
+        )
+
+    def chances(self, scores: ColumnScores) -> list[float]:
+        """Return the chance of each column that was scored, computed once."""
+        found = self._chances.get(id(scores))
+        if found is None:
+            found = self._chances[id(scores)] = self.probabilities(
+                *(scores.segment, scores.columns, scores.joinabilities(len(self.query))),
+                *(scores.reverse, scores.names),
+            ).tolist()
+        return found
 
     def features(
         self, segment: Segment, columns: Int, shares: Double, reverse: Double, meaning: Double
@@ -140,47 +246,19 @@ class QueryFacts:
         return rows
 
     def _columns(self, segment: Segment, columns: Int) -> Double:
-        """Describe columns; what is measured has been weighed before, so it is known."""
+        """Describe columns, with 0 for what depends on cells; many were described before."""
         if id(segment) in self._described:
             known, rows = self._described[id(segment)]
             at = find_sorted(known, columns)
             if (at >= 0).all():
-                return rows[at]
-        rows = self._describe(segment, columns)
+                return rows.T.take(at, axis=1).T
+        target, place = TargetFacts.of(segment).side(columns)
+        unknown = np.zeros(len(columns))
+        near = self._are_near(segment.catalog, segment.catalog.column_tables[columns])
+        rows = hit_features(self._side, target, Shared(unknown, unknown, unknown, place, near))
         order = np.argsort(columns)
-        self._described[id(segment)] = columns[order], rows[order]
+        self._described[id(segment)] = columns[order], rows.T.take(order, axis=1).T
         return rows
-
-    def _describe(self, segment: Segment, columns: Int) -> Double:
-        """Return all features, with 0 for those that depend on what matches."""
-        query, catalog = self.query, segment.catalog
-        count = len(columns)
-        tables = catalog.column_tables[columns]
-        column = query.column
-        title = column.title or short_name(column.table or "")
-        # Many columns have the same names; titles differ, and only their letters count.
-        names, number = _numbered(catalog.column_names.take(columns))
-        words = NameTable.of([column.name, *names])
-        letters = letters_of([title, *self._titles(catalog, tables)])
-        own, (kind, generic) = np.zeros(count, np.int64), self._kinds
-        mine = PairSide(
-            np.full(count, len(query)),
-            np.full(count, len(query) / max(1, sum(query.cells.counts))),
-            *(own + int(kind), own + int(generic)),
-            *(words.take(own), np.broadcast_to(letters[0], letters[1:].shape)),
-        )
-        sizes = segment.values.sizes(columns)
-        theirs = PairSide(
-            sizes,
-            sizes / np.maximum(1, catalog.column_cells[columns]),
-            np.asarray(catalog.column_types[columns]),
-            np.asarray(catalog.column_generic[columns]),
-            *(words.take(number + 1), letters[1:]),
-        )
-        place = np.array([column_place(one) for one in catalog.column_ids.take(columns)])
-        unknown = np.zeros(count)
-        shared = Shared(unknown, unknown, unknown, place, self._are_near(catalog, tables))
-        return hit_features(mine, theirs, shared)
 
     def probabilities(
         self, segment: Segment, columns: Int, shares: Double, reverse: Double, meaning: Double
@@ -188,17 +266,10 @@ class QueryFacts:
         """Return the chance of each column."""
         rows = self.features(segment, columns, shares, reverse, meaning)
         found = shipped_model("hit", HIT_FEATURES).probabilities(rows)
+        if not self.query.decided:
+            return found
         said = decisions(self.query, segment, columns)
         return np.where(said == 0, found, said > 0)
-
-    def _titles(self, catalog: Catalog, tables: Int) -> list[str]:
-        """Return the titles of tables, or their names without folders and endings."""
-        titles = catalog.titles(tables)
-        without = [at for at, title in enumerate(titles) if not title]
-        names = catalog.table_names.take(tables[without])
-        for at, name in zip(without, names, strict=True):
-            titles[at] = short_name(name)
-        return titles
 
     def _are_near(self, catalog: Catalog, tables: Int) -> Marks:
         """Mark tables in the folder, workbook, schema or database of the query's own."""

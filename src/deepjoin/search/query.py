@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -13,11 +14,10 @@ import numpy as np
 
 from deepjoin.arrays import Float, Int, Marks
 from deepjoin.embed.cells import CellEncoder
-from deepjoin.embed.cells.tokens import text_array
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.lazy import cached_property
 from deepjoin.model import Column
-from deepjoin.normalise.canonical import CellType
+from deepjoin.normalise.canonical import CellType, cell_type
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.normalise.private import hidden
 from deepjoin.read.formats import format_of
@@ -32,7 +32,7 @@ from deepjoin.settings import SearchSettings
 from deepjoin.store.feedback import Decided
 from deepjoin.store.open_index import OpenIndex
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.profile import Generic, classified, generic_of, numbers_around
+from deepjoin.store.values.profile import Generic, generic_of, numbers_around
 
 #: How many matched and unmatched cells a hit lists by default.
 SHOWN = 20
@@ -58,12 +58,19 @@ class SearchOptions:
     programs: bool = True
     #: Nearest columns that deepjoin-exact verifies.
     verified: int = SearchSettings.verified
+    #: Entered while the index is read after the search: it says which file is damaged.
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext
     #: Returns what people said of joins of a query; None: nothing.
     feedback: Callable[[Sequence[Column]], Decided] | None = None
 
     @classmethod
     def of(
-        cls, k: int | None, least: float | None, exclude: str | None, settings: SearchSettings
+        cls,
+        k: int | None,
+        least: float | None,
+        exclude: str | None,
+        settings: SearchSettings,
+        **others: Any,
     ) -> SearchOptions:
         """Check what a caller passes; without ``k``, 10 hits, or all that reach ``least``."""
         if k is not None and (not isinstance(k, int | np.integer) or k < 0):
@@ -78,6 +85,7 @@ class SearchOptions:
             in_stages=settings.on_partial is not None,
             programs=settings.programs,
             verified=settings.verified,
+            **others,
         )
 
     @property
@@ -180,6 +188,8 @@ class SearchQuery:
         self.column, self.name = column, column.name
         #: What people said of joins of the query.
         self.decided: Decided = {}
+        #: Entered around evidence that is measured when a hit is read, after the search.
+        self.reading: Callable[[], AbstractContextManager[None]] = nullcontext
         self.cells = distinct_cells(column.cells, profile, key)
         self._key, self._encoder = key, encoder
         dimension = 0 if encoder is None else encoder.dimension
@@ -226,7 +236,10 @@ class SearchQuery:
         # One value that begins with a letter is enough, and found at once in most columns of words.
         if any(value[0].isalpha() for value in self.cells.values):
             return CellType.TEXT
-        return classified(text_array(self.cells.values))[0]
+        kinds = set(map(cell_type, self.cells.values))
+        if kinds == {CellType.INTEGER, CellType.DECIMAL}:
+            return CellType.DECIMAL
+        return kinds.pop() if len(kinds) == 1 else CellType.TEXT
 
     @cached_property
     def generic(self) -> Generic:

@@ -59,17 +59,24 @@ class EquiRanking(Ranking):
         join: str = "equi",
         found_by: str = EQUAL_CELLS,
         scores: Sequence[float] | None = None,
+        overlaps: Sequence[int] | None = None,
     ) -> None:
         super().__init__(query, places)
         self._join, self._found_by, self._scores = join, found_by, scores
+        #: How many values each column shares with the query, if they were counted.
+        self._overlaps = overlaps
 
     def hits(self, chosen: Sequence[int], show: int | None) -> list[Hit]:
-        """Measure the equi-join of some columns."""
-        scores = None if self._scores is None else [self._scores[place] for place in chosen]
-        places = [self.places[place] for place in chosen]
-        found_by = (self._found_by,)
+        """Measure the equi-join of some columns; where overlaps were counted, when it is read."""
+        scores, overlaps = self._scores, self._overlaps
         return equi_hits(
-            self.query, places, show, join=self._join, found_by=found_by, scores=scores
+            self.query,
+            [self.places[place] for place in chosen],
+            show,
+            join=self._join,
+            found_by=(self._found_by,),
+            scores=None if scores is None else [scores[place] for place in chosen],
+            overlaps=None if overlaps is None else [overlaps[place] for place in chosen],
         )
 
 
@@ -95,25 +102,33 @@ class RankedColumns(NamedTuple):
 
     segment: Segment
     columns: Int32
+    #: How many values each shares with the query.
+    overlaps: Int
     keys: list[Keys]
 
 
-def best_rows(order: Int, k: int | None, keys: list[Key]) -> tuple[Int, list[Keys]]:
+def best_rows(
+    order: Int, k: int | None, keys: list[Key], *, every: bool = True
+) -> tuple[Int, list[Keys]]:
     """Return the rows of the best k candidates, best first, and their keys.
 
-    A later key is computed only for the candidates that the earlier ones leave in the running;
-    ``order`` decides between those that all keys leave equal.
+    A later key is computed only for the candidates that the earlier ones leave in the running, and
+    not at all, unless ``every`` one is wanted, if the first decides; ``order`` decides between
+    those that all keys leave equal.
     """
     rows = np.arange(len(order))
     known: list[Keys] = []
     for key in keys:
         # Rarity and names cost much more than overlaps, so few candidates get that far.
         known.append(key(rows))
-        if k is None or len(rows) <= k:
-            continue
-        running = _running(known, k)
-        rows = rows[running]
-        known = [values[running] for values in known]
+        if k is not None and len(rows) > k:
+            running = _running(known, k)
+            rows = rows[running]
+            known = [values[running] for values in known]
+        if not every and len(known) == 1:
+            ascending = np.sort(known[0])
+            if np.all(ascending[1:] != ascending[:-1]):
+                break
     best = np.lexsort((order[rows], *reversed(known)))[:k]
     return rows[best], [values[best] for values in known]
 
@@ -130,12 +145,16 @@ def _running(known: list[Keys], k: int) -> Int:
     return np.sort(order[: k + int(np.argmin(np.append(tied, False)))])
 
 
-def merge_segments(parts: Sequence[RankedColumns], k: int | None) -> list[Place]:
-    """Put the best columns of several segments in one order."""
+def merge_segments(parts: Sequence[RankedColumns], k: int | None) -> list[tuple[Place, int]]:
+    """Put the best columns of several segments in one order, each with its overlap."""
     parts = [part for part in parts if len(part.columns)]
+    places = [
+        ((part.segment, column), overlap)
+        for part in parts
+        for column, overlap in zip(part.columns.tolist(), part.overlaps.tolist(), strict=True)
+    ]
     if len(parts) < 2:
-        return [(part.segment, column) for part in parts for column in part.columns.tolist()]
-    places = [(part.segment, column) for part in parts for column in part.columns.tolist()]
+        return places
     keys = [np.concatenate(of) for of in zip(*(part.keys for part in parts), strict=True)]
     order = np.lexsort(tuple(reversed(keys)))
     tied = np.all([of[order][1:] == of[order][:-1] for of in keys], axis=0)
@@ -143,7 +162,9 @@ def merge_segments(parts: Sequence[RankedColumns], k: int | None) -> list[Place]
     # Ties are decided by table and place, however the lake is cut into segments.
     changes = np.flatnonzero(np.diff(np.concatenate([[False], tied, [False]]).astype(np.int8)))
     for start, last in changes.reshape(-1, 2).tolist():
-        ranked[start : last + 1] = sorted(ranked[start : last + 1], key=_table_and_column)
+        ranked[start : last + 1] = sorted(
+            ranked[start : last + 1], key=lambda one: _table_and_column(one[0])
+        )
     return ranked[:k]
 
 
@@ -199,14 +220,10 @@ def rank_by_meaning(
     """
     size, name = len(query), query.name
     facts = facts or QueryFacts(query)
-    by_chance: dict[int, list[float]] = {}
     pairs: list[tuple[ColumnScores, int]] = []
     keys: list[tuple[float, ...]] = []
     for scores in scored:
-        chances = by_chance[id(scores)] = facts.probabilities(
-            *(scores.segment, scores.columns, scores.joinabilities(size)),
-            *(scores.reverse, scores.names),
-        ).tolist()
+        chances = facts.chances(scores)
         good = (scores.matched_cells > 0) & (scores.sums / size >= threshold)
         rows = np.flatnonzero(good).tolist()
         generic = scores.segment.catalog.column_generic[scores.columns].tolist()
@@ -252,7 +269,7 @@ def rank_by_meaning(
         return [
             replace(
                 scores.match(row, size, tau, found_by),
-                probability=by_chance[id(scores)][row],
+                probability=facts.chances(scores)[row],
             )
             for scores, row in some
         ]

@@ -7,7 +7,7 @@ explains a good part of the query's cells must be found before one becomes a hit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,9 +38,16 @@ _VALUES, _CELLS = 20_000, 5_000
 
 
 def columns_by_program(
-    query: SearchQuery, segments: Sequence[Segment], options: SearchOptions, tau: float
+    query: SearchQuery,
+    segments: Sequence[Segment],
+    options: SearchOptions,
+    tau: float,
+    is_worth: Callable[[Segment, int], bool],
 ) -> list[ColumnMatch]:
-    """Find the columns that hold what a program makes of the query's cells, or the other way."""
+    """Find the columns that hold what a program makes of the query's cells, or the other way.
+
+    Only columns that are ``is_worth`` it are looked at: looking for programs takes long.
+    """
     if len(query) < 2 or query.cells.hidden is not None:
         return []
     found = []
@@ -48,8 +55,12 @@ def columns_by_program(
         check_stop()
         if options.is_late:
             break
+        if not is_worth(one.segment, one.column):
+            continue
         match = _rewritten(query, one, tau)
-        if match is not None and match.joinability >= options.threshold:
+        if match is None:  # those that promise less seldom hold one either
+            break
+        if match.joinability >= options.threshold:
             found.append(match)
     return sorted(found, key=lambda match: -match.joinability)
 

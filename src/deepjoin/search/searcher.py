@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from time import perf_counter
 
@@ -63,6 +65,7 @@ class Searcher(ABC):
             if decided := options.decided(query):
                 hits = tuple(with_decision(hit, decided) for hit in hits)
             seconds = watch.stop("verify")
+            ranking.query.reading = partial(_measuring, seconds, options)
             yield Results(ranking.query.described(), hits, seconds, ranking.partial)
 
     def _rankings(
@@ -74,6 +77,17 @@ class Searcher(ABC):
     @abstractmethod
     def _ranking(self, watch: Stopwatch, query: Column, options: SearchOptions) -> Ranking:
         """Rank the columns of the lake; laps are "encode" and "candidates"."""
+
+
+@contextmanager
+def _measuring(seconds: dict[str, float], options: SearchOptions) -> Iterator[None]:
+    """Measure evidence that is read after the search; its time is added to the answer's."""
+    started = perf_counter()
+    with options.reading():
+        yield
+    took = perf_counter() - started
+    for step in ("verify", "total"):
+        seconds[step] += took
 
 
 def _hits(ranking: Ranking, options: SearchOptions) -> list[Hit]:
@@ -98,12 +112,12 @@ def search_columns(
     Of several columns, the answer is that of the best key; it has the others with it. Columns are
     completed best first, since a time limit may leave out the last ones.
     """
-    several = len(columns) > 1
-    running = []
+    several, running = len(columns) > 1, []
     for column in columns:
-        exclude = column.table if options.exclude is None else options.exclude
-        own = replace(options, exclude=exclude, in_stages=options.in_stages or several)
-        running.append(searcher.stages(column, own))
+        own = options
+        if options.exclude is None and column.table is not None:
+            own = replace(own, exclude=column.table)
+        running.append(searcher.stages(column, replace(own, in_stages=True) if several else own))
     if not several:
         yield from running[0]
         return
