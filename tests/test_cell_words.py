@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, tokens
+from deepjoin.embed.cells import DEFAULT_TABLE, StaticTable, pieces, tokens
+from deepjoin.embed.cells.pieces import WordPieces
 from deepjoin.embed.cells.tokens import Bags, gram_bags, plain_word, sum_bags
-from deepjoin.embed.cells.words import LONG, Recipe, Speller, shades
+from deepjoin.embed.cells.words import LONG, KnownWords, Recipe, Speller, shades
 from deepjoin.lab.cell_table.variants import real_words
 
 DEFAULT = StaticTable.load(DEFAULT_TABLE)
@@ -124,3 +125,22 @@ def test_few_values_are_read_as_many_are(values: list[str | None]) -> None:
     long = pa.array(texts.to_pylist() * (tokens._FEW + 1), pa.string())
     marks = tokens.without_letters(texts).tolist()
     assert marks == tokens.without_letters(long)[: len(texts)].tolist()
+
+
+@given(st.lists(st.text("abcdeinorst019é北-", max_size=12), max_size=30))
+def test_pieces_equal_those_of_the_tokenizer(words: list[str]) -> None:
+    plain = [plain_word(word).replace(" ", "") for word in words]
+    splitter = WordPieces(DEFAULT.tokenizer, DEFAULT.facts.unknown)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "_MANY", 1)
+        patch.setattr(WordPieces, "_index", DEFAULT._pieces._index)
+        mine, theirs = splitter.bags(plain), splitter._asked(plain)
+    assert mine.starts.tolist() == theirs.starts.tolist()
+    assert mine.ids.tolist() == theirs.ids.tolist()
+
+
+def test_known_words_change_no_bit_of_a_vector() -> None:
+    values = ["new york", "york (city)", "u.s. york", "sku-123 new"]
+    known = KnownWords(3, DEFAULT.dimension)
+    for some in (values[:2], values, values):
+        assert np.array_equal(DEFAULT.encode(some, known), DEFAULT.encode(some))

@@ -21,7 +21,7 @@ from deepjoin.checking.vector_contents import VectorContents
 from deepjoin.checking.vectors import index_problems, vector_problems
 from deepjoin.embed import vector_build
 from deepjoin.embed.list_build import write_value_lists
-from deepjoin.embed.value_vectors import ValueVectors
+from deepjoin.embed.value_vectors import ValueVectors, gaps_of_rows, rows_of_gaps
 from deepjoin.embed.vector_build import (
     ABOUT,
     INDEX,
@@ -350,10 +350,10 @@ def test_what_cannot_be_opened_is_built_again(index: Path) -> None:
 
 LISTS: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "order": ("vector_values.npy", swap, "vector_values.npy and vector_rows.npy contradict"),
-    "range": ("vector_rows.npy", put(-1), "vector_rows.npy has numbers"),
-    "starts": ("list_offsets.npy", put(-1), "list_offsets.npy does not divide list_rows.npy"),
-    "members": ("list_rows.npy", put(1 << 20), "list_rows.npy has numbers"),
-    "sorted": ("list_rows.npy", lambda a: a[::-1].copy(), "list_rows.npy is not in order"),
+    "range": ("vector_rows.npy", put(-2), "vector_rows.npy has numbers"),
+    "starts": ("list_offsets.npy", put(-1), "list_offsets.npy does not divide list_gaps.npy"),
+    "members": ("list_gaps.npy", put(60_000), "list_gaps.npy has numbers"),
+    "sorted": ("list_gaps.npy", lambda a: a * 0, "list_gaps.npy is not in order"),
     "middles": ("list_codes.npy", put(0), "list_codes.npy has numbers"),
     "width": ("list_codes.npy", lambda a: a[1:], "list_codes.npy has"),
 }
@@ -393,11 +393,13 @@ def test_damaged_lists_are_named(
 def test_a_value_in_no_list_is_noticed(listed: tuple[Path, int], tmp_path: Path) -> None:
     segment, values = listed
     shutil.copytree(segment / CELLS, tmp_path / CELLS)
-    starts, rows = (np.load(tmp_path / CELLS / f"list_{of}.npy") for of in ("offsets", "rows"))
+    starts, gaps = (np.load(tmp_path / CELLS / f"list_{of}.npy") for of in ("offsets", "gaps"))
+    rows = rows_of_gaps(gaps, np.diff(starts))
     keep = rows != rows[0]
     kept = np.append(0, np.cumsum(keep))[starts]
-    np.save(tmp_path / CELLS / "list_rows.npy", rows[keep])
-    np.save(tmp_path / CELLS / "list_offsets.npy", kept)
+    gaps, starts = gaps_of_rows(rows[keep], kept)
+    np.save(tmp_path / CELLS / "list_gaps.npy", gaps)
+    np.save(tmp_path / CELLS / "list_offsets.npy", starts)
     (problem,) = vector_problems(tmp_path, [], values, 1)
     assert "does not hold every value that has a vector" in problem
     (tmp_path / CELLS / "vector_rows.npy").unlink()

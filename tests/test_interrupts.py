@@ -149,8 +149,8 @@ def many_values(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("step", "number"),
     [
-        ("deepjoin.store.cell_vectors:write_vectors", signal.SIGINT),
-        ("deepjoin.store.cell_vectors:write_vectors", signal.SIGTERM),
+        ("deepjoin.store.cell_vectors:write_in_order", signal.SIGINT),
+        ("deepjoin.store.cell_vectors:write_in_order", signal.SIGTERM),
         ("deepjoin.store.cell_vectors:write_value_lists", signal.SIGINT),
     ],
     ids=["embedding", "embedding, SIGTERM", "sorting into lists"],

@@ -59,6 +59,17 @@ def test_values_that_a_program_rewrites_share_a_signature(values: tuple[str, ...
     assert frozenset(values) in groups([*values, "other", "2020-04-05", "b. ng"])
 
 
+@given(st.lists(st.text("ab1 ,-é0'’२½ü\u0301東", max_size=8) | st.text(max_size=6), max_size=20))
+def test_few_values_have_the_signatures_of_many(values: list[str]) -> None:
+    texts = pa.array([value.encode("utf-8", "replace").decode() for value in values], pa.string())
+    few = signatures_of(texts, every=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signatures, "_FEW", -1)
+        many = signatures_of(texts, every=True)
+    for name, found in vars(few).items():
+        assert np.array_equal(found, getattr(many, name)), name
+
+
 @given(st.lists(st.text("ab1 ,-é0'", max_size=8), max_size=20))
 def test_signatures_equal_sorted_words(values: list[str]) -> None:
     def words(value: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,16 +14,18 @@ from hypothesis.extra.numpy import arrays
 
 from deepjoin import DeepJoinError
 from deepjoin.arrays import Float, Int32
-from deepjoin.embed import list_build
 from deepjoin.embed import value_vectors as lists
 from deepjoin.embed.list_build import write_value_lists
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.embed.value_vectors import (
     FILES,
     LIST_FILES,
+    OLD_ROWS,
     ORDER_FILES,
     ValueLists,
     ValueVectors,
+    gaps_of_rows,
+    rows_of_gaps,
     write_vectors,
 )
 from deepjoin.store import cell_vectors
@@ -133,9 +136,13 @@ def test_another_order_of_rows_changes_no_answer(rows: Float, made: Path, tmp_pa
         assert (one.values[order] == other.values[other_order]).all()
         assert (one.similarities[order] == other.similarities[other_order]).all()
     numbers = np.arange(len(rows))
-    assert (ordered.values_of(ordered.rows_of(numbers)) == numbers).all()
-    assert (ordered.errors_of(numbers) == plain.errors).all()
-    assert (ordered.errors == plain.errors).all()
+    there = rows.any(axis=1)
+    found = ordered.rows_of(numbers)
+    assert ((found >= 0) == there).all()
+    assert (ordered.values_of(found[there]) == numbers[there]).all()
+    assert (ordered.errors_of(numbers) == plain.errors_of(numbers)).all()
+    for one, other in zip(ordered.take(numbers), plain.take(numbers), strict=True):
+        assert np.array_equal(one, other)
 
 
 @given(chosen=st.lists(st.integers(0, 5_999), unique=True, max_size=60), floor=st.floats(0.2, 0.9))
@@ -179,7 +186,8 @@ def test_many_cells_are_answered_some_at_a_time(
 
 def test_vectors_written_anew_have_no_old_order(rows: Float, tmp_path: Path) -> None:
     write_value_lists(tmp_path, stored(tmp_path, rows))
-    assert (stored(tmp_path, rows).rows_of(np.arange(9)) == np.arange(9)).all()
+    some = rows[rows.any(axis=1)]
+    assert (stored(tmp_path, some).rows_of(np.arange(9)) == np.arange(9)).all()
     assert set(contents(tmp_path)) == set(FILES)
 
 
@@ -195,12 +203,45 @@ def test_few_values_or_none_have_lists_too(tmp_path: Path, count: int, zero: boo
     assert len(ValueLists(tmp_path).near(np.zeros((1, 8)), 0.5)) == 0
 
 
-def test_a_value_without_a_vector_is_in_no_list(rows: Float, made: Path) -> None:
-    members = ValueLists(made)._rows
-    absent = ValueVectors.open(made).rows_of(np.flatnonzero(~rows.any(axis=1)))
-    assert not np.isin(members, absent).any()
-    assert len(np.unique(members)) == len(rows) - len(absent)
-    assert len(members) <= list_build._LISTS_OF_ONE * len(rows)
+def test_a_value_without_a_vector_has_no_row(rows: Float, made: Path) -> None:
+    known, vectors = ValueLists(made), ValueVectors.open(made)
+    members = known.members(np.arange(len(known)))
+    absent = np.flatnonzero(~rows.any(axis=1))
+    assert (vectors.rows_of(absent) == -1).all()
+    assert members.tolist() == list(range(len(vectors)))
+    assert len(vectors) == len(rows) - len(absent)
+    assert (vectors.take(absent).scales == 0).all()
+    assert (vectors.errors_of(absent) == 0).all()
+
+
+@given(
+    lists=st.lists(st.lists(st.integers(0, 1 << 20), unique=True, max_size=6).map(sorted)),
+    some=st.data(),
+)
+def test_gaps_give_back_their_rows(lists: list[list[int]], some: st.DataObject) -> None:
+    starts = np.append(0, np.cumsum([len(one) for one in lists])).astype(np.int64)
+    rows = np.array([row for one in lists for row in one], np.int64)
+    gaps, offsets = gaps_of_rows(rows, starts)
+    chosen = some.draw(st.lists(st.integers(0, len(lists) - 1))) if lists else []
+    parts = [gaps[offsets[one] : offsets[one + 1]] for one in chosen]
+    found = rows_of_gaps(np.concatenate([gaps[:0], *parts]), np.array([*map(len, parts)], np.int64))
+    assert found.tolist() == [row for one in chosen for row in lists[one]]
+
+
+def test_lists_of_earlier_versions_are_read(rows: Float, made: Path, tmp_path: Path) -> None:
+    """Earlier versions stored all rows, wide numbers, and rows instead of gaps."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    offsets = np.load(made / "list_offsets.npy")
+    gaps = np.load(made / "list_gaps.npy")
+    members = rows_of_gaps(gaps, np.diff(offsets))
+    np.save(tmp_path / OLD_ROWS, members.astype(np.int32))
+    (tmp_path / "list_gaps.npy").unlink()
+    for name in ("vector_scales.npy", "vector_errors.npy"):
+        np.save(tmp_path / name, np.load(made / name).astype(np.float32))
+    one, other = (ValueLists(folder).near(rows[1:9], 0.4) for folder in (made, tmp_path))
+    assert as_set(one) == as_set(other)
+    assert write_value_lists(tmp_path, ValueVectors.open(tmp_path)) == len(ValueLists(made))
+    assert not (tmp_path / OLD_ROWS).exists()
 
 
 def test_missing_lists_are_said_to_be_missing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import deepjoin
 from deepjoin import Column, arrays
-from deepjoin.arrays import Strings, StringsWriter, distinct
+from deepjoin.arrays import ArrayWriter, Strings, StringsWriter, distinct, load_array, narrow
 from deepjoin.normalise import hashing
 from deepjoin.normalise.canonical import CellType
 from deepjoin.normalise.distinct import distinct_cells
@@ -23,6 +23,7 @@ from deepjoin.store.values import builder as builder_module
 from deepjoin.store.values.builder import ValueIndexBuilder
 from deepjoin.store.values.index import ValueIndex
 from deepjoin.store.values.profile import ColumnProfiles, Generic, generic_of
+from deepjoin.store.values.spellings import respelled, spelled_as, stored_spellings
 
 from .conftest import MakeLake
 
@@ -254,3 +255,35 @@ def test_strings_are_taken_together(tmp_path: Path, count: int) -> None:
     prefix = "éé".encode()
     begins = [texts[at].encode().startswith(prefix) for at in wanted.tolist()]
     assert strings.begin_with(prefix, wanted).tolist() == begins
+
+
+CELLS = st.text("aäzéжρ1 .-İß", max_size=24)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, st.sampled_from(["upper", "title", "given", "own"]))))
+def test_spellings_come_back_as_they_were(cells: list[tuple[str, str, str]]) -> None:
+    values = pa.array([value for value, _, _ in cells], pa.large_string())
+    ways = {"upper": str.upper, "title": str.title, "own": str}
+    spelled = [ways[how](value) if how in ways else other for value, other, how in cells]
+    stored = stored_spellings(values, pa.array(spelled, pa.large_string()))
+    assert respelled(values, stored).to_pylist() == spelled
+    texts = zip(values.to_pylist(), stored.to_pylist(), strict=True)
+    assert [spelled_as(*one) for one in texts] == spelled
+    nothing = pa.nulls(len(cells), pa.large_binary())
+    assert respelled(values, nothing).equals(values)
+
+
+def test_a_spelling_longer_than_its_value_is_noticed() -> None:
+    with pytest.raises(ValueError, match="a spelling is longer than its value"):
+        respelled(pa.array(["ab"]), pa.array([b"\xff\x04"], pa.large_binary()))
+
+
+def test_numbers_take_as_few_bytes_as_the_largest_needs(tmp_path: Path) -> None:
+    for numbers, kind in (([], np.int64), ([0, 255], np.uint8), ([1 << 16], np.uint32),
+                          ([1 << 40], np.int64)):  # fmt: skip
+        with ArrayWriter(tmp_path / "x.npy", np.int64) as writer:
+            writer.append(numbers)
+        narrow(tmp_path / "x.npy")
+        found = load_array(tmp_path / "x.npy")
+        assert found.tolist() == numbers
+        assert found.dtype == kind

@@ -33,6 +33,9 @@ Rows = Half | Float
 _SMALL, _GAP = 8 << 20, 4
 #: So few elements are read one by one: searches of a few values take half a millisecond.
 _FEW = 32
+#: Numbers made narrower at a time; and texts of so many bytes have narrow offsets, which Arrow
+#: takes as a copy.
+_AT_ONCE, _NARROW_TEXTS = 1 << 20, 1 << 30
 _SHIFT = BLOCK.bit_length() - 1
 #: Bytes of a header as numpy pads it, so that it can be rewritten when the length is known.
 HEADER = 128
@@ -99,6 +102,20 @@ def create_array(path: Path, dtype: npt.DTypeLike, *shape: int) -> Array:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
     return np.lib.format.open_memmap(path, "r+")
+
+
+def narrow(path: Path) -> None:
+    """Write an array of whole numbers again, with as few bytes each as the largest needs."""
+    wide = np.load(path, mmap_mode="r") if path.stat().st_size > HEADER else np.zeros(0, np.uint8)
+    kind = np.min_scalar_type(int(wide.max(initial=0)))
+    if kind.itemsize >= wide.dtype.itemsize:
+        return
+    beside = path.with_name(f"{path.name}.narrow")
+    with ArrayWriter(beside, kind) as writer:
+        for start in range(0, len(wide), _AT_ONCE):
+            writer.append(wide[start : start + _AT_ONCE])
+    del wide
+    beside.replace(path)
 
 
 def load_array(path: Path) -> Array:
@@ -422,7 +439,7 @@ class Strings(Sequence[str]):
         if len(numbers) < _FEW or _pages(data) is None:
             return
         prefetch(offsets, numbers, 2)
-        starts = offsets[numbers]
+        starts = np.asarray(offsets[numbers], np.int64)
         prefetch(data, starts, offsets[numbers + 1] - starts)
 
     def take(self, numbers: Int) -> list[str]:
@@ -451,12 +468,14 @@ class Strings(Sequence[str]):
         """Return where strings start, their sizes, and what they are in."""
         self.prefetch(numbers)
         offsets, data = self._arrays
-        starts = np.asarray(offsets[numbers])
-        return starts, np.asarray(offsets[numbers + 1]) - starts, data
+        starts = np.asarray(offsets[numbers], np.int64)
+        return starts, np.asarray(offsets[numbers + 1], np.int64) - starts, data
 
     def arrow(self) -> pa.LargeStringArray:
-        """Give the same strings, not copied, as an Arrow array."""
-        buffers = (pa.py_buffer(np.asarray(one).data) for one in self._arrays)
+        """Give the same strings as an Arrow array; their bytes are not copied."""
+        offsets, data = self._arrays
+        buffers = (pa.py_buffer(one.data) for one in (np.asarray(offsets, np.int64),
+                                                      np.asarray(data)))  # fmt: skip
         return pa.LargeStringArray.from_buffers(len(self), *buffers)
 
     @overload
@@ -469,6 +488,12 @@ class Strings(Sequence[str]):
         if not self._is_verified:
             self._verify(i)
         return str(self._data[self._offsets[i] : self._offsets[i + 1]], "utf-8")
+
+    def raw(self, i: int) -> bytes:
+        """Return one string as its bytes, which may be no text."""
+        if not self._is_verified:
+            self._verify(i)
+        return bytes(self._data[self._offsets[i] : self._offsets[i + 1]])
 
     def _verify(self, i: int) -> None:
         """Verify one string, unless all are."""
@@ -486,14 +511,16 @@ class StringsWriter:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._bytes = ArrayWriter(folder / f"{name}.bytes.npy", np.uint8)
-        self._offsets = ArrayWriter(folder / f"{name}.offsets.npy", np.int64)
+        self._path = folder / f"{name}.offsets.npy"
+        self._offsets = ArrayWriter(self._path, np.int64)
         self._offsets.append([0])
 
     def append(self, strings: Iterable[str]) -> None:
-        """Write strings behind the last: an Arrow array without nulls, or any others."""
+        """Write strings, or bytes, behind the last: an Arrow array without nulls, or others."""
         is_arrow = isinstance(strings, pa.Array)
         array: Any = strings if is_arrow else pa.array(list(strings), pa.large_string())
-        array = array.cast(pa.large_string())
+        if not pa.types.is_large_binary(array.type):
+            array = array.cast(pa.large_string())
         if len(array) == 0:  # then Arrow may have no buffers
             return
         _, offsets, data = array.buffers()
@@ -517,3 +544,5 @@ class StringsWriter:
         """Close both files."""
         self._bytes.close()
         self._offsets.close()
+        if self._bytes.length < _NARROW_TEXTS:
+            narrow(self._path)

@@ -343,6 +343,8 @@ def with_deprecated(
     >>> with_deprecated("search", None, SearchSettings, {}).matches
     20
     """
+    if not given:
+        return settings or kind()
     kept = {name: value for name, value in given.items() if name in current}
     old = {name: value for name, value in given.items() if name not in current}
     moved = deprecated_keywords(function, old, stacklevel=4, settings=kind)

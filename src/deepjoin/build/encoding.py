@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.files import link_or_copy
 from deepjoin.lazy import cached_property
 from deepjoin.memory import release
+from deepjoin.progress import worker_threads
 from deepjoin.settings import Settings, Vectors
 from deepjoin.show.text import duration
 from deepjoin.store import cell_vectors
@@ -51,7 +53,7 @@ from deepjoin.store.models import (
     vector_cache,
 )
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.signatures import write_signatures
+from deepjoin.store.values.signatures import Signatures, write_signatures
 
 #: A forecast is printed if encoding the columns takes at least this many seconds.
 _WORTH_A_WORD = 10
@@ -83,17 +85,36 @@ class Encoding:
         chosen = self._vectors.encoder != "none", self._vectors.sketch > 0
         return [space for space, there in zip(SPACES, (*chosen, all(chosen)), strict=True) if there]
 
-    def write_cell_vectors(self, built: Path) -> None:
-        """Give a segment that was just built the vectors of its cells."""
+    def write_of_values(self, built: Path) -> None:
+        """Give a segment that was just built the vectors and signatures of its values."""
+        release()
+        stopped = Event()
+        with worker_threads(1) as pool:
+            # Beside the vectors, whose lists leave Python idle; with a share of the memory.
+            given = self._resources.memory // 2, stopped.is_set
+            signing = None if self._is_hidden else pool.submit(write_signatures, built, *given)
+            try:
+                self._write_cell_vectors(built)
+            except BaseException:
+                stopped.set()
+                raise
+            if signing is not None:
+                signing.result()
+
+    def _write_cell_vectors(self, built: Path) -> None:
         if self._cells is not None:
-            release()
             given = self._resources
             how = given.threads, given.progress, given.memory
             cell_vectors.write_cell_vectors(built, self._cells, *how)
 
+    @property
+    def _is_hidden(self) -> bool:
+        """Whether values are stored as hashes, which have no signatures."""
+        return self._settings.hash_only
+
     def write_signatures(self, built: Path) -> None:
-        """Give a segment the signatures of its values; hashes of values have none."""
-        if not self._settings.hash_only:
+        """Give a segment the signatures of its values, unless it has them."""
+        if not self._is_hidden and Signatures.open(built) is None:
             release()
             write_signatures(built, self._resources.memory)
 
@@ -122,7 +143,7 @@ class Encoding:
         """Whether a segment has other vectors than it should; loads no encoder."""
         return (
             not self._has_cells(segment)
-            or (segment.signatures is None and not self._settings.hash_only)
+            or (segment.signatures is None and not self._is_hidden)
             or any(_digest_of(segment, space) != self._wanted_digest(space) for space in SPACES)
         )
 
@@ -158,7 +179,8 @@ class Encoding:
             if name.parts[0] != "vectors" or name.parent in taken:
                 _link(path, out / name)
         if cell_vectors.FOLDER not in taken:
-            self.write_cell_vectors(out)
+            release()
+            self._write_cell_vectors(out)
         if segment.signatures is None:
             self.write_signatures(out)
         missing = [space for space in self._spaces if space not in ready]

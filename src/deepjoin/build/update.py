@@ -94,14 +94,14 @@ class IndexUpdate:
         with SegmentBuilder(out, scratch, self.plan.settings, self.resources, keep) as build:
             yield build
             build.finish()
-        self._encoding.write_cell_vectors(out)
+        self._encoding.write_of_values(out)
         self._place(out, build.read_keys)
 
     def build_corpus(self, corpus: CorpusSource, key: Key) -> None:
         """Build a segment of a whole corpus."""
         out, scratch = self._next_folders()
         build_corpus(corpus, key, self.plan.settings, out, scratch, self.resources)
-        self._encoding.write_cell_vectors(out)
+        self._encoding.write_of_values(out)
         self._place(out, [key])
         self.drop_tables(self.plan.excluded)
 

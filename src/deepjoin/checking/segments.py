@@ -37,6 +37,7 @@ from deepjoin.store.values.rows import (
     RowCodes,
 )
 from deepjoin.store.values.signatures import SIGNATURE_FILES, signature_blocks
+from deepjoin.store.values.spellings import load_spellings, respelled
 
 Arrays: TypeAlias = Mapping[str, Array]
 #: What the stages of a check look at.
@@ -65,6 +66,9 @@ _KINDS: dict[str, npt.DTypeLike] = {
     **dict.fromkeys(("column_types", "column_generic"), np.uint8),
     "column_cells": np.int64,
 }
+#: What is stored with as few bytes as its largest number needs.
+_NARROW = {*(f"{name}.offsets" for name in _TEXTS), "posting_offsets", "cell_counts", "cell_rows"}
+_NARROWER = (np.uint8, np.uint16, np.uint32)
 #: Offsets, and the array that they divide into groups.
 _GROUPS = {
     **{f"{name}.offsets": f"{name}.bytes" for name in _TEXTS},
@@ -94,7 +98,8 @@ def array_problems(folder: Path, settings: Settings) -> tuple[Arrays, list[str]]
             kinds |= added
     for name, kind in kinds.items():
         path = folder / f"{name}.npy"
-        if path.exists() and is_array(path, kind):
+        narrower = _NARROWER if name in _NARROW else ()
+        if path.exists() and any(is_array(path, one) for one in (kind, *narrower)):
             arrays[name] = load_array(path)
         else:
             found.append(f"{name}.npy is not the array that belongs there")
@@ -198,7 +203,8 @@ def within(array: Array, least: float, limit: float) -> bool:
 def check_texts(segment: SegmentArrays) -> Iterator[str]:
     """Check that texts are valid, and that values have the hashes they are looked up by."""
     folder, arrays = segment.folder, segment.arrays
-    for name in _TEXTS:
+    # Spellings are no texts: they are checked with their values.
+    for name in (name for name in _TEXTS if name != "spellings"):
         hashes = arrays["value_hashes"] if name == "values" else None
         strings = load_strings(folder, name)
         for start, stop in spans(len(strings), _STRINGS):
@@ -313,12 +319,18 @@ def check_spellings(segment: SegmentArrays) -> Iterator[str]:
     spelled = arrays["cell_spellings"]
     # Normalising is slow beside the other checks, so every n-th cell stands for all.
     every = max(1, len(spelled) // _SPELLED)
-    values, spellings = (load_strings(folder, name) for name in ("values", "spellings"))
+    values, spellings = load_strings(folder, "values"), load_spellings(folder)
     for start, stop in spans(len(spelled), every * _STRINGS):
         own = spelled[start:stop:every] != AS_VALUE
         numbers = spelled[start:stop:every][own]
         held = values.take(pa.array(arrays["cell_values"][start:stop:every][own]))
-        cells = spellings.take(pa.array(numbers)).cast(pa.string())
+        try:
+            cells = respelled(held, spellings.take(pa.array(numbers)))
+            cells.validate(full=True)
+        except ValueError:
+            yield "spellings.bytes.npy is not text"
+            return
+        cells = cells.cast(pa.string())
         if not canonical_array(cells, segment.settings.profile).equals(held.cast(pa.string())):
             yield "spellings.bytes.npy has cells that are not spelled as their values"
             return

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from deepjoin.arrays import Float, Half, Int, Marks, load_strings
 from deepjoin.checking.vectors import ABOUT
-from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells import CellEncoder, has_meaning
 from deepjoin.embed.columns.encoder import ColumnEncoder
-from deepjoin.embed.scan import SLACK, ZERO_POINT, QuantisedRows
+from deepjoin.embed.scan import ZERO_POINT, QuantisedRows
 from deepjoin.embed.value_vectors import FILES, checked, quantised
 from deepjoin.embed.vector_build import ROWS
 from deepjoin.errors import DeepJoinError
@@ -37,7 +37,7 @@ Encoder = TypeVar("Encoder", CellEncoder, ColumnEncoder)
 _VALUES, _COLUMNS, _SKETCHED = 4096, 5, 20_000
 #: How far machines may round differently: a code where two are as near, in steps; the error of a
 #: row; the vector of a column, by a share of its length.
-_TIE, _ERROR, _NEAR = 1e-3, 1e-6, 1e-2
+_TIE, _ERROR, _NEAR = 1e-3, 2e-5, 1e-2
 #: What half precision changes, with room for sums in another order.
 _HALF = 2.0**-10
 _OTHERS = f"{ABOUT} names another encoder than the one that made the vectors"
@@ -179,10 +179,11 @@ def _cell_differences(segment: Segment, encoder: CellEncoder) -> list[str]:
     codes, scales, errors, rotation = FILES
     if vectors.dimension != encoder.dimension:
         return [f"{rotation} is of {vectors.dimension} dimensions, not {encoder.dimension}"]
-    numbers = _spread(np.arange(len(vectors)), _VALUES)
-    values = load_strings(segment.folder, "values").take(pa.array(numbers))
-    stored = vectors.stored.take(vectors.rows_of(numbers))
-    encoded = encoder.encode(values)
+    numbers = _spread(np.arange(vectors.count), _VALUES)
+    values = load_strings(segment.folder, "values").take(pa.array(numbers)).cast(pa.string())
+    stored, encoded = vectors.take(numbers), encoder.encode(values)
+    # Earlier versions also stored vectors of values without meaning.
+    encoded[~has_meaning(values) & (stored.scales == 0)] = 0
     marks = _equal(stored, encoded, vectors.rotation)
     text = "has vectors that are not those of their values"
     return [f"{name} {text}" for name, same in zip((codes, scales, errors), marks, strict=True)
@@ -193,10 +194,11 @@ def _equal(stored: QuantisedRows, encoded: Float, rotation: Float) -> tuple[bool
     """Tell of codes, scales and errors whether they are those of vectors, as machines round."""
     again = quantised(encoded, rotation)
     turned = checked(encoded, len(rotation)) @ rotation
-    steps = turned / np.where(again.scales > 0, again.scales, 1)[:, None]
-    off = np.abs(steps - (stored.codes.astype(np.float32) - ZERO_POINT))
-    scales = np.abs(stored.scales - again.scales) <= SLACK * again.scales
-    errors = np.abs(stored.errors - again.errors) <= _ERROR
+    scales = np.abs(stored.scales - again.scales) <= _HALF * again.scales
+    # Scales as they are stored, since earlier versions stored more digits.
+    steps = turned / np.where(scales & (stored.scales > 0), stored.scales, 1)[:, None]
+    off = np.abs(steps - (stored.codes.astype(np.float32) - ZERO_POINT))[scales]
+    errors = (np.abs(stored.errors - again.errors) <= _ERROR) | (again.scales == 0)
     return bool((off <= 0.5 + _TIE).all()), bool(scales.all()), bool(errors.all())
 
 

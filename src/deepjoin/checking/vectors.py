@@ -27,7 +27,15 @@ from deepjoin.checking.segments import (
     within,
 )
 from deepjoin.embed.scan import SLACK, ZERO_POINT
-from deepjoin.embed.value_vectors import FILES, LARGEST_CODE, LIST_FILES, ORDER_FILES
+from deepjoin.embed.value_vectors import (
+    FILES,
+    LARGEST_CODE,
+    LARGEST_GAP,
+    LIST_FILES,
+    OLD_ROWS,
+    ORDER_FILES,
+    rows_of_gaps,
+)
 from deepjoin.embed.vector_build import ABOUT as INDEX_ABOUT
 from deepjoin.embed.vector_build import (
     FORMAT,
@@ -53,13 +61,14 @@ from deepjoin.store.column_vectors.sketch import SNAPSHOT, sketch_digest
 ABOUT = "about.json"
 
 _KINDS: dict[str, npt.DTypeLike] = {
-    **dict(zip(FILES, (np.uint8, np.float32, np.float32, np.float32), strict=True)),
+    **dict(zip(FILES, (np.uint8, np.float16, np.float16, np.float32), strict=True)),
     **dict.fromkeys(ORDER_FILES, np.int32),
-    **dict(zip(LIST_FILES, (np.uint8, np.int64, np.int32), strict=True)),
+    **dict(zip(LIST_FILES, (np.uint8, np.int64, np.uint16), strict=True)),
+    OLD_ROWS: np.int32,
 }
 _CODES, _SCALES, _ERRORS, _ROTATION = FILES
 _VALUES, _ROWS = ORDER_FILES
-_MIDDLES, _STARTS, _MEMBERS = LIST_FILES
+_MIDDLES, _STARTS, _GAPS = LIST_FILES
 _INDEX_FIELDS: dict[str, type] = {
     **dict.fromkeys(("kind", "metric"), str),
     **dict.fromkeys(("format", "dimension", "vectors", "different"), int),
@@ -71,6 +80,8 @@ _ORTHOGONAL = 1e-6
 _HALF = 2.0**-10
 #: Numbers below this lose more than that; as long a row as there is has 2048 of them.
 _TINY = 2048**0.5 * 2.0**-24
+#: How much scales and errors change when they are rounded to half precision.
+_WIDER = 1.01
 #: Vectors checked at a time.
 _BLOCK = 1 << 14
 #: Vectors compared with what the index has of them.
@@ -159,16 +170,21 @@ def check_cell_files(cells: CellFiles) -> Iterator[str]:
     """Check that all files of a set are there if one is, and that lists have their order."""
     there = {name for name in _KINDS if (cells.folder / name).exists()}
     wanted = [ABOUT, *FILES]
-    if there & {*ORDER_FILES, *LIST_FILES}:
+    if there & {*ORDER_FILES, *LIST_FILES, OLD_ROWS}:
         wanted += ORDER_FILES
-    if there & {*LIST_FILES}:
+    if OLD_ROWS in there:
+        wanted += (_MIDDLES, _STARTS)
+    elif there & {*LIST_FILES}:
         wanted += LIST_FILES
     return _missing(cells.folder, wanted)
 
 
 def check_cell_headers(cells: CellFiles) -> Iterator[str]:
     """Check that the files are arrays of their kind, and that the encoder is named."""
-    yield from _other(cells.folder, _KINDS)
+    # Earlier versions wrote them in single precision.
+    wide = {name: np.float32 for name in (_SCALES, _ERRORS)
+            if is_array(cells.folder / name, np.float32)}  # fmt: skip
+    yield from _other(cells.folder, {**_KINDS, **wide})
     if fields_of(cells.folder / ABOUT, {"name": str, "digest": str}) is None:
         yield f"{ABOUT} is not what was written"
 
@@ -177,8 +193,9 @@ def check_cell_lengths(cells: CellFiles) -> Iterator[str]:
     """Check that arrays that belong together have matching lengths."""
     arrays, values = cells.arrays, cells.values
     dimension = isqrt(len(arrays[_ROTATION]))
-    wanted = {_ROTATION: max(1, dimension) ** 2, _CODES: values * dimension}
-    wanted |= dict.fromkeys((_SCALES, _ERRORS, *ORDER_FILES), values)
+    rows = len(arrays[_VALUES]) if _VALUES in arrays else values
+    wanted = {_ROTATION: max(1, dimension) ** 2, _CODES: rows * dimension, _ROWS: values}
+    wanted |= dict.fromkeys((_SCALES, _ERRORS), rows)
     if _STARTS in arrays:
         wanted[_MIDDLES] = max(0, len(arrays[_STARTS]) - 1) * dimension
     for name, length in wanted.items():
@@ -208,11 +225,11 @@ def check_cell_codes(cells: CellFiles) -> Iterator[str]:
     codes = arrays[_CODES].reshape(len(scales), isqrt(len(arrays[_ROTATION])))
     for start, stop in spans(len(scales), _BLOCK):
         signed = codes[start:stop].astype(np.float32) - ZERO_POINT
-        scale, error = scales[start:stop], errors[start:stop]
+        scale, error = (one[start:stop].astype(np.float32) for one in (scales, errors))
         full = np.where(scale > 0, LARGEST_CODE, 0)
         lengths = np.sqrt(np.einsum("ij,ij->i", signed, signed)) * scale
         # What is lost in rounding is at most half a step in each dimension.
-        most = scale / 2 * codes.shape[1] ** 0.5 + SLACK
+        most = _WIDER * scale / 2 * codes.shape[1] ** 0.5 + SLACK
         if not (np.abs(signed).max(axis=1, initial=0) == full).all():
             yield f"{_CODES} has rows that are not vectors"
         elif not ((error > 0) & (error <= most)).all():
@@ -229,10 +246,12 @@ def check_cell_order(cells: CellFiles) -> Iterator[str]:
     if _VALUES not in cells.arrays:
         return
     values, rows = cells.arrays[_VALUES], cells.arrays[_ROWS]
-    bad = [name for name in ORDER_FILES if not within(cells.arrays[name], 0, len(values))]
+    limits = {_VALUES: (0, len(rows)), _ROWS: (-1, len(values))}
+    bad = [name for name, limit in limits.items() if not within(cells.arrays[name], *limit)]
     yield from (f"{name} has numbers out of range" for name in bad)
     parts = spans(len(values))
-    if not bad and not all((values[rows[a:b]] == np.arange(a, b)).all() for a, b in parts):
+    same = bad or all((rows[values[a:b]] == np.arange(a, b)).all() for a, b in parts)
+    if not same or (not bad and np.count_nonzero(np.asarray(rows) >= 0) != len(values)):
         yield f"{_VALUES} and {_ROWS} contradict each other"
 
 
@@ -240,19 +259,24 @@ def check_cell_lists(cells: CellFiles) -> Iterator[str]:
     """Check that lists, if any, hold rows in order, and that every vector is in one."""
     if _MIDDLES not in cells.arrays:
         return
-    starts, members, scales = (cells.arrays[name] for name in (_STARTS, _MEMBERS, _SCALES))
+    name = OLD_ROWS if OLD_ROWS in cells.arrays else _GAPS
+    starts, members, scales = (cells.arrays[one] for one in (_STARTS, name, _SCALES))
     if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(members) or not ascends(starts):
-        yield f"{_STARTS} does not divide {_MEMBERS}"
+        yield f"{_STARTS} does not divide {name}"
         return
+    if name == _GAPS:
+        gaps, sizes = np.asarray(members), np.diff(starts)
+        members = rows_of_gaps(gaps, sizes)
+        starts = np.append(0, np.cumsum(gaps < LARGEST_GAP))[np.asarray(starts)]
     if not within(members, 0, len(scales)):
-        yield f"{_MEMBERS} has numbers out of range"
+        yield f"{name} has numbers out of range"
         return
     if not ascends_within(members, starts):
-        yield f"{_MEMBERS} is not in order"
+        yield f"{name} is not in order"
     listed = np.zeros(len(scales), bool)
     listed[members] = True
-    if not np.array_equal(listed, scales > 0):
-        yield f"{_MEMBERS} does not hold every value that has a vector"
+    if not np.array_equal(listed, np.asarray(scales) > 0):
+        yield f"{name} does not hold every value that has a vector"
     middles = cells.arrays[_MIDDLES]
     if len(middles) and int(middles.min()) < ZERO_POINT - LARGEST_CODE:
         yield f"{_MIDDLES} has numbers out of range"

@@ -6,20 +6,21 @@ weighs more, the third likewise: a cell near to the value by another part of it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from deepjoin.arrays import Array, ArrayWriter, Float, Int, Int32
+from deepjoin.arrays import ArrayWriter, Float, Int, Int32
 from deepjoin.embed.scan import ZERO_POINT, QuantisedRows
 from deepjoin.embed.value_vectors import (
     FILES,
     LARGEST_CODE,
     LIST_FILES,
-    ORDER_FILES,
+    OLD_ROWS,
     ValueVectors,
+    gaps_of_rows,
+    write_order,
     write_rows,
 )
 from deepjoin.embed.vector_build import faiss_threads
@@ -58,9 +59,9 @@ def write_value_lists(
     # A block takes about eight times its rows.
     size = rows_at_once(memory, 8 * each, 1 << 12, _BLOCK, threads)
     stored = vectors.stored
-    there = np.flatnonzero(stored.scales > 0)
+    there = np.flatnonzero(stored.scales[:] > 0)
     progress(0, len(there), "lists")
-    tree = ListTree.trained(stored, there, most)
+    tree = ListTree.trained(stored, there, most, threads)
     blocks = [there[start : start + size] for start in range(0, len(there), size)]
     found = []
     with worker_threads(threads) as pool:
@@ -68,9 +69,8 @@ def write_value_lists(
             found.append(some)
             progress(min(len(found) * size, len(there)), len(there), "lists")
     lists = [np.concatenate(of) for of in zip(*found, strict=True)] or [np.zeros(0, np.int32)]
-    # Rows without a vector are in no list, and come last.
-    without = np.flatnonzero(stored.scales == 0)
-    order = np.concatenate([there[np.argsort(lists[0], kind="stable")], without])
+    # Rows without a vector, which earlier versions stored, are left out.
+    order = there[np.argsort(lists[0], kind="stable")]
     _write_order(folder, vectors, order)
     _write_lists(folder, tree.leaves, lists, there, order)
     return len(tree.leaves)
@@ -85,23 +85,28 @@ class ListTree:
         self.leaves = np.concatenate([branches[:0], *leaves])
 
     @classmethod
-    def trained(cls, stored: QuantisedRows, there: Int, samples: int = _SAMPLES) -> ListTree:
-        """Find the middles of the lists, on a sample."""
+    def trained(
+        cls, stored: QuantisedRows, there: Int, samples: int = _SAMPLES, threads: int = 1
+    ) -> ListTree:
+        """Find the middles of the lists, on a sample; threads share the branches."""
         count = min(_LISTS, max(1, len(there) // _PER_LIST))
         most = min(_SAMPLE * count, samples)
         if len(there) > most:
             chosen = np.random.default_rng(_SEED).choice(len(there), most, replace=False)
             there = there[np.sort(chosen)]
         rows = floats(stored, there)
-        # One thread: sums depend on how the work is shared.
+        # One thread for each k-means: sums depend on how the work is shared.
         with faiss_threads(1) as faiss:
             branches = _middles(faiss, rows[::_OF_SAMPLE], round(count**0.5))
             nearest = _flat(faiss, branches).search(rows, 1)[1][:, 0]
-            leaves = []
-            for branch in range(len(branches)):
-                mine = rows[nearest == branch]
-                leaves.append(_middles(faiss, mine, max(1, round(count * len(mine) / len(rows)))))
-            return cls(faiss, branches, leaves)
+
+        def leaves_of(branch: int) -> Float:
+            mine = rows[nearest == branch]
+            with faiss_threads(1):
+                return _middles(faiss, mine, max(1, round(count * len(mine) / len(rows))))
+
+        with worker_threads(threads) as pool:
+            return cls(faiss, branches, list(pool.map(leaves_of, range(len(branches)))))
 
     def nearest(self, rows: Float) -> Int32:
         """Return the leaf nearest to each row, in the branches nearest to it."""
@@ -142,7 +147,7 @@ def floats(stored: QuantisedRows, rows: Int | slice) -> Float:
     """Return stored rows as numbers, rotated as they are."""
     wide: Float = stored.codes[rows].astype(np.float32)
     wide -= ZERO_POINT
-    wide *= stored.scales[rows][:, None]
+    wide *= stored.scales[rows].astype(np.float32)[:, None]
     return wide
 
 
@@ -168,7 +173,7 @@ def _middles(faiss: Any, rows: Float, count: int) -> Float:
 
 def _write_lists(folder: Path, centres: Float, lists: list[Int32], there: Int, order: Int) -> None:
     """Write the centres and the members of each list, as places in the new order."""
-    places = np.empty(len(order), np.int32)
+    places = np.empty(int(there.max(initial=-1)) + 1, np.int32)
     places[order] = np.arange(len(order), dtype=np.int32)
     owners, members = [], []
     for i, mine in enumerate(lists):
@@ -179,28 +184,24 @@ def _write_lists(folder: Path, centres: Float, lists: list[Int32], there: Int, o
         members.append(places[there[new]])
     owner, member = np.concatenate(owners), np.concatenate(members)
     # One sort of whole numbers is many times faster than one by two keys.
-    rows = np.sort(owner.astype(np.int64) << 32 | member).astype(np.int32)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(centres)))])
+    rows = np.sort(owner.astype(np.int64) << 32 | member) & 0xFFFFFFFF
+    starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(centres)))])
+    gaps, offsets = gaps_of_rows(rows, starts)
     scale = np.abs(centres).max(initial=1e-6) / LARGEST_CODE
     codes = (np.rint(centres / scale) + ZERO_POINT).astype(np.uint8)
-    _write_arrays(folder, LIST_FILES, [codes.ravel(), offsets, rows])
+    (folder / OLD_ROWS).unlink(missing_ok=True)
+    for name, array in zip(LIST_FILES, (codes.ravel(), offsets, gaps), strict=True):
+        with ArrayWriter(folder / name, array.dtype) as to:
+            to.append(array)
 
 
 def _write_order(folder: Path, vectors: ValueVectors, order: Int) -> None:
     """Write rows in another order, first beside the files that may hold them now."""
     values = vectors.values_of(order).astype(np.int32)
-    rows = np.empty(len(order), np.int32)
-    rows[values] = np.arange(len(order), dtype=np.int32)
     beside = [folder / f"{name}.new" for name in FILES]
     starts = range(0, len(order), _BLOCK)
     blocks = (vectors.stored.take(order[start : start + _BLOCK]) for start in starts)
     write_rows(beside, blocks, vectors.rotation)
     for path, name in zip(beside, FILES, strict=True):
         path.replace(folder / name)
-    _write_arrays(folder, ORDER_FILES, [values, rows])
-
-
-def _write_arrays(folder: Path, names: Sequence[str], arrays: Sequence[Array]) -> None:
-    for name, array in zip(names, arrays, strict=True):
-        with ArrayWriter(folder / name, array.dtype) as to:
-            to.append(array)
+    write_order(folder, values, vectors.count)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Array, Float, Int, Int32, Integers, prefetch
+from deepjoin.arrays import Array, Float, Int, Int32, Integers, Rows, prefetch
 from deepjoin.progress import stop_signal
 
 Codes = npt.NDArray[np.uint8]
@@ -86,11 +86,14 @@ class CandidatePairs:
 
 
 class QuantisedRows(NamedTuple):
-    """Stored vectors: each is its scale times (codes - zero point), off by at most its error."""
+    """Stored vectors: each is its scale times (codes - zero point), off by at most its error.
+
+    Scales and errors have half precision in files, single precision elsewhere.
+    """
 
     codes: Codes
-    scales: Float
-    errors: Float
+    scales: Rows
+    errors: Rows
 
     def prefetch(self, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> None:
         """Start reading rows that will be needed soon."""
@@ -101,8 +104,8 @@ class QuantisedRows(NamedTuple):
         """Copy some rows."""
         return QuantisedRows(
             np.take(self.codes, rows, axis=0),
-            np.take(self.scales, rows),
-            np.take(self.errors, rows),
+            np.take(self.scales, rows).astype(np.float32),
+            np.take(self.errors, rows).astype(np.float32),
         )
 
 
@@ -150,7 +153,7 @@ class Scan:
         return self._multiply(np.asarray(codes), self._signed)
 
     def _block(self, rows: QuantisedRows, here: slice) -> CandidatePairs:
-        scales, errors = rows.scales[here], rows.errors[here]
+        scales, errors = (one[here].astype(np.float32) for one in (rows.scales, rows.errors))
         # The smallest sum of each row that can still mean a cosine at the floor.
         bound = (self._floor - self._error) - (1 + self._error) * errors
         with np.errstate(divide="ignore"):
@@ -166,7 +169,7 @@ class Scan:
             signed = rows.codes[places[some]].astype(np.float32) - ZERO_POINT
             similarities[some] = np.einsum("ij,ij->i", signed, self._turned[cells[some]])
         similarities *= rows.scales[places]
-        lost = rows.errors[places]
+        lost = rows.errors[places].astype(np.float32)
         kept = similarities + lost >= self._floor
         return CandidatePairs(cells[kept], places[kept], similarities[kept], lost[kept])
 

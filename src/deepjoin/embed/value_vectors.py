@@ -1,7 +1,8 @@
 """Value vectors in 8 bits, with a proven bound on what that costs, and lists of near ones.
 
 A unit vector v is rotated by a fixed matrix and stored as scale * codes; its error is the length
-of what is lost. Rows are in the order of the values, or in that of the lists (`ORDER_FILES`).
+of what is lost. Rows are in the order of the values, or in that of the lists (`ORDER_FILES`);
+values without a vector have no row.
 
 `ValueVectors.near` scans all rows and misses nothing. `ValueLists.near` scans a few lists: it
 misses a pair whose value is in none of them; what it finds is as exact as in the full scan.
@@ -9,25 +10,41 @@ misses a pair whose value is in none of them; what it finds is as exact as in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import ArrayWriter, Float, Int, Int32, distinct, load_array, prefetch
+from deepjoin.arrays import (
+    ArrayWriter,
+    Float,
+    Half,
+    Int,
+    Int32,
+    Rows,
+    distinct,
+    load_array,
+    places_in_runs,
+    prefetch,
+    ranges,
+)
 from deepjoin.embed.scan import ZERO_POINT, CandidatePairs, Codes, QuantisedRows, Scan
 from deepjoin.errors import DeepJoinError
-from deepjoin.lazy import cached_property
 
 #: The files of a segment's vectors, in its folder.
 FILES = ("vector_codes.npy", "vector_scales.npy", "vector_errors.npy", "vector_rotation.npy")
-#: The value of each row, and the row of each value: only where rows are in the order of lists.
+#: The value of each row, and the row of each value or -1: where rows are in the order of lists, or
+#: some value has none.
 ORDER_FILES = ("vector_values.npy", "vector_rows.npy")
 #: The lists, if any: codes of the middle of each, all of one scale, where each list starts, and
-#: the rows in all lists.
-LIST_FILES = ("list_codes.npy", "list_offsets.npy", "list_rows.npy")
+#: the rows in all lists, ascending in each: how much larger each is than the one before.
+LIST_FILES = ("list_codes.npy", "list_offsets.npy", "list_gaps.npy")
+#: Instead of gaps, the rows themselves: as earlier versions wrote them.
+OLD_ROWS = "list_rows.npy"
+#: A gap that is as large as this goes on in the next number.
+LARGEST_GAP = (1 << 16) - 1
 
 LARGEST_CODE = 127
 _ROUNDING = 1e-6
@@ -36,6 +53,8 @@ _SEED = 20221
 PROBES, MOST = 6, 2_000
 #: Lists whose best stands for all when the nearest lists are sought.
 _GROUP = 64
+#: Where at least one row in so many is in the lists, marking them is faster than sorting them.
+_DENSE = 128
 #: Cells that share their lists, which costs little and finds more.
 _CELLS = 64
 #: Up to this many vectors are those of a query; so many of them are rotated at a time.
@@ -45,17 +64,42 @@ _BLOCK = 1 << 16
 
 
 def write_vectors(folder: Path, blocks: Iterable[npt.ArrayLike], dimension: int) -> int:
-    """Store unit vectors, zero vectors among them, given in blocks; return how many."""
+    """Store unit vectors, given in blocks, and zeros for values without one; return how many."""
     rotation = new_rotation(dimension)
     rows = (quantised(block, rotation) for block in blocks)
     return write_in_order(folder, rows, rotation)
 
 
 def write_in_order(folder: Path, blocks: Iterable[QuantisedRows], rotation: Float) -> int:
-    """Store rows in the order of the values; remove the lists of earlier rows."""
-    for name in (*ORDER_FILES, *LIST_FILES):
+    """Store the rows that have a scale, in the order of the values; remove earlier lists.
+
+    Return how many values there are.
+    """
+    for name in (*ORDER_FILES, *LIST_FILES, OLD_ROWS):
         (folder / name).unlink(missing_ok=True)
-    return write_rows([folder / name for name in FILES], blocks, rotation)
+    numbers = [np.zeros(0, np.int32)]
+    count = 0
+
+    def there() -> Iterator[QuantisedRows]:
+        nonlocal count
+        for block in blocks:
+            some = np.flatnonzero(block.scales > 0)
+            numbers.append((some + count).astype(np.int32))
+            count += len(block.scales)
+            yield block if len(some) == len(block.scales) else block.take(some)
+
+    if write_rows([folder / name for name in FILES], there(), rotation) < count:
+        write_order(folder, np.concatenate(numbers), count)
+    return count
+
+
+def write_order(folder: Path, values: Int32, count: int) -> None:
+    """Write which values, of how many, the rows belong to."""
+    rows = np.full(count, -1, np.int32)
+    rows[values] = np.arange(len(values), dtype=np.int32)
+    for name, array in zip(ORDER_FILES, (values, rows), strict=True):
+        with ArrayWriter(folder / name, np.int32) as to:
+            to.append(array)
 
 
 def write_rows(paths: Sequence[Path], blocks: Iterable[QuantisedRows], rotation: Float) -> int:
@@ -64,15 +108,26 @@ def write_rows(paths: Sequence[Path], blocks: Iterable[QuantisedRows], rotation:
     with (
         ArrayWriter(turned, np.float32) as to_rotation,
         ArrayWriter(codes, np.uint8) as to_codes,
-        ArrayWriter(scales, np.float32) as to_scales,
-        ArrayWriter(errors, np.float32) as to_errors,
+        ArrayWriter(scales, np.float16) as to_scales,
+        ArrayWriter(errors, np.float16) as to_errors,
     ):
         to_rotation.append(rotation.ravel())
         for block in blocks:
             to_codes.append(block.codes.ravel())
-            to_scales.append(block.scales)
-            to_errors.append(block.errors)
+            halved = block.scales.astype(np.float16)
+            to_scales.append(halved)
+            # Scales of earlier versions have more digits.
+            lost = np.abs(block.scales - halved.astype(np.float32))
+            lost *= LARGEST_CODE * np.float32(len(rotation) ** 0.5)
+            to_errors.append(_rounded_up(block.errors + lost))
         return to_scales.length
+
+
+def _rounded_up(errors: Rows) -> Half:
+    """Round to half precision, and never down."""
+    halved = errors.astype(np.float16)
+    above = np.nextafter(halved, np.float16(np.inf))
+    return np.where(halved.astype(np.float32) < errors, above, halved)
 
 
 def checked(vectors: npt.ArrayLike, dimension: int) -> Float:
@@ -118,11 +173,12 @@ def quantised(vectors: npt.ArrayLike, rotation: Float) -> QuantisedRows:
     """Rotate vectors and round them: codes, the scale of each, the length of what is lost."""
     rows = rotated(checked(vectors, len(rotation)), rotation)
     scale = np.max(np.abs(rows), axis=1, initial=0) / LARGEST_CODE
+    scale = scale.astype(np.float16).astype(np.float32)  # as it is stored
     signed = np.rint(rows / np.where(scale > 0, scale, 1)[:, None])
     # Never 0, which stands for equal cells.
     error = np.linalg.norm(rows - signed * scale[:, None], axis=1) + np.float32(_ROUNDING)
     codes: Codes = (signed + ZERO_POINT).astype(np.uint8)
-    return QuantisedRows(codes, scale.astype(np.float32), error.astype(np.float32))
+    return QuantisedRows(codes, scale, _rounded_up(error).astype(np.float32))
 
 
 class ValueVectors:
@@ -132,6 +188,8 @@ class ValueVectors:
         self, stored: QuantisedRows, rotation: Float, order: tuple[Int32, Int32] | None = None
     ) -> None:
         self.stored, self.rotation, self.dimension = stored, rotation, len(rotation)
+        #: How many values there are, with a vector or without.
+        self.count = len(stored.scales) if order is None else len(order[1])
         #: The value of each row and the row of each value, if they are not the same.
         self._values: Int32 | None = None if order is None else order[0]
         self._rows: Int32 | None = None if order is None else order[1]
@@ -157,6 +215,7 @@ class ValueVectors:
         return cls(QuantisedRows(*map(np.concatenate, zip(*parts, strict=True))), rotation)
 
     def __len__(self) -> int:
+        """Return how many rows there are."""
         return len(self.stored.scales)
 
     def near(self, queries: npt.ArrayLike, floor: float, threads: int = 2) -> CandidatePairs:
@@ -169,7 +228,8 @@ class ValueVectors:
     ) -> CandidatePairs:
         """Find every pair with some values, given once each, whose cosine can reach the floor."""
         there, turned = self.turned(queries, floor)
-        return self.found(there, turned, floor, np.sort(self.rows_of(values)), threads)
+        rows = np.sort(self.rows_of(values))
+        return self.found(there, turned, floor, rows[np.searchsorted(rows, 0) :], threads)
 
     def turned(self, queries: npt.ArrayLike, floor: float) -> tuple[Int, Float]:
         """Check queries and floor; return which queries have a vector, and those rotated."""
@@ -198,33 +258,45 @@ class ValueVectors:
         return self._values[rows].astype(np.int64)
 
     def rows_of(self, values: Int) -> Int:
-        """Return the rows in which values are stored."""
+        """Return the rows in which values are stored; -1 for values without a vector."""
         if self._rows is None:
             return values
         prefetch(self._rows, values)
         return self._rows[values].astype(np.int64)
 
-    def errors_of(self, values: Int) -> Float:
-        """Return how far the stored vectors of some values are from the exact ones."""
-        return self.stored.errors[self.rows_of(values)]
+    def take(self, values: Int) -> QuantisedRows:
+        """Copy the rows of some values; those of values without a vector have the scale 0."""
+        rows = self.rows_of(values)
+        if not len(self):
+            codes = np.full((len(rows), self.dimension), ZERO_POINT, np.uint8)
+            return QuantisedRows(codes, *np.zeros((2, len(rows)), np.float32))
+        found = self.stored.take(np.maximum(rows, 0))
+        without = rows < 0
+        found.codes[without], found.scales[without], found.errors[without] = ZERO_POINT, 0, 0
+        return found
 
-    @cached_property
-    def errors(self) -> Float:
-        """The errors of all values, in their order."""
-        return self.stored.errors if self._rows is None else self.stored.errors[self._rows]
+    def errors_of(self, values: Int) -> Float:
+        """Return how far the vectors of some values are from the exact ones; 0 if there is none."""
+        if not len(self):
+            return np.zeros(len(values), np.float32)
+        rows = self.rows_of(values)
+        errors = self.stored.errors[np.maximum(rows, 0)].astype(np.float32)
+        return np.where(rows < 0, np.float32(0), errors)
 
 
 class ValueLists:
     """The lists of one segment's values, mapped from its files."""
 
     def __init__(self, folder: Path, vectors: ValueVectors | None = None) -> None:
-        missing = [name for name in LIST_FILES if not (folder / name).exists()]
+        self._is_old = (folder / OLD_ROWS).exists()
+        files = (*LIST_FILES[:-1], OLD_ROWS) if self._is_old else LIST_FILES
+        missing = [name for name in files if not (folder / name).exists()]
         if missing:
             raise DeepJoinError(
                 f"No lists of near values in {folder}: {missing[0]} is missing. "
                 "Search exactly, or index again."
             )
-        codes, self._offsets, self._rows = (load_array(folder / name) for name in LIST_FILES)
+        codes, self._offsets, self._members = (load_array(folder / name) for name in files)
         self.vectors = ValueVectors.open(folder) if vectors is None else vectors
         self._middles: Codes = codes.reshape(-1, self.vectors.dimension)
 
@@ -243,28 +315,65 @@ class ValueLists:
         for start in range(0, len(there), _CELLS):
             cells, some = there[start : start + _CELLS], turned[start : start + _CELLS]
             likeness = Scan(some, floor, threads).products(self._middles)
-            rows = self._members(_nearest(likeness, probes))
+            rows = self.members(_nearest(likeness, probes))
             found.append(_best(self.vectors.found(cells, some, floor, rows, threads), most))
         return CandidatePairs.concatenate(found)
 
-    def _members(self, lists: Int) -> Int:
+    def members(self, lists: Int) -> Int:
         """Return the rows in some lists, ascending, each once."""
-        starts, stops = self._offsets[lists].tolist(), self._offsets[lists + 1].tolist()
-        prefetch(self._rows, starts, np.subtract(stops, starts))
-        parts = [self._rows[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        rows: Int = distinct(np.concatenate(parts)).astype(np.int64)
-        return rows
+        starts = self._offsets[lists]
+        sizes = self._offsets[lists + 1] - starts
+        prefetch(self._members, starts, sizes)
+        found = self._members[ranges(starts, sizes)]
+        rows = found if self._is_old else rows_of_gaps(found, sizes)
+        if len(rows) * _DENSE < len(self.vectors):
+            return np.asarray(distinct(rows), np.int64)
+        marks = np.zeros(len(self.vectors), bool)
+        marks[rows] = True
+        return np.flatnonzero(marks)
+
+
+def gaps_of_rows(rows: Int, starts: Int) -> tuple[npt.NDArray[np.uint16], Int]:
+    """Encode rows of lists that start at these places; return the gaps, and where lists start.
+
+    >>> gaps, starts = gaps_of_rows(np.array([3, 5, 70000, 1]), np.array([0, 3, 4]))
+    >>> gaps.tolist(), starts.tolist()
+    ([3, 2, 65535, 4460, 1], [0, 4, 5])
+    """
+    firsts = starts[:-1][np.diff(starts) > 0]
+    gaps = np.diff(rows, prepend=0)
+    gaps[firsts] = rows[firsts]
+    more, rest = np.divmod(gaps, LARGEST_GAP)
+    ends = np.append(0, np.cumsum(more + 1))
+    encoded = np.full(ends[-1], LARGEST_GAP, np.uint16)
+    encoded[ends[1:] - 1] = rest
+    return encoded, ends[starts]
+
+
+def rows_of_gaps(gaps: npt.NDArray[np.uint16], sizes: Int) -> npt.NDArray[np.uint32]:
+    """Decode the gaps of lists, each of so many numbers, list after list."""
+    # Sums over all lists may pass 32 bits; the differences are right again.
+    rows: npt.NDArray[np.uint32] = np.cumsum(gaps, dtype=np.uint32)
+    rows -= np.repeat(np.append(np.uint32(0), rows)[np.cumsum(sizes) - sizes], sizes)
+    goes_on = gaps == LARGEST_GAP
+    return rows[~goes_on] if goes_on.any() else rows
 
 
 def _nearest(likeness: Int32, probes: int) -> Int:
-    """Return the lists nearest to the queries, the columns: at least ``probes`` of each."""
+    """Return the lists nearest to the queries, the columns: ``probes`` of each, and ties."""
     best = likeness
     if probes * _GROUP < len(likeness):
         best = np.maximum.reduceat(likeness, np.arange(0, len(likeness), _GROUP), axis=0)
     # As many groups reach the bound as lists are wanted, so at least as many lists do.
     wanted = min(probes, len(best))
     bound = np.partition(best, -wanted, axis=0)[-wanted]
-    nearest: Int = distinct(np.flatnonzero(likeness >= bound) // likeness.shape[1])
+    lists, cells = np.divmod(np.flatnonzero(likeness >= bound), likeness.shape[1])
+    # Of these few, the bound that exactly the wanted ones reach.
+    found = likeness[lists, cells]
+    order = np.lexsort((-found, cells))
+    last = order[places_in_runs(cells[order]) == wanted - 1]
+    bound[cells[last]] = found[last]
+    nearest: Int = distinct(lists[found >= bound[cells]])
     return nearest
 
 

@@ -159,7 +159,7 @@ def _digests(segment: Segment, columns: Int) -> Iterator[bytes]:
         start = int(offsets[chosen[0]])
         stop = int(offsets[chosen[-1] + 1])
         hashes = index.hashes[index.cell_values[start:stop]]
-        counts = index.cell_counts[start:stop]
+        counts = index.cell_counts[start:stop].astype(np.uint32)
         for column in chosen.tolist():
             cells = slice(int(offsets[column]) - start, int(offsets[column + 1]) - start)
             table = catalog.table_names[int(catalog.column_tables[column])]

@@ -136,7 +136,9 @@ class Catalog:
         titled = np.flatnonzero(self._entries.begin_with(b'{"title": ', numbers))
         for at, entry in zip(titled.tolist(), self._entries.take(numbers[titled]), strict=True):
             found = _TITLE.match(entry)
-            titles[at] = str(json.loads(found[1])) if found else ""
+            if found:
+                text = found[1]
+                titles[at] = str(json.loads(text)) if "\\" in text else text[1:-1]
         return titles
 
     def others_and_sample(self, column: int) -> tuple[tuple[str, ...], Sample]:

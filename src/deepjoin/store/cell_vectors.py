@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deepjoin.arrays import Float, Hashes, Int, Marks, find_sorted, load_array, load_strings
 from deepjoin.checksums import read_verified
-from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells import CellEncoder, encode_many, has_meaning
 from deepjoin.embed.list_build import LISTS_FROM, write_value_lists
 from deepjoin.embed.scan import CandidatePairs, QuantisedRows
 from deepjoin.embed.value_vectors import (
@@ -24,7 +24,6 @@ from deepjoin.embed.value_vectors import (
     new_rotation,
     quantised,
     write_in_order,
-    write_vectors,
 )
 from deepjoin.errors import DeepJoinError
 from deepjoin.memory import DEFAULT, rows_at_once
@@ -92,26 +91,31 @@ def write_cell_vectors(
     memory: int = DEFAULT,
 ) -> None:
     """Encode the values of a segment folder, in their order."""
-    values = load_strings(segment, "values")
+    values, encode = load_strings(segment, "values"), encode_many(encoder, memory)
     each = _NUMBER_BYTES * encoder.dimension
     size = rows_at_once(memory, each, 1 << 12, _BLOCK, threads + 1)
 
-    def encoded() -> Iterator[Float]:
+    rotation = new_rotation(encoder.dimension)
+
+    def made(some: pa.Array) -> QuantisedRows:
+        return quantised(encode(some), rotation)
+
+    def blocks() -> Iterator[QuantisedRows]:
         """Encode block after block, some ahead of the one that is stored."""
-        running: deque[Future[Float]] = deque()
+        running: deque[Future[QuantisedRows]] = deque()
         ahead = 0
         with worker_threads(threads) as pool:
             for start in range(0, len(values), size):
                 progress(start, len(values), "values")
                 while ahead < len(values) and len(running) <= threads:
-                    running.append(pool.submit(encoder.encode, values.slice(ahead, size)))
+                    running.append(pool.submit(made, values.slice(ahead, size)))
                     ahead += size
                 yield running.popleft().result()
         progress(len(values), len(values), "values")
 
     folder = segment / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    write_vectors(folder, encoded(), encoder.dimension)
+    write_in_order(folder, blocks(), rotation)
     _finish(folder, encoder, threads, progress, memory)
 
 
@@ -127,7 +131,10 @@ def merge_cell_vectors(
     known = [(values, one.vectors) for values, one in parts
              if one is not None and one.digest == encoder.digest]  # fmt: skip
     hashes = load_array(out / "value_hashes.npy")
-    missing = np.ones(len(hashes), bool)
+    strings = load_strings(out, "values")
+    meant = np.concatenate([np.zeros(0, bool), *(has_meaning(strings.slice(start, _BLOCK))
+                            for start in range(0, len(hashes), _BLOCK))])  # fmt: skip
+    missing = meant.copy()
     sources = []
     for values, vectors in known:
         old, new = _same_values(values.hashes, hashes)
@@ -142,8 +149,8 @@ def merge_cell_vectors(
         return
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    strings = load_strings(out, "values").take(pa.array(left))
-    copy_vectors(folder, len(hashes), encoder.dimension, sources, (left, encoder.encode(strings)))
+    encoded = left, encoder.encode(strings.take(pa.array(left)))
+    copy_vectors(folder, len(hashes), encoder.dimension, sources, encoded, np.flatnonzero(~meant))
     _finish(folder, encoder, threads, progress, memory)
 
 
@@ -187,11 +194,12 @@ def copy_vectors(
     dimension: int,
     sources: Sequence[CopiedFrom],
     encoded: tuple[Int, npt.ArrayLike] | None = None,
+    without: Int | None = None,
 ) -> None:
     """Write the vectors of ``count`` values, those of the sources as they are stored there.
 
     Where two sources have a value, the later counts; ``encoded`` are the numbers of values that
-    no source has, and their vectors.
+    no source has, and their vectors; values ``without`` meaning get none.
     """
     stored = [vectors for vectors, _, _ in sources]
     if stored and (stored[0].dimension != dimension or not same_rotation(stored)):
@@ -201,11 +209,16 @@ def copy_vectors(
             "is allowed. Encode the values again."
         )
     rotation = stored[0].rotation if stored else new_rotation(dimension)
-    parts = [(one.stored, one.rows_of(old), new) for one, old, new in sources]
+    parts: list[tuple[Callable[[Int], QuantisedRows], Int, Int]] = [
+        (one.take, old, new) for one, old, new in sources
+    ]
     if encoded is not None:
         numbers, rows = encoded
-        parts.append((quantised(rows, rotation), np.arange(len(numbers)), numbers))
-    #: For every value of the copy: the part that has it, and its row there.
+        parts.append((quantised(rows, rotation).take, np.arange(len(numbers)), numbers))
+    if without is not None:
+        nothing = quantised(np.zeros((1, dimension)), rotation)
+        parts.append((nothing.take, np.zeros(len(without), np.int64), without))
+    #: For every value of the copy: the part that has it, and its place there.
     owner, row = np.full(count, -1, np.int32), np.zeros(count, np.int64)
     for number, (_, places, values) in enumerate(parts):
         owner[values], row[values] = number, places
@@ -221,9 +234,10 @@ def copy_vectors(
             owners, places = owner[start : start + _COPIED], row[start : start + _COPIED]
             codes = np.empty((len(owners), dimension), np.uint8)
             scales, errors = np.empty(len(owners), np.float32), np.empty(len(owners), np.float32)
-            for number, (rows, _, _) in enumerate(parts):
+            for number, (take, _, _) in enumerate(parts):
                 mine = np.flatnonzero(owners == number)
-                codes[mine], scales[mine], errors[mine] = rows.take(places[mine])
+                if len(mine):
+                    codes[mine], scales[mine], errors[mine] = take(places[mine])
             yield QuantisedRows(codes, scales, errors)
 
     write_in_order(out, blocks(), rotation)

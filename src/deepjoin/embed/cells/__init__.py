@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from deepjoin.arrays import Float
+from deepjoin.arrays import Float, Marks
 from deepjoin.embed.cells.folder import SHIPPED as DEFAULT_TABLE
 from deepjoin.embed.cells.table import StaticTable
+from deepjoin.embed.cells.words import KnownWords
 
-__all__ = ["DEFAULT_TABLE", "CellEncoder", "StaticTable", "load_cell_encoder", "match_chance"]
+__all__ = [
+    "DEFAULT_TABLE",
+    "CellEncoder",
+    "StaticTable",
+    "encode_many",
+    "has_meaning",
+    "load_cell_encoder",
+    "match_chance",
+]
 
 #: The logistic curve is this many units below its middle at the floor: a chance of .05.
 _STEEPNESS = 3.0
+#: A word of so many digits and characters is a code; a longer value is a text.
+_CODE_DIGITS, _CODE_LENGTH, LONGEST_VALUE = 2, 5, 120
 
 
 class CellEncoder(Protocol):
@@ -51,6 +64,50 @@ def load_cell_encoder(source: str | Path = "default") -> CellEncoder:
 
         return load_vectors(path)
     return StaticTable.load(path)
+
+
+def has_meaning(values: pa.Array) -> Marks:
+    """Mark the values that a lake compares by meaning; all others match equal ones alone.
+
+    Numbers, dates and times have no letters, or few beside their digits. A word with two digits or
+    more is a code, unless it is short: other codes are not similar to it. A long text is no key.
+
+    >>> has_meaning(pa.array(["2020-03-01", "3 sep 2020 08:43", "sku-10023", "10th"])).tolist()
+    [False, False, False, True]
+    """
+    lengths, digits, letters = (
+        np.asarray(counted)
+        for counted in (
+            pc.utf8_length(values),
+            pc.count_substring_regex(values, "[0-9]"),
+            pc.count_substring_regex(values, r"\pL"),
+        )
+    )
+    is_word = ~np.asarray(pc.match_substring_regex(values, r"\s"))
+    is_code = is_word & (digits >= _CODE_DIGITS) & (lengths >= _CODE_LENGTH)
+    return (3 * letters > digits) & ~is_code & (lengths <= LONGEST_VALUE)
+
+
+def encode_many(encoder: CellEncoder, memory: int) -> Callable[[pa.Array], Float]:
+    """Return a function that encodes the values of a lake, block after block.
+
+    Values without meaning get zeros, and words that come again cost memory only. Threads may
+    share the function.
+    """
+    encode: Callable[[pa.Array], Float] = encoder.encode
+    if isinstance(encoder, StaticTable):
+        each = 4 * encoder.dimension + KnownWords.BYTES
+        encode = partial(encoder.encode, known=KnownWords(memory // 4 // each, encoder.dimension))
+
+    def encoded(values: pa.Array) -> Float:
+        chosen = has_meaning(values)
+        if chosen.all():
+            return encode(values)
+        rows = np.zeros((len(values), encoder.dimension), np.float32)
+        rows[chosen] = encode(values.filter(pa.array(chosen)))
+        return rows
+
+    return encoded
 
 
 def match_chance(cosines: Float, floor: float, tau: float) -> Float:

@@ -22,13 +22,13 @@ from deepjoin.embed.cells.folder import (
     read_tokenizer,
     write_folder,
 )
+from deepjoin.embed.cells.pieces import WordPieces
 from deepjoin.embed.cells.tokens import (
     Bags,
     directions,
     gram_bags,
     normalise,
     number_bags,
-    piece_bags,
     plain_word,
     split_words,
     sum_bags,
@@ -38,6 +38,7 @@ from deepjoin.embed.cells.tokens import (
 )
 from deepjoin.embed.cells.words import (
     SHORTEST,
+    KnownWords,
     Speller,
     is_split,
     levelled,
@@ -57,7 +58,7 @@ _WAY = 3
 #: cosine, equal ones alone give .36 / 1.36. A larger weight costs precision among columns.
 _NUMBER_WEIGHT = 0.6
 _VALUES_AT_ONCE = 1 << 19
-_WORDS_AT_ONCE = 1 << 12
+_WORDS_AT_ONCE = 1 << 14
 _NUMBERED_AT_ONCE = 1 << 16
 #: Up to this many values are looked up in a dictionary: Arrow hashes all phrases at every call.
 _FEW = 1 << 12
@@ -113,13 +114,19 @@ class StaticTable:
         return read_tokenizer(self._tokenizer_text)
 
     @cached_property
+    def _pieces(self) -> WordPieces:
+        return WordPieces(self.tokenizer, self.facts.unknown)
+
+    @cached_property
     def _table(self) -> Float:
         return self._rows.astype(np.float32) * self._scales[:, None]
 
-    def encode(self, values: Sequence[str | None] | pa.Array) -> Float:
+    def encode(
+        self, values: Sequence[str | None] | pa.Array, known: KnownWords | None = None
+    ) -> Float:
         """Encode values, one unit row each; a value without letters or digits gets zeros.
 
-        A value's vector does not depend on the values encoded with it.
+        A value's vector does not depend on the values encoded with it, nor on the words known.
         """
         array = pc.utf8_lower(pc.utf8_trim_whitespace(text_array(values)))
         out = np.zeros((len(array), self.dimension), np.float32)
@@ -128,13 +135,15 @@ class StaticTable:
             if isinstance(part, pa.ChunkedArray):
                 part = part.combine_chunks()
             check_stop()
-            self._encode_part(part, out[start : start + len(part)])
+            self._encode_part(part, out[start : start + len(part)], known)
         return out
 
-    def _encode_part(self, values: pa.Array, out: Float) -> None:
+    def _encode_part(self, values: pa.Array, out: Float, known: KnownWords | None) -> None:
         starts, numbers, words = split_words(values)
         shading = shades(starts, numbers, words, self.facts.recipe)
-        sum_bags(self._word_vectors(words), Bags(starts, numbers), out, shading)
+        make = self._word_vectors
+        vectors = make(words) if known is None else known.vectors(words, make)
+        sum_bags(vectors, Bags(starts, numbers), out, shading)
         # A phrase's row replaces the sum of its words.
         places = pc.coalesce(self._phrase_numbers(values), self._phrase_numbers(undotted(values)))
         phrases = np.asarray(pc.is_valid(places)).nonzero()[0]
@@ -228,7 +237,7 @@ class StaticTable:
     def bags(self, words: Sequence[str]) -> tuple[Bags, Bags]:
         """Return the piece rows and the letter rows of plain words."""
         return (
-            piece_bags(words, self.tokenizer, self.facts.unknown),
+            self._pieces.bags(words),
             gram_bags(words, self.facts.buckets, self.facts.pieces),
         )
 

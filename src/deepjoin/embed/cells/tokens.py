@@ -6,8 +6,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +13,6 @@ import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
 from deepjoin.arrays import Float, Int, Marks
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 #: 'u.s.' and 'r.e.m' are one word each, because people also write 'us' and 'rem'.
 _DOTTED = re.compile(r"(?:\w\.)+\w?\.?")
@@ -112,18 +107,6 @@ def without_letters(values: pa.Array) -> Marks:
         texts = (value or "" for value in values.to_pylist())
         return np.array([not any(map(str.isalpha, text)) for text in texts], bool)
     return np.asarray(pc.invert(pc.match_substring_regex(values, r"\pL")))
-
-
-def piece_bags(words: Sequence[str], tokenizer: Tokenizer, unknown: int) -> Bags:
-    """Split plain words into the tokenizer's pieces; drop the ``unknown`` piece."""
-    found = tokenizer.encode_batch_fast(list(words), add_special_tokens=False)
-    lists = [encoding.ids for encoding in found]
-    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-    ids = np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
-    is_known = ids != unknown
-    known_before = np.concatenate([[0], np.cumsum(is_known)])
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    return Bags(known_before[starts], ids[is_known])
 
 
 def gram_bags(words: Sequence[str], buckets: int, first: int) -> Bags:

@@ -6,8 +6,11 @@ also takes part of the known word one edit away.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +23,15 @@ from deepjoin.embed.cells.tokens import Bags
 SHORTEST = 6
 #: From this length, one letter may be missing in one place and another added elsewhere.
 LONG = 9
-_LONGEST = 40
+#: Letters of a word that are hashed: longer ones are cut before.
+LONGEST = 40
 #: Base of the polynomial hash of a word, its inverse modulo 2**64, and its powers.
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = np.uint64(pow(_BASE, -1, 1 << 64))
-_POWERS = np.array([pow(_BASE, at, 1 << 64) for at in range(_LONGEST + 2)], np.uint64)
+_INVERSES = np.array([pow(_BASE, -at, 1 << 64) for at in range(LONGEST + 2)], np.uint64)
+_POWERS = np.array([pow(_BASE, at, 1 << 64) for at in range(LONGEST + 2)], np.uint64)
 #: Marks in a key the place where a letter was removed.
-_PLACES = np.array([pow(_BASE ^ 0xFFFF, at + 3, 1 << 64) for at in range(_LONGEST + 2)], np.uint64)
+_PLACES = np.array([pow(_BASE ^ 0xFFFF, at + 3, 1 << 64) for at in range(LONGEST + 2)], np.uint64)
 _NOT_FOUND = np.iinfo(np.int64).max
 #: Bits of a hash that are marked, and an odd number that mixes the others into them.
 _MARKED_BITS, _MIXER = 21, np.uint64(0xD6E8FEB86659FD93)
@@ -115,6 +120,38 @@ def is_split(words: Sequence[str], bags: Bags) -> Marks:
     return split
 
 
+class KnownWords:
+    """Keeps the vectors of the first words it meets, up to a number; threads may share it.
+
+    The values of a lake come in the order of hashes, so frequent words are among the first.
+    """
+
+    #: Bytes of a word beside its vector.
+    BYTES = 200
+
+    def __init__(self, most: int, dimension: int) -> None:
+        self._rows = np.empty((most, dimension), np.float32)
+        self._places: dict[str, int] = {}
+        self._adding = Lock()
+
+    def vectors(self, words: Sequence[str], make: Callable[[Sequence[str]], Float]) -> Float:
+        """Return the vector of each word; ``make`` computes those that are not known."""
+        places = np.fromiter(map(self._places.get, words, repeat(-1)), np.int64, len(words))
+        new = np.flatnonzero(places < 0)
+        found: Float = np.take(self._rows, places, axis=0, mode="clip")
+        if len(new):
+            unknown = [words[at] for at in new.tolist()]
+            made = found[new] = make(unknown)
+            with self._adding:
+                room = len(self._rows) - len(self._places)
+                # Another thread may have met them meanwhile.
+                added = [at for at, word in enumerate(unknown) if word not in self._places][:room]
+                first = len(self._places)
+                self._rows[first : first + len(added)] = made[added]
+                self._places.update((unknown[at], first + i) for i, at in enumerate(added))
+        return found
+
+
 def _lengths(rows: Float) -> Float:
     """Return the length of each row, 1 for a row of zeros, so that it can be a divisor."""
     lengths: Float = np.linalg.norm(rows, axis=1)
@@ -131,13 +168,14 @@ class Speller:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
-        _, lengths, wholes, shorter = _hashed(words)
-        self._wholes = _HashIndex(wholes, np.arange(len(words)))
+        hashed = hashed_words(words)
+        lengths = hashed.lengths
+        self._wholes = HashIndex(hashed.wholes, np.arange(len(words)))
         rows, places = _inner(lengths)
-        without = shorter[rows, places]
-        self._holes = _HashIndex(without ^ _PLACES[places], rows)
+        without = _without(hashed)[rows, places]
+        self._holes = HashIndex(without ^ _PLACES[places], rows)
         long = lengths[rows] >= LONG
-        self._rests = _HashIndex(without[long], rows[long])
+        self._rests = HashIndex(without[long], rows[long])
 
     def nearest(self, words: Sequence[str]) -> Int:
         """Return the number of the known word one edit away from each word, or -1.
@@ -145,9 +183,10 @@ class Speller:
         >>> Speller(["germany", "georgia"]).nearest(["germny", "gregory", "georgia"]).tolist()
         [0, -1, -1]
         """
-        letters, lengths, wholes, shorter = _hashed(words)
+        hashed = hashed_words(words)
+        letters, lengths, wholes = hashed.letters, hashed.lengths, hashed.wholes
         rows, places = _inner(lengths)
-        without = shorter[rows, places]
+        without = _without(hashed)[rows, places]
         long = lengths[rows] >= LONG
         after = np.minimum(places + 1, letters.shape[1] - 1)
         gap = letters[rows, after] - letters[rows, places]
@@ -167,17 +206,44 @@ class Speller:
         return np.where(known | (best == _NOT_FOUND), -1, best)
 
 
-def _hashed(words: Sequence[str]) -> tuple[Hashes, Int, Hashes, Hashes]:
-    """Return the letters of words, their lengths, and hashes of all and of all but one letter."""
-    lengths = np.fromiter((len(word) for word in words), np.int64, len(words))
-    packed = np.array([word.encode() for word in words], f"S{_LONGEST}")
-    letters = packed.view(np.uint8).reshape(len(words), _LONGEST).astype(np.uint64)
-    terms = letters * _POWERS[:_LONGEST]
-    before = np.cumsum(terms, axis=1)
-    whole = before[:, -1]
+class HashedWords(NamedTuple):
+    """Words of up to `LONGEST` ASCII letters, a row each, and sums of their letters' terms."""
+
+    letters: Hashes
+    lengths: Int
+    #: The hash of the first letter, of the first two, and so on.
+    sums: Hashes
+
+    @property
+    def wholes(self) -> Hashes:
+        """The hash of each word."""
+        return self.sums[:, -1]
+
+
+def hashed_words(words: Sequence[str]) -> HashedWords:
+    """Hash words by polynomials in their letters."""
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    packed = np.array([word.encode() for word in words], f"S{LONGEST}")
+    letters = packed.view(np.uint8).reshape(len(words), LONGEST).astype(np.uint64)
+    sums = np.cumsum(letters * _POWERS[:LONGEST], axis=1)
+    return HashedWords(letters, np.minimum(lengths, LONGEST), sums)
+
+
+def hashed_parts(words: HashedWords, rows: Int, starts: Int, ends: Int) -> Hashes:
+    """Hash parts of some words, which are not empty, as if they were words."""
+    flat, at = words.sums.ravel(), rows * LONGEST
+    before = np.where(starts > 0, flat[at + starts - 1], np.uint64(0))
+    parts: Hashes = (flat[at + ends - 1] - before) * _INVERSES[starts]
+    return parts
+
+
+def _without(words: HashedWords) -> Hashes:
+    """Hash each word without its first letter, without its second, and so on."""
+    terms = words.letters * _POWERS[:LONGEST]
     # Letters after the removed one move one place forward: their terms lose one power of the base.
-    without = before - terms + (whole[:, None] - before) * _INVERSE
-    return letters, np.minimum(lengths, _LONGEST), whole, without
+    rest = (words.wholes[:, None] - words.sums) * _INVERSE
+    without: Hashes = words.sums - terms + rest
+    return without
 
 
 def _inner(lengths: Int) -> tuple[Int, Int]:
@@ -188,7 +254,7 @@ def _inner(lengths: Int) -> tuple[Int, Int]:
     return rows, np.arange(len(rows)) - first + 1
 
 
-class _HashIndex:
+class HashIndex:
     """Looks hashes up; where several owners have one, the first counts."""
 
     def __init__(self, hashes: Hashes, owners: Int) -> None:

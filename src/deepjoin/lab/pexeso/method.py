@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from deepjoin.arrays import load_strings
-from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells import CellEncoder, encode_many
 from deepjoin.lab.pexeso.pexeso import ColumnValues, Pexeso, PexesoWork
+from deepjoin.memory import DEFAULT
 from deepjoin.model import Column
 from deepjoin.search.candidates import SimilarCells
 from deepjoin.search.context import SearchContext
@@ -39,7 +40,8 @@ class PexesoSearch(Searcher):
 
     def _grid(self, segment: Segment) -> Pexeso:
         # Encoded again: the lemmas hold for exact vectors, and an index stores rounded ones.
-        vectors = self._encoder.encode(load_strings(segment.folder, "values"))
+        strings = load_strings(segment.folder, "values")
+        vectors = encode_many(self._encoder, DEFAULT)(strings)
         index = segment.values
         columns = ColumnValues(
             np.asarray(index.column_offsets), np.asarray(index.cell_values, np.int64)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deepjoin.arrays import Array, Float, Half, Int, blocks, load_strings, ranges
 from deepjoin.embed.columns.encoder import ColumnEncoder
@@ -39,6 +38,7 @@ from deepjoin.store.column_vectors.sketch import (
 )
 from deepjoin.store.segment import Segment
 from deepjoin.store.values.index import AS_VALUE
+from deepjoin.store.values.spellings import load_spellings, respelled
 
 #: Who made the meanings, and one row a column, some at a time.
 MeaningRows = tuple[About, Iterator[Half]]
@@ -69,7 +69,7 @@ def segment_columns(segment: Segment, numbers: Array, counted: bool = False) -> 
     ``counted`` repeats each cell as often as the table does.
     """
     index, catalog = segment.values, segment.catalog
-    values, spellings = (load_strings(segment.folder, name) for name in ("values", "spellings"))
+    values, spellings = load_strings(segment.folder, "values"), load_spellings(segment.folder)
     known, table = -1, TableEntry("")
     numbers = np.asarray(numbers, np.int64)
     for start, stop in blocks(index.sizes(numbers), _SPELLED):
@@ -83,9 +83,8 @@ def segment_columns(segment: Segment, numbers: Array, counted: bool = False) -> 
         other = spelled != AS_VALUE
         cells = values.take(pa.array(index.cell_values[places]))
         if other.any():
-            cells = pc.replace_with_mask(
-                cells, pa.array(other), spellings.take(pa.array(spelled[other]))
-            )
+            stored = spellings.take(pa.array(np.where(other, spelled, 0), mask=~other))
+            cells = respelled(cells, stored)
         if counted:
             counts = index.cell_counts[places].astype(np.int64)
             cells = cells.take(pa.array(np.repeat(np.arange(len(places)), counts)))

@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from deepjoin.arrays import Float, Half, Hashes, Int, find_sorted, load_array
-from deepjoin.embed.cells import CellEncoder
+from deepjoin.embed.cells import CellEncoder, has_meaning
 from deepjoin.embed.scan import ZERO_POINT
 from deepjoin.errors import DeepJoinError
 from deepjoin.model import Column
@@ -40,7 +41,7 @@ SNAPSHOT = ("frequency_hashes.npy", "frequency_counts.npy", "frequency_columns.n
 DIMENSIONS = (384, 768, 1536)
 #: Versions of directions and weights: vectors of different versions cannot be compared.
 _SKETCH_VERSION = 1
-_MEANING_VERSION = 1
+_MEANING_VERSION = 2
 #: The last number of a column's vector, which queries do not have, is as long as this many of
 #: the rarest values (of a meaning, their root): without it, columns of two or three values
 #: would rank above those that hold more.
@@ -246,7 +247,7 @@ def meaning_rows(
     stored, dimension = cells.vectors, cells.vectors.dimension
 
     def vectors(values: Int) -> Float:
-        found = stored.stored.take(stored.rows_of(values))
+        found = stored.take(values)
         return (found.codes.astype(np.float32) - ZERO_POINT) * found.scales[:, None]
 
     count = segment.values.columns
@@ -280,4 +281,5 @@ class Meaning:
         found = self._frequency.of_query(hash_values(values), self._segments)
         # Lone surrogates, which no lake holds, cannot be encoded.
         known = [value.encode("utf-8", "replace").decode() for value in values]
-        return np.append(rarity(found, self._columns) @ self._encoder.encode(known), np.float32(0))
+        weights = rarity(found, self._columns) * has_meaning(pa.array(known, pa.string()))
+        return np.append(weights @ self._encoder.encode(known), np.float32(0))

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deepjoin.arrays import Int, Marks, load_strings
 from deepjoin.errors import UnreadableTable
@@ -42,6 +41,7 @@ from deepjoin.store.values.rows import (
     write_no_rows,
     write_rows,
 )
+from deepjoin.store.values.spellings import load_spellings, respelled
 
 #: Selects the columns to keep, from the profiles of all.
 Choose = Callable[[ColumnProfiles], Marks]
@@ -266,7 +266,7 @@ def merge_values(
 def _stored_rows(part: MergeInput, first: int, cells: int) -> Iterator[pa.RecordBatch]:
     """Turn a forward index back into the rows it was made of, a chunk at a time."""
     index = part.values
-    strings, spellings = (load_strings(part.folder, name) for name in ("values", "spellings"))
+    strings, spellings = load_strings(part.folder, "values"), load_spellings(part.folder)
     offsets = np.asarray(index.column_offsets)
     renumbered = np.cumsum(part.kept) - 1 + first
     start = 0
@@ -290,10 +290,10 @@ def _stored_rows(part: MergeInput, first: int, cells: int) -> Iterator[pa.Record
             {
                 "hash": hashes[order],
                 "column": renumbered[column[order]].astype(np.uint32),
-                "row": index.cell_rows[places],
-                "count": index.cell_counts[places],
+                "row": index.cell_rows[places].astype(np.uint32),
+                "count": index.cell_counts[places].astype(np.uint32),
                 "value": values,
-                "spelling": pc.coalesce(spellings.take(numbers), values),
+                "spelling": respelled(values, spellings.take(numbers)),
             },
             schema=ROWS,
         )

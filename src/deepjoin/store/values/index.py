@@ -19,12 +19,14 @@ from deepjoin.arrays import (
     StringsWriter,
     create_array,
     load_array,
+    narrow,
     prefetch,
     ranges,
 )
 from deepjoin.errors import DeepJoinError
 from deepjoin.normalise.hashing import hash_values
 from deepjoin.store.values.postings import Postings
+from deepjoin.store.values.spellings import spelled_as, stored_spellings
 
 #: In ``cell_spellings``: the cell is spelled as its canonical value.
 AS_VALUE = 0xFFFFFFFF
@@ -85,7 +87,8 @@ class ValueIndex:
     def frequency(self, values: Int) -> Int:
         """Document frequency: in how many columns each value occurs."""
         prefetch(self.posting_offsets, values, 2)
-        return np.asarray(self.posting_offsets[values + 1] - self.posting_offsets[values])
+        found = self.posting_offsets[values + 1] - self.posting_offsets[values]
+        return np.asarray(found, np.int64)
 
     def postings(self, value: int) -> Int32:
         """Return the columns that hold a value, ascending."""
@@ -94,7 +97,7 @@ class ValueIndex:
 
     def holders(self, values: Int, frequency: Int) -> Int32:
         """Return the columns that hold each value, one value after the other."""
-        starts = self.posting_offsets[values]
+        starts = np.asarray(self.posting_offsets[values], np.int64)
         prefetch(self.posting_columns, starts, frequency)
         return np.asarray(self.posting_columns[ranges(starts, frequency)])
 
@@ -118,7 +121,7 @@ class ValueIndex:
 
     def spelling(self, value: str, number: int) -> str:
         """Return a cell as its table spells it, given its value and its spelling number."""
-        return value if number == AS_VALUE else self._spellings[number]
+        return value if number == AS_VALUE else spelled_as(value, self._spellings.raw(number))
 
 
 class ValueIndexWriter:
@@ -126,6 +129,7 @@ class ValueIndexWriter:
 
     def __init__(self, folder: Path, sizes: Int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
         offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
         with ArrayWriter(folder / "column_offsets.npy", np.int64) as writer:
             writer.append(offsets)
@@ -168,10 +172,11 @@ class ValueIndexWriter:
         self._forward["cell_spellings"][places] = self._spelling_numbers(postings)[order]
 
     def _spelling_numbers(self, postings: Postings) -> npt.NDArray[np.uint32]:
-        """Store each distinct spelling of the partition once; most cells need none."""
+        """Store how cells of the partition are spelled, what many have in common once."""
         value = postings.values.take(pa.array(postings.value))
         other = pc.not_equal(postings.spellings, value)
-        encoded = postings.spellings.filter(other).dictionary_encode()
+        encoded = stored_spellings(value.filter(other), postings.spellings.filter(other))
+        encoded = encoded.dictionary_encode()
         numbers = np.full(len(value), AS_VALUE, np.uint32)
         numbers[np.asarray(other)] = np.asarray(encoded.indices) + self._spellings.length
         self._spellings.append(encoded.dictionary)
@@ -187,3 +192,5 @@ class ValueIndexWriter:
         self._spellings.close()
         for writer in (self._hashes, self._posting_offsets, self._posting_columns):
             writer.close()
+        for name in ("posting_offsets", "cell_counts", "cell_rows"):
+            narrow(self._folder / f"{name}.npy")

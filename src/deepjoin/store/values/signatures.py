@@ -9,9 +9,11 @@ last name: `A. Ng` and `Ng, Ann` share that. They propose columns; programs deci
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -52,6 +54,17 @@ _CUTS = (
     (r"(\pN)(\pL)", r"\1 \2"),
     (r"[^\pL\pN\pM]+", " "),
 )
+_ASCII_CUTS = [(re.compile(pattern), by) for pattern, by in _CUTS[:4]]
+_ASCII_WORDS = [
+    (re.compile(pattern), by)
+    for pattern, by in (
+        (r"([A-Za-z])([0-9])", r"\1 \2"),
+        (r"([0-9])([A-Za-z])", r"\1 \2"),
+        (r"[^A-Za-z0-9]+", " "),
+    )
+]
+#: Up to this many values are cut one by one.
+_FEW = 1 << 9
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,11 @@ def signatures_of(values: pa.Array, every: bool = False) -> ValueSignatures:
     short = pc.if_else(pc.less_equal(pc.utf8_length(values), _LONGEST), values, "")
     has_comma = np.asarray(pc.match_substring(short, ","))
     cut = short
-    for pattern, by in _CUTS:
-        cut = pc.replace_substring_regex(cut, pattern, by)
+    if len(values) <= _FEW:
+        cut = pa.array(map(_cut, short.to_pylist()), values.type)
+    else:
+        for pattern, by in _CUTS:
+            cut = pc.replace_substring_regex(cut, pattern, by)
     # Upper-case letters are left where a profile keeps the case.
     lists = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(pc.utf8_lower(cut)))
     encoded = lists.flatten().dictionary_encode()
@@ -118,6 +134,25 @@ def signatures_of(values: pa.Array, every: bool = False) -> ValueSignatures:
     return ValueSignatures(values_, _folded(hashes_), single[differs], bare)
 
 
+@lru_cache(1 << 12)
+def _cut(value: str) -> str:
+    """Do as `_CUTS` with one value: Arrow compiles its patterns anew for every call."""
+    for pattern, by in _ASCII_CUTS:
+        value = pattern.sub(by, value)
+    if value.isascii():
+        for pattern, by in _ASCII_WORDS:
+            value = pattern.sub(by, value)
+        return value
+    found, before = [], " "
+    for letter in value:
+        kind = unicodedata.category(letter)[0]
+        if kind + before in ("LN", "NL"):
+            found.append(" ")
+        found.append(letter if kind in "LNM" else " ")
+        before = kind
+    return "".join(found)
+
+
 def _plain(word: str) -> str:
     """Strip accents and leading zeros."""
     if not word.isascii():
@@ -141,13 +176,20 @@ def signature_blocks(folder: Path, size: int = BLOCK) -> Iterator[npt.NDArray[np
         yield found.hashes.astype(np.uint64) << np.uint64(32) | values
 
 
-def write_signatures(folder: Path, memory: int = DEFAULT) -> None:
-    """Write the signatures of a segment whose values are stored in the folder."""
+def write_signatures(
+    folder: Path, memory: int = DEFAULT, stopped: Callable[[], bool] = lambda: False
+) -> None:
+    """Write the signatures of a segment whose values are stored in the folder.
+
+    Nobody needs them any longer once ``stopped`` says so.
+    """
     unsorted = folder / "signatures.unsorted"
     size = rows_at_once(memory, _VALUE_BYTES, 1 << 12, BLOCK)
     at_once = rows_at_once(memory, 16, 1 << 16, _SORTED)
     with ArrayWriter(unsorted, np.uint64) as writer:
         for block in signature_blocks(folder, size):
+            if stopped():
+                return
             writer.append(block)
         count = writer.length
     every = np.load(unsorted, mmap_mode="r") if count else np.zeros(0, np.uint64)
