@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
+import weakref
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -555,6 +557,16 @@ def test_facts_of_columns_are_forgotten_when_there_are_too_many(
         lake = deepjoin.open(deepjoin.index(lake_folder).path)
         found.append([lake.search(query, join="equi").to_dict()["hits"] for query in queries])
     assert found[1] == found[0] and found[2] == found[0]
+
+
+def test_a_lake_that_is_no_longer_used_is_closed(lake_folder: Path) -> None:
+    lake = deepjoin.index(lake_folder)
+    results = lake.search(["France", "Peru"])
+    assert results[0].matches
+    catalogs = [weakref.ref(segment.catalog) for segment in lake.index.segments]
+    del lake, results
+    gc.collect()
+    assert [catalog() for catalog in catalogs] == [None] * len(catalogs)
 
 
 def test_a_column_comes_back_as_its_table_spells_it(lake_folder: Path) -> None:

@@ -136,7 +136,7 @@ class TargetFacts:
     _of: ClassVar[WeakKeyDictionary[Catalog, TargetFacts]] = WeakKeyDictionary()
 
     def __init__(self, segment: Segment) -> None:
-        self._catalog, self._values = segment.catalog, segment.values
+        # The segment itself is not kept: what is, would keep its key, the catalog, for good.
         self._lock = Lock()
         #: Where a column is among those described so far; -1: nowhere.
         self._places = np.full(segment.values.columns, -1, np.int32)
@@ -148,10 +148,10 @@ class TargetFacts:
         found = cls._of.get(segment.catalog)
         return cls._of.setdefault(segment.catalog, cls(segment)) if found is None else found
 
-    def side(self, columns: Int) -> tuple[PairSide, Int32]:
+    def side(self, segment: Segment, columns: Int) -> tuple[PairSide, Int32]:
         """Return columns as targets, and their places in their tables."""
         with self._lock:
-            facts = self._described(columns)
+            facts = self._described(segment, columns)
         words = NameTable(
             *(facts["letters"], facts["stems"], facts["hashes"], facts["stem_hashes"]),
             *(facts["is_key"], np.zeros((len(columns), 0), np.float16)),
@@ -159,48 +159,51 @@ class TargetFacts:
         numbers = facts["size"], facts["unique"], facts["kind"], facts["generic"]
         return PairSide(*numbers, words, facts["title"]), facts["place"]
 
-    def _described(self, columns: Int) -> Array:
+    def _described(self, segment: Segment, columns: Int) -> Array:
         places = self._places[columns]
         new = distinct(columns[places < 0])
         if self._count + len(new) > _KEPT:
             self._places.fill(-1)
             self._count, new = 0, distinct(columns)
         if len(new) > _KEPT:
-            return self._describe(columns)
+            return _describe(segment, columns)
         if len(new):
             first, self._count = self._count, self._count + len(new)
             if self._count > len(self._facts):
                 self._facts = np.resize(self._facts, min(_KEPT, 2 * self._count))
-            self._facts[first : self._count] = self._describe(new)
+            self._facts[first : self._count] = _describe(segment, new)
             self._places[new] = np.arange(first, self._count)
             places = self._places[columns]
         return self._facts[places]
 
-    def _describe(self, columns: Int) -> Array:
-        catalog, facts = self._catalog, np.zeros(len(columns), _FACTS)
-        tables = catalog.column_tables[columns]
-        # Many columns have the same names; titles differ, and only their letters count.
-        names, number = _numbered(catalog.column_names.take(columns))
-        words = NameTable.of(names).take(number)
-        for name in ("letters", "stems", "hashes", "stem_hashes", "is_key"):
-            facts[name] = getattr(words, name)
-        facts["title"] = letters_of(self._titles(tables))
-        facts["place"] = [column_place(one) for one in catalog.column_ids.take(columns)]
-        facts["kind"], facts["generic"] = (
-            of[columns] for of in (catalog.column_types, catalog.column_generic)
-        )
-        facts["size"] = self._values.sizes(columns)
-        facts["unique"] = facts["size"] / np.maximum(1, catalog.column_cells[columns])
-        return facts
 
-    def _titles(self, tables: Int) -> list[str]:
-        """Return the titles of tables, or their names without folders and endings."""
-        titles = self._catalog.titles(tables)
-        without = [at for at, title in enumerate(titles) if not title]
-        names = self._catalog.table_names.take(tables[without])
-        for at, name in zip(without, names, strict=True):
-            titles[at] = short_name(name)
-        return titles
+def _describe(segment: Segment, columns: Int) -> Array:
+    """Return what columns of a segment say of themselves."""
+    catalog, facts = segment.catalog, np.zeros(len(columns), _FACTS)
+    tables = catalog.column_tables[columns]
+    # Many columns have the same names; titles differ, and only their letters count.
+    names, number = _numbered(catalog.column_names.take(columns))
+    words = NameTable.of(names).take(number)
+    for name in ("letters", "stems", "hashes", "stem_hashes", "is_key"):
+        facts[name] = getattr(words, name)
+    facts["title"] = letters_of(_titles(catalog, tables))
+    facts["place"] = [column_place(one) for one in catalog.column_ids.take(columns)]
+    facts["kind"], facts["generic"] = (
+        of[columns] for of in (catalog.column_types, catalog.column_generic)
+    )
+    facts["size"] = segment.values.sizes(columns)
+    facts["unique"] = facts["size"] / np.maximum(1, catalog.column_cells[columns])
+    return facts
+
+
+def _titles(catalog: Catalog, tables: Int) -> list[str]:
+    """Return the titles of tables, or their names without folders and endings."""
+    titles = catalog.titles(tables)
+    without = [at for at, title in enumerate(titles) if not title]
+    names = catalog.table_names.take(tables[without])
+    for at, name in zip(without, names, strict=True):
+        titles[at] = short_name(name)
+    return titles
 
 
 class QueryFacts:
@@ -252,7 +255,7 @@ class QueryFacts:
             at = find_sorted(known, columns)
             if (at >= 0).all():
                 return rows.T.take(at, axis=1).T
-        target, place = TargetFacts.of(segment).side(columns)
+        target, place = TargetFacts.of(segment).side(segment, columns)
         unknown = np.zeros(len(columns))
         near = self._are_near(segment.catalog, segment.catalog.column_tables[columns])
         rows = hit_features(self._side, target, Shared(unknown, unknown, unknown, place, near))
