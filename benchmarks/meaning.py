@@ -52,7 +52,7 @@ def answer(index: Path, corpus: Path, join: str) -> None:
             found = lake.search(column, k=K, join=join)
             # Some evidence is measured when it is read.
             for hit in found:
-                assert (*hit.equi, hit.matches, hit.unmatched, hit.probability, hit.brings)
+                _ = (*hit.equi, hit.matches, hit.unmatched, hit.probability, hit.brings)
             ids, steps = [hit.column_id for hit in found], dict(found.seconds)
         seconds = {"wall": perf_counter() - started, "cpu": process_time() - used}
         print(json.dumps({"ids": ids, "steps": steps} | seconds | memory()), flush=True)

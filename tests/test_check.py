@@ -208,18 +208,25 @@ def test_a_table_that_is_gone_is_not_wrong(run: Run, index: Path) -> None:
     assert (answer.status, answer.json["ok"], len(answer.json["unreachable"])) == (0, True, 3)
 
 
-def test_a_wrong_spelling_is_found(index: Path) -> None:
-    for path in (index / "segments").glob("*/spellings.bytes.npy"):
-        path.write_bytes(path.read_bytes().replace(b"France", b"FRance"))
+def respell(index: Path, stored: bytes) -> None:
+    """Store another spelling for the capitalised cells of the segment that has France."""
+    (values,) = (
+        path for path in index.glob("segments/*/values.bytes.npy") if b"france" in path.read_bytes()
+    )
+    path = values.with_name("spellings.bytes.npy")
+    path.write_bytes(path.read_bytes().replace(b"\xff\x01", stored))
     sign(index)
-    assert "Column 'Land' of a.csv: 'France' is 'FRance' in the index." in only(check_index(index))
+
+
+def test_a_wrong_spelling_is_found(index: Path) -> None:
+    respell(index, b"\xff\x03")
+    first = "Column 'Land' of a.csv: 'France' is 'FRance' in the index."
+    assert check_index(index).problems[0].startswith(first)
     assert check_index(index, tables=0), "only the table tells"
 
 
 def test_a_spelling_of_another_value_is_found_without_the_table(index: Path) -> None:
-    for path in (index / "segments").glob("*/spellings.bytes.npy"):
-        path.write_bytes(path.read_bytes().replace(b"France", b"Frenca"))
-    sign(index)
+    respell(index, b"Fr")
     assert "not spelled as their values" in only(check_index(index, tables=0))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import deepjoin
 from deepjoin import Lake
 from deepjoin.checking.check import Check
+from deepjoin.checking.vector_contents import ERROR, HALF
 from deepjoin.embed.scan import SLACK
 from deepjoin.store.manifest import sealed_json
 from deepjoin.store.storage import seal
@@ -50,8 +51,9 @@ def flipped(content: bytes, chance: random.Random, start: int = 0) -> bytes:
 def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
     """Tell whether numbers of vectors have changed by less than searches allow for.
 
-    Distances of columns are not proven: a hundredth of its length turns a vector by a cosine of
-    0.9999. Those of columns that have left are never asked for.
+    Scales and errors of values are rounded as much as another machine may round them. Distances of
+    columns are not proven: a hundredth of its length turns a vector by a cosine of 0.9999. Those of
+    columns that have left are never asked for.
     """
     path = index / "segments" / name
     old = np.load(io.BytesIO(before[f"segments/{name}"])) if path.suffix == ".npy" else np.array(0)
@@ -60,6 +62,8 @@ def is_slight(index: Path, name: str, before: dict[str, bytes]) -> bool:
     off = np.abs(np.load(path).astype(np.float64) - old)
     if old.dtype == np.float32:
         return bool((off <= SLACK).all())
+    if old.ndim == 1:
+        return bool((off <= np.maximum(ERROR, HALF * np.abs(old))).all())
     limits = 0.01 * np.linalg.norm(old.astype(np.float64), axis=1, keepdims=True) + SLACK
     segment = next(one for one in Lake(index).index.segments if name.startswith(one.folder.name))
     if segment.dead is not None:

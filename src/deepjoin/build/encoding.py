@@ -90,21 +90,21 @@ class Encoding:
         release()
         stopped = Event()
         with worker_threads(1) as pool:
-            # Beside the vectors, whose lists leave Python idle; with a share of the memory.
-            given = self._resources.memory // 2, stopped.is_set
+            # Beside the vectors, whose lists leave Python idle; each has half of the memory.
+            memory = self._resources.memory // 2
+            given = memory, stopped.is_set
             signing = None if self._is_hidden else pool.submit(write_signatures, built, *given)
             try:
-                self._write_cell_vectors(built)
+                self._write_cell_vectors(built, memory)
             except BaseException:
                 stopped.set()
                 raise
             if signing is not None:
                 signing.result()
 
-    def _write_cell_vectors(self, built: Path) -> None:
+    def _write_cell_vectors(self, built: Path, memory: int) -> None:
         if self._cells is not None:
-            given = self._resources
-            how = given.threads, given.progress, given.memory
+            how = self._resources.threads, self._resources.progress, memory
             cell_vectors.write_cell_vectors(built, self._cells, *how)
 
     @property
@@ -180,7 +180,7 @@ class Encoding:
                 _link(path, out / name)
         if cell_vectors.FOLDER not in taken:
             release()
-            self._write_cell_vectors(out)
+            self._write_cell_vectors(out, self._resources.memory)
         if segment.signatures is None:
             self.write_signatures(out)
         missing = [space for space in self._spaces if space not in ready]

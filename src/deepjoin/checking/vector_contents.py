@@ -37,9 +37,9 @@ Encoder = TypeVar("Encoder", CellEncoder, ColumnEncoder)
 _VALUES, _COLUMNS, _SKETCHED = 4096, 5, 20_000
 #: How far machines may round differently: a code where two are as near, in steps; the error of a
 #: row; the vector of a column, by a share of its length.
-_TIE, _ERROR, _NEAR = 1e-3, 2e-5, 1e-2
+_TIE, ERROR, _NEAR = 1e-3, 2e-5, 1e-2
 #: What half precision changes, with room for sums in another order.
-_HALF = 2.0**-10
+HALF = 2.0**-10
 _OTHERS = f"{ABOUT} names another encoder than the one that made the vectors"
 
 
@@ -166,7 +166,7 @@ def _alike(rows: Half, wanted: Iterator[Half]) -> bool:
     for block in wanted:
         ends = rows[start : start + len(block), -block.shape[1] :]
         off = np.abs(ends.astype(np.float32) - block.astype(np.float32))
-        if not (off <= _HALF * np.abs(block) + _HALF**2).all():
+        if not (off <= HALF * np.abs(block) + HALF**2).all():
             return False
         start += len(block)
     return True
@@ -194,11 +194,11 @@ def _equal(stored: QuantisedRows, encoded: Float, rotation: Float) -> tuple[bool
     """Tell of codes, scales and errors whether they are those of vectors, as machines round."""
     again = quantised(encoded, rotation)
     turned = checked(encoded, len(rotation)) @ rotation
-    scales = np.abs(stored.scales - again.scales) <= _HALF * again.scales
+    scales = np.abs(stored.scales - again.scales) <= HALF * again.scales
     # Scales as they are stored, since earlier versions stored more digits.
     steps = turned / np.where(scales & (stored.scales > 0), stored.scales, 1)[:, None]
     off = np.abs(steps - (stored.codes.astype(np.float32) - ZERO_POINT))[scales]
-    errors = (np.abs(stored.errors - again.errors) <= _ERROR) | (again.scales == 0)
+    errors = (np.abs(stored.errors - again.errors) <= ERROR) | (again.scales == 0)
     return bool((off <= 0.5 + _TIE).all()), bool(scales.all()), bool(errors.all())
 
 

@@ -97,7 +97,8 @@ def encode_many(encoder: CellEncoder, memory: int) -> Callable[[pa.Array], Float
     encode: Callable[[pa.Array], Float] = encoder.encode
     if isinstance(encoder, StaticTable):
         each = 4 * encoder.dimension + KnownWords.BYTES
-        encode = partial(encoder.encode, known=KnownWords(memory // 4 // each, encoder.dimension))
+        most = max(1, memory // 4 // each)
+        encode = partial(encoder.encode, known=KnownWords(most, encoder.dimension))
 
     def encoded(values: pa.Array) -> Float:
         chosen = has_meaning(values)

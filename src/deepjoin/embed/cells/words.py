@@ -121,7 +121,7 @@ def is_split(words: Sequence[str], bags: Bags) -> Marks:
 
 
 class KnownWords:
-    """Keeps the vectors of the first words it meets, up to a number; threads may share it.
+    """Keeps the vectors of the first words it meets, up to a number from 1; threads may share it.
 
     The values of a lake come in the order of hashes, so frequent words are among the first.
     """
