@@ -20,6 +20,7 @@ _ROWS = 400
 @pytest.fixture
 def parts(tmp_path: Path) -> tuple[Lake, pd.DataFrame]:
     """Cut a table into three; their keys are permutations of the same numbers."""
+    pytest.importorskip("sklearn")
     drawn = np.random.default_rng(3)
     first, second = drawn.permutation(_ROWS), drawn.permutation(_ROWS)
     near, far = drawn.normal(size=_ROWS), drawn.normal(size=_ROWS)
