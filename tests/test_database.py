@@ -865,6 +865,8 @@ def test_a_folder_of_databases_is_indexed_each_as_a_source_of_its_own(tmp_path: 
     write(folder / "b.sqlite", range(200, 240))
     with closing(sqlite3.connect(folder / "a.sqlite")) as db, db:
         db.execute("INSERT INTO people VALUES (999, 'Late')")
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        os.utime(path, (path.stat().st_mtime - 100,) * 2)  # files of a moment ago have no stamp
     lake = deepjoin.index(folder, vectors=none)
     assert sorted(lake.tables) == sorted([*names, "b.people", "b.visits"])
     assert lake.search(["Late"], join="equi")[0].table == "a.people"
