@@ -206,7 +206,7 @@ def test_a_file_that_lets_others_in_is_named(
 ) -> None:
     (folder / NAME).write_text(
         '[serve]\nindex = "lake"\nhost = "0.0.0.0"\nout = "/srv"\ntoken = "hunter2"\n'
-        '[index]\nversion-query = "SELECT 1"\n'
+        '[index]\nversion-query = "SELECT 1"\nray-address = "ray://h:1"\n'
     )
     assert parsed("serve", "--port", "1").host == "0.0.0.0"
     assert capsys.readouterr().err == (
@@ -215,7 +215,10 @@ def test_a_file_that_lets_others_in_is_named(
     parsed("serve", "--host", "localhost", "--out", ".", "--token", "t")
     assert capsys.readouterr().err == ""
     parsed("index", "data")
-    assert capsys.readouterr().err == f"{folder / NAME} sets --version-query SELECT 1.\n"
+    assert (
+        capsys.readouterr().err
+        == f"{folder / NAME} sets --version-query SELECT 1, --ray-address ray://h:1.\n"
+    )
 
 
 @pytest.mark.parametrize("border", ["home", "repository"])

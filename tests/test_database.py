@@ -567,6 +567,8 @@ def test_sqlalchemy_makes_no_file(tmp_path: Path) -> None:
         "databricks://db/shop?pat=hunter2",
         "trino://db/shop?anything=hunter2",
         "postgresql://db/shop?options=-c%20my.key%3Dhunter2",
+        "postgresql://db/shop?sslmode=require;password=hunter2",
+        "postgresql://db/shop?sslmode=require#hunter2",
     ],
 )
 def test_addresses_are_shown_without_secrets(url: str) -> None:
@@ -582,6 +584,13 @@ def test_passwords_that_blur_the_address_are_refused_unseen(password: str) -> No
     with pytest.raises(DeepJoinError, match="write @ as %40") as caught:
         DatabaseSource(f"postgresql://me:{password}@db:5432/shop")
     assert password not in str(caught.value)
+
+
+@pytest.mark.parametrize("tail", ["shop;password=hunter2", "shop#hunter2", ";hunter2?ssl=1"])
+def test_names_of_databases_that_may_hold_parameters_are_refused_unseen(tail: str) -> None:
+    with pytest.raises(DeepJoinError, match="write ; as %3B, # as %23, and parameters") as caught:
+        DatabaseSource(f"mssql+pyodbc://me@db/{tail}")
+    assert "hunter2" not in str(caught.value)
 
 
 def test_text_without_a_scheme_is_no_address() -> None:

@@ -18,8 +18,14 @@ GET = b"GET / HTTP/1.1\r\n"
 
 
 async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Answer any request with the size of its body."""
+    """Answer any request with the size of its body; or with much, or at once."""
     size, more = 0, scope["type"] == "http"
+    if scope["type"] == "http" and scope["path"] != "/":
+        body = bytes(1 << 24) if scope["path"] == "/much" else b"0"
+        length = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        await send({"type": "http.response.body", "body": body})
+        return
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -175,5 +181,92 @@ def test_requests_on_one_connection_have_a_clock_each(monkeypatch: pytest.Monkey
         answer = await answer_to(port, first, GET, pause=0.05)
         assert answer.startswith(b"HTTP/1.1 200")
         assert b"HTTP/1.1 408" in answer
+
+    run(test)
+
+
+async def unread(port: int, sent: bytes) -> socket.socket:
+    """Connect and send, with little room for an answer that is never read."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(client, ("127.0.0.1", port))
+    await loop.sock_sendall(client, sent)
+    return client
+
+
+@pytest.mark.parametrize("closing", [b"", b"connection: close\r\n"], ids=["kept", "closing"])
+def test_clients_that_do_not_read_make_room(
+    closing: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "most_open", lambda _: 20)
+    monkeypatch.setattr(BoundedConnection, "_counted_until", float("-inf"))
+    request = b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n"
+
+    async def test(port: int) -> None:
+        much = b"GET /much HTTP/1.1\r\n\r\n" * 2 + b"GET /much HTTP/1.1\r\n" + closing + b"\r\n"
+        stuck = [await unread(port, much) for _ in range(40)]
+        await asyncio.sleep(0.2)
+        assert (await answer_to(port, request)).endswith(b"0")
+        for client in stuck:
+            client.close()
+
+    run(test)
+
+
+def test_an_answer_that_is_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_BODY_SECONDS", 0.3)
+
+    async def test(port: int) -> None:
+        with await unread(port, b"GET /much HTTP/1.1\r\n\r\n") as client:
+            await asyncio.sleep(1)
+            client.settimeout(10)
+            with pytest.raises(ConnectionError):
+                while client.recv(1 << 20):
+                    pass
+                raise ConnectionResetError  # closed before all was sent
+
+    run(test)
+
+
+def test_requests_that_wait_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = []
+    usual = BoundedConnection.on_headers_complete
+
+    def counting(self: BoundedConnection) -> None:
+        usual(self)
+        waiting.append(len(self.pipeline))
+
+    monkeypatch.setattr(BoundedConnection, "on_headers_complete", counting)
+    get = GET + b"\r\n"
+
+    async def test(port: int) -> None:
+        answer = await answer_to(port, get * 9 + GET + b"connection: close\r\n\r\n")
+        assert answer.count(b"HTTP/1.1 200") == 10
+        assert b"400" not in await answer_to(port, get * 10_000)
+
+    run(test)
+    assert 9 <= max(waiting) <= 16
+    assert len(waiting) < 1000
+
+
+def test_headers_are_few() -> None:
+    async def test(port: int) -> None:
+        for count, status in ((250, b"200"), (257, b"431")):
+            headers = b"a:\r\n" * (count - 1) + b"connection: close\r\n\r\n"
+            assert (await answer_to(port, GET + headers)).startswith(b"HTTP/1.1 " + status)
+
+    run(test)
+
+
+def test_the_rest_of_a_body_that_is_answered_already_is_not_awaited_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.3)
+    head = b"POST /early HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;"
+
+    async def test(port: int) -> None:
+        assert await answer_to(port, head, *[b"a" * 1000] * 200, pause=0.01) == b"reset"
 
     run(test)

@@ -27,12 +27,14 @@ _PATHS = frozenset(("INDEX", "SOURCE", "OUT", "FILE", "DIR", "CSV", "CORPUS"))
 #: Options with these metavars are paths if such a path exists, and names otherwise.
 _PATHS_OR_NAMES = frozenset(("NAME|DIR|KIND:WHERE|none", "NAME|DIR|KIND:WHERE", "NAME|PATH|none"))
 
-#: Options that decide who is let in, what clients may write, or what a database runs. The file may
-#: be in a folder above, where somebody else put it, so it is named when it sets them.
+#: Options that decide who is let in, what clients may write, what a database runs, or which cluster
+#: is given the tables. The file may be in a folder above, where somebody else put it, so it is
+#: named when it sets them.
 _TOLD = {
     "serve": ("host", "token", "out", "vector_store"),
     "mcp": ("out", "vector_store"),
-    "index": ("version_query",),
+    "index": ("version_query", "ray_address"),
+    "train": ("ray_address",),
 }
 #: Options whose values may hold secrets.
 _HIDDEN = ("token", "vector_store")

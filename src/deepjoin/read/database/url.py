@@ -165,6 +165,12 @@ class Address:
                 "Cannot find the host in the database URL: in a user name or password write "
                 "@ as %40, : as %3A, / as %2F, ? as %3F, # as %23."
             )
+        # Some drivers take what follows as parameters, so it may be a secret.
+        if re.search("[;#]", tail.partition("?")[0]):
+            raise DeepJoinError(
+                "The name of the database in the URL has ; or #: write ; as %3B, # as %23, and "
+                "parameters after a question mark."
+            )
         user, colon, password = credentials.partition(":")
         return cls(match[1], user if at else None, password if colon else None, hosts, tail)
 
@@ -204,7 +210,9 @@ def _secrets(password: str | None, query: str) -> list[str]:
 
 
 def _is_secret(part: str) -> bool:
-    return _PUBLIC.fullmatch(unquote(part.partition("=")[0])) is None
+    # Some drivers take ; for &, and what follows # would be shown with a value that is public.
+    is_one = not re.search("[;#]", part)
+    return not (is_one and _PUBLIC.fullmatch(unquote(part.partition("=")[0])))
 
 
 def from_environment(url: str) -> str:

@@ -46,6 +46,7 @@ def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[st
             partial(_app, own),
             factory=True,
             http=BoundedConnection,
+            ws="none",  # a connection that became a web socket would be bounded by nothing
             workers=workers,
             # Access logs would record what clients search for.
             access_log=False,
