@@ -279,8 +279,10 @@ def _plan(
     )
     warnings = [skipped] if skipped else []
     for program in semantic.programs if semantic else ():
+        shared = f" {program.merged:,} of them lead to the match of another value."
         warnings.append(
-            f"{program.covers:,} values match by a program ({program.text}). "
+            f"{program.covers:,} values match by a program ({program.text})."
+            f"{shared if program.merged else ''} "
             'Use `join="equi"` to compare cells as they are.'
         )
     warnings += warnings_of(facts, counts.widest, how, yours, theirs)
