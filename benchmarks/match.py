@@ -1,7 +1,8 @@
 """Accuracy of `deepjoin.match` on value pairs with gold, set by set, beside rapidfuzz.
 
 ``python benchmarks/match.py [--fuzzy FOLDER] [--entities FOLDER] [--programs FOLDER]
-[--meanings FOLDER] [--speed N] [--way deepjoin|vectors|rapidfuzz] [--swap] [--each]``
+[--meanings FOLDER] [--bridges FOLDER...] [--speed N] [--way deepjoin|vectors|rapidfuzz] [--swap]
+[--each]``
 
 - ``--fuzzy``: folders with left.csv, right.csv (id, title) and gt.csv. Every title of right.csv
   looks for its partner in left.csv; once as they are, once with all true partners taken out of
@@ -10,6 +11,9 @@
 - ``--programs``: collections of folders with source.csv, target.csv, rows.txt and ground truth.csv:
   keys that need a program, or knowledge.
 - ``--meanings``: CaseN_input.txt (two columns, a blank line between) and CaseN_groundtruth.txt.
+- ``--bridges``: corpora of columns (columns.parquet) whose tables of several columns are a lake of
+  bridges: pairs of `deepjoin.match`, and for values without one what most bridges lead to. Only
+  tables that hold two values of either key of some set are indexed: no other one can be a bridge.
 - ``--speed``: N made-up names against N others, half of them spelled in another way; seconds alone.
 
 Figures are macro means over sets of precision, recall and F1 of pairs of values; ``estimate`` is
@@ -22,6 +26,8 @@ import argparse
 import csv
 import random
 import re
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,6 +212,63 @@ def by_rapidfuzz(left: list[str], right: list[str]) -> Answer:
     return Answer([(value, best[0]) for value, best in found if best and best[1] >= 90])
 
 
+def bridge_tables(corpora: Iterable[Path], tasks: list[Task]) -> dict[str, dict[str, list[str]]]:
+    """Read the tables of corpora that hold two values of either side of a task, by name."""
+    import pyarrow.parquet as pq
+
+    sides = [[{canonical(value) for value in side} for side in (t.left, t.right)] for t in tasks]
+    wanted = {value for one in sides for side in one for value in side}
+    found: dict[str, dict[str, list[str]]] = {}
+    for corpus in corpora:
+        columns: dict[str, dict[str, list[str]]] = {}
+        held: dict[str, list[set[str]]] = {}
+        for batch in pq.ParquetFile(corpus / "columns.parquet").iter_batches(4096):
+            for row in batch.select(["table_id", "column_id", "column_name", "cells"]).to_pylist():
+                name = f"{corpus.name}-{row['table_id']}"
+                known = {canonical(cell) for cell in row["cells"] if cell} & wanted
+                held.setdefault(name, []).append(known)
+                title = f"{row['column_name']} {row['column_id'].rpartition('#')[2]}"
+                columns.setdefault(name, {})[title] = row["cells"]
+        for name, values in held.items():
+            if any(
+                sum(len(left & one) > 1 for one in values) and
+                sum(len(right & one) > 1 for one in values) and len(values) > 1
+                for left, right in sides
+            ) and len({*map(len, columns[name].values())}) == 1:  # fmt: skip
+                found[name] = columns[name]
+    return found
+
+
+def by_bridges(corpora: list[Path], tasks: list[Task], folder: Path) -> Way:
+    """Match with the product, and lead the values that are left through tables of the corpora."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import deepjoin
+
+    tables = bridge_tables(corpora, tasks)
+    for at, columns in enumerate(tables.values()):
+        pq.write_table(pa.table(columns), folder / f"{at}.parquet")
+    lake = deepjoin.index(folder, settings=deepjoin.Settings(min_distinct=2))
+    say(f"{len(tables):,} tables may be bridges")
+
+    def way(left: list[str], right: list[str]) -> Answer:
+        found = deepjoin.match(left, right)
+        pairs = [(one.query, one.target) for one in found]
+        matched = {canonical(one) for one, _ in pairs}
+        votes: dict[str, Counter[str]] = {}
+        for bridge in lake.bridges(left, right, least=0.02):
+            for one in bridge.matches:
+                votes.setdefault(one.query, Counter())[one.target] += 1
+        pairs += [
+            (value, count.most_common(1)[0][0])
+            for value, count in votes.items() if canonical(value) not in matched
+        ]  # fmt: skip
+        return Answer(pairs)
+
+    return way
+
+
 WAYS: dict[str, Way] = {"deepjoin": by_match, "vectors": by_vectors, "rapidfuzz": by_rapidfuzz}
 
 
@@ -239,6 +302,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for option in ("--fuzzy", "--entities", "--programs", "--meanings"):
         parser.add_argument(option, type=Path)
+    parser.add_argument("--bridges", type=Path, nargs="+", default=[], metavar="FOLDER")
     parser.add_argument("--speed", type=int, metavar="N")
     parser.add_argument("--way", choices=WAYS, default="deepjoin")
     parser.add_argument("--swap", action="store_true")
@@ -259,7 +323,16 @@ def main() -> None:
         tasks.append(made_up_task(options.speed))
     if options.swap:
         tasks = [task.swapped() for task in tasks]
-    way = WAYS[options.way]
+    with tempfile.TemporaryDirectory() as folder:
+        if options.bridges:
+            way = by_bridges(options.bridges, tasks, Path(folder))
+        else:
+            way = WAYS[options.way]
+        run(way, tasks, options)
+
+
+def run(way: Way, tasks: list[Task], options: argparse.Namespace) -> None:
+    """Measure a way on the tasks, and show the figures."""
     table: list[list[object]] = [["group", "sets", "P", "R", "F1", "estimate", "seconds"]]
     for group in dict.fromkeys(task.group for task in tasks):
         mine = [task for task in tasks if task.group == group]

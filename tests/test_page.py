@@ -371,6 +371,46 @@ def test_matches_that_may_mean_several_are_shown(browser: Browser, tmp_path: Pat
         picture(page, "ties")
 
 
+def test_doubtful_pairs_are_accepted_and_rejected(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    names = ["Acme Holdings Ltd", "Borealis Optics", "Cobalt Foods", "Dune Air", "Myanmar"]
+    rows = "".join(f"{name},{place}.5\n" for place, name in enumerate(names))
+    (tmp_path / "lake/firms.csv").write_text(f"firm,size\n{rows}")
+    (tmp_path / "lake/mine.csv").write_text(
+        "client,x\nBurma,1\nBorealis Optics,2\nDune Air,3\nCobalt Foods,4\n"
+    )
+    deepjoin.index(tmp_path / "lake", settings=deepjoin.Settings(min_distinct=1))
+    hit = {"with": "firms.csv", "on": "firm"}
+    with serving(tmp_path / "lake") as (address, _), visiting(browser, address) as page:
+        page.goto(link(view="join", table="mine.csv", column="client", **hit))
+        expect(page.get_by_label("The join in numbers")).to_be_visible()
+        pairs = page.locator(".pairs")
+        doubtful = pairs.get_by_label("Doubtful pairs").get_by_role("listitem")
+        if not doubtful.first.is_visible():
+            pairs.locator("summary").click()
+        expect(doubtful).to_contain_text(["Burma ≈ Myanmar"])
+        doubtful.first.get_by_role("button", name=re.compile("^Reject")).click()
+        kept = pairs.get_by_label("Decided pairs").get_by_role("listitem")
+        expect(kept).to_contain_text(["rejected by you"])
+        expect(page.locator(".code pre")).to_contain_text("decisions='decisions.csv'")
+        picture(page, "doubtful-pairs")
+        assert inaccessible(page) == [] if AXE.exists() else True
+        # Kept for the next time, and in a file for the shell.
+        page.reload()
+        page.get_by_text("1 pair decided").click()
+        expect(kept).to_contain_text(["rejected by you"])
+        with page.expect_download() as download:
+            pairs.get_by_role("button", name="Save decisions.csv").click()
+        saved = Path(download.value.path()).read_text("utf-8")
+        assert saved == "query,target,chance,decision\nBurma,Myanmar,,reject\n"
+        kept.first.get_by_role("button", name=re.compile("^Undo")).click()
+        expect(kept).to_have_count(0)
+        expect(page.get_by_label("The join in numbers")).to_contain_text("75%")
+        doubtful.first.get_by_role("button", name=re.compile("^Accept")).click()
+        expect(kept).to_contain_text(["accepted by you"])
+        expect(page.get_by_label("The join in numbers")).to_contain_text("100%")
+
+
 def test_joined_table_is_searched_further(browser: Browser, demo: Demo) -> None:
     with visiting(browser, demo.address) as page:
         hit = {"with": "geo/countries.csv", "on": "country"}

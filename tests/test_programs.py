@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import duckdb
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import deepjoin
+from deepjoin.joining.entry import JoinWarning
 from deepjoin.matching import formats, steps
 from deepjoin.matching.programs import Rewriting, _taken_apart, find_programs
 from deepjoin.matching.steps import ProgramStep
@@ -133,6 +137,18 @@ def test_a_program_says_how_many_values_share_a_match() -> None:
     (one,) = found(left, ["Honda", "Acura", "Ducati"])
     assert one.program.text == "left: the value without digits"
     assert one.program.merged == 2
+
+
+def test_joins_and_reports_say_that_values_share_a_match() -> None:
+    makes = {"make": ["Honda125", "Honda250", "Acura125", "Ducati100", "Ducati125"]}
+    known = {"name": ["Honda", "Acura", "Ducati"], "land": ["JP", "US", "IT"]}
+    with pytest.warns(JoinWarning, match=r"2 of them lead to the match of another"):
+        deepjoin.join(makes, known, on=("make", "name"))
+    found = deepjoin.match(makes["make"], known["name"])
+    assert "(5 values, 2 of which share the match of another one)" in " ".join(repr(found).split())
+    (one,) = found.programs
+    assert replace(one, covers=1, merged=0).covering == "1 value"
+    assert replace(one, merged=1).covering.endswith("1 of which shares the match of another one")
 
 
 def test_where_many_values_are_equal_a_program_does_not_lead_to_kinds() -> None:

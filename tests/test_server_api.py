@@ -422,3 +422,36 @@ def test_a_search_past_its_time_returns_what_it_has(served: Served) -> None:
     (line,) = lines(served, body)
     assert line["partial"] == found["partial"]
     served.post("/api/search", body | {"time_limit": 0}, 422)
+
+
+def test_doubtful_pairs_of_a_preview_come_back_decided(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    (folder / "a.csv").write_text("name,x\nBurma,1\nPeru,2\nChile,3\n")
+    (folder / "b.csv").write_text("land,y\nMyanmar,m\nPeru,p\nChile,c\n")
+    lake = deepjoin.index(folder, settings=deepjoin.Settings(min_distinct=1))
+    join: dict[str, Any] = {
+        "left": {"table": "a.csv"},
+        "on": "name",
+        "hit": {"table": "b.csv", "column": "land"},
+        "columns": ["y"],
+    }
+    pair = {"query": "Burma", "target": "Myanmar"}
+    with serving(folder, lake) as served:
+        strict = served.post("/api/join/preview", join | {"precision": 1.0})
+        assert [row[-1] for row in strict["rows"]] == [None, "p", "c"]
+        assert "JoinSettings(precision=1.0)" in strict["python"]
+        doubtful = {(one["query"], one["target"]): one["chance"] for one in strict["doubtful"]}
+        assert 0.1 <= doubtful[tuple(pair.values())] < 0.9
+        accepted = join | {"precision": 1.0, "decisions": [pair | {"accepted": True}]}
+        taken = served.post("/api/join/preview", accepted)
+        assert [row[-1] for row in taken["rows"]] == ["m", "p", "c"]
+        assert taken["doubtful"] == []
+        assert "decisions='decisions.csv'" in taken["python"]
+        assert "--decisions=decisions.csv" in taken["shell"]
+        rejected = join | {"decisions": [pair | {"accepted": False}]}
+        refused = served.post("/api/join/preview", rejected)
+        assert [row[-1] for row in refused["rows"]] == [None, "p", "c"]
+        assert refused["doubtful"] == []
+        literal = served.post("/api/join/preview", rejected | {"tau": 0.8}, 400)
+        assert "are for joins" in literal["error"]

@@ -157,6 +157,15 @@ class Program:
     merged: int = 0
     """How many left values beyond the first share the match of another one."""
 
+    @property
+    def covering(self) -> str:
+        """How many values it covers, and how many of them share a match, in words."""
+        words = f"{self.covers:,} {'value' if self.covers == 1 else 'values'}"
+        if not self.merged:
+            return words
+        share = "shares" if self.merged == 1 else "share"
+        return f"{words}, {self.merged:,} of which {share} the match of another one"
+
 
 class EquiEvidence(NamedTuple):
     """Evidence for the equi-join of two columns."""

@@ -22,6 +22,8 @@ export interface Options {
   many: Many;
   join: "" | JoinKind;
   tau: number | null;
+  /** The least estimated precision of the pairs; null for those that are more likely right. */
+  precision: number | null;
   matching: Matching;
   /** Columns to add; null for all. */
   columns: string[] | null;
@@ -73,6 +75,7 @@ export const OPTIONS: Options = {
   many: "expand",
   join: "",
   tau: null,
+  precision: null,
   matching: "best",
   columns: null,
   aggregate: {},
@@ -199,6 +202,7 @@ function optionsSaid(now: Options): Said {
       ["many", now.many, OPTIONS.many],
       ["join", now.join, OPTIONS.join],
       ["tau", now.tau, OPTIONS.tau],
+      ["precision", now.precision, OPTIONS.precision],
       ["matching", now.matching, OPTIONS.matching],
     ]),
     ...(now.columns ?? []).map((name): [string, string] => ["add", name]),
@@ -242,7 +246,7 @@ function filtersOf(given: URLSearchParams): Filters {
     method: given.get("method") ?? FILTERS.method,
     k: Math.max(1, Math.round(number(given.get("k"), FILTERS.k))),
     least: share(given.get("least"), FILTERS.least),
-    tau: tauOf(given),
+    tau: shareAbove(given, "tau", 0.7),
     grouped: given.get("grouped") === "true",
     brings: given.get("brings") ?? FILTERS.brings,
     generic: given.get("generic") !== "false",
@@ -255,7 +259,8 @@ function optionsOf(given: URLSearchParams): Options {
     how: oneOf(given.get("how"), ["left", "inner"], OPTIONS.how),
     many: oneOf(given.get("many"), ["expand", "first", "aggregate"], OPTIONS.many),
     join: oneOf(given.get("join"), ["any", "equi", "semantic"], OPTIONS.join),
-    tau: tauOf(given),
+    tau: shareAbove(given, "tau", 0.7),
+    precision: shareAbove(given, "precision", 0.9),
     matching: oneOf(given.get("matching"), ["best", "one-to-one", "all"], OPTIONS.matching),
     columns: given.has("add") ? given.getAll("add") : null,
     aggregate: Object.fromEntries(given.getAll("aggregate").flatMap(aggregateOf)),
@@ -305,6 +310,6 @@ function share(got: string | null, usual: number): number {
 }
 
 /** The least similarity of values; the service refuses 0, at which all are similar. */
-function tauOf(given: URLSearchParams): number | null {
-  return given.has("tau") ? Math.max(0.01, share(given.get("tau"), 0.7)) : null;
+function shareAbove(given: URLSearchParams, name: string, usual: number): number | null {
+  return given.has(name) ? Math.max(0.01, share(given.get(name), usual)) : null;
 }

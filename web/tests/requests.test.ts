@@ -139,7 +139,7 @@ describe("the client", () => {
       many: "expand",
       join: null,
       tau: null,
-      matching: "best", columns: null, aggregate: null,
+      matching: "best", columns: null, aggregate: null, precision: null, decisions: [] as never[],
     } as const;
     const file = await api.download(body, { format: "csv", neutralise: true }, signal(), (n) => came.push(n));
     expect(file.name).toBe("jöin.csv");

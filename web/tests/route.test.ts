@@ -42,6 +42,7 @@ const ROUTES: Route[] = [
       many: "aggregate",
       join: "semantic",
       tau: 0.7,
+      precision: 0.95,
       matching: "all",
       columns: ["a b", "c"],
       aggregate: { "a b": "mean" },

@@ -98,4 +98,4 @@ def run(options: argparse.Namespace) -> None:
         return
     say(f"{len({one.query for one in found}):,} of {found.sizes[0]:,} values match")
     for program in found.programs:
-        say(f"program: {one_line(program.text, 200)} ({program.covers:,} values)")
+        say(f"program: {one_line(program.text, 200)} ({program.covering})")

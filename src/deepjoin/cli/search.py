@@ -281,7 +281,7 @@ def _print_tables(results: Sequence[Results], options: argparse.Namespace) -> No
             print(screen.wrap(printable(f"{hit.table} would bring: {brought}")))
         for hit in best.hits:
             for program in hit.programs:
-                rule = f"{hit.table} by program: {program.text} ({program.covers:,} values)"
+                rule = f"{hit.table} by program: {program.text} ({program.covering})"
                 print(screen.wrap(printable(rule)))
             if hit.better is not None:
                 key = " ".join(f"-c {shlex.quote(name)}" for name in hit.better.on)

@@ -33,7 +33,7 @@ from deepjoin.joining.tables import JoinSide
 from deepjoin.lazy import cached_property
 from deepjoin.matching.decisions import write_doubtful
 from deepjoin.matching.values import SemanticMatching
-from deepjoin.model import JoinFacts
+from deepjoin.model import JoinFacts, NearMatch
 from deepjoin.normalise.canonical import PROFILES
 from deepjoin.settings import JoinSettings
 
@@ -131,13 +131,22 @@ class JoinPlan(JoinedRows):
                 'Only joins of the kind `join="any"` on one column, without `tau` and `matching`, '
                 "have doubtful pairs."
             )
-        # Values are shown as the tables spell them, not as they are compared.
+        return write_doubtful(self.doubtful(), Path(file).expanduser(), found.decisions)
+
+    def doubtful(self, most: int | None = None) -> list[NearMatch]:
+        """Return pairs that are neither clear nor out of the question, likeliest first.
+
+        Values are as the tables spell them, not as they are compared.
+        """
+        found = self._semantic.doubtful if self._semantic is not None else []
+        some = sorted(found, key=lambda pair: -pair[2])[:most]
+        if not some:
+            return []
         cells = [
             dict(self.session.run(f"SELECT key, arg_min(cell, first) FROM {keys} GROUP BY key"))
             for keys in ("left_keys", "right_keys")
         ]
-        pairs = ((cells[0][one], cells[1][other], chance) for one, other, chance in found.doubtful)
-        return write_doubtful(pairs, Path(file).expanduser(), found.decisions)
+        return [NearMatch(cells[0][one], cells[1][other], chance) for one, other, chance in some]
 
     def unmatched(self) -> JoinedRows:
         """Return the left rows that have no match."""
@@ -270,8 +279,10 @@ def _plan(
     )
     warnings = [skipped] if skipped else []
     for program in semantic.programs if semantic else ():
+        shared = f" {program.merged:,} of them lead to the match of another value."
         warnings.append(
-            f"{program.covers:,} values match by a program ({program.text}). "
+            f"{program.covers:,} values match by a program ({program.text})."
+            f"{shared if program.merged else ''} "
             'Use `join="equi"` to compare cells as they are.'
         )
     warnings += warnings_of(facts, counts.widest, how, yours, theirs)

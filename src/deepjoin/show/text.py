@@ -146,8 +146,7 @@ def render_matches(found: Matches, screen: Screen = Screen()) -> str:
     total = count(found.sizes[0], "value")
     lines += ["", screen.wrap(f"{matched:,} of {total} match: {', '.join(counts)}{precision}")]
     for program in found.programs:
-        many = f"; {count(program.merged, 'value')} shares its match" if program.merged else ""
-        lines.append(screen.wrap(f"program: {program.text} ({program.covers:,} values{many})"))
+        lines.append(screen.wrap(f"program: {program.text} ({program.covering})"))
         lines.append(f"  SQL: {program.sql}")
         lines.append(f"  pandas: {program.pandas}")
     if found.ties:

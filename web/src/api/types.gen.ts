@@ -336,6 +336,8 @@ export interface JoinPreview {
   python: string;
   pandas: string;
   shell: string;
+  /** Pairs of values that are neither clear nor out of the question, for people to decide. */
+  doubtful: NearMatch[];
 }
 
 /** Two tables and how to join them. */
@@ -353,6 +355,10 @@ export interface JoinRequest {
   join?: "any" | "equi" | "semantic" | null;
   tau?: number | null;
   matching?: "best" | "one-to-one" | "all";
+  /** The least estimated precision of all pairs of values; join any only */
+  precision?: number | null;
+  /** Pairs of values that people accepted or rejected */
+  decisions?: PairDecision[];
 }
 
 /** A column of the joined table, and the side it comes from. */
@@ -432,6 +438,13 @@ export interface Match {
   how: "equal" | "similar" | "program" | "bridge";
 }
 
+/** A cell of the left column and one of the right that may be meant, and the chance of it. */
+export interface NearMatch {
+  query: string;
+  target: string;
+  chance: number;
+}
+
 /** A table and those that join with it, or an overview, and the joins between all of them. */
 export interface Neighbourhood {
   nodes: GraphTable[];
@@ -458,6 +471,13 @@ export interface Offer {
   title: string;
   /** Some of its values. */
   examples: string[];
+}
+
+/** What a person says of two values: whether they mean the same. */
+export interface PairDecision {
+  query: string;
+  target: string;
+  accepted: boolean;
 }
 
 /** How far a search had come when it gave an answer that is not complete. */
@@ -513,6 +533,10 @@ export interface PreviewRequest {
   join?: "any" | "equi" | "semantic" | null;
   tau?: number | null;
   matching?: "best" | "one-to-one" | "all";
+  /** The least estimated precision of all pairs of values; join any only */
+  precision?: number | null;
+  /** Pairs of values that people accepted or rejected */
+  decisions?: PairDecision[];
   rows?: number;
 }
 

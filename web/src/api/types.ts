@@ -19,6 +19,7 @@ export type {
   PathJoin,
   Match,
   Offer,
+  PairDecision,
   Neighbourhood as Graph,
   GraphTable as GraphNode,
   ColumnDescription as ColumnDetail,

@@ -17,7 +17,7 @@ export async function joinAlong(
   let [edge, source, column]: [Edge, Source, string] = [first, { table: first.a.table }, first.a.column];
   for (const [step, next] of rest.entries()) {
     progress(step + 1);
-    const body: JoinBody = { left: source, on: column, hit: { ...edge.b, column_id: null }, ...options };
+    const body: JoinBody = { left: source, on: column, hit: { ...edge.b, column_id: null }, ...options, decisions: [] };
     // Columns whose names the left table has already are renamed.
     const { facts } = await api.preview(body, 0, signal);
     const kept = await api.keepJoin(body, signal);

@@ -1,13 +1,13 @@
 /** Gets the joined table as a file. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Fetched } from "../api/client";
 import { Latest } from "../api/latest";
 import { api } from "../api/service";
 import type { JoinBody } from "../api/types";
 import { Tick } from "../parts/Choice";
 import { Icon } from "../parts/Icon";
 import { asApiError } from "../parts/Notice";
+import { save } from "../save";
 import { bytes, counted, explain } from "../words";
 
 type Format = "csv" | "parquet";
@@ -64,13 +64,4 @@ export function Download({ body, rows }: { body: JoinBody; rows: number }) {
       </p>
     </>
   );
-}
-
-function save({ blob, name }: Fetched): void {
-  const address = URL.createObjectURL(blob);
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }

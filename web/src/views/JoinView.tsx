@@ -4,8 +4,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Latest } from "../api/latest";
 import { api } from "../api/service";
-import type { ColumnPlace, JoinBody, Preview, Source } from "../api/types";
+import type { ColumnPlace, JoinBody, PairDecision, Preview, Source } from "../api/types";
 import { useRequest } from "../api/useRequest";
+import { decided, decisionsKey, kept, type Pair } from "../decisions";
 import { useLake } from "../lake";
 import { Link, navigate } from "../navigate";
 import { Choice, Slider, Tick } from "../parts/Choice";
@@ -15,6 +16,7 @@ import { Folding } from "../parts/Folding";
 import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
 import { Answer, asApiError } from "../parts/Notice";
+import { Pairs } from "../parts/Pairs";
 import { inSight } from "../preview";
 import { AGGREGATES, FILTERS, OPTIONS, type Options } from "../route";
 import { openUpload } from "../upload";
@@ -33,7 +35,10 @@ interface JoinProps {
 
 const ROWS = 20;
 
-export function joinBody({ source, column, also, hit, options }: JoinProps): JoinBody {
+export function joinBody(
+  { source, column, also, hit, options }: JoinProps,
+  decisions: PairDecision[],
+): JoinBody {
   const similar = options.join !== "equi";
   const aggregate = Object.keys(options.aggregate).length > 0 && options.many === "aggregate";
   return {
@@ -45,13 +50,33 @@ export function joinBody({ source, column, also, hit, options }: JoinProps): Joi
     // How similar values match says nothing about equal ones, and the service refuses it.
     tau: similar ? options.tau : null,
     matching: similar ? options.matching : OPTIONS.matching,
+    precision: judgesPairs(options, also) ? options.precision : null,
+    decisions: judgesPairs(options, also) ? decisions : [],
     aggregate: aggregate ? options.aggregate : null,
   };
 }
 
+/** Whether pairs have chances: with a threshold or another matching, similarity alone decides. */
+function judgesPairs({ join, tau, matching }: Options, also?: string[]): boolean {
+  return (join === "" || join === "any") && tau === null && matching === "best" && !also?.length;
+}
+
+/** The decisions about pairs with a column, and how to change them. */
+function useDecisions(hit: ColumnPlace) {
+  const key = decisionsKey(useLake()?.name ?? "", hit);
+  const [, setChanged] = useState(0);
+  const decisions = kept(localStorage.getItem(key));
+  const decide = (pair: Pair, accepted: boolean | null) => {
+    localStorage.setItem(key, JSON.stringify(decided(decisions, pair, accepted)));
+    setChanged((changes) => changes + 1);
+  };
+  return { decisions, decide };
+}
+
 export function JoinView(props: JoinProps) {
   const { source, column, also, hit, options } = props;
-  const body = joinBody(props);
+  const { decisions, decide } = useDecisions(hit);
+  const body = joinBody(props, decisions);
   const rows = Math.min(ROWS, useLake()?.limits.preview_rows ?? ROWS);
   const preview = useRequest(`join ${rows} ${JSON.stringify(body)}`, (signal) =>
     api.preview(body, rows, signal),
@@ -69,6 +94,7 @@ export function JoinView(props: JoinProps) {
             <GenericKey hit={hit} />
             <Warnings warnings={data.warnings} />
             <Ties preview={data} />
+            <Pairs doubtful={data.doubtful} decisions={body.decisions} onDecide={decide} />
             <JoinedTable preview={data} on={column} />
             <div class="getting">
               <section class="panel" aria-labelledby="download">
@@ -339,6 +365,17 @@ function Alike({ options, preview, onChange }: OptionProps) {
         ]}
         onPick={(matching) => onChange({ matching })}
       />
+      {judgesPairs(options) && (
+        <Slider
+          label="Right pairs, at least"
+          value={options.precision ?? 0.5}
+          shown={options.precision === null ? "as is" : percent(options.precision)}
+          step={0.01}
+          least={0.5}
+          hint="Higher takes fewer similar values. It is an estimate."
+          onMove={(value) => onChange({ precision: value > 0.5 ? value : null }, true)}
+        />
+      )}
       <Slider
         label="Minimum similarity"
         value={tau}

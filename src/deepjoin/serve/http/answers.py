@@ -27,6 +27,7 @@ from deepjoin.model import (
     ColumnSummary,
     JoinFacts,
     JoinKind,
+    NearMatch,
     SearchMethod,
     TableSummary,
     ValueHolder,
@@ -143,6 +144,8 @@ class JoinPreview:
     python: str
     pandas: str
     shell: str
+    doubtful: Sequence[NearMatch]
+    """Pairs of values that are neither clear nor out of the question, for people to decide."""
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 #: Characters of a cell in a preview.
 _LONGEST = 10_000
 _BLOCK = 1 << 18
+#: Doubtful pairs that a preview shows.
+_DOUBTFUL = 100
+#: The file that the page saves decisions about pairs in.
+_DECISIONS = "decisions.csv"
 Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 Neutralise = Annotated[
     bool, Query(description="Put ' before cells that a spreadsheet would run; CSV only")
@@ -206,6 +210,11 @@ class Joins:
                 python=python_lines(planned),
                 pandas=planned.named(_code(lambda: plan.pandas_code, "# ", words)),
                 shell=shell_line(planned),
+                doubtful=[
+                    one
+                    for one in plan.doubtful(_DOUBTFUL)
+                    if max(len(one.query), len(one.target)) <= _LONGEST
+                ],
             )
 
     def file(
@@ -279,6 +288,9 @@ class Joins:
                 settings=JoinSettings(
                     tau=request.tau,
                     matching=request.matching,
+                    precision=request.precision,
+                    decisions=[(one.query, one.target, one.accepted) for one in request.decisions]
+                    or None,
                     columns=request.columns,
                     aggregate=request.aggregate,
                     memory_limit=self._settings.join_memory,
@@ -328,6 +340,8 @@ def python_lines(planned: PlannedJoin) -> str:
     """Write the join with the library."""
     request = planned.request
     options = "".join(f", {name}={value!r}" for name, value in _options(planned).items())
+    judged = ", ".join(f"{name}={value!r}" for name, value in _judged(request).items())
+    options += f", settings=deepjoin.JoinSettings({judged})" if judged else ""
     hit = (request.hit.table, request.hit.columns or request.hit.column)
     return (
         "import deepjoin\n\n"
@@ -343,7 +357,8 @@ def shell_line(planned: PlannedJoin) -> str:
     words += [f"--column={name}" for name in _names(request.on)]
     target = request.hit.column if request.hit.columns is None else _option(request.hit.columns)
     words.append(f"--with={request.hit.table}:{target}")
-    words += [f"--{name}={_option(value)}" for name, value in _options(planned).items()]
+    options = _options(planned) | _judged(request)
+    words += [f"--{name}={_option(value)}" for name, value in options.items()]
     return " ".join(map(shell_quoted, [*words, "--out=joined.parquet"]))
 
 
@@ -382,6 +397,12 @@ def _option(value: object) -> object:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(value)
     return text.getvalue()
+
+
+def _judged(request: JoinRequest) -> dict[str, object]:
+    """Return the precision that was asked for, and the file that the page saves decisions in."""
+    given: dict[str, object] = {} if request.precision is None else {"precision": request.precision}
+    return given | ({"decisions": _DECISIONS} if request.decisions else {})
 
 
 def _options(planned: PlannedJoin) -> dict[str, object]:

@@ -148,6 +148,14 @@ class Target(RequestPart):
         return self.columns or [self.column]
 
 
+class PairDecision(RequestPart):
+    """What a person says of two values: whether they mean the same."""
+
+    query: Annotated[str, Field(max_length=20_000)]
+    target: Annotated[str, Field(max_length=20_000)]
+    accepted: bool
+
+
 class JoinRequest(RequestPart):
     """Two tables and how to join them."""
 
@@ -165,6 +173,12 @@ class JoinRequest(RequestPart):
     join: Join | None = Field(None, description="any by default")
     tau: Cosine | None = None
     matching: Literal["best", "one-to-one", "all"] = "best"
+    precision: Cosine | None = Field(
+        None, description="The least estimated precision of all pairs of values; join any only"
+    )
+    decisions: list[PairDecision] = Field(
+        [], max_length=10_000, description="Pairs of values that people accepted or rejected"
+    )
 
 
 class PreviewRequest(JoinRequest):
