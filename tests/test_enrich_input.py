@@ -12,7 +12,8 @@ import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
-from deepjoin.enriching.features import Scorer
+from deepjoin.enriching.features import Scorer, is_near_number, numbers_in
+from deepjoin.enriching.joins import number_sql
 
 pytest.importorskip("sklearn")
 
@@ -168,6 +169,33 @@ def test_rare_classes_are_learned_as_one() -> None:
     scorer = Scorer(pa.chunked_array([cells]), "target", 1000, 0)
     assert scorer.is_class
     assert scorer.cross_validated([]) == pytest.approx(30 * 5 / 500)
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["185,602", "39,249.5", "7"], [185602, 39249.5, 7]),
+        (["53%", "4.5 %", "-1%", "N/A", "2%", "3%", "4%"], [53, 4.5, -1, None, 2, 3, 4]),
+        (["$1,200.50", "€ 3", "4 £", "-$5"], [1200.5, 3, 4, -5]),
+        (["12, 13", "1", "2", "3", "4", "5", "6"], [None, 1, 2, 3, 4, 5, 6]),
+        (["1.5", "2e-5", ".5", "+3", " 7. ", None], [1.5, 2e-5, 0.5, 3, 7, None]),
+        (["1,5", "2,5"], None),
+        (["007", "008"], None),
+        (["1e5", "2e5"], None),
+        (["2020-01-02", "2020-01-03"], None),
+        (["", None], None),
+        ([None], None),
+    ],
+)
+def test_text_that_holds_numbers(cells: list[str | None], numbers: list[float] | None) -> None:
+    column = pa.chunked_array([pa.array(cells, pa.string())])
+    assert is_near_number(column) == (numbers is not None)
+    if numbers is not None:
+        assert numbers_in(column).to_pylist() == pytest.approx(numbers)
+        duckdb = pytest.importorskip("duckdb").connect()
+        duckdb.register("rows", pa.table({"cell": column}))
+        found = duckdb.execute(f"SELECT {number_sql('cell')} FROM rows").fetchall()
+        assert [one for (one,) in found] == pytest.approx(numbers)
 
 
 def test_keys_that_are_named(tmp_path: Path) -> None:

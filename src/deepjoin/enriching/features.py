@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: What a number looks like, and how many words, in how many cells, a column of numbers may have.
-_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+#: What a number looks like: plain, with groups of thousands, a currency or a share. How many words,
+#: in how many cells, a column of numbers may have.
+NUMBER = r"^\s*[-+]?[$€£]?\s?(\d+\.?\d*|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?\s?[%€£]?\s*$"
+#: What is left out of it to read it.
+MARKS = r"[\s,$€£%]"
 _MOST_WORDS, _MOST_MISSING = 5, 0.7
 #: Text of digits alone that is no number: a code, unless some cells show a point or an exponent.
 _CODE = r"^\s*[-+]?(0\d+|\d+|\d+[eE]\d+)\s*$"
@@ -87,7 +90,7 @@ def is_near_number(cells: pa.ChunkedArray) -> bool:
         return False
     counted = pc.value_counts(cells.drop_null())
     words = counted.field("values")
-    is_word = pc.invert(pc.match_substring_regex(words, _NUMBER))
+    is_word = pc.invert(pc.match_substring_regex(words, NUMBER))
     count = pc.sum(is_word.cast(pa.int64())).as_py() or 0
     if not count:
         return pc.all(pc.match_substring_regex(words, _CODE)).as_py() is False
@@ -97,9 +100,9 @@ def is_near_number(cells: pa.ChunkedArray) -> bool:
 
 def numbers_in(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the numbers of a column of text; words are missing values."""
-    text = pc.utf8_trim_whitespace(cells)
-    is_number = pc.match_substring_regex(text, _NUMBER)
-    return pc.if_else(is_number, text, pa.scalar(None, pa.string())).cast(pa.float64())
+    is_number = pc.match_substring_regex(cells, NUMBER)
+    digits = pc.replace_substring_regex(cells, MARKS, "")
+    return pc.if_else(is_number, digits, pa.scalar(None, pa.string())).cast(pa.float64())
 
 
 def as_feature(name: str, cells: pa.ChunkedArray) -> Feature | None:

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deepjoin.enriching.features import is_near_number
+from deepjoin.enriching.features import MARKS, NUMBER, is_near_number
 from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in
 from deepjoin.enriching.row_order import RowOrders
 from deepjoin.joining.columns import joined_names
@@ -408,9 +408,7 @@ def _reduced(
     """
     numbers = [name for name in join.numbers if name in names]
     if numbers:
-        casts = ", ".join(
-            f"TRY_CAST({cell} AS DOUBLE) AS {cell}" for cell in map(identifier, numbers)
-        )
+        casts = ", ".join(f"{number_sql(cell)} AS {cell}" for cell in map(identifier, numbers))
         query = f"SELECT * REPLACE ({casts})\nFROM"
         rows, sql = _selected(rows, f"{query} joined"), f"{query} (\n{sql}\n) AS joined"
     if join.ordered is not None:
@@ -423,6 +421,12 @@ def _reduced(
         sql = f"{query} (\n{sql}\n) AS joined\nGROUP BY {ROW}"
         names = [name for name, _ in selected]
     return rows.select([ROW, *names]), sql
+
+
+def number_sql(cell: str) -> str:
+    """Write the number that a cell of text holds, as `numbers_in` reads it."""
+    digits = f"regexp_replace(regexp_extract({cell}, '{NUMBER}'), '{MARKS}', '', 'g')"
+    return f"TRY_CAST({digits} AS DOUBLE)"
 
 
 def _aligned(rows: pa.Table, count: int) -> pa.Table:
