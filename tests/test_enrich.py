@@ -238,7 +238,8 @@ def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
     mine = pa.table({"place": names})
     orders = RowOrders(lake.index)
     choice = find_joins(lake, mine, -1, lambda table: False, EnrichSettings(), orders, {})[0][0]
-    brought = make_join(lake, choice, KeyCells(mine["place"]), [], EnrichSettings())
+    keys = KeyCells(mine["place"])
+    brought = make_join(lake, choice, keys, [], EnrichSettings(), lambda *_: False)
     assert isinstance(brought, BroughtColumns)
     assert brought.join.numbers == ("height",) and brought.join.is_summarised
     assert brought.table["height_mean"].to_pylist()[:3] == [None, 1.0, 2.0]

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import deepjoin
 from deepjoin import DeepJoinError, EnrichSettings, Lake
+from deepjoin.enriching.features import Scorer, is_near_number, numbers_in
+from deepjoin.enriching.joins import number_sql
 
 pytest.importorskip("sklearn")
 
@@ -112,6 +115,24 @@ def test_your_table_is_joined_on_no_path(tmp_path: Path) -> None:
     assert "same.csv" not in {one.table for one in path.rejected} | {s.table for s in path.steps}
 
 
+@pytest.mark.parametrize("is_class", [False, True])
+def test_a_copy_under_other_names_is_not_summarised(tmp_path: Path, is_class: bool) -> None:
+    """The rows of a key are yours, though only the key is called alike; rows and order differ."""
+    drawn = np.random.default_rng(2)
+    frame = pd.DataFrame({"group": [f"group {number // 3}" for number in range(150)]})
+    frame["size"], frame["place"] = drawn.integers(0, 60, 150), drawn.choice(["a", "b", "c"], 150)
+    frame["target"] = drawn.normal(size=150)
+    if is_class:
+        frame["target"] = frame["target"] > 0
+    names = {"size": "width", "place": "spot", "target": "label"}
+    other = frame.rename(columns=names).assign(label=drawn.permutation(frame["target"]))
+    copy = frame.rename(columns=names).sample(frac=0.7, random_state=1)
+    lake = indexed(tmp_path, copy=copy, other=other)
+    reasons = {one.table: one.reason for one in lake.enrich(frame, "target").rejected}
+    assert reasons["copy.csv"] == "is your table, or one that holds it with the target"
+    assert reasons["other.csv"] != reasons["copy.csv"]
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -134,9 +155,47 @@ def test_targets_that_look_odd_and_can_be_learned(tmp_path: Path) -> None:
     assert lake.enrich(names, "target", depth=1).metric == "accuracy"
     numbers = frame.assign(target=range(60))
     assert lake.enrich(numbers, "target", depth=1).metric == "R²"
+    dates = frame.assign(target=pd.Timestamp("2020-01-01") + pd.to_timedelta(range(60), "D"))
+    assert lake.enrich(dates, "target", depth=1).metric == "R²"
+    endless = frame.assign(target=frame["target"].where(frame.index > 3, np.inf))
+    assert lake.enrich(endless, "target", depth=1).score_before is not None
     assert lake.enrich(frame[["target"]], "target").steps == ()
     with pytest.raises(DeepJoinError, match="has no values"):
         lake.enrich(frame[:0], "target")
+
+
+def test_rare_classes_are_learned_as_one() -> None:
+    cells = [f"class {number % 80}" for number in range(400)] + ["class 0"] * 100
+    scorer = Scorer(pa.chunked_array([cells]), "target", 1000, 0)
+    assert scorer.is_class
+    assert scorer.cross_validated([]) == pytest.approx(30 * 5 / 500)
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["185,602", "39,249.5", "7"], [185602, 39249.5, 7]),
+        (["53%", "4.5 %", "-1%", "N/A", "2%", "3%", "4%"], [53, 4.5, -1, None, 2, 3, 4]),
+        (["$1,200.50", "€ 3", "4 £", "-$5"], [1200.5, 3, 4, -5]),
+        (["12, 13", "1", "2", "3", "4", "5", "6"], [None, 1, 2, 3, 4, 5, 6]),
+        (["1.5", "2e-5", ".5", "+3", " 7. ", None], [1.5, 2e-5, 0.5, 3, 7, None]),
+        (["1,5", "2,5"], None),
+        (["007", "008"], None),
+        (["1e5", "2e5"], None),
+        (["2020-01-02", "2020-01-03"], None),
+        (["", None], None),
+        ([None], None),
+    ],
+)
+def test_text_that_holds_numbers(cells: list[str | None], numbers: list[float] | None) -> None:
+    column = pa.chunked_array([pa.array(cells, pa.string())])
+    assert is_near_number(column) == (numbers is not None)
+    if numbers is not None:
+        assert numbers_in(column).to_pylist() == pytest.approx(numbers)
+        duckdb = pytest.importorskip("duckdb").connect()
+        duckdb.register("rows", pa.table({"cell": column}))
+        found = duckdb.execute(f"SELECT {number_sql('cell')} FROM rows").fetchall()
+        assert [one for (one,) in found] == pytest.approx(numbers)
 
 
 def test_keys_that_are_named(tmp_path: Path) -> None:

@@ -88,6 +88,26 @@ def test_orders_that_prove_nothing(parts: tuple[Lake, pd.DataFrame]) -> None:
     assert not orders.agree(keys, "middle.csv", "absent")
 
 
+def test_numbers_with_none_beside_them_belong_together(tmp_path: Path) -> None:
+    """Most ids are known by both, in any order, but no ids near them."""
+    drawn = np.random.default_rng(4)
+    ids = drawn.choice(100_000, _ROWS, replace=False)
+    size = drawn.normal(size=_ROWS)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    known = drawn.permutation(_ROWS)[:300]
+    pd.DataFrame({"alpha": ids[known], "size": size[known]}).to_csv(folder / "a.csv", index=False)
+    lake = deepjoin.index(folder, tmp_path / "index")
+    own = pd.DataFrame({"delta": ids, "price": size + 0.3 * drawn.normal(size=_ROWS)})
+    assert _joins(lake.enrich(own, "price")) == [("delta", "a.csv", "alpha")]
+    orders = RowOrders(lake.index)
+    assert orders.stand_out([str(one) for one in ids], "a.csv", "alpha")
+    assert orders.stand_out([str(one) for one in ids] + ["none", None, ""], "a.csv", "alpha")
+    assert not orders.stand_out([str(one) for one in ids[known][:10]], "a.csv", "alpha")
+    assert not orders.stand_out([str(one) for one in range(100_000)], "a.csv", "alpha")
+    assert not orders.stand_out([], "a.csv", "alpha")
+
+
 def test_one_of_several_joins_with_a_table_is_right() -> None:
     """The join whose columns rate highest stays."""
     drawn = np.random.default_rng(0)

@@ -16,7 +16,8 @@ from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
 from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
 from deepjoin.enriching.offers import catalogue, offers_about
 from deepjoin.enriching.ordered import KEY, ORDER, ROW
-from deepjoin.enriching.walk import EnrichWalk, OwnTable
+from deepjoin.enriching.own import OwnTable
+from deepjoin.enriching.walk import EnrichWalk
 from deepjoin.errors import DeepJoinError, unknown_name
 from deepjoin.model import EnrichStep, Offer, RejectedJoin
 from deepjoin.optional import FRAMES, as_frame
@@ -190,7 +191,7 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
     until = started + walk.settings.seconds
     found.gain, found.stopped = scorer.gain(base, new, most, until, progress)
     chosen: list[Feature] = []
-    if found.gain is not None and found.gain.low > 0:
+    if found.gain is not None and found.gain.is_sure:
         chosen = chosen_features(base, new, scorer.relevant(base, new), most)
     wanted = {owner[feature.name] for feature in chosen}
     for number in sorted(wanted):

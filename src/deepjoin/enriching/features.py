@@ -22,10 +22,20 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
+#: What a number looks like: plain, with groups of thousands, a currency or a share. How many words,
+#: in how many cells, a column of numbers may have.
+NUMBER = r"^\s*[-+]?[$€£]?\s?(\d+\.?\d*|\.\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][-+]?\d+)?\s?[%€£]?\s*$"
+#: What is left out of it to read it.
+MARKS = r"[\s,$€£%]"
+_MOST_WORDS, _MOST_MISSING = 5, 0.7
+#: Text of digits alone that is no number: a code, unless some cells show a point or an exponent.
+_CODE = r"^\s*[-+]?(0\d+|\d+|\d+[eE]\d+)\s*$"
 #: Text with at most this many values is a category; other text cannot be used by the model.
 _MOST_CATEGORIES = 100
 #: A target of whole numbers with at most this many values is a class.
 _MOST_CLASSES = 20
+#: Of classes, the most frequent that are told apart; rarer ones are learned as one.
+_MOST_LEARNED = 50
 _FOLDS = 5
 #: Whole numbers that differ in as many rows number them, if they fill their range this much.
 _LEAST_ROWS, _SPARSEST = 50, 3
@@ -46,6 +56,8 @@ _LEAK, _LEAK_OF_NUMBERS = 0.98, 0.995
 _LEAK_TOGETHER, _LEAK_ROWS = 0.995, 4000
 #: Columns that rank rows this much alike tell the same.
 _ALIKE = 0.98
+#: Rounds of the boosted model for a number or two classes, and at least of more.
+_MOST_ROUNDS, _LEAST_ROUNDS = 100, 25
 #: Standard errors on either side of a 95% interval.
 _NORMAL = 1.96
 #: Columns that a forest compares; of more, the best one by one.
@@ -69,8 +81,34 @@ class Feature:
     rival: tuple[str, int] | None = None
 
 
+def is_near_number(cells: pa.ChunkedArray) -> bool:
+    """Check whether text holds numbers but for a few words such as "N/A" or "*".
+
+    Without such words it is text for another reason: digits alone are codes then, as `007` is.
+    """
+    if not pa.types.is_string(cells.type):
+        return False
+    counted = pc.value_counts(cells.drop_null())
+    words = counted.field("values")
+    is_word = pc.invert(pc.match_substring_regex(words, NUMBER))
+    count = pc.sum(is_word.cast(pa.int64())).as_py() or 0
+    if not count:
+        return pc.all(pc.match_substring_regex(words, _CODE)).as_py() is False
+    other = pc.sum(counted.field("counts").filter(is_word)).as_py() or 0
+    return count <= _MOST_WORDS < len(words) and other <= _MOST_MISSING * len(cells.drop_null())
+
+
+def numbers_in(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the numbers of a column of text; words are missing values."""
+    is_number = pc.match_substring_regex(cells, NUMBER)
+    digits = pc.replace_substring_regex(cells, MARKS, "")
+    return pc.if_else(is_number, digits, pa.scalar(None, pa.string())).cast(pa.float64())
+
+
 def as_feature(name: str, cells: pa.ChunkedArray) -> Feature | None:
     """Turn a column into numbers; None if a model can do nothing with it."""
+    if is_near_number(cells):
+        cells = numbers_in(cells)
     kind = cells.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         values, is_category = cells.cast(pa.float64(), safe=False), False
@@ -111,6 +149,9 @@ class Gain:
     after: float
     low: float
     high: float
+    #: Whether it is more than chance explains: the interval lies above 0 or, of a gain in accuracy,
+    #: that of how far the predicted probabilities are from the truth, which tell more.
+    is_sure: bool
 
 
 class Scorer:
@@ -119,6 +160,7 @@ class Scorer:
     def __init__(self, target: pa.ChunkedArray, name: str, rows: int, seed: int) -> None:
         require("sklearn", "enrich", "Measuring what a join gains")
         self.rows, self._y, self.is_class = _target(target, name, rows, seed)
+        self._classes = int(self._y.max()) + 1 if self.is_class else 0
         self.seed = seed
         #: What the score is called.
         self.metric = "accuracy" if self.is_class else "R²"
@@ -180,7 +222,8 @@ class Scorer:
         known = np.isfinite(np.column_stack([one.values[test] for one in features])).any(axis=1)
         if known.sum() < 4 * _FOLDS:
             return 0.0
-        score = self._score(self._y[test[known]], self._predicted(features, learn, test[known]))
+        found = self._predicted(features, learn, test[known])
+        score = self._score(self._y[test[known]], self._best(found))
         return score if score >= _LEAK_TOGETHER else 0.0
 
     def relevant(
@@ -248,7 +291,8 @@ class Scorer:
         for train, test in self._splits():
             if perf_counter() > until:
                 raise TimeoutError
-            scores.append(self._score(self._y[test], self._predicted(features, train, test)))
+            found = self._best(self._predicted(features, train, test))
+            scores.append(self._score(self._y[test], found))
         return float(np.mean(scores))
 
     def gain(
@@ -287,15 +331,16 @@ class Scorer:
         if not after:
             return None, stopped
         y, old, fresh = (np.concatenate(each) for each in (truth, before, after))
+        was, now = self._best(old), self._best(fresh)
         if self.is_class:
-            change = (fresh == y).astype(float) - (old == y)
+            middle, low, high = _interval(1.0 * (now == y) - (was == y))
+            nearer = _brier(y, old) - _brier(y, fresh)
+            is_sure = low > 0 or (middle > 0 and _interval(nearer)[1] > 0)
         else:
             spread = max(float(((y - y.mean()) ** 2).mean()), 1e-300)
-            change = ((y - old) ** 2 - (y - fresh) ** 2) / spread
-        # Both models are judged on the same rows, so their difference varies less than each score.
-        middle, error = float(change.mean()), float(change.std() / np.sqrt(len(change)))
-        low, high = middle - _NORMAL * error, middle + _NORMAL * error
-        return Gain(self._score(y, old), self._score(y, fresh), low, high), stopped
+            middle, low, high = _interval(((y - was) ** 2 - (y - now) ** 2) / spread)
+            is_sure = low > 0
+        return Gain(self._score(y, was), self._score(y, now), low, high, is_sure), stopped
 
     def _splits(self) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         from sklearn.model_selection import KFold, StratifiedKFold
@@ -309,20 +354,21 @@ class Scorer:
         features: Sequence[Feature],
         train: npt.NDArray[Any],
         test: npt.NDArray[Any],
-        iterations: int = 100,
     ) -> Floats:
+        """Predict the targets of test rows; for classes, the probability of each."""
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         check_stop()
         if not features:
             if self.is_class:
-                classes, counts = np.unique(self._y[train], return_counts=True)
-                return np.full(len(test), classes[counts.argmax()])
+                counts = np.bincount(self._y[train].astype(int), minlength=self._classes)
+                return np.tile(counts / len(train), (len(test), 1))
             return np.full(len(test), self._y[train].mean())
         table = np.column_stack([one.values for one in features])
         kind = HistGradientBoostingClassifier if self.is_class else HistGradientBoostingRegressor
         model = kind(
-            max_iter=iterations,
+            # Of many classes, each round grows a tree for each.
+            max_iter=max(_LEAST_ROUNDS, 2 * _MOST_ROUNDS // max(2, self._classes)),
             learning_rate=0.1,
             max_leaf_nodes=15,
             min_samples_leaf=max(5, min(20, len(train) // 50)),
@@ -333,14 +379,40 @@ class Scorer:
         # Threads wait for each other at every leaf: with few cells one is faster, on a busy
         # machine by far.
         with _threads(None if len(train) * len(features) > _MANY_CELLS else 1):
-            found: Floats = model.fit(table[train], self._y[train]).predict(table[test])
+            model.fit(table[train], self._y[train])
+            if not self.is_class:
+                found: Floats = model.predict(table[test])
+                return found
+            found = np.zeros((len(test), self._classes))
+            found[:, model.classes_.astype(int)] = model.predict_proba(table[test])
         return found
+
+    def _best(self, found: Floats) -> Floats:
+        """Return the targets that predictions stand for."""
+        return found.argmax(axis=1).astype(float) if self.is_class else found
 
     def _score(self, y: Floats, found: Floats) -> float:
         if self.is_class:
             return float((y == found).mean())
         spread = float(((y - y.mean()) ** 2).sum())
         return 1 - float(((y - found) ** 2).sum()) / spread if spread else 0.0
+
+
+def _interval(change: Floats) -> tuple[float, float, float]:
+    """Return the mean of differences in rows, and its 95% interval.
+
+    Both models are judged on the same rows, so their difference varies less than each score.
+    """
+    middle, error = float(change.mean()), float(change.std() / np.sqrt(len(change)))
+    return middle, middle - _NORMAL * error, middle + _NORMAL * error
+
+
+def _brier(y: Floats, found: Floats) -> Floats:
+    """Return how far probabilities of classes are from the truth, for each row."""
+    right = np.zeros_like(found)
+    right[np.arange(len(y)), y.astype(int)] = 1
+    far: Floats = ((found - right) ** 2).sum(axis=1)
+    return far
 
 
 def _threads(most: int | None) -> Any:
@@ -421,6 +493,14 @@ def _target(
     cells: pa.ChunkedArray, name: str, most: int, seed: int
 ) -> tuple[npt.NDArray[Any], Floats, bool]:
     """Return the rows that are scored, their targets as numbers, and whether these are classes."""
+    kind = cells.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        cells = cells.cast(pa.timestamp("s"), safe=False).cast(pa.int64()).cast(pa.float64())
+        kind = cells.type
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if is_number:
+        numbers = cells.cast(pa.float64(), safe=False)
+        cells = pc.if_else(pc.is_finite(numbers), cells, pa.scalar(None, kind))
     known = np.flatnonzero(pc.is_valid(cells).to_numpy(zero_copy_only=False))
     distinct = len(cells.unique().drop_null())
     if distinct < 2:
@@ -430,8 +510,6 @@ def _target(
         raise UnusableTarget(
             f"`target` column '{name}' has {len(known)} values; measuring needs {4 * _FOLDS}."
         )
-    kind = cells.type
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     is_class = not is_number or (pa.types.is_integer(kind) and distinct <= _MOST_CLASSES)
     if is_class and distinct > len(known) / 2:
         raise UnusableTarget(
@@ -439,8 +517,12 @@ def _target(
             "it must be a number, or a class that repeats."
         )
     if is_class:
-        encoded = cells.combine_chunks().dictionary_encode().indices
-        values = encoded.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        # The most frequent classes first; all that are rare are one.
+        counted = pc.value_counts(cells.drop_null()).to_pylist()
+        order = sorted(counted, key=lambda one: (-one["counts"], str(one["values"])))
+        classes = pa.array([one["values"] for one in order], kind)
+        encoded = pc.index_in(cells.combine_chunks(), classes).cast(pa.float64())
+        values = np.minimum(encoded.to_numpy(zero_copy_only=False), _MOST_LEARNED)
     else:
         values = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     if len(known) > most:

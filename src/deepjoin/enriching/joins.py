@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deepjoin.enriching.features import MARKS, NUMBER, is_near_number
 from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in
 from deepjoin.enriching.row_order import RowOrders
 from deepjoin.joining.columns import joined_names
@@ -22,17 +23,17 @@ from deepjoin.read.sql import duckdb_scan, identifier
 from deepjoin.settings import EnrichSettings, JoinSettings
 from deepjoin.store.open_index import OpenIndex
 
+IS_YOURS = "is your table, or one that holds it with the target"
 #: A join that brings rows to fewer of your rows than this share is not tried.
 _LEAST_COVERAGE = 0.1
 #: Rows that a join may have before they are summarised.
 _MOST_ROWS = 20_000_000
 #: A column with fewer distinct values joins nearly everything, and tells nothing apart.
 _LEAST_DISTINCT = 5
-#: What a number looks like, and how many words, in how many cells, a column of numbers may have.
-_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
-_MOST_WORDS, _MOST_MISSING = 5, 0.7
 #: Similar values are looked for where equal ones cover less than this share of a text column.
 _WELL_COVERED = 0.5
+#: Numbers that stand out from others near them prove a join, if a key holds this share of yours.
+_STANDS_OUT = 0.3
 #: A join that values alone do not prove is tried if a key holds nearly all your values, as many of
 #: them, and few others: these shares, and the least number of values.
 _CONTAINED, _FILLED, _LEAST_TRIED = 0.95, 0.5, 20
@@ -175,13 +176,13 @@ def find_joins(
             if given and (canonical(column.name), canonical(hit.column)) not in given:
                 continue
             trust = 1.0 if given else _trust(column.name, hit)
-            if (
-                trust < settings.least
-                and hit.cardinality == "1:1"
-                and hit.joinability >= _CONTAINED
-            ):
+            if trust < settings.least and hit.joinability >= _STANDS_OUT:
                 mine = orders.of(*listed[column.name]) if parent >= 0 else column.cells
-                if orders.agree(mine, hit.table, hit.column):
+                where = mine, hit.table, hit.column
+                is_key = hit.cardinality == "1:1" and hit.joinability >= _CONTAINED
+                if (is_key and orders.agree(*where)) or (
+                    not hit.generic and orders.stand_out(*where)
+                ):
                     trust = 0.9 * hit.joinability
             kind = "equi" if hit.semantic is None else hit.join
             tau = None if hit.semantic is None else hit.semantic.tau
@@ -284,10 +285,12 @@ def make_join(
     keys: KeyCells,
     taken: Collection[str],
     settings: EnrichSettings,
+    is_yours: Callable[[pa.Table, Sequence[str]], bool],
 ) -> BroughtColumns | str:
     """Join the keys of your rows with a table; return the new columns, or why there are none.
 
-    ``taken`` are names that the new columns must not have.
+    ``taken`` are names that the new columns must not have; ``is_yours`` says whether the rows of a
+    table, of which several meet one of yours, are yours themselves.
     """
     planned = RepeatableJoin(
         choice.via, choice.parent, choice.table, choice.column, choice.join, choice.tau
@@ -306,6 +309,8 @@ def make_join(
             if several and expanded > _MOST_ROWS:
                 return f"would make up to {expanded:,} rows of your {len(keys):,}"
             rows, names = _new_columns(plan, planned)
+            if several and is_yours(rows, names):
+                return IS_YOURS
             ordered = key_in(settings, keys.order, rows, names) if several else None
             numbers = _near_numbers(rows, names)
             planned = replace(planned, ordered=ordered, numbers=numbers)
@@ -390,20 +395,7 @@ def _new_columns(plan: JoinPlan, join: RepeatableJoin) -> tuple[pa.Table, list[s
 
 
 def _near_numbers(rows: pa.Table, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of text that hold numbers but for a few words such as "N/A" or "*"."""
-    found = []
-    for name in names:
-        if not pa.types.is_string(rows.schema.field(name).type):
-            continue
-        counted = pc.value_counts(rows[name].drop_null())
-        words = counted.field("values")
-        is_word = pc.invert(pc.match_substring_regex(words, _NUMBER))
-        cells = pc.sum(counted.field("counts")).as_py() or 0
-        other = pc.sum(counted.field("counts").filter(is_word)).as_py() or 0
-        few = 0 < len(words.filter(is_word)) <= _MOST_WORDS < len(words)
-        if few and other <= _MOST_MISSING * cells:
-            found.append(name)
-    return tuple(found)
+    return tuple(name for name in names if is_near_number(rows[name]))
 
 
 def _reduced(
@@ -416,9 +408,7 @@ def _reduced(
     """
     numbers = [name for name in join.numbers if name in names]
     if numbers:
-        casts = ", ".join(
-            f"TRY_CAST({cell} AS DOUBLE) AS {cell}" for cell in map(identifier, numbers)
-        )
+        casts = ", ".join(f"{number_sql(cell)} AS {cell}" for cell in map(identifier, numbers))
         query = f"SELECT * REPLACE ({casts})\nFROM"
         rows, sql = _selected(rows, f"{query} joined"), f"{query} (\n{sql}\n) AS joined"
     if join.ordered is not None:
@@ -431,6 +421,12 @@ def _reduced(
         sql = f"{query} (\n{sql}\n) AS joined\nGROUP BY {ROW}"
         names = [name for name, _ in selected]
     return rows.select([ROW, *names]), sql
+
+
+def number_sql(cell: str) -> str:
+    """Write the number that a cell of text holds, as `numbers_in` reads it."""
+    digits = f"regexp_replace(regexp_extract({cell}, '{NUMBER}'), '{MARKS}', '', 'g')"
+    return f"TRY_CAST({digits} AS DOUBLE)"
 
 
 def _aligned(rows: pa.Table, count: int) -> pa.Table:

@@ -1,10 +1,12 @@
-"""Whether two columns list the same keys in the same order, which few do by chance."""
+"""Whether two columns list the same keys: in the same order, or numbers with none beside them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from deepjoin.enriching.features import rank_correlation
 from deepjoin.joining.store import read_typed
@@ -16,6 +18,11 @@ from deepjoin.store.open_index import OpenIndex
 _LEAST_KEYS, _ALIKE = 50, 0.95
 #: Columns that are sorted more than this agree in their order whatever they refer to.
 _MOST_SORTED = 0.8
+#: Columns of numbers share more of these than of their neighbours, if they list the same keys: how
+#: many times more, of how many keys; the neighbours, as rounded numbers have theirs further off.
+_LIFT, _LEAST_SHARED = 4, 20
+_NEIGHBOURS = (-1000, -100, -10, -5, -2, -1, 1, 2, 5, 10, 100, 1000)
+_IS_WHOLE, _MOST_DIGITS = re.compile(r"-?\d+").fullmatch, 15
 #: Tables with more rows are not read for this.
 _MOST_ROWS = 1_000_000
 
@@ -57,6 +64,25 @@ class RowOrders:
             return False
         here, there = np.array(both, float).T
         return float(np.corrcoef(here, there)[0, 1]) >= _ALIKE
+
+    def stand_out(self, mine: Sequence[str | None], table: str, column: str) -> bool:
+        """Check whether a column of the lake has whole numbers of another, but not those beside.
+
+        Numbers of two columns that fill the same range meet by chance, and so do their neighbours.
+        """
+        keys, theirs = _whole_numbers(mine), _whole_numbers(self.of(table, column))
+        shared = len(np.intersect1d(keys, theirs))
+        if shared < _LEAST_SHARED:
+            return False
+        step = int(np.gcd.reduce(keys)) or 1
+        beside = max(len(np.intersect1d(keys + one * step, theirs)) for one in _NEIGHBOURS)
+        return shared >= _LIFT * beside
+
+
+def _whole_numbers(cells: Sequence[str | None]) -> npt.NDArray[np.int64]:
+    """Return the whole numbers among cells, each once."""
+    known = {cell for cell in cells if cell and len(cell) <= _MOST_DIGITS}
+    return np.unique(np.array([int(cell) for cell in known if _IS_WHOLE(cell)], np.int64))
 
 
 def _sortedness(keys: Sequence[str]) -> float:

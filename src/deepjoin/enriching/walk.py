@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Timer
 from time import perf_counter
 
@@ -14,6 +12,7 @@ import pyarrow as pa
 
 from deepjoin.enriching.features import Feature, Scorer
 from deepjoin.enriching.joins import (
+    IS_YOURS,
     BroughtColumns,
     EnrichableLake,
     JoinChoice,
@@ -21,91 +20,18 @@ from deepjoin.enriching.joins import (
     find_joins,
     make_join,
 )
-from deepjoin.enriching.ordered import kind_of, ordered_tables
+from deepjoin.enriching.ordered import ordered_tables
+from deepjoin.enriching.own import OwnTable
 from deepjoin.enriching.row_order import RowOrders
-from deepjoin.errors import DeepJoinError, unknown_name
-from deepjoin.joining.store import read_typed
+from deepjoin.errors import DeepJoinError
 from deepjoin.model import RejectedJoin
-from deepjoin.normalise.canonical import canonical
 from deepjoin.progress import Progress, Stopped, StopSignal, stop_signal
-from deepjoin.read.frames import file_table, frame_table
 from deepjoin.settings import EnrichSettings
 
-#: A table of the lake with all your columns, if they are as many, is yours, whatever its rows.
-_TELLING_COLUMNS = 3
 #: The part of the time that goes to joins; the rest is for measuring what they gain.
 _FOR_JOINS = 0.5
 #: Most joins that are tentative, with those that rest on them.
 _MOST_TENTATIVE = 20
-
-
-@dataclass(frozen=True)
-class OwnTable:
-    """The table that is enriched."""
-
-    table: pa.Table
-    #: Its name in the lake, if it comes from there.
-    name: str | None = None
-    target: str | None = None
-
-    @classmethod
-    def read(cls, lake: EnrichableLake, given: object, target: str | None = None) -> OwnTable:
-        """Read a frame, a file or a table of the lake into memory."""
-        if isinstance(given, OwnTable):
-            own = replace(given, target=target)
-        elif isinstance(given, str | os.PathLike):
-            path = Path(given).expanduser()
-            if not path.exists() and isinstance(given, str) and given in lake.index:
-                own = cls(read_typed(lake.index.origin(given).table()), given, target)
-            else:
-                table = read_typed(file_table(path))
-                own = cls(table, lake.index.name_of(path), target)
-        else:
-            own = cls(read_typed(frame_table(given)), None, target)
-        if target is not None and target not in own.table.column_names:
-            name = own.name or "the table"
-            raise unknown_name("column", target, name, own.table.column_names)
-        return own
-
-    @property
-    def rest(self) -> pa.Table:
-        """The table without the target."""
-        return self.table.drop_columns([self.target]) if self.target else self.table
-
-    def order(self, settings: EnrichSettings) -> pa.ChunkedArray | None:
-        """Return the column that joins on order compare, if one was chosen."""
-        for argument in ("as_of", "ranges"):
-            name = getattr(settings, argument)
-            if name:
-                if name not in self.rest.column_names:
-                    raise unknown_name("column", name, "the table", self.rest.column_names)
-                if not kind_of(self.table[name].type):
-                    raise DeepJoinError(
-                        f"`{argument}` column '{name}' holds {self.table[name].type}; it must hold "
-                        "dates or numbers."
-                    )
-                return self.table[name]
-        return None
-
-    def is_in(self, lake: EnrichableLake, table: str) -> bool:
-        """Check whether a table of the lake is this one or a copy: its name, or all its columns.
-
-        With a target, rows are not compared: you may have given some of them.
-        """
-        if table == self.name:
-            return True
-        entry, mine = lake.index.table(table), set(map(canonical, self.table.column_names))
-        if not {canonical(one.name) for one in entry.columns} >= mine:
-            return False
-        if len(mine) == 1:
-            return False  # a list of keys, which any table may have
-        is_telling = self.target is not None and len(mine) >= _TELLING_COLUMNS
-        return is_telling or entry.rows == self.table.num_rows
-
-    def is_cut_from(self, lake: EnrichableLake, table: str) -> bool:
-        """Check whether a table of the lake has all columns of this one but the target."""
-        names = {canonical(one.name) for one in lake.index.table(table).columns}
-        return names.issuperset(map(canonical, self.rest.column_names))
 
 
 @dataclass(frozen=True)
@@ -276,7 +202,7 @@ class EnrichWalk:
 
     def _tried(self, choice: JoinChoice, keys: KeyCells, taken: Collection[str]) -> MadeJoin | str:
         """Make a join and look for leaks; return why it is not used if it is not."""
-        brought = make_join(self.lake, choice, keys, taken, self.settings)
+        brought = make_join(self.lake, choice, keys, taken, self.settings, self.own.is_among)
         if isinstance(brought, str):
             return brought
         if self.scorer is None:
@@ -289,7 +215,7 @@ class EnrichWalk:
         # Summaries over your own rows hold their targets, though none is a copy.
         is_mixed = brought.join.is_summarised and len(self.own.rest.column_names) > 1
         if (leaks or is_mixed) and self.own.is_cut_from(self.lake, choice.table):
-            return "is your table, or one that holds it with the target"
+            return IS_YOURS
         if not self.settings.leaks and features:
             score = self.scorer.leak_together(features)
             if score:

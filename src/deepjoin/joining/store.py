@@ -3,7 +3,7 @@
 A table of typed columns that DuckDB reads itself stays where it is. Any other is read once, into
 a table of the session, since reading CSV or JSON anew for every query costs more. Text columns
 that are integers, decimals or dates throughout can be cast if no text loses anything by it:
-`007` is a code, and so is a number of 30 digits.
+`007` is a code, and so are `1e5` and a number of 30 digits; `1e-05` is how programs write numbers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _CHUNK_BYTES = 32 << 20
 #: must survive the cast to DOUBLE and back.
 _CHECKS = {
     "BIGINT": r"regexp_full_match({cell}, ' *|0|-?[1-9][0-9]{0,17}')",
-    "DOUBLE": r"regexp_full_match({cell}, ' *|-?(0|[1-9][0-9]*)(\.[0-9]+)?') "
+    "DOUBLE": r"regexp_full_match({cell}, ' *|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+][0-9]+)?') "
     r"AND (length({cell}) <= 15 OR CAST(TRY_CAST({cell} AS DOUBLE) AS VARCHAR) = {cell})",
     "DATE": r"regexp_full_match({cell}, ' *|[0-9]{4}-[0-9]{2}-[0-9]{2}') "
     r"AND (TRY_CAST({cell} AS DATE) IS NOT NULL OR trim({cell}) = '')",
 }
+_EXPONENT = r"^ *-?[0-9]+(\.[0-9]+)?[eE][-+][0-9]+ *$"
 #: Most columns are text, which their first rows show.
 _FIRST_ROWS = 2048
 _CELL_TYPES = {
@@ -195,6 +196,7 @@ def learn_casts(
     for column in columns:
         cells = first_rows[column.name]
         filled = cells.filter(pc.not_equal(pc.utf8_trim(cells, " "), ""))
+        filled = filled.filter(pc.invert(pc.match_substring_regex(filled, _EXPONENT)))
         kinds = set(pc.unique(cell_types(filled)).to_pylist())
         likely[column.name] = [kind for kind, types in _CELL_TYPES.items() if kinds <= types]
     learned: dict[str, SideColumn] = {}

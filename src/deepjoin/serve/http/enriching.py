@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from deepjoin.enriching.walk import OwnTable
+from deepjoin.enriching.own import OwnTable
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining.store import read_typed
 from deepjoin.model import AsJson, EnrichStep, Offer, RejectedJoin
