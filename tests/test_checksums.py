@@ -384,7 +384,9 @@ def test_compact_adds_checksums(run: Run, index: Path, tmp_path: Path, single: b
     before = outcomes(copy, [["Lima", "Oslo"]], ["search equi", "search any"])
     assert {one.kind for one in before.values()} == {"answer"}
     answer = run("compact", copy)
-    assert ("Added checksums to" if single else "Merged 2 segments into one in") in answer.err
+    assert (
+        "Wrote the segment anew in" if single else "Merged 2 segments into one in"
+    ) in answer.err
     assert outcomes(copy, [["Lima", "Oslo"]], ["search equi", "search any"]) == before
     (record,) = Lake(copy).index.records
     assert NAME in record.files

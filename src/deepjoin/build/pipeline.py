@@ -240,14 +240,15 @@ class RemoveTables(IndexCommand[list[str]]):
 def compact(location: Location, resources: BuildResources) -> bool:
     """Merge all segments into one without removed tables; False if there is nothing to do.
 
-    An index of an earlier version gets its checksums.
+    The segment of an index of an earlier version is written anew, in the present format.
     Columns are encoded again if the frequencies of values have changed since.
     """
     with editing(location, resources.progress) as folder:
         lake = OpenIndex(folder)
         only = len(lake.records) == 1 and not lake.records[0].removed
         sealed = all(CHECKSUMS in record.files for record in lake.records)
-        if only and sealed and not is_outdated(lake.segments):
+        present = sealed and not any(one.values.is_outdated for one in lake.segments)
+        if only and present and not is_outdated(lake.segments):
             clear_up(folder)
             return False
         return run(Compact(folder, resources))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from deepjoin._version import __version__
 from deepjoin.arrays import Int, Marks, load_strings
-from deepjoin.build.encoding import Encoding, is_outdated, kept_columns
+from deepjoin.build.encoding import Encoding, kept_columns
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.segment_builder import SegmentBuilder, Titles, build_corpus
 from deepjoin.build.workers import PartJob
@@ -192,9 +192,6 @@ class IndexUpdate:
         if first == len(self.records):
             return
         segments = self.segments()[first:]
-        if whole and len(segments) == 1 and not segments[0].removed and not is_outdated(segments):
-            self._add_checksums(segments[0])
-            return
         for segment, record in zip(segments, self.records[first:], strict=True):
             self._verify(segment, record)
         out, scratch = self._next_folders()
@@ -203,14 +200,6 @@ class IndexUpdate:
         self._encoding.write_signatures(out)
         # Kept frames are linked, so their checksums need not be computed again.
         self.records[first:] = [self._writer.place(out, _shared(segments, self.records[first:]))]
-
-    def _add_checksums(self, segment: Segment) -> None:
-        """Put the same files, with checksums, in the place of the only segment."""
-        out, _ = self._next_folders()
-        for name in self.records[0].files:
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(segment.folder / name, out / name)
-        self.records[0] = self._writer.place(out, _shared([segment], self.records))
 
     def _verify(self, segment: Segment, record: SegmentRecord) -> None:
         """Verify what is about to be copied: damage must not get new checksums."""

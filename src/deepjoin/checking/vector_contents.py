@@ -14,7 +14,7 @@ from deepjoin.checking.vectors import ABOUT
 from deepjoin.embed.cells import CellEncoder, has_meaning
 from deepjoin.embed.columns.encoder import ColumnEncoder
 from deepjoin.embed.scan import ZERO_POINT, QuantisedRows
-from deepjoin.embed.value_vectors import FILES, checked, quantised
+from deepjoin.embed.value_vectors import FILES, LARGEST_CODE, checked, quantised, rounding_loss
 from deepjoin.embed.vector_build import ROWS
 from deepjoin.errors import DeepJoinError
 from deepjoin.lazy import cached_property
@@ -24,6 +24,7 @@ from deepjoin.store.column_vectors.encode import segment_columns
 from deepjoin.store.column_vectors.sketch import (
     SNAPSHOT,
     FrequencySnapshot,
+    meaning_digest,
     meaning_rows,
     sketch_rows,
 )
@@ -156,7 +157,12 @@ class VectorContents:
         found, cells = ColumnVectors.open(segment.folder, "both"), segment.cells
         if found is None or cells is None or segment.removed or len(found.rows) > _SKETCHED:
             return
-        if not _alike(found.rows, meaning_rows(segment, cells, self._frequency)):
+        if not found.about.digest.endswith(meaning_digest(cells.digest)):
+            self._note(
+                "sketches are of an earlier version; `deepjoin index INDEX --sketch N` makes them "
+                "again."
+            )
+        elif not _alike(found.rows, meaning_rows(segment, cells, self._frequency)):
             yield f"{ROWS} has meanings that are not those of their columns"
 
 
@@ -195,11 +201,20 @@ def _equal(stored: QuantisedRows, encoded: Float, rotation: Float) -> tuple[bool
     again = quantised(encoded, rotation)
     turned = checked(encoded, len(rotation)) @ rotation
     scales = np.abs(stored.scales - again.scales) <= HALF * again.scales
-    # Scales as they are stored, since earlier versions stored more digits.
-    steps = turned / np.where(scales & (stored.scales > 0), stored.scales, 1)[:, None]
-    off = np.abs(steps - (stored.codes.astype(np.float32) - ZERO_POINT))[scales]
-    errors = (np.abs(stored.errors - again.errors) <= ERROR) | (again.scales == 0)
-    return bool((off <= 0.5 + _TIE).all()), bool(scales.all()), bool(errors.all())
+    # As they are stored. Where a merge has rounded scales of earlier versions, codes are those of
+    # the scales before, and errors have that in them.
+    codes, kept = stored.codes.astype(np.float32) - ZERO_POINT, stored.scales.astype(np.float32)
+    off = np.abs(turned / np.where(scales & (kept > 0), kept, 1)[:, None] - codes)
+    near = off <= 0.5 + _TIE + HALF * np.abs(codes)
+    before = np.max(np.abs(turned), axis=1, initial=0) / LARGEST_CODE
+    merged = np.linalg.norm(turned - codes * before[:, None], axis=1) + rounding_loss(
+        before, kept, rotation
+    )
+    exact = np.linalg.norm(turned - codes * kept[:, None], axis=1)
+    errors = again.scales == 0
+    for lost in (exact, merged):
+        errors |= np.abs(stored.errors - lost) <= ERROR
+    return bool(near[scales].all()), bool(scales.all()), bool(errors.all())
 
 
 def _live(segment: Segment) -> Marks:

@@ -56,7 +56,7 @@ from deepjoin.store.cell_vectors import FOLDER as CELLS
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.column_vectors.columns import SPACES, About, ColumnVectors, unknown
 from deepjoin.store.column_vectors.encode import both_about, both_rows, meaning_about
-from deepjoin.store.column_vectors.sketch import SNAPSHOT, sketch_digest
+from deepjoin.store.column_vectors.sketch import MEANING_VERSION, SNAPSHOT, sketch_digest
 
 ABOUT = "about.json"
 
@@ -310,9 +310,22 @@ def check_column_encoder(columns: ColumnFiles) -> Iterator[str]:
         segment = folder.parent.parent
         vectors, sketch = (ColumnVectors.open(segment, space) for space in ("columns", "sketch"))
         cells = CellVectors.open(segment)
-        meaning = None if cells is None else meaning_about(cells.digest, cells.vectors.dimension)
-        both = both_about(vectors.about, sketch.about, meaning) if vectors and sketch else None
-        sound = both == About(about["name"], about["digest"], about["dimension"])
+        # Those of earlier versions are sound, though searches cannot use them.
+        meanings = (
+            [None]
+            if cells is None
+            else [
+                meaning_about(cells.digest, cells.vectors.dimension, version)
+                for version in range(1, MEANING_VERSION + 1)
+            ]
+        )
+        made_of = About(about["name"], about["digest"], about["dimension"])
+        sound = (
+            vectors is not None
+            and sketch is not None
+            and made_of
+            in [both_about(vectors.about, sketch.about, meaning) for meaning in meanings]
+        )
     if not sound:
         yield f"{ABOUT} is not what was written"
 

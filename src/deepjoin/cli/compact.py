@@ -28,5 +28,5 @@ def run(options: argparse.Namespace) -> None:
     after = lake.info()["bytes"]
     done = f"Merged {len(records)} segments into one in"
     if len(records) == 1:
-        done = "Merged 1 segment into one in" if records[0].removed else "Added checksums to"
+        done = "Wrote the segment anew in"
     say(f"{done} {lake.location}: {human_size(before)} before, {human_size(after)} after.")

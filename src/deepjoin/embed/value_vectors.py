@@ -117,10 +117,15 @@ def write_rows(paths: Sequence[Path], blocks: Iterable[QuantisedRows], rotation:
             halved = block.scales.astype(np.float16)
             to_scales.append(halved)
             # Scales of earlier versions have more digits.
-            lost = np.abs(block.scales - halved.astype(np.float32))
-            lost *= LARGEST_CODE * np.float32(len(rotation) ** 0.5)
+            lost = rounding_loss(block.scales, halved.astype(np.float32), rotation)
             to_errors.append(_rounded_up(block.errors + lost))
         return to_scales.length
+
+
+def rounding_loss(scales: Rows, rounded: Float, rotation: Float) -> Float:
+    """Return how far vectors may move when their scales are rounded."""
+    lost: Float = np.abs(scales - rounded) * (LARGEST_CODE * np.float32(len(rotation) ** 0.5))
+    return lost
 
 
 def _rounded_up(errors: Rows) -> Half:

@@ -29,6 +29,7 @@ from deepjoin.store.column_vectors.columns import (
     write_rows,
 )
 from deepjoin.store.column_vectors.sketch import (
+    MEANING_VERSION,
     FrequencySnapshot,
     meaning_digest,
     meaning_rows,
@@ -250,6 +251,6 @@ def both_about(columns: About, sketch: About, meaning: About | None = None) -> A
     )
 
 
-def meaning_about(cells: str, dimension: int) -> About:
+def meaning_about(cells: str, dimension: int, version: int = MEANING_VERSION) -> About:
     """Describe meanings made of the vectors of a cell encoder, given its digest."""
-    return About("meaning", meaning_digest(cells), dimension + 1)
+    return About("meaning", meaning_digest(cells, version), dimension + 1)

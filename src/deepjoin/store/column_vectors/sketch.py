@@ -41,7 +41,7 @@ SNAPSHOT = ("frequency_hashes.npy", "frequency_counts.npy", "frequency_columns.n
 DIMENSIONS = (384, 768, 1536)
 #: Versions of directions and weights: vectors of different versions cannot be compared.
 _SKETCH_VERSION = 1
-_MEANING_VERSION = 2
+MEANING_VERSION = 2
 #: The last number of a column's vector, which queries do not have, is as long as this many of
 #: the rarest values (of a meaning, their root): without it, columns of two or three values
 #: would rank above those that hold more.
@@ -224,9 +224,9 @@ class Sketcher:
         return vector
 
 
-def meaning_digest(cells: str) -> str:
+def meaning_digest(cells: str, version: int = MEANING_VERSION) -> str:
     """Identify everything a meaning depends on besides the lake; ``cells`` is the encoder."""
-    return f"meaning-{_MEANING_VERSION}-{cells}"
+    return f"meaning-{version}-{cells}"
 
 
 def rarity(frequencies: Int, columns: int) -> Float:

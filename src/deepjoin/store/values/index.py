@@ -84,6 +84,12 @@ class ValueIndex:
             numbers[i] = at
         return numbers
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a version before format 3 wrote it, which made no number narrow."""
+        offsets = self.posting_offsets
+        return bool(offsets.dtype == np.int64 and offsets[-1] < 1 << 32)
+
     def frequency(self, values: Int) -> Int:
         """Document frequency: in how many columns each value occurs."""
         prefetch(self.posting_offsets, values, 2)
