@@ -350,7 +350,7 @@ def alike(count: int, queries: int, like: Path, keep: Path) -> None:
     lake = deepjoin.open(index)
     large = [path for path in sorted(parquet.iterdir()) if pq.read_metadata(path).num_rows >= 1000]
     tables = {path.name: read(path) for path in random.Random(2).sample(large, min(60, len(large)))}
-    connection = duckdb.connect(str(database))
+    connection = duckdb.connect(str(database), config={"memory_limit": "4GB"})
     if not connection.execute(
         "SELECT 1 FROM duckdb_tables() WHERE table_name = 'cells'"
     ).fetchall():

@@ -107,12 +107,17 @@ def _extended(
         places = ranges(firsts, lasts - firsts)
         rows, beginnings = before.rows[places], before.beginnings[places]
     values = _values_at(segment, taken[group], rows)
-    at = find_sorted(pairs.values, values)
+    known, first, each = np.unique(pairs.values, return_index=True, return_counts=True)
+    at = find_sorted(known, values)
     here = np.flatnonzero(at >= 0)
-    keys = beginnings[here] * level.values + pairs.cells[at[here]]
-    found = find_sorted(level.keys, keys)
+    # A value may be similar to several of the part.
+    counts = each[at[here]]
+    pair = ranges(first[at[here]], counts)
+    here = np.repeat(here, counts)
+    found = level.find(beginnings[here], pairs.cells[pair])
     kept = here[found >= 0]
-    return _Groups(table, [*chosen, taken], group[kept], rows[kept], found[found >= 0])
+    found = found[found >= 0].astype(np.int64)
+    return _Groups(table, [*chosen, taken], group[kept], rows[kept], found)
 
 
 def _check(lengths: Int) -> None:

@@ -13,11 +13,12 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Int32, distinct
+from deepjoin.arrays import Double, Int, Int32, Marks, distinct
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.cells.tokens import text_array
 from deepjoin.embed.scan import CandidatePairs
@@ -62,9 +63,9 @@ METHODS = {"hybrid": ("any", "equi", "semantic"), "exact-equi": ("equi",)}
 _COUNTED = 1 << 22
 #: Columns tried for one table at most: a table of flags maps in too many ways.
 _TRIED = 5000
-#: Tables verified one by one before others are verified together, how many at a time, and how
-#: many rows those have at most.
-_ONE_BY_ONE, _BLOCK_TABLES, _SMALL_ROWS = 32, 4096, 4096
+#: Tables that are looked at first, verified one by one before others are verified together, how
+#: many of those at a time, and how many rows they have at most.
+_FIRST_TABLES, _ONE_BY_ONE, _BLOCK_TABLES, _SMALL_ROWS = 256, 32, 4096, 4096
 #: Tables whose probability is estimated to order joins of kind any.
 _WEIGHED = 30
 #: Digits of a probability that is shown.
@@ -341,11 +342,11 @@ class SegmentTables:
     def __init__(self, segment: Segment, query: TupleQuery, pairs: Sequence[PartPairs]) -> None:
         self.segment, self.query = segment, query
         self.rows = TableRows(segment, pairs)
-        #: Whether each value of the segment matches one value of each part at most.
-        self.is_equal = all(bool(np.all(np.diff(of.values) > 0)) for of in pairs)
         index = segment.values
         #: How many columns hold the values of each part, a column counted for each value.
         self.postings = [int(index.frequency(of.values).sum()) for of in pairs]
+        #: For each part whose postings are not too many, the tables that hold its values.
+        self._holders: dict[int, tuple[Int, Int]] = {}
 
     def bounds(self, exclude: str | None, least: int) -> Iterator[PartColumns]:
         """Return, for each part, the columns that may take it, their tables and upper bounds.
@@ -359,10 +360,14 @@ class SegmentTables:
         if marks is not None:
             out = out | marks
         possible = np.ones(len(segment.catalog.table_names), bool)
+        # A row holds one tuple, or as many as its values match values of the parts.
+        each = prod(of.most for of in self.rows.pairs)
+        rows = np.asarray(segment.catalog.column_cells).astype(np.float64) * each
         columns: dict[int, tuple[Int, Double]] = {}
         # From the part with the fewest postings on; the lists of others are only probed.
         for part in np.argsort(self.postings, kind="stable").tolist():
             found, bounds = self._bounds(part, None if possible.all() else possible)
+            bounds = np.minimum(bounds, rows[found])
             kept = (bounds >= least) & ~out[found] & possible[tables[found]]
             columns[part] = found[kept], bounds[kept]
             here = np.zeros(len(possible), bool)
@@ -388,8 +393,30 @@ class SegmentTables:
             return wanted[sums > 0].astype(np.int64), sums[sums > 0].astype(np.float64)
         holders = index.holders(pairs.values, frequency)
         bounds = np.bincount(holders, np.repeat(weights, frequency), index.columns)
+        tables = np.asarray(self.segment.catalog.column_tables)[holders]
+        self._holders[part] = tables, np.repeat(pairs.cells, frequency)
         columns = np.flatnonzero(bounds)
         return columns, np.minimum(bounds[columns], len(self.query))
+
+    def has_programs(self, tables: Int) -> Marks:
+        """Mark the tables with a column that matches a part by a program."""
+        columns = [column for of in self.rows.pairs for column in of.of_column]
+        owners = np.asarray(self.segment.catalog.column_tables)[np.array(columns, np.int64)]
+        return np.isin(tables, owners)
+
+    def promised(self, tables: Int) -> Int:
+        """Bound how many tuples tables hold: those whose parts each are somewhere in the table."""
+        query = self.query
+        places = np.full(len(self.segment.catalog.table_names), -1)
+        places[tables] = np.arange(len(tables))
+        possible = np.ones((len(tables), len(query)), bool)
+        for part, (owners, cells) in self._holders.items():
+            at = places[owners]
+            here = np.flatnonzero(at >= 0)
+            held = np.zeros((len(tables), len(query.parts[part])), bool)
+            held[at[here], cells[here]] = True
+            possible &= held[:, query.tuples[:, part]]
+        return np.count_nonzero(possible, axis=1)
 
     def found(self, columns: Sequence[int]) -> tuple[Found, Int]:
         """Find the tuples in the rows under a mapping, and the numbers of the beginnings."""
@@ -409,6 +436,7 @@ class _Run:
     ) -> None:
         self._query, self._places, self._options = query, places, options
         self.partial: Partial | None = None
+        self._verified_tables, self._is_late = 0, False
         # Shares are compared with a little tolerance: .7 of 10 tuples is 7.
         self._least = max(1, int(np.ceil(options.threshold * len(query) - 1e-9)))
         #: The counts of the best k tables so far, smallest first.
@@ -443,26 +471,21 @@ class _Run:
         bounds: Double = np.concatenate([np.zeros(0), *most])
         found: list[tuple[SegmentTables, list[Mapping]]] = []
         order = np.argsort(-bounds, kind="stable")
-        done, block = 0, 1
-        while done < len(order) and bounds[order[done]] >= self.needed:
-            if self._options.is_late and found:
-                self.partial = Partial(
-                    "tables were verified until the time was up", done, len(order)
-                )
-                break
+        done, block = 0, _FIRST_TABLES
+        while done < len(order) and bounds[order[done]] >= self.needed and not self._is_late:
             some = order[done : done + block]
-            done += len(some)
             some = some[bounds[some] >= self.needed]
             for number, place in enumerate(self._places):
-                for mappings in self._verified(
-                    place, columns[number], tables[some[which[some] == number]]
-                ):
+                mine = tables[some[which[some] == number]]
+                for mappings in self._verified(place, columns[number], mine):
                     found.append((place, mappings))
                     heapq.heappush(self._best, mappings[0].found)
                     if self._options.k is not None and len(self._best) > self._options.k:
                         heapq.heappop(self._best)
-            # The first tables one by one: they raise what others must reach.
-            block = 1 if done < _ONE_BY_ONE else min(_BLOCK_TABLES, 4 * block)
+            done, block = done + block, min(_BLOCK_TABLES, 4 * block)
+        if self._is_late:
+            text = "tables were verified until the time was up"
+            self.partial = Partial(text, self._verified_tables, len(order))
         needed = self.needed
         tied = [(place, of) for place, of in found if of[0].found >= needed]
         best = [min((_key(place, one), one) for one in of) for place, of in tied]
@@ -472,31 +495,61 @@ class _Run:
     def _verified(
         self, place: SegmentTables, columns: Sequence[PartColumns], tables: Int
     ) -> Iterator[list[Mapping]]:
-        """Verify tables of one segment: small ones together, where only equal values match."""
+        """Verify tables of one segment: the most promising alone, then small ones together."""
         assert place.segment.rows is not None
-        if len(tables) > 1 and place.is_equal:
-            first = columns[0].columns[np.searchsorted(columns[0].tables, tables)]
-            small = np.asarray(place.segment.rows.counts)[first] <= _SMALL_ROWS
-            try:
-                yield from self._verified_together(place, columns, tables[small])
-                tables = tables[~small]
-            except TooManyMappings:
-                pass
-        for table in tables.tolist():
+        first = columns[0].columns[np.searchsorted(columns[0].tables, tables)]
+        small = np.asarray(place.segment.rows.counts)[first] <= _SMALL_ROWS
+        small &= ~place.has_programs(tables)
+        # Reading small tables is as fast as knowing what they promise.
+        weighed = len(tables) <= _FIRST_TABLES
+        promised = np.full(len(tables), len(self._query))
+        promised[~small | weighed] = place.promised(tables[~small | weighed])
+        order = np.argsort(-promised, kind="stable")
+        alone = order[: max(0, _ONE_BY_ONE - self._verified_tables)] if weighed else order[:0]
+        yield from self._one_by_one(place, columns, tables[alone], promised[alone])
+        rest = order[len(alone) :]
+        rest = rest[promised[rest] >= self.needed]
+        yield from self._verified_together(place, columns, np.sort(tables[rest[small[rest]]]))
+        rest = rest[~small[rest]]
+        yield from self._one_by_one(place, columns, tables[rest], promised[rest])
+
+    def _one_by_one(
+        self, place: SegmentTables, columns: Sequence[PartColumns], tables: Int, promised: Int
+    ) -> Iterator[list[Mapping]]:
+        for table, most in zip(tables.tolist(), promised.tolist(), strict=True):
+            if most < self.needed or self._stop():
+                return
             mappings = self._verify(place, [_of_table(of, table) for of in columns])
+            self._verified_tables += 1
             if mappings:
                 yield mappings
 
+    def _stop(self) -> bool:
+        """Tell whether the time is up; something is returned even then."""
+        self._is_late = self._options.is_late and bool(self._best)
+        return self._is_late
+
     def _verified_together(
         self, place: SegmentTables, columns: Sequence[PartColumns], tables: Int
-    ) -> list[list[Mapping]]:
+    ) -> Iterator[list[Mapping]]:
+        if len(tables) == 0 or self._stop():
+            return
         pairs = [place.rows.pairs[part] for part in self._order]
         parts = [
             (columns[part], level) for part, level in zip(self._order, self._levels, strict=True)
         ]
-        which, chosen, counts = verify_together(
-            place.segment, pairs, parts, np.sort(tables), self.needed
-        )
+        try:
+            found = verify_together(place.segment, pairs, parts, tables, self.needed)
+        except TooManyMappings:
+            if len(tables) == 1:
+                most = np.array([len(self._query)])
+                yield from self._one_by_one(place, columns, tables, most)
+                return
+            for half in np.array_split(tables, 2):
+                yield from self._verified_together(place, columns, half)
+            return
+        self._verified_tables += len(tables)
+        which, chosen, counts = found
         mapped: dict[int, list[Mapping]] = {}
         by_part = [chosen[self._order.index(part)].tolist() for part in range(len(chosen))]
         for table, count, *of in zip(which.tolist(), counts.tolist(), *by_part, strict=True):
@@ -506,7 +559,7 @@ class _Run:
             if best and best[0].found < count:
                 best.clear()
             best.append(Mapping(count, tuple(of)))
-        return list(mapped.values())
+        yield from mapped.values()
 
     def _verify(
         self, place: SegmentTables, columns: Sequence[tuple[list[int], list[float]]]
@@ -514,21 +567,43 @@ class _Run:
         """Return the mappings that find most tuples in a table's rows, if they are enough."""
         best: list[Mapping] = []
         tried = 0
+        query, takers = self._query, [np.array(of, np.int64) for of, _ in columns]
+        held = []
+        for part, theirs in enumerate(takers):
+            marks = np.zeros((len(theirs), len(query.parts[part])), bool)
+            for row, column in zip(marks, theirs.tolist(), strict=True):
+                row[place.rows.holds(part, column)] = True
+            held.append(marks)
+        # Only tuples all of whose parts are in the table count.
+        possible = np.logical_and.reduce(
+            [marks.any(axis=0)[query.tuples[:, part]] for part, marks in enumerate(held)]
+        )
+        weights = [
+            np.bincount(of.of_tuples[possible], minlength=len(of.keys)) for of in self._levels
+        ]
 
         def needed() -> int:
             return max(self.needed, best[0].found if best else 0)
 
         def descend(depth: int, found: Found | None, chosen: dict[int, int]) -> None:
             nonlocal tried, best
-            part = self._order[depth]
-            for column, bound in zip(*columns[part], strict=True):
-                if bound < needed() or tried >= _TRIED:
+            part, level = self._order[depth], self._levels[depth]
+            before, values = level.parts
+            here = held[part][:, values]
+            if found is not None:
+                reached = np.zeros(len(self._levels[depth - 1].keys), bool)
+                reached[found.beginnings] = True
+                here = here & reached[before]
+            bounds = here @ weights[depth].astype(np.float64)
+            for at in np.argsort(-bounds, kind="stable").tolist():
+                column = int(takers[part][at])
+                if bounds[at] < needed() or tried >= _TRIED:
                     break
                 if column in chosen.values():
                     continue
                 tried += 1
-                more = place.rows.extend(found, self._levels[depth], part, column)
-                count = _count(self._levels[depth], more)
+                more = place.rows.extend(found, level, part, column)
+                count = _count(level, more)
                 if count < needed():
                     continue
                 mapped = chosen | {part: column}

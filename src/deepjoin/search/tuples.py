@@ -8,8 +8,8 @@ best.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from deepjoin.arrays import Float, Int, Int32, Marks, distinct, find_sorted, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.errors import DeepJoinError
+from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import canonical_all
 from deepjoin.search.query import SearchQuery
@@ -28,13 +29,16 @@ MOST_PARTS = 8
 SEPARATOR = " · "
 #: From this many possible tuples on, those of a table are sorted instead of marked.
 _MARKED = 1 << 24
+#: Possible beginnings of tuples that are looked up in a table of all of them.
+_POSSIBLE = 1 << 20
 #: Rows among which a repeated tuple is looked for before all of them are.
 _FIRST_ROWS = 1 << 12
 #: Bytes of decoded columns that a search keeps.
 _KEPT_BYTES = 256 << 20
 
 
-class Level(NamedTuple):
+@dataclass(frozen=True)
+class Level:
     """The distinct beginnings of a query's tuples, up to one part."""
 
     #: Ascending: the number of the beginning one part shorter, times the part's values, plus the
@@ -43,6 +47,30 @@ class Level(NamedTuple):
     values: int
     #: How many tuples have each beginning.
     tuples: Int
+    #: The beginning of each tuple.
+    of_tuples: Int
+
+    @cached_property
+    def parts(self) -> tuple[Int, Int]:
+        """The beginning one part shorter and the value of the part, of each beginning."""
+        before, value = np.divmod(self.keys, self.values)
+        return before, value
+
+    @cached_property
+    def _places(self) -> Int32 | None:
+        """Which beginning each possible key is, -1 for none; None if there are too many."""
+        most = int(self.keys.max(initial=0)) + self.values
+        if most > _POSSIBLE:
+            return None
+        places = np.full(most, -1, np.int32)
+        places[self.keys] = np.arange(len(self.keys))
+        return places
+
+    def find(self, before: Int, values: Int) -> Int | Int32:
+        """Return the number of each beginning, given one part less and the part; -1 for none."""
+        keys = before * self.values + values
+        places = self._places
+        return find_sorted(self.keys, keys) if places is None else places[keys]
 
 
 class TupleQuery:
@@ -103,7 +131,7 @@ class TupleQuery:
             keys, beginning, counts = np.unique(
                 beginning * size + self.tuples[:, part], return_inverse=True, return_counts=True
             )
-            levels.append(Level(keys, size, counts))
+            levels.append(Level(keys, size, counts, beginning))
         numbers = np.empty(len(self), np.int64)
         numbers[beginning] = np.arange(len(self))
         return levels, numbers
@@ -148,6 +176,21 @@ class PartPairs:
     values: Int
     cells: Int
     similarities: Float
+    #: All pairs of columns that have more: pairs by a program, which is one of two columns.
+    of_column: Mapping[int, PartPairs] = field(default_factory=dict)
+
+    @property
+    def most(self) -> int:
+        """How many values of the part one value matches at most."""
+        every = [self, *self.of_column.values()]
+        return max(
+            int(np.bincount(np.unique(of.values, return_inverse=True)[1]).max(initial=1))
+            for of in every
+        )
+
+    def in_column(self, column: int) -> PartPairs:
+        """Return the pairs that hold for a column."""
+        return self.of_column.get(column, self)
 
     @classmethod
     def of(cls, values: Int, cells: Int, similarities: Float) -> PartPairs:
@@ -175,12 +218,24 @@ class Found(NamedTuple):
         return Found(self.rows[chosen], self.beginnings[chosen], self.similarities[chosen])
 
 
+class _RankPairs(NamedTuple):
+    """Which pair of a part each value of a column is in, by rank; missing cells come last."""
+
+    #: The first pair of each rank; -1 where the part has none.
+    first: Int32
+    #: How many pairs each rank has, if any has several; they follow each other.
+    counts: Int32 | None
+    #: The part's values that the column holds.
+    cells: Int
+
+
 class TableRows:
     """The rows of one segment's tables, with what a query's parts match in them."""
 
     def __init__(self, segment: Segment, pairs: Sequence[PartPairs]) -> None:
         self.segment, self.pairs = segment, pairs
         self._ranks: dict[int, Int32] = {}
+        self._met: dict[tuple[int, int], _RankPairs] = {}
         self._kept = 0
 
     def ranks(self, column: int) -> Int32:
@@ -190,40 +245,57 @@ class TableRows:
             assert self.segment.rows is not None
             present = int(self.segment.catalog.column_cells[column])
             found = self.segment.rows.ranks(column, present)
-            if self._kept + found.nbytes > _KEPT_BYTES:
-                self._ranks, self._kept = {}, 0
+            self._keep(found.nbytes)
             self._ranks[column] = found
-            self._kept += found.nbytes
         return found
+
+    def _keep(self, size: int) -> None:
+        """Forget what was kept if this much more would be too much."""
+        if self._kept + size > _KEPT_BYTES:
+            self._ranks, self._met, self._kept = {}, {}, 0
+        self._kept += size
+
+    def _rank_pairs(self, part: int, column: int) -> _RankPairs:
+        found = self._met.get((part, column))
+        if found is None:
+            held = self.segment.values.cell_values[slice(*self.segment.values.cells_of(column))]
+            pairs = self.pairs[part].in_column(column)
+            at = find_sorted(held, pairs.values.astype(held.dtype))
+            here = np.flatnonzero(at >= 0)
+            first = np.full(len(held) + 1, -1, np.int32)
+            first[at[here][::-1]] = here[::-1]
+            counts = None
+            if len(here) and np.any(np.diff(at[here]) == 0):
+                counts = np.bincount(at[here], minlength=len(held) + 1).astype(np.int32)
+            found = _RankPairs(first, counts, distinct(pairs.cells[here]))
+            self._keep(first.nbytes * (1 if counts is None else 2))
+            self._met[part, column] = found
+        return found
+
+    def holds(self, part: int, column: int) -> Int:
+        """Return the values of a part that a column matches."""
+        return self._rank_pairs(part, column).cells
 
     def extend(self, found: Found | None, level: Level, part: int, column: int) -> Found:
         """Keep the rows whose value of this column matches the next part of a tuple."""
+        met, pairs = self._rank_pairs(part, column), self.pairs[part].in_column(column)
         ranks = self.ranks(column)
-        rows = np.arange(len(ranks)) if found is None else found.rows
-        ranks = ranks if found is None else ranks[rows]
-        held = self.segment.values.cell_values[slice(*self.segment.values.cells_of(column))]
-        pairs = self.pairs[part]
-        at = find_sorted(held, pairs.values.astype(held.dtype))
-        here = np.flatnonzero(at >= 0)
-        # One more, for missing cells: rank -1 is the last.
-        counts = np.bincount(at[here], minlength=len(held) + 1)
-        each = counts[ranks]
-        if len(here) and counts.max() > 1:
-            which = np.repeat(np.arange(len(rows)), each)
-            starts = np.cumsum(counts) - counts
-            pair = here[ranges(starts[ranks], each)]
-        else:
-            which = np.flatnonzero(each)
-            place = np.zeros(len(held) + 1, np.int64)
-            place[at[here]] = here
-            pair = place[ranks[which]]
-        before = np.zeros(len(which), np.int64) if found is None else found.beginnings[which]
-        beginnings = find_sorted(level.keys, before * level.values + pairs.cells[pair])
-        kept = np.flatnonzero(beginnings >= 0)
-        similar = pairs.similarities[pair[kept]]
         if found is not None:
-            similar = np.minimum(similar, found.similarities[which[kept]])
-        return Found(rows[which[kept]], beginnings[kept], similar)
+            ranks = ranks[found.rows]
+        pair: Int | Int32 = met.first[ranks]
+        which = np.flatnonzero(pair >= 0)
+        pair = pair[which]
+        if met.counts is not None:
+            each = met.counts[ranks[which]].astype(np.int64)
+            which, pair = np.repeat(which, each), ranges(pair.astype(np.int64), each)
+        before = np.zeros(len(which), np.int64) if found is None else found.beginnings[which]
+        beginnings = level.find(before, pairs.cells[pair])
+        kept = np.flatnonzero(beginnings >= 0)
+        which, similar = which[kept], pairs.similarities[pair[kept]]
+        if found is None:
+            return Found(which, beginnings[kept].astype(np.int64), similar)
+        similar = np.minimum(similar, found.similarities[which])
+        return Found(found.rows[which], beginnings[kept].astype(np.int64), similar)
 
     def tuples_of(self, columns: Sequence[int]) -> tuple[Int, Int]:
         """Return the complete rows of some columns, and a number for each one's tuple."""
