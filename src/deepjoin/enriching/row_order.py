@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from deepjoin.enriching.features import rank_correlation
-from deepjoin.joining.store import read_typed
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
 from deepjoin.store.open_index import OpenIndex
@@ -23,8 +23,8 @@ _MOST_SORTED = 0.8
 _LIFT, _LEAST_SHARED = 4, 20
 _NEIGHBOURS = (-1000, -100, -10, -5, -2, -1, 1, 2, 5, 10, 100, 1000)
 _IS_WHOLE, _MOST_DIGITS = re.compile(r"-?\d+").fullmatch, 15
-#: Tables with more rows are not read for this.
-_MOST_ROWS = 1_000_000
+#: Rows of a table that are read for this.
+_FIRST_ROWS = 50_000
 
 
 class RowOrders:
@@ -39,15 +39,15 @@ class RowOrders:
         self._cells: dict[tuple[str, str], Sequence[str]] = {}
 
     def of(self, table: str, column: str) -> Sequence[str]:
-        """Return the cells of a column, in canonical form; none if the table is too large."""
+        """Return the first cells of a column, in canonical form."""
         if (table, column) not in self._cells:
-            cells: Sequence[str] = ()
-            if self._index.table(table).rows <= _MOST_ROWS:
-                rows = read_typed(self._index.origin(table).table())
-                if column in rows.column_names:
-                    cells = [
-                        canonical(one or "") for one in as_columns(rows.select([column]))[0].cells
-                    ]
+            cells: list[str] = []
+            for batch in self._index.origin(table).table().open():
+                if column not in batch.schema.names or len(cells) >= _FIRST_ROWS:
+                    break
+                some = batch.column(batch.schema.names.index(column))
+                read = as_columns(pa.table({column: some[: _FIRST_ROWS - len(cells)]}))[0].cells
+                cells += [canonical(one or "") for one in read]
             self._cells[table, column] = cells
         return self._cells[table, column]
 
