@@ -27,6 +27,8 @@ from deepjoin.matching.engine import (
     SemanticSegment,
 )
 from deepjoin.matching.joinability import best_similarities, semantic_joinability, similarities
+from deepjoin.search import scores
+from deepjoin.search.scores import CellMatches
 from deepjoin.store.values.index import ValueIndex
 from tests.support.definitions import soft_joinability
 
@@ -379,3 +381,38 @@ def test_what_counts_is_whole_millionths_and_nothing_below_the_floor() -> None:
     counted = Measure("any", 0.6, steep).counted(best)
     assert counted[1:3].tolist() == [0, 250_000]
     assert (counted == np.rint(counted)).all()
+
+
+_MATCHES = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 4), st.integers(0, 20)),
+    unique_by=lambda one: one[:3],
+)
+
+
+@given(_MATCHES, st.lists(st.integers(-2, 2), min_size=100, max_size=100), st.booleans())
+def test_pairs_that_decide_nothing_are_left_out_and_no_others(
+    found: list[tuple[int, int, int, int]], off: list[int], counted: bool
+) -> None:
+    found.sort()
+    columns, values, cells, stored = np.array(found, np.int64).reshape(-1, 4).T
+    tau, error, unit_size = 0.5, 0.1001, 0.05
+    matches = CellMatches(columns, cells, values, unit_size * stored)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scores, "_COUNTED", 1 << 26 if counted else 0)
+        kept = matches.decisive(tau, error)
+    # What similarities may be in truth, if none is off by more than the error.
+    noise = {one[:3]: unit_size * add for one, add in zip(found, off, strict=False)}
+
+    def outcome(of: CellMatches) -> tuple[object, object]:
+        keys = zip(of.columns.tolist(), of.values.tolist(), of.cells.tolist(), strict=True)
+        true = [one + noise[key] for key, one in zip(keys, of.similarities, strict=True)]
+        exact = CellMatches(of.columns, of.cells, of.values, np.array(true)).ordered()
+        best = exact.best()
+        held = exact.similarities >= tau
+        parts = best.columns, best.cells, best.values
+        return (
+            list(zip(*(part.tolist() for part in parts), strict=True)),
+            set(zip(exact.columns[held].tolist(), exact.values[held].tolist(), strict=True)),
+        )
+
+    assert outcome(kept) == outcome(matches)

@@ -325,12 +325,17 @@ def prefetch(array: Any, starts: npt.ArrayLike, lengths: npt.ArrayLike = 1) -> N
         return
     stride = array.strides[0]
     first = np.atleast_1d(np.asarray(starts, np.int64))
-    count = np.broadcast_to(np.asarray(lengths, np.int64), first.shape)
     begin = (pages.start + np.maximum(0, first) * stride) // mmap.PAGESIZE
-    end = (pages.start + (first + count) * stride - 1) // mmap.PAGESIZE
-    end = np.minimum(end, len(pages.ahead) - 1)
+    in_one_page = np.ndim(lengths) == 0 and lengths == 1
+    if in_one_page and not (pages.start % stride or mmap.PAGESIZE % stride):
+        end = begin
+    else:
+        count = np.broadcast_to(np.asarray(lengths, np.int64), first.shape)
+        end = (pages.start + (first + count) * stride - 1) // mmap.PAGESIZE
+        end = np.minimum(end, len(pages.ahead) - 1)
     # In a process that has answered queries, nearly all pages are there.
-    if (end - begin).max(initial=0) <= 1 and pages.ahead[begin].all() and pages.ahead[end].all():
+    are_short = end is begin or (end - begin).max(initial=0) <= 1
+    if are_short and pages.ahead[begin].all() and (end is begin or pages.ahead[end].all()):
         return
     needed = ranges(begin, np.maximum(0, end - begin + 1))
     new = distinct(needed[~pages.ahead[needed]])

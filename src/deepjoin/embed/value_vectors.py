@@ -59,8 +59,8 @@ _DENSE = 128
 _CELLS = 64
 #: Up to this many vectors are those of a query; so many of them are rotated at a time.
 _FEW, _AT_ONCE = 512, 16
-#: Vectors rounded at a time.
-_BLOCK = 1 << 16
+#: Vectors rounded at a time, and as many of them as stay in the processor's cache meanwhile.
+_BLOCK, _ROUNDED = 1 << 16, 1 << 11
 
 
 def write_vectors(folder: Path, blocks: Iterable[npt.ArrayLike], dimension: int) -> int:
@@ -176,14 +176,21 @@ def rotated(vectors: Float, rotation: Float) -> Float:
 
 def quantised(vectors: npt.ArrayLike, rotation: Float) -> QuantisedRows:
     """Rotate vectors and round them: codes, the scale of each, the length of what is lost."""
-    rows = rotated(checked(vectors, len(rotation)), rotation)
-    scale = np.max(np.abs(rows), axis=1, initial=0) / LARGEST_CODE
-    scale = scale.astype(np.float16).astype(np.float32)  # as it is stored
-    signed = np.rint(rows / np.where(scale > 0, scale, 1)[:, None])
-    # Never 0, which stands for equal cells.
-    error = np.linalg.norm(rows - signed * scale[:, None], axis=1) + np.float32(_ROUNDING)
-    codes: Codes = (signed + ZERO_POINT).astype(np.uint8)
-    return QuantisedRows(codes, scale, _rounded_up(error).astype(np.float32))
+    whole = checked(vectors, len(rotation))
+    codes = np.empty(whole.shape, np.uint8)
+    scales, errors = np.empty((2, len(whole)), np.float32)
+    for start in range(0, len(whole), _ROUNDED):
+        here = slice(start, start + _ROUNDED)
+        rows = rotated(whole[here], rotation)
+        scale = np.max(np.abs(rows), axis=1, initial=0) / LARGEST_CODE
+        scales[here] = scale = scale.astype(np.float16).astype(np.float32)  # as it is stored
+        signed = np.rint(rows / np.where(scale > 0, scale, 1)[:, None])
+        codes[here] = signed + ZERO_POINT
+        signed *= scale[:, None]
+        rows -= signed
+        # Never 0, which stands for equal cells.
+        errors[here] = np.linalg.norm(rows, axis=1) + np.float32(_ROUNDING)
+    return QuantisedRows(codes, scales, _rounded_up(errors).astype(np.float32))
 
 
 class ValueVectors:
@@ -366,17 +373,24 @@ def rows_of_gaps(gaps: npt.NDArray[np.uint16], sizes: Int) -> npt.NDArray[np.uin
 
 def _nearest(likeness: Int32, probes: int) -> Int:
     """Return the lists nearest to the queries, the columns: ``probes`` of each, and ties."""
-    best = likeness
     if probes * _GROUP < len(likeness):
-        best = np.maximum.reduceat(likeness, np.arange(0, len(likeness), _GROUP), axis=0)
-    # As many groups reach the bound as lists are wanted, so at least as many lists do.
-    wanted = min(probes, len(best))
-    bound = np.partition(best, -wanted, axis=0)[-wanted]
-    lists, cells = np.divmod(np.flatnonzero(likeness >= bound), likeness.shape[1])
-    # Of these few, the bound that exactly the wanted ones reach.
+        starts = np.arange(0, len(likeness), _GROUP)
+        best = np.maximum.reduceat(likeness, starts, axis=0)
+        # As many groups reach the bound as lists are wanted, so at least as many lists do.
+        bound = np.partition(best, -probes, axis=0)[-probes]
+        groups, cells = np.divmod(np.flatnonzero(best >= bound), likeness.shape[1])
+        sizes = np.minimum(_GROUP, len(likeness) - starts[groups])
+        lists, cells = ranges(starts[groups], sizes), np.repeat(cells, sizes)
+    else:
+        wanted = min(probes, len(likeness))
+        bound = np.partition(likeness, -wanted, axis=0)[-wanted]
+        lists, cells = np.divmod(np.arange(likeness.size), likeness.shape[1])
     found = likeness[lists, cells]
+    reached = found >= bound[cells]
+    lists, cells, found = lists[reached], cells[reached], found[reached]
+    # Of these few, the bound that exactly the wanted ones reach.
     order = np.lexsort((-found, cells))
-    last = order[places_in_runs(cells[order]) == wanted - 1]
+    last = order[places_in_runs(cells[order]) == min(probes, len(likeness)) - 1]
     bound[cells[last]] = found[last]
     nearest: Int = distinct(lists[found >= bound[cells]])
     return nearest

@@ -11,7 +11,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, islice
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +32,8 @@ from deepjoin.read.sql import literal
 _EXAMPLES, _SOURCE, _TARGET = 150, 200, 120
 #: Partial programs kept while a target is taken apart; programs kept of an example.
 _BEAM, _KEPT = 16, 6
+#: Cells of which a step, and a column, remember what was made.
+_REMEMBERED = 1 << 11
 #: Programs that are run over (a part of) the column, and the size of that part.
 _TRIED, _SAMPLE = 60, 400
 #: Programs of one pair of columns, and the share of the values that one must explain.
@@ -77,6 +83,8 @@ class _Sides:
         #: Whether many values are equal as they are: then both columns hold things of one kind.
         self.is_alike = len(left) - free >= _ALIKE * len(left)
         self._tables: dict[str, dict[str, list[int]]] = {}
+        # Many candidates make the same texts.
+        self._canonical = lru_cache(_REMEMBERED)(canonical)
 
     def found(self, one: _Candidate, rows: Iterable[int]) -> list[tuple[int, list[int]]]:
         """Run a candidate for some values on the left; return who meets whom."""
@@ -84,7 +92,7 @@ class _Sides:
         met = []
         for row in rows:
             made = one.left(self.cells[0][row])
-            held = table.get(canonical(made)) if made else None
+            held = table.get(self._canonical(made)) if made else None
             if held:
                 met.append((row, held))
         return met
@@ -114,7 +122,7 @@ class _Sides:
             table = {}
             for at, cell in enumerate(self.cells[1]):
                 made = step(cell)
-                if made and (key := canonical(made)):
+                if made and (key := self._canonical(made)):
                     table.setdefault(key, []).append(at)
             self._tables[step.sql] = table
         return table
@@ -277,16 +285,17 @@ def _proposed(
     yield _Candidate(steps.NO_ZEROS, steps.NO_ZEROS)
     votes: dict[tuple[str, str], float] = defaultdict(float)
     known: dict[tuple[str, str], _Candidate] = {}
+    parts = _Parts()
     for row, other in examples:
         for source, target, forwards in (
             (left[row], right[other], True),
             (right[other], left[row], False),
         ):
-            for program in _taken_apart(source, target):
+            for program in _taken_apart(source, target, parts):
                 one = _Candidate(program, WHOLE) if forwards else _Candidate(WHOLE, program)
                 known.setdefault(one.key, one)
                 votes[one.key] += 1 / (1 + 0.1 * program.cost)
-        for one in _meeting(left[row], right[other]):
+        for one in _meeting(parts(left[row]), parts(right[other])):
             known.setdefault(one.key, one)
             votes[one.key] += 1 / (1 + 0.1 * one.cost)
     best = sorted(known.values(), key=lambda one: (-votes[one.key], one.cost))
@@ -315,9 +324,10 @@ def _examples(
                 yield pair
 
 
-def _meeting(left: str, right: str) -> Iterator[_Candidate]:
+def _meeting(
+    mine: dict[str, list[ProgramStep]], theirs: dict[str, list[ProgramStep]]
+) -> Iterator[_Candidate]:
     """Find parts that both cells have in common, and the cheapest steps that give them."""
-    mine, theirs = _parts(left), _parts(right)
     common = sorted((made for made in mine if len(made) > 3 and made in theirs), key=len)
     for made in common[-2:]:
         for one in mine[made][:3]:
@@ -326,104 +336,161 @@ def _meeting(left: str, right: str) -> Iterator[_Candidate]:
                     yield _Candidate(one, other)
 
 
-def _parts(source: str) -> dict[str, list[ProgramStep]]:
-    """List what steps make of a cell, in lower case, with the cheapest steps of each."""
-    parts: dict[str, list[ProgramStep]] = {}
-    for step in steps.pieces(source):
-        if made := step(source):
-            parts.setdefault(made.lower(), []).append(step)
-    for held in parts.values():
-        held.sort(key=lambda one: one.cost)
-    return parts
+class _Parts:
+    """What steps make of cells; a step remembers what it made, for programs share their steps."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, list[ProgramStep]]] = {}
+        self._steps: dict[str, ProgramStep] = {}
+
+    def __call__(self, source: str) -> dict[str, list[ProgramStep]]:
+        """List what steps make of a cell, in lower case, with the cheapest steps of each."""
+        if source not in self._known:
+            parts: dict[str, list[ProgramStep]] = {}
+            for step in steps.pieces(source):
+                if made := step(source):
+                    parts.setdefault(made.lower(), []).append(self._same(step))
+            for held in parts.values():
+                held.sort(key=lambda one: one.cost)
+            self._known[source] = parts
+        return self._known[source]
+
+    def _same(self, step: ProgramStep) -> ProgramStep:
+        if step is WHOLE:
+            return step
+        if step.sql not in self._steps:
+            self._steps[step.sql] = replace(step, run=lru_cache(_REMEMBERED)(step.run))
+        return self._steps[step.sql]
 
 
-@dataclass(frozen=True)
-class _Partial:
+class _Extension(NamedTuple):
+    """A part or a constant text that gives the next characters of the target."""
+
+    part: ProgramStep | str
+    length: int
+    cost: float
+    #: Whether it counts characters, which rarely carries over to cells of another length.
+    is_fixed: bool = False
+
+
+class _Partial(NamedTuple):
     """A program that gives the beginning of the target."""
 
     at: int
     parts: tuple[ProgramStep | str, ...]
     cost: float
     copied: int
-    #: Whether it counts characters, which rarely carries over to cells of another length.
+    #: Whether any of its parts counts characters.
     is_fixed: bool = False
 
-    def take(
-        self, part: ProgramStep | str, length: int, cost: float, is_fixed: bool = False
-    ) -> _Partial:
-        copied = 0 if isinstance(part, str) else length
+    def take(self, one: _Extension) -> _Partial:
+        copied = 0 if isinstance(one.part, str) else one.length
         return _Partial(
-            self.at + length, (*self.parts, part), self.cost + cost, self.copied + copied,
-            self.is_fixed or is_fixed,
+            self.at + one.length, (*self.parts, one.part), self.cost + one.cost,
+            self.copied + copied, self.is_fixed or one.is_fixed,
         )  # fmt: skip
 
 
-def _taken_apart(source: str, target: str) -> list[ProgramStep]:
+def _taken_apart(source: str, target: str, parts_of: _Parts | None = None) -> list[ProgramStep]:
     """Write the target as parts of the source and constants, in the cheapest few ways."""
     if not target or len(target) > _TARGET or len(source) > _SOURCE:
         return []
     goal = target.lower()
     if len(goal) != len(target):
         return []
-    parts = {made: held[:3] for made, held in _parts(source).items() if len(made) <= len(goal)}
+    every = (parts_of or _Parts())(source)
+    parts = {made: held[:3] for made, held in every.items() if len(made) <= len(goal)}
     for made, held in list(parts.items()):
         if len(made) > 1 and held[0] is not WHOLE and len(held[0].words) < 60:
             parts.setdefault(made[0], []).append(held[0].then(steps.begin(1)))
+    ways = _Extensions(source.lower(), target, goal, parts)
     beam = [_Partial(0, (), 0.0, 0)]
-    done: list[_Partial] = []
-    lowered = source.lower()
+    done: list[tuple[float, _Partial, _Extension]] = []
+    least = max(1, len(re.sub(r"\W", "", goal)) / 2)
     for _ in range(12):
-        longer: list[_Partial] = []
+        # What is not kept, which is most of it, is not made.
+        longer: list[tuple[float, _Partial, _Extension]] = []
         for state in beam:
-            for one in _extended(state, goal, target, parts, lowered):
-                (done if one.at == len(goal) else longer).append(one)
-        longer.sort(key=lambda one: one.cost - 0.35 * one.at)
-        beam = [one for one in longer if one.is_fixed][:_BEAM]
-        beam += [one for one in longer if not one.is_fixed][:_BEAM]
+            is_behind_text = bool(state.parts) and isinstance(state.parts[-1], str)
+            for one in ways.at(state.at, is_behind_text):
+                if (end := state.at + one.length) < len(goal):
+                    longer.append((state.cost + one.cost - 0.35 * end, state, one))
+                elif state.copied + (0 if isinstance(one.part, str) else one.length) >= least:
+                    done.append((state.cost + one.cost, state, one))
+        beam = _cheapest(longer, _BEAM)
         if not beam:
             break
-    done = [one for one in done if one.copied * 2 >= len(re.sub(r"\W", "", goal)) and one.copied]
-    done.sort(key=lambda one: one.cost)
-    kept = [one for one in done if one.is_fixed][:_KEPT]
-    kept += [one for one in done if not one.is_fixed][:_KEPT]
+    kept = _cheapest(done, _KEPT)
     return [_joined(one.parts, one.cost) for one in kept if one.parts != (WHOLE,)]
 
 
-def _extended(
-    state: _Partial, goal: str, target: str, parts: dict[str, list[ProgramStep]], source: str
-) -> Iterator[_Partial]:
-    at = state.at
-    fitting = sorted((made for made in parts if goal.startswith(made, at)), key=len, reverse=True)
-    for made in fitting[:4]:
-        for step in sorted(parts[made], key=lambda one: one.cost)[:3]:
-            yield state.take(step, len(made), 1 + step.cost)
-    # A stretch of the source at fixed places, as in 20200131.
-    length = 0
-    while at + length < len(goal) and goal[at : at + length + 1] in source:
-        length += 1
-    if length >= 2 or (length == 1 and len(source) <= 12):
-        place = source.find(goal[at : at + length])
-        fixed = [steps.middle(place, place + length)]
-        if place == 0:
-            fixed.append(steps.begin(length))
-        if place + length == len(source):
-            fixed.append(steps.end(length))
-        for step in fixed:
-            yield state.take(step, length, 1 + step.cost, is_fixed=True)
-    if state.parts and isinstance(state.parts[-1], str):
-        return
-    constant = re.match(r"[\W_]+", target[at:])
-    if constant:
-        text = constant.group()
-        yield state.take(text, len(text), 0.5 + 0.1 * len(text))
-        return
-    # Letters that no part gives: up to where one fits.
-    for stop in range(at + 1, min(len(goal), at + 16) + 1):
-        if stop == len(goal) or any(goal.startswith(made, stop) for made in parts if made):
-            digits = sum(letter.isdigit() for letter in target[at:stop])
-            yield state.take(target[at:stop], stop - at, 1.5 + 0.6 * (stop - at) + 2 * digits)
-            if stop - at >= 12:
-                return
+def _cheapest(ways: list[tuple[float, _Partial, _Extension]], most: int) -> list[_Partial]:
+    """Make the best of the programs that count characters, and of the others."""
+    ways.sort(key=itemgetter(0))
+    fixed = (one for one in ways if one[1].is_fixed or one[2].is_fixed)
+    others = (one for one in ways if not (one[1].is_fixed or one[2].is_fixed))
+    return [state.take(one) for _, state, one in chain(islice(fixed, most), islice(others, most))]
+
+
+class _Extensions:
+    """What can give the next characters of a target, place by place: many programs pass each."""
+
+    def __init__(
+        self, source: str, target: str, goal: str, parts: dict[str, list[ProgramStep]]
+    ) -> None:
+        self._source, self._target, self._goal = source, target, goal
+        #: The parts that fit at each place, longest first.
+        self._fitting: list[list[list[ProgramStep]]] = [[] for _ in range(len(goal) + 1)]
+        self._lengths: list[list[int]] = [[] for _ in range(len(goal) + 1)]
+        for made in sorted(filter(None, parts), key=len, reverse=True):
+            held, place = sorted(parts[made], key=lambda one: one.cost)[:3], goal.find(made)
+            while place >= 0:
+                self._fitting[place].append(held)
+                self._lengths[place].append(len(made))
+                place = goal.find(made, place + 1)
+        self._known: dict[int, tuple[list[_Extension], list[_Extension]]] = {}
+
+    def at(self, place: int, is_behind_text: bool) -> list[_Extension]:
+        """Return the extensions at a place; two constant texts never follow one another."""
+        if place not in self._known:
+            parts = list(self._parts(place))
+            self._known[place] = parts, [*parts, *self._texts(place)]
+        return self._known[place][0 if is_behind_text else 1]
+
+    def _parts(self, at: int) -> Iterator[_Extension]:
+        goal, source = self._goal, self._source
+        for held, size in zip(self._fitting[at][:4], self._lengths[at][:4], strict=True):
+            for step in held:
+                yield _Extension(step, size, 1 + step.cost)
+        # A stretch of the source at fixed places, as in 20200131.
+        length = 0
+        while at + length < len(goal) and goal[at : at + length + 1] in source:
+            length += 1
+        if length >= 2 or (length == 1 and len(source) <= 12):
+            place = source.find(goal[at : at + length])
+            fixed = [steps.middle(place, place + length)]
+            if place == 0:
+                fixed.append(steps.begin(length))
+            if place + length == len(source):
+                fixed.append(steps.end(length))
+            for step in fixed:
+                yield _Extension(step, length, 1 + step.cost, is_fixed=True)
+
+    def _texts(self, at: int) -> Iterator[_Extension]:
+        goal, target = self._goal, self._target
+        constant = re.match(r"[\W_]+", target[at:])
+        if constant:
+            text = constant.group()
+            yield _Extension(text, len(text), 0.5 + 0.1 * len(text))
+            return
+        # Letters that no part gives: up to where one fits.
+        for stop in range(at + 1, min(len(goal), at + 16) + 1):
+            if stop == len(goal) or self._fitting[stop]:
+                digits = sum(letter.isdigit() for letter in target[at:stop])
+                cost = 1.5 + 0.6 * (stop - at) + 2 * digits
+                yield _Extension(target[at:stop], stop - at, cost)
+                if stop - at >= 12:
+                    return
 
 
 def _joined(parts: tuple[ProgramStep | str, ...], cost: float) -> ProgramStep:
@@ -437,8 +504,13 @@ def _joined(parts: tuple[ProgramStep | str, ...], cost: float) -> ProgramStep:
         return made[0]
 
     def run(cell: str) -> str | None:
-        texts = [one.run(cell) for one in made]
-        return None if None in texts else "".join(text or "" for text in texts)
+        whole = ""
+        for one in made:
+            text = one.run(cell)
+            if text is None:
+                return None
+            whole += text
+        return whole
 
     return ProgramStep(
         ", then ".join(one.words for one in made),

@@ -63,7 +63,7 @@ def split(by: str, number: int) -> ProgramStep:
     if by == " ":
 
         def words(cell: str) -> str | None:
-            return _item(re.split(" +", cell.strip(" ")), number)
+            return _item([word for word in cell.split(" ") if word] or [""], number)
 
         return ProgramStep(
             f"the {_ordinal(number)} {named}", words,

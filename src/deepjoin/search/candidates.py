@@ -20,7 +20,7 @@ from deepjoin.arrays import Float, Int, Int32, Marks, blocks, distinct, prefetch
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.matching.similar import exact_similarities, postings_of
-from deepjoin.search.query import SearchOptions, SearchQuery, excluded_columns
+from deepjoin.search.query import SearchOptions, SearchQuery
 from deepjoin.search.scores import CellMatches, PairScore
 from deepjoin.store.cell_vectors import CellVectors
 from deepjoin.store.segment import Segment
@@ -242,11 +242,14 @@ class SimilarCells:
                     best[index.postings(equals[number])] = 0
                 total[columns] += best[columns]  # once, however often a column occurs
         _, columns = postings_of(index, self.equal[self.equal >= 0])
-        total = np.float32(scale) * total
-        total += np.bincount(columns, minlength=index.columns).astype(np.float32)
-        out = excluded_columns(self.segment, exclude)
-        if out is not None:
-            total[out] = 0
+        if scale != 1:
+            total *= np.float32(scale)
+        np.add.at(total, columns, np.float32(1))
+        if self.segment.dead is not None:
+            total[self.segment.dead] = 0
+        own = None if exclude is None else self.segment.catalog.find_table(exclude)
+        if own is not None:
+            total[self.segment.catalog.columns_of(own)] = 0
         return total
 
     def matches_in(
@@ -281,6 +284,10 @@ class SimilarCells:
         matches = CellMatches.of(every, self.segment.values, columns)
         # What 8 bits leave open, a match or not, is computed again from the strings.
         error = self._cells.vectors.errors_of(matches.values) + SLACK
+        needed = matches.decisive(self._score.tau, float(error.max(initial=0)))
+        if needed is not matches:
+            matches = needed
+            error = self._cells.vectors.errors_of(matches.values) + SLACK
         unsure = np.abs(matches.similarities - self._score.tau) <= error
         rows = np.flatnonzero((matches.similarities < 1) & unsure)
         if len(rows) == 0:

@@ -45,7 +45,7 @@ from deepjoin.store.values.profile import Generic
 #: This many of the best columns, or this many times k, are measured.
 _MEASURED, _TIMES = 600, 4
 #: So many at a time, until the best stay the same.
-_ROUND = 100
+_ROUND = 200
 #: Estimated probabilities that are nearer than this are equal: then more matching cells decide, as
 #: in the final order.
 _DIGITS = 2
@@ -325,9 +325,10 @@ class SemanticSearch(Searcher):
             most = max(k, min(most, affordable))
         # Joins "any" come most probable first, so it is enough to go on while that finds better.
         every = most if k is None or self._score.join != "any" else max(_ROUND, _TIMES * k)
-        done, until = 0, min(every, most)
+        # The second round is measured with the first: so many are needed to see that it changes
+        # nothing, and what two rounds cost is mostly the same for both.
+        done, until = 0, min(2 * every, most)
         scored: list[ColumnScores] = []
-        places: Sequence[Place] = ()
         while True:
             for number, one in enumerate(near):
                 mine = np.sort(columns[done:until][which[done:until] == number])
@@ -338,11 +339,14 @@ class SemanticSearch(Searcher):
             ranking = rank_by_meaning(
                 query, scored, k, options.threshold, tau, demote=demote, facts=facts
             )
+            latest = zip(which[until - every : until].tolist(),
+                         columns[until - every : until].tolist(), strict=True)  # fmt: skip
+            found = {(near[number].segment, column) for number, column in latest}
             is_full = len(ranking.places) >= (k or 0)
-            is_settled = until >= most or ranking.places == places or options.is_late
+            is_settled = until >= most or found.isdisjoint(ranking.places) or options.is_late
             if until >= len(columns) or (is_full and is_settled):
                 return ranking, compared
-            done, places = until, ranking.places
+            done = until
             if until < most:
                 until = min(until + every, most)
                 continue
@@ -410,22 +414,29 @@ def _by_promise(
     sums = [cells.column_sums(options.exclude, scale) for cells in near]
     for one, of in zip(near, sums, strict=True):
         one.promised = of
-    found = [np.flatnonzero(of) for of in sums]
+    found = [np.flatnonzero(of > 0) for of in sums]
     scores = np.concatenate([of[columns] for of, columns in zip(sums, found, strict=True)])
     which = np.repeat(np.arange(len(near)), [len(columns) for columns in found])
-    # Of columns that hold as much, those that hold little else can be among the best.
-    sizes = [one.segment.values.sizes(c) for one, c in zip(near, found, strict=True)]
-    keys = scores * (1 + _TIE / np.maximum(1, np.concatenate(sizes)))
+    every = np.concatenate(found)
+    keys = scores.astype(np.float64)
     if demote:
         generic = [one.segment.catalog.column_generic for one in near]
         marks = [of[c] != 0 for of, c in zip(generic, found, strict=True)]
-        keys = keys - (size + 1) * np.concatenate(marks)
+        keys -= (size + 1) * np.concatenate(marks)
+    # Of columns that hold as much, those that hold little else can be among the best.
+    close = np.arange(len(keys))
+    if len(keys) > _WEIGHED:
+        least = np.partition(keys, -_WEIGHED)[-_WEIGHED]
+        close = np.flatnonzero(keys + _TIE * scores >= least)
+    for number, one in enumerate(near):
+        mine = close[which[close] == number]
+        keys[mine] += scores[mine] * _TIE / np.maximum(1, one.segment.values.sizes(every[mine]))
     reach = np.arange(len(scores))
     if scale == 1:  # a sample only estimates the scores
         # A little less than the threshold, since these sums are in single precision.
         reach = np.flatnonzero(scores >= options.threshold * size * (1 - 1e-6))
     order = reach[_descending(keys[reach], _WEIGHED)]
-    return which[order], np.concatenate(found)[order]
+    return which[order], every[order]
 
 
 def _descending(keys: Double, most: int) -> Int:

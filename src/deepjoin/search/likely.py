@@ -120,13 +120,13 @@ def hit_features(query: PairSide, target: PairSide, shared: Shared) -> Double:
 #: Features that depend on the cells that match; the others on the two columns alone.
 _MATCHED = ("joinability", "matched", "reverse", "name_meaning")
 _AT = {name: at for at, name in enumerate(HIT_FEATURES)}
-#: Columns of a segment that are kept described.
-_KEPT = 1 << 17
-_FACTS = np.dtype(
-    [(name, np.uint64, 4) for name in ("letters", "stems", "title")]
+#: Columns of a segment that are kept described: 21 MB, and as many names.
+_KEPT = 1 << 19
+_FACTS = np.dtype([("title", np.uint64, 4), ("name", np.int32), ("place", np.int32)])
+_NAMES = np.dtype(
+    [(name, np.uint64, 4) for name in ("letters", "stems")]
     + [(name, np.uint64) for name in ("hashes", "stem_hashes")]
-    + [("is_key", bool), ("place", np.int32), ("kind", np.uint8), ("generic", np.uint8)]
-    + [("size", np.int64), ("unique", np.float64)]
+    + [("is_key", bool)]
 )
 
 
@@ -141,6 +141,9 @@ class TargetFacts:
         #: Where a column is among those described so far; -1: nowhere.
         self._places = np.full(segment.values.columns, -1, np.int32)
         self._facts, self._count = np.zeros(0, _FACTS), 0
+        #: Many columns have the same names: the number of each, and what it says.
+        self._numbers: dict[str, int] = {}
+        self._names = np.zeros(0, _NAMES)
 
     @classmethod
     def of(cls, segment: Segment) -> TargetFacts:
@@ -150,50 +153,48 @@ class TargetFacts:
 
     def side(self, segment: Segment, columns: Int) -> tuple[PairSide, Int32]:
         """Return columns as targets, and their places in their tables."""
+        catalog, size = segment.catalog, segment.values.sizes(columns)
         with self._lock:
-            facts = self._described(segment, columns)
+            facts = self._described(catalog, columns)
+            names = self._names[facts["name"]]
         words = NameTable(
-            *(facts["letters"], facts["stems"], facts["hashes"], facts["stem_hashes"]),
-            *(facts["is_key"], np.zeros((len(columns), 0), np.float16)),
+            *(names["letters"], names["stems"], names["hashes"], names["stem_hashes"]),
+            *(names["is_key"], np.zeros((len(columns), 0), np.float16)),
         )
-        numbers = facts["size"], facts["unique"], facts["kind"], facts["generic"]
-        return PairSide(*numbers, words, facts["title"]), facts["place"]
+        unique = size / np.maximum(1, catalog.column_cells[columns])
+        kinds = catalog.column_types[columns], catalog.column_generic[columns]
+        return PairSide(size, unique, *kinds, words, facts["title"]), facts["place"]
 
-    def _described(self, segment: Segment, columns: Int) -> Array:
+    def _described(self, catalog: Catalog, columns: Int) -> Array:
         places = self._places[columns]
         new = distinct(columns[places < 0])
         if self._count + len(new) > _KEPT:
             self._places.fill(-1)
-            self._count, new = 0, distinct(columns)
-        if len(new) > _KEPT:
-            return _describe(segment, columns)
+            self._count, self._numbers, new = 0, {}, distinct(columns)
         if len(new):
             first, self._count = self._count, self._count + len(new)
             if self._count > len(self._facts):
-                self._facts = np.resize(self._facts, min(_KEPT, 2 * self._count))
-            self._facts[first : self._count] = _describe(segment, new)
+                self._facts = np.resize(self._facts, 2 * self._count)
+            self._facts[first : self._count] = self._describe(catalog, new)
             self._places[new] = np.arange(first, self._count)
             places = self._places[columns]
         return self._facts[places]
 
-
-def _describe(segment: Segment, columns: Int) -> Array:
-    """Return what columns of a segment say of themselves."""
-    catalog, facts = segment.catalog, np.zeros(len(columns), _FACTS)
-    tables = catalog.column_tables[columns]
-    # Many columns have the same names; titles differ, and only their letters count.
-    names, number = _numbered(catalog.column_names.take(columns))
-    words = NameTable.of(names).take(number)
-    for name in ("letters", "stems", "hashes", "stem_hashes", "is_key"):
-        facts[name] = getattr(words, name)
-    facts["title"] = letters_of(_titles(catalog, tables))
-    facts["place"] = [column_place(one) for one in catalog.column_ids.take(columns)]
-    facts["kind"], facts["generic"] = (
-        of[columns] for of in (catalog.column_types, catalog.column_generic)
-    )
-    facts["size"] = segment.values.sizes(columns)
-    facts["unique"] = facts["size"] / np.maximum(1, catalog.column_cells[columns])
-    return facts
+    def _describe(self, catalog: Catalog, columns: Int) -> Array:
+        """Return what columns say of themselves."""
+        facts, known = np.zeros(len(columns), _FACTS), self._numbers
+        names, count = catalog.column_names.take(columns), len(known)
+        if new := [name for name in dict.fromkeys(names) if name not in known]:
+            known |= zip(new, range(count, count + len(new)), strict=True)
+            words = NameTable.of(new)
+            if len(known) > len(self._names):
+                self._names = np.resize(self._names, 2 * len(known))
+            for field in _NAMES.names or ():
+                self._names[field][count : len(known)] = getattr(words, field)
+        facts["name"] = [known[name] for name in names]
+        facts["title"] = letters_of(_titles(catalog, catalog.column_tables[columns]))
+        facts["place"] = [column_place(one) for one in catalog.column_ids.take(columns)]
+        return facts
 
 
 def _titles(catalog: Catalog, tables: Int) -> list[str]:
@@ -332,13 +333,6 @@ def key_probabilities(
     same = [list(one.kinds) == list(query.kinds) for one in targets]
     rows[:, _AT["same_type"]] = same
     return shipped_model("hit", HIT_FEATURES).probabilities(rows)
-
-
-def _numbered(names: Sequence[str]) -> tuple[list[str], Int]:
-    """Return the different names, and the number of each name among them."""
-    numbers: dict[str, int] = {}
-    each = [numbers.setdefault(name, len(numbers)) for name in names]
-    return list(numbers), np.array(each, np.int64)
 
 
 def decisions(query: SearchQuery, segment: Segment, columns: Int | Int32) -> Int:

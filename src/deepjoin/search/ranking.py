@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Int, Int32
+from deepjoin.arrays import Double, Int, Int32, Marks
 from deepjoin.lazy import cached_property
 from deepjoin.model import Hit, Partial
 from deepjoin.search.candidates import Overlap
@@ -223,30 +223,27 @@ def rank_by_meaning(
     pairs: list[tuple[ColumnScores, int]] = []
     keys: list[tuple[float, ...]] = []
     for scores in scored:
-        chances = facts.chances(scores)
+        is_any, some = scores.join == "any", scores.columns
+        last = scores.segment.catalog.column_generic[some] != 0 if demote else np.zeros(len(some))
+        # What a person said of a join comes before all that can be measured.
+        said = decisions(query, scores.segment, some) if is_any else np.zeros(len(some))
+        chances = np.round(facts.chances(scores), CHANCE_DIGITS) if is_any else np.zeros(len(some))
+        # Without a name, nothing but its cells speaks for a row number, and cells say little.
+        first = np.stack([-said, last * (not (is_any and name)), -chances, last])
         good = (scores.matched_cells > 0) & (scores.sums / size >= threshold)
-        rows = np.flatnonzero(good).tolist()
-        generic = scores.segment.catalog.column_generic[scores.columns].tolist()
-        reverse, likeness = scores.reverse.tolist(), scores.likeness.tolist()
-        by_chance_alone = scores.join == "any" and bool(name)
-        said = decisions(query, scores.segment, scores.columns).tolist()
-        for row in rows:
-            last = demote and bool(generic[row])
+        rows = np.flatnonzero(good)
+        if k is not None and len(rows) > k:
+            rows = rows[_may_be_best(first[:, rows], scores.scores(size)[rows], k)]
+        for row, known in zip(rows.tolist(), first[:, rows].T.tolist(), strict=True):
             keys.append(
                 (
-                    # What a person said of a join comes before all that can be measured.
-                    -said[row] if scores.join == "any" else 0,
-                    # Without a name, nothing but its cells speaks for a row number, and cells
-                    # say little.
-                    last and not by_chance_alone,
-                    -round(chances[row], CHANCE_DIGITS) if scores.join == "any" else 0.0,
-                    last,
+                    *known,
                     -round(scores.score(row, size), _DIGITS),
-                    -round(reverse[row], _DIGITS),
-                    -round(likeness[row], _DIGITS),
+                    -round(float(scores.reverse[row]), _DIGITS),
+                    -round(float(scores.likeness[row]), _DIGITS),
                 )
             )
-        pairs += [(scores, row) for row in rows]
+        pairs += [(scores, row) for row in rows.tolist()]
 
     def by_name(number: int) -> tuple[object, ...]:
         scores, row = pairs[number]
@@ -276,6 +273,17 @@ def rank_by_meaning(
 
     places = [(scores.segment, int(scores.columns[row])) for scores, row in pairs]
     return SemanticRanking(query, places, matches)
+
+
+def _may_be_best(first: Double, scores: Double, k: int) -> Marks:
+    """Mark columns that can be among the best k, by the first keys and the unrounded scores."""
+    order = np.lexsort((-scores, *reversed(first)))
+    last = order[k - 1]
+    same = (first == first[:, last, None]).all(axis=0)
+    # Those that rounding may put level with the k-th, and what is before it.
+    marks: Marks = same & (scores >= scores[last] - 2 * 10.0**-_DIGITS)
+    marks[order[:k]] = True
+    return marks
 
 
 @lru_cache(maxsize=1 << 16)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Int32
+from deepjoin.arrays import Double, Int, Int32, distinct
 from deepjoin.embed.cells.tokens import text_array
 from deepjoin.matching.programs import find_programs
 from deepjoin.matching.similar import postings_of
@@ -95,7 +95,7 @@ def _promising(
         values = np.concatenate([values, bare[bare >= 0]])
         # The cell itself and what is everywhere propose nothing.
         kept = (values != equal[who]) & (index.frequency(values) <= _MOST_COLUMNS)
-        pairs = np.unique(np.stack([who[kept], values[kept]]), axis=1)
+        pairs = _distinct_pairs(who[kept], values[kept])
         which, columns = postings_of(index, pairs[1])
         gained = _cells_by_column(pairs[0][which], columns, index.columns)
         if not (gained >= least).any():
@@ -120,8 +120,13 @@ def _promising(
 
 def _cells_by_column(cells: Int, columns: Int | Int32, count: int) -> Int:
     """Count the distinct cells of each column."""
-    pairs = np.unique(np.stack([columns.astype(np.int64), cells.astype(np.int64)]), axis=1)
-    return np.bincount(pairs[0], minlength=count)
+    return np.bincount(_distinct_pairs(columns, cells)[0], minlength=count)
+
+
+def _distinct_pairs(first: Int | Int32, second: Int | Int32) -> Int:
+    """Return the different pairs of two lists of numbers below 2**31, in order."""
+    packed = distinct(first.astype(np.int64) << 32 | second)
+    return np.stack([packed >> 32, packed & 0xFFFFFFFF])
 
 
 def _rewritten(query: SearchQuery, proposed: _Proposed, tau: float) -> ColumnMatch | None:

@@ -20,6 +20,8 @@ from deepjoin.store.values.index import ValueIndex
 NAME_WEIGHT = 0.06
 #: Scores are shown with this many digits; later ones depend on the order of additions.
 _SHOWN = 5
+#: The most pairs of a column and a cell that have a place each while the best are found.
+_COUNTED = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,27 @@ class CellMatches:
             np.repeat(which[here], many),
             *(pairs.cells[pair], pairs.values[pair], pairs.similarities[pair]),
         )
+
+    def decisive(self, tau: float, error: float) -> CellMatches:
+        """Keep what may be the best of a cell, or tell that a value has a match at tau.
+
+        No similarity is off by more than the error, so nothing that is left out can be either.
+        """
+        if len(self.cells) == 0:
+            return self
+        width = int(self.cells.max()) + 1
+        # They come by column and value.
+        starts = np.flatnonzero(_is_new(self.columns, self.values))
+        of_value = np.maximum.reduceat(self.similarities, starts)
+        of_value = np.repeat(of_value, np.diff(np.append(starts, len(self.cells))))
+        groups = self.columns * width + self.cells
+        if (int(self.columns[-1]) + 1) * width > _COUNTED:
+            groups = np.unique(groups, return_inverse=True)[1]
+        of_cell = np.zeros(int(groups.max()) + 1, self.similarities.dtype)
+        np.maximum.at(of_cell, groups, self.similarities)
+        least = np.maximum(of_value - 2 * error, tau - error)
+        kept = self.similarities >= np.minimum(of_cell[groups] - 2 * error, least)
+        return self if kept.all() else self.where(kept)
 
     def ordered(self) -> CellMatches:
         """Sort by column, cell, similarity, value; now they are sorted by column and value."""
@@ -165,6 +188,12 @@ class ColumnScores:
         """Sum of the cosines of the cells that match: of ties, the most similar is the surest."""
         likeness = np.bincount(self._best.columns, self._best.similarities, len(self.columns))
         return likeness.astype(np.float64)
+
+    def scores(self, size: int) -> Double:
+        """Return the score of every column, before it is rounded."""
+        shares = self.sums / size
+        named: Double = (shares + NAME_WEIGHT * self.names) / (1 + NAME_WEIGHT)
+        return shares if self.join == "semantic" else named
 
     def score(self, row: int, size: int) -> float:
         """Return what a column is ranked by: joinability and, a little, its name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
@@ -92,8 +93,9 @@ def write_folder(folder: Path, parts: TableParts) -> None:
         (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
+@lru_cache(1)
 def read_tokenizer(text: str) -> Tokenizer:
-    """Make the word-piece tokenizer, without limits on length."""
+    """Make the word-piece tokenizer, without limits on length; it is made once."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(text)

@@ -62,6 +62,8 @@ _WORDS_AT_ONCE = 1 << 14
 _NUMBERED_AT_ONCE = 1 << 16
 #: Up to this many values are looked up in a dictionary: Arrow hashes all phrases at every call.
 _FEW = 1 << 12
+#: Words of small calls whose vectors are kept: 8 MB.
+_RECENT = 1 << 14
 #: The largest code of a row.
 _TOP = 127
 
@@ -78,6 +80,7 @@ class StaticTable:
         self.floor, self.tau = facts.floor, facts.tau
         self._tokenizer_text, self._rows, self._scales = tokenizer, rows, scales
         self._phrases, self._words = pa.array(phrases, pa.string()), list(words)
+        self._recent: KnownWords | None = None
         content = hashlib.sha256(json.dumps([_WAY, asdict(facts)]).encode())
         content.update(tokenizer.encode())
         content.update(np.ascontiguousarray(rows).tobytes())
@@ -128,6 +131,8 @@ class StaticTable:
 
         A value's vector does not depend on the values encoded with it, nor on the words known.
         """
+        if known is None and len(values) <= _FEW:
+            known = self._recent_words()
         array = pc.utf8_lower(pc.utf8_trim_whitespace(text_array(values)))
         out = np.zeros((len(array), self.dimension), np.float32)
         for start in range(0, len(array), _VALUES_AT_ONCE):
@@ -137,6 +142,12 @@ class StaticTable:
             check_stop()
             self._encode_part(part, out[start : start + len(part)], known)
         return out
+
+    def _recent_words(self) -> KnownWords:
+        """Return the words of queries, and of values near them, which occur again and again."""
+        if self._recent is None or self._recent.is_full:
+            self._recent = KnownWords(_RECENT, self.dimension)
+        return self._recent
 
     def _encode_part(self, values: pa.Array, out: Float, known: KnownWords | None) -> None:
         starts, numbers, words = split_words(values)

@@ -27,6 +27,8 @@ _FEW = 1 << 9
 #: Rows summed at a time: few enough that the sums stay in the processor's cache.
 _ROWS_AT_ONCE = 512
 _DIGITS = re.compile(r"[0-9]+")
+#: Marks the bytes that are letters.
+_LETTERS = np.array([code < 128 and chr(code).isalpha() for code in range(256)])
 _MINUS = ("-", "−")
 
 
@@ -107,6 +109,29 @@ def without_letters(values: pa.Array) -> Marks:
         texts = (value or "" for value in values.to_pylist())
         return np.array([not any(map(str.isalpha, text)) for text in texts], bool)
     return np.asarray(pc.invert(pc.match_substring_regex(values, r"\pL")))
+
+
+def letter_counts(values: pa.Array) -> Int:
+    """Count the letters of values, in any alphabet.
+
+    >>> letter_counts(pa.array(["b-52", "São 1"])).tolist()
+    [1, 3]
+    """
+    whole = values.cast(pa.large_string())
+    _, offsets, data = whole.buffers()
+    if data is None:
+        return np.zeros(len(values), np.int64)
+    bounds = np.frombuffer(offsets, np.int64)[whole.offset : whole.offset + len(whole) + 1]
+    codes = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+    # In ASCII, letters are counted byte by byte: a pattern takes twenty times as long.
+    places = bounds - bounds[0]
+    before = np.append(0, np.cumsum(_LETTERS[codes]))[places]
+    counts: Int = np.diff(before)
+    wide = np.append(0, np.cumsum(codes >= 0x80))[places]
+    others = np.flatnonzero(np.diff(wide))
+    if len(others):
+        counts[others] = pc.count_substring_regex(values.take(pa.array(others)), r"\pL")
+    return counts
 
 
 def gram_bags(words: Sequence[str], buckets: int, first: int) -> Bags:

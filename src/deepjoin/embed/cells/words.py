@@ -33,7 +33,9 @@ _POWERS = np.array([pow(_BASE, at, 1 << 64) for at in range(LONGEST + 2)], np.ui
 #: Marks in a key the place where a letter was removed.
 _PLACES = np.array([pow(_BASE ^ 0xFFFF, at + 3, 1 << 64) for at in range(LONGEST + 2)], np.uint64)
 _NOT_FOUND = np.iinfo(np.int64).max
-#: Bits of a hash that are marked, and an odd number that mixes the others into them.
+#: Up to this many words are looked up among those that begin as they do.
+_FEW = 1 << 8
+#: The most bits of a hash that are marked, and an odd number that mixes the others into them.
 _MARKED_BITS, _MIXER = 21, np.uint64(0xD6E8FEB86659FD93)
 
 
@@ -134,6 +136,11 @@ class KnownWords:
         self._places: dict[str, int] = {}
         self._adding = Lock()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more words."""
+        return len(self._places) >= len(self._rows)
+
     def vectors(self, words: Sequence[str], make: Callable[[Sequence[str]], Float]) -> Float:
         """Return the vector of each word; ``make`` computes those that are not known."""
         places = np.fromiter(map(self._places.get, words, repeat(-1)), np.int64, len(words))
@@ -168,6 +175,43 @@ class Speller:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
+        #: A few words need the words of a few letters alone, whose index is made soon.
+        self._by_letter: dict[str, tuple[Int, _Misspellings]] = {}
+        self._whole: _Misspellings | None = None
+        self._making = Lock()
+
+    def nearest(self, words: Sequence[str]) -> Int:
+        """Return the number of the known word one edit away from each word, or -1.
+
+        >>> Speller(["germany", "georgia"]).nearest(["germny", "gregory", "georgia"]).tolist()
+        [0, -1, -1]
+        """
+        if self._whole is None and len(words) > _FEW:
+            self._whole = _Misspellings(self.words)
+        if self._whole is not None:
+            return self._whole.nearest(words)
+        found = np.full(len(words), -1)
+        firsts = np.array([word[:1] for word in words])
+        for letter in dict.fromkeys(firsts.tolist()):
+            mine = np.flatnonzero(firsts == letter)
+            numbers, known = self._beginning(letter)
+            found[mine] = numbers[known.nearest([words[at] for at in mine.tolist()])]
+        return found
+
+    def _beginning(self, letter: str) -> tuple[Int, _Misspellings]:
+        """Return the known words that begin with a letter: their numbers, and their index."""
+        with self._making:
+            if letter not in self._by_letter:
+                some = [at for at, word in enumerate(self.words) if word.startswith(letter)]
+                numbers = np.append(np.array(some, np.int64), -1)  # -1 stays -1
+                self._by_letter[letter] = numbers, _Misspellings([self.words[at] for at in some])
+            return self._by_letter[letter]
+
+
+class _Misspellings:
+    """Hashes of known words and of what is one edit away from them."""
+
+    def __init__(self, words: Sequence[str]) -> None:
         hashed = hashed_words(words)
         lengths = hashed.lengths
         self._wholes = HashIndex(hashed.wholes, np.arange(len(words)))
@@ -178,11 +222,7 @@ class Speller:
         self._rests = HashIndex(without[long], rows[long])
 
     def nearest(self, words: Sequence[str]) -> Int:
-        """Return the number of the known word one edit away from each word, or -1.
-
-        >>> Speller(["germany", "georgia"]).nearest(["germny", "gregory", "georgia"]).tolist()
-        [0, -1, -1]
-        """
+        """Return the number of the known word one edit away from each word, or -1."""
         hashed = hashed_words(words)
         letters, lengths, wholes = hashed.letters, hashed.lengths, hashed.wholes
         rows, places = _inner(lengths)
@@ -266,13 +306,14 @@ class HashIndex:
         first = np.minimum.reduceat(order, starts) if len(starts) else order
         self._owners = owners[first]
         #: Marks some bits of every hash: most that are looked up are not there.
-        self._marks = np.zeros(1 << _MARKED_BITS, bool)
-        self._marks[_some_bits(self._keys)] = True
+        self._bits = min(_MARKED_BITS, (16 * len(self._keys)).bit_length() + 1)
+        self._marks = np.zeros(1 << self._bits, bool)
+        self._marks[_some_bits(self._keys, self._bits)] = True
 
     def find(self, wanted: Hashes) -> Int:
         """Return the owner of each hash; -1 where there is none."""
         found = np.full(len(wanted), -1)
-        some = np.flatnonzero(self._marks[_some_bits(wanted)])
+        some = np.flatnonzero(self._marks[_some_bits(wanted, self._bits)])
         if len(some) == 0:
             return found
         at = np.minimum(np.searchsorted(self._keys, wanted[some]), len(self._keys) - 1)
@@ -280,6 +321,6 @@ class HashIndex:
         return found
 
 
-def _some_bits(hashes: Hashes) -> Hashes:
+def _some_bits(hashes: Hashes, bits: int) -> Hashes:
     """Mix a hash into fewer bits."""
-    return (hashes * _MIXER) >> np.uint64(64 - _MARKED_BITS)
+    return (hashes * _MIXER) >> np.uint64(64 - bits)
