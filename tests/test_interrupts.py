@@ -207,6 +207,32 @@ setattr(owner, name, lambda *_, **__: [Held() and 0, stuck()])
     assert (status, said) == (143, MESSAGE)
 
 
+def test_a_signal_is_heard_while_arrow_reads_a_file_with_errors(lake_folder: Path) -> None:
+    """Arrow would handle the signal itself, and forget it for the error of the file."""
+    code = STUCK.replace(
+        'hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)',
+        """
+    import signal, time
+    import pyarrow.csv
+    class File:  # which Arrow reads while it handles signals
+        closed, mode = False, "rb"
+        def readable(self): return True
+        def seekable(self): return False
+        def writable(self): return False
+        def read(self, size=-1): time.sleep(1); return b""
+        def close(self): pass
+    try:
+        pyarrow.csv.read_csv(File())
+    except pyarrow.ArrowInvalid:
+        time.sleep(100)""",
+    )
+    status, said, seconds = interrupted(
+        code, STEPS["listing"], signal.SIGTERM, "index", lake_folder
+    )
+    assert (status, said) == (143, MESSAGE)
+    assert is_prompt(seconds), seconds
+
+
 def test_an_ignored_signal_stays_ignored(lake_folder: Path) -> None:
     """A shell lets commands in the background of a script ignore Ctrl-C."""
     code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + STUCK

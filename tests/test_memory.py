@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from deepjoin import index
 from deepjoin.build.engine import BuildResources
 from deepjoin.build.pipeline import add_tables
 from deepjoin.memory import DEFAULT, LEAST, for_cells, rows_at_once
+from tests.support.command_line import call
 
 
 def test_blocks_follow_the_memory() -> None:
@@ -34,6 +36,20 @@ def test_a_limit_below_the_least_is_told(tmp_path: Path) -> None:
     assert said == [
         "A build needs about 600M of memory; the given limit is lower and will be exceeded."
     ]
+
+
+@pytest.mark.parametrize("command", ["index", "add", "compact"])
+def test_every_command_that_writes_has_a_limit(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.csv").write_text("a\n" + "\n".join(f"v{i}" for i in range(9)) + "\n")
+    with zipfile.ZipFile(Path(__file__).parent / "earlier" / "format-2.zip") as file:
+        file.extractall(tmp_path)  # to be written anew by `compact`
+    more = {"index": [tmp_path / "t.csv", "-o", tmp_path / "new"], "compact": [tmp_path / "index"]}
+    more["add"] = [tmp_path / "index", tmp_path / "t.csv"]
+    answer = call(capsys, command, *more[command], "--memory", "100M")
+    assert answer.status == 0
+    assert "A build needs about 600M of memory; the given limit" in answer.err
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ from deepjoin.search.methods import method_for
 from deepjoin.search.query import SearchOptions, query_columns
 from deepjoin.search.searcher import Searcher, SearcherCache, search_columns
 from deepjoin.settings import (
+    BuildSettings,
     EnrichSettings,
     JoinSettings,
     SearchSettings,
@@ -803,13 +804,18 @@ Make one with: deepjoin index SOURCE -o no such folder
                 raise unknown_name("column", name, table, known)
         return table, columns
 
-    def refresh(self, *, progress: Progress | None = None) -> Refreshed:
-        """Read what has changed in the sources, and reopen the lake."""
+    def refresh(self, *, memory: int | None = None, progress: Progress | None = None) -> Refreshed:
+        """Read what has changed in the sources, and reopen the lake.
+
+        ``memory`` is as in `BuildSettings`, also for `add` and `compact`.
+        """
         from deepjoin.build.refresh import refresh_lake
 
-        return self._reopened(refresh_lake(self.location, self._resources(progress)))
+        return self._reopened(refresh_lake(self.location, self._resources(progress, memory)))
 
-    def add(self, source: object, *, progress: Progress | None = None) -> list[str]:
+    def add(
+        self, source: object, *, memory: int | None = None, progress: Progress | None = None
+    ) -> list[str]:
         """Index more tables into this lake, and reopen it; return their names.
 
         ``source`` is anything `deepjoin.index` takes. Tables that came from the same files,
@@ -817,7 +823,7 @@ Make one with: deepjoin index SOURCE -o no such folder
         """
         from deepjoin.build.pipeline import add_tables
 
-        return self._reopened(add_tables(self.location, source, self._resources(progress)))
+        return self._reopened(add_tables(self.location, source, self._resources(progress, memory)))
 
     def remove(self, *tables: str) -> list[str]:
         """Remove tables by name or pattern, and reopen the lake; return their names.
@@ -828,16 +834,19 @@ Make one with: deepjoin index SOURCE -o no such folder
 
         return self._reopened(remove_tables(self.location, tables, self._resources()))
 
-    def compact(self) -> bool:
+    def compact(self, *, memory: int | None = None) -> bool:
         """Merge all segments into one; return False if there was nothing to do."""
         from deepjoin.build.pipeline import compact
 
-        return self._reopened(compact(self.location, self._resources()))
+        return self._reopened(compact(self.location, self._resources(memory=memory)))
 
-    def _resources(self, progress: Progress | None = None) -> BuildResources:
+    def _resources(
+        self, progress: Progress | None = None, memory: int | None = None
+    ) -> BuildResources:
         from deepjoin.build.engine import BuildResources
 
-        return BuildResources(progress=progress or no_progress, device=self.device)
+        settings = BuildSettings(memory=memory, device=self.device)
+        return BuildResources.of(settings, progress, None)
 
     def _reopened(self, outcome: Outcome) -> Outcome:
         """Reopen the lake after a change."""

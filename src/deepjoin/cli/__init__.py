@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            return _run(sys.argv[1:] if arguments is None else arguments)
+            return _run(arguments)
         except Exception as error:
             # Some libraries turn the interruption into an error of theirs.
             if interrupts.is_raised:
@@ -114,14 +114,20 @@ class _WithoutPandas:
             raise ModuleNotFoundError("there is too little memory for pandas", name=name)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(given: Sequence[str] | None) -> int:
     from deepjoin.cli.config import parse
     from deepjoin.cli.parser import make_parser
 
+    arguments = sys.argv[1:] if given is None else given
     # People who know other tools type `deepjoin help search`.
     if list(arguments[:1]) == ["help"]:
         arguments = [*arguments[1:], "--help"]
     options = parse(make_parser(), arguments)
+    if given is None:
+        import pyarrow as pa
+
+        # While Arrow reads CSV it handles signals, and forgets one if the file has an error.
+        pa.enable_signal_handlers(False)
     try:
         status = options.run(options) or 0
     except (DeepJoinError, BrokenPipeError):

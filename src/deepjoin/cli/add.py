@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from deepjoin.cli.arguments import format_argument, index_argument
+from deepjoin.cli.arguments import format_argument, index_argument, memory_argument
 from deepjoin.cli.output import print_tables, progress_bar
 
 SUMMARY = "index more tables into a lake"
@@ -25,15 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="as for deepjoin index; inside or outside the indexed folder",
     )
+    memory_argument(parser)
     format_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Index more tables into a lake."""
-    from deepjoin.cli.opening import open_index
+    from deepjoin.build.pipeline import add_tables
+    from deepjoin.cli.opening import build_resources, open_index
 
     lake = open_index(options.index)
     source = options.source if len(options.source) > 1 else options.source[0]
     with progress_bar() as progress:
-        names = lake.add(source, progress=progress)
+        resources = build_resources(options.memory, progress, lake.device)
+        names = add_tables(lake.location, source, resources)
+    lake.reopen()
     print_tables("Added", names, lake, options.format)

@@ -108,6 +108,17 @@ def text_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--unit", metavar="NAME", help="what statistics count: characters or words")
 
 
+def memory_argument(parser: ArgumentParser) -> None:
+    """Add how much memory a command that writes an index may hold."""
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=size,
+        default="2G",
+        help="memory that the build may hold, e.g. 1G or 4G (default 2G; about 600M are needed)",
+    )
+
+
 def suggestion(text: str, known: Iterable[str]) -> str:
     """Suggest the name nearest to a misspelt one; empty if none is near.
 

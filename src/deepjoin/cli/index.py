@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepjoin.cli.arguments import (
     column_vector_arguments,
     format_argument,
-    size,
+    memory_argument,
     vector_arguments,
     whole,
 )
@@ -55,13 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_table_options(parser)
     vector_arguments(parser)
     column_vector_arguments(parser)
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        type=size,
-        default="2G",
-        help="memory that the build may hold, e.g. 1G or 4G (default 2G; about 600M are needed)",
-    )
+    memory_argument(parser)
     parser.add_argument(
         "--threads", metavar="N", type=whole(1), help="default: one for each processor"
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepjoin.cli.output import (
     described_vectors,
@@ -22,10 +22,14 @@ from deepjoin.cli.output import (
 )
 from deepjoin.errors import DeepJoinError, IndexUnusable
 from deepjoin.lake import Lake, open_lake
+from deepjoin.progress import Progress
 from deepjoin.read.database import is_database, shown
 from deepjoin.settings import BuildSettings
 from deepjoin.store.manifest import DEFAULT, MANIFEST, is_index
 from deepjoin.store.remote import is_remote
+
+if TYPE_CHECKING:
+    from deepjoin.build.engine import BuildResources
 
 #: Addresses of a vector store; in the environment, since they may hold a password.
 STORE_VARIABLE = "DEEPJOIN_VECTOR_STORE"
@@ -120,6 +124,14 @@ def _opened(path: str, device: str | None = None, vector_store: Sequence[str] = 
     if place is None:
         return None
     return open_lake(place, device=device, vector_store=vector_store)
+
+
+def build_resources(memory: int, progress: Progress, device: str | None) -> BuildResources:
+    """Return what a command that writes an index may use; notices are printed."""
+    from deepjoin.build.engine import BuildResources
+
+    settings = BuildSettings(memory=memory, device=device)
+    return replace(BuildResources.of(settings, progress, None), notify=say)
 
 
 def index_with_progress(
