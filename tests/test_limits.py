@@ -28,6 +28,7 @@ needs_ulimit = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="
         (OSError(errno.ENOMEM, "Cannot allocate memory"), MEMORY),
         (MemoryError(), MEMORY),
         (RuntimeError("can't start new thread"), MEMORY),
+        (TypeError("Got unexpected argument type <class 'str'> for compute function"), MEMORY),
         (OSError(errno.ENOENT, "No such file"), None),
         (ValueError("no"), None),
     ],
@@ -54,7 +55,10 @@ def limited(limit: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         ("info", "-n 16", FILES),
         ("check", "-n 16", FILES),
         ("index", "-n 16", FILES),
-        ("search", "-v 300000", MEMORY),
+        ("search", "-v 300000", "deepjoin needs 430 MB of address space, and the limit of"),
+        ("match", "-v 300000", "deepjoin needs 430 MB of address space, and the limit of"),
+        ("index", "-v 450000", MEMORY),
+        ("serve", "-v 600000", "The service needs 800 MB of address space, and the limit of"),
         (
             "join",
             "-v 500000",
@@ -67,6 +71,8 @@ def test_one_line_says_which_limit(command: str, limit: str, said: str, lake_fol
     rest: dict[str, list[object]] = {
         "search": ["--values", "France,Peru"],
         "index": ["--rebuild"],
+        "match": [lake_folder / "geo/cities.csv"],
+        "serve": ["--port", 0],
         "join": [
             lake_folder / "geo/cities.csv",
             "-c",

@@ -19,9 +19,11 @@ _LISTED, _LISTED_WIDTH = 12, 400
 _REASON_WIDTH = 160
 #: A first sentence shorter than this says too little by itself.
 _REASON_LEAST = 40
-#: What libraries say that cannot allocate; threads need memory for their stacks.
+#: What libraries say that cannot allocate; threads need memory for their stacks. The last is what
+#: Arrow says of any text if it fails to make an array of it.
 _NO_MEMORY = re.compile(
-    "start new thread|launch worker thread|ThreadPoolBuildError|failed to map segment|bad_alloc"
+    "start new thread|launch worker thread|ThreadPoolBuildError|failed to map segment|bad_alloc|"
+    "Got unexpected argument type <class 'str'> for compute function"
 )
 
 

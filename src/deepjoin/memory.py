@@ -1,4 +1,4 @@
-"""How the steps of a build share its memory.
+"""How the steps of a build share its memory, and what commands need in any case.
 
 Cells that wait for their order take up to half of it. The other steps run while nothing waits;
 each takes blocks of as many rows as fit its share. Mapped files are not counted.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import ctypes
 import sys
 
+from deepjoin.errors import ResourceLimit
+
 #: Memory of a build, unless the user gives one.
 DEFAULT = 2 << 30
 #: The least that a build needs: interpreter, libraries, the table of the cell encoder, one block.
 LEAST = 600 << 20
-
+#: Bytes of address space that joins need, and every command: below, libraries end the process.
+JOIN_SPACE, COMMAND_SPACE = 800_000_000, 430_000_000
 
 #: What libraries, encoder and blocks take beside the cells that wait.
 _BESIDE = 400 << 20
@@ -40,6 +43,20 @@ def rows_at_once(memory: int, each: int, least: int, most: int, blocks: int = 1)
     """
     fitting = max(1, memory // 4 // (each * blocks))
     return min(most, max(least, 1 << (fitting.bit_length() - 1)))
+
+
+def check_address_space(what: str, least: int) -> None:
+    """Refuse what would crash the process, since its address space is limited to less."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < least:
+        raise ResourceLimit(
+            f"{what} needs {least // 10**6} MB of address space, and the limit of this process is "
+            f"{limit // 10**6} MB; raise it with ulimit -v."
+        )
 
 
 def release() -> None:

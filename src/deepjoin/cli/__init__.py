@@ -124,6 +124,9 @@ def _run(given: Sequence[str] | None) -> int:
         arguments = [*arguments[1:], "--help"]
     options = parse(make_parser(), arguments)
     if given is None:
+        from deepjoin.memory import COMMAND_SPACE, check_address_space
+
+        check_address_space("deepjoin", COMMAND_SPACE)
         import pyarrow as pa
 
         # While Arrow reads CSV it handles signals, and forgets one if the file has an error.

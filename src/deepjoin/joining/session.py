@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from deepjoin.errors import DeepJoinError, ResourceLimit
 from deepjoin.files import TemporaryFolder
+from deepjoin.memory import JOIN_SPACE, check_address_space
 from deepjoin.progress import stop_signal
 
 if TYPE_CHECKING:
@@ -23,15 +24,14 @@ _LEAST_MEMORY = 2 << 30
 #: What part of the memory that DuckDB would take, four fifths of the machine's, a join may hold.
 _MEMORY_PART = 8
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-#: Bytes of address space below which DuckDB ends the process instead of reporting an error.
-_LEAST_SPACE = 800_000_000
 
 
 class Session:
     """A connection; closed, and its folder removed, at the latest when the object is deleted."""
 
     def __init__(self, memory_limit: str | None = None) -> None:
-        _check_address_space()
+        # DuckDB ends the process where it cannot be loaded, instead of reporting an error.
+        check_address_space("A join", JOIN_SPACE)
         import duckdb
 
         folder = TemporaryFolder("deepjoin-join-")
@@ -108,20 +108,6 @@ def default_limit(own: str) -> str:
     number, unit = own.split()
     whole = int(float(number) * 1024 ** _UNITS.index(unit))
     return f"{min(whole, max(_LEAST_MEMORY, whole // _MEMORY_PART)) >> 20}MiB"
-
-
-def _check_address_space() -> None:
-    """Refuse to join where loading DuckDB would crash the process."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < _LEAST_SPACE:
-        raise ResourceLimit(
-            f"A join needs {_LEAST_SPACE // 10**6} MB of address space, and the limit of this "
-            f"process is {limit // 10**6} MB; raise it with ulimit -v."
-        )
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import TemporaryFolder
+from deepjoin.memory import JOIN_SPACE, check_address_space
 from deepjoin.serve.http.app import create_app
 from deepjoin.serve.http.connections import BoundedConnection
 from deepjoin.serve.http.service import share_counters
@@ -39,6 +40,8 @@ _GRACE, _ENDED = 1, 0.3
 
 def serve(settings: ServerSettings, port: int, workers: int, ready: Callable[[str], None]) -> None:
     """Serve until a signal stops it; ``ready`` gets the address before the first request."""
+    # Its workers join, and each has the limit of this process.
+    check_address_space("The service", JOIN_SPACE)
     with _listening(settings.host, port) as listener, TemporaryFolder("deepjoin-serve-") as folder:
         bound = listener.getsockname()[0]
         own = replace(settings, folder=folder, bound=bound, parent=os.getpid(), workers=workers)
