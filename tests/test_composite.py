@@ -21,7 +21,7 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.matching.joinability import cardinality_of
 from deepjoin.model import Hit
 from deepjoin.normalise.canonical import canonical
-from deepjoin.search import blocks, composite
+from deepjoin.search import blocks, mappings
 from deepjoin.search.ranking import name_similarity
 from deepjoin.settings import SearchSettings, Settings
 from tests.support.agents import ask, refused
@@ -84,16 +84,19 @@ def brute_force(
     st.lists(table(1, 4), min_size=1, max_size=4),
     st.lists(table(2, 3), max_size=6),
     st.integers(1, 3),
+    st.sampled_from([1, 3, 6]),
 )
-def test_search_equals_comparing_all_rows(tables: list[Rows], queries: list[Rows], k: int) -> None:
+def test_search_equals_comparing_all_rows(
+    tables: list[Rows], queries: list[Rows], k: int, least: int
+) -> None:
     named = {f"t{number}": rows for number, rows in enumerate(tables)}
     # Tables are verified one by one, or several together.
-    one_by_one = patch.object(composite, "_ONE_BY_ONE", len(tables) % 2 * 32)
+    one_by_one = patch.object(mappings, "_ONE_BY_ONE", len(tables) % 2 * 32)
     with TemporaryDirectory() as folder, one_by_one:
         lake = deepjoin.index(
             {name: pa.table(rows) for name, rows in named.items()},
             Path(folder) / "index",
-            settings=Settings(min_distinct=1),
+            settings=Settings(min_distinct=least),
             vectors={"cells": "none"},
         )
         for query in queries:
@@ -178,6 +181,85 @@ def test_a_tuple_with_a_missing_part_never_matches(lake: Lake) -> None:
     assert results.query["size"] == 0 and len(results) == 0
     blank = lake.search({"year": ["2001"] * 2, "team": ["", " "]}, on=["year", "team"])
     assert blank.query["size"] == 0 and len(blank) == 0
+
+
+def test_parts_of_few_values_count(tmp_path: Path) -> None:
+    rows = {
+        "manager": [f"m{number}" for number in range(12) for _ in (1, 2)],
+        "half": ["1", "2"] * 12,
+        "league": ["NL"] * 24,
+        "wins": [f"w{number}" for number in range(24)],
+    }
+    lake = deepjoin.index({"halves": pa.table(rows)}, tmp_path / "index", vectors={"cells": "none"})
+    assert lake.index.indexed_columns("halves") == ["manager", "wins"]
+    query = {"m": ["m3", "m4", "m5"], "h": ["2", "1", "3"]}
+    (hit,) = lake.search(pa.table(query), on=["m", "h"])
+    assert (hit.columns, hit.matched, hit.cardinality) == (("manager", "half"), 2, "1:1")
+    assert hit.unmatched == ("m5 · 3",) and hit.brings.columns == ("league", "wins")
+    turned = lake.search(pa.table(query), on=["h", "m"])[0]
+    assert turned.columns == ("half", "manager") and turned.column == "half"
+    assert lake.explain(query, ("halves", ["manager", "half"]), on=["m", "h"]).matched == 2
+    joined = lake.join(query, on=["m", "h"], hit=hit)
+    assert joined["wins"].to_pylist() == ["w7", "w8", None]
+    # Of columns of few values alone, and where the lake has no others.
+    assert lake.search({"a": ["NL"], "b": ["2"]}, on=["a", "b"])[0].columns == ("league", "half")
+    # A hit on one column names one of few values that makes it unique.
+    single = lake.search(pa.table({"m": query["m"], "h": ["1", "2", "2"]}), on="m")[0]
+    assert single.better is not None and single.better.columns == ("manager", "half")
+    assert (single.better.rows, single.better.instead_of) == (3, 6)
+    lake.add({"more": pa.table(rows | {"wins": [f"v{number}" for number in range(24)]})})
+    lake.compact()
+    lake.reopen()
+    both = lake.search(pa.table(query), on=["m", "h"])
+    assert [hit.table for hit in both] == ["halves", "more"]
+    assert {hit.columns for hit in both} == {("manager", "half")}
+    lake.remove("halves")
+    lake.reopen()
+    assert [hit.table for hit in lake.search(pa.table(query), on=["m", "h"])] == ["more"]
+
+
+def test_tables_that_repeat_tuples_come_after_those_that_have_each_once(tmp_path: Path) -> None:
+    years = [str(year) for year in range(1981, 1991)]
+    tables = {
+        # Exactly the tuples of the query, each twice; and those of all teams, each once.
+        "halves": {"year": years * 2, "team": ["BOS"] * 20, "half": ["1"] * 10 + ["2"] * 10},
+        "teams": {
+            "year": [str(year) for year in range(1900, 2000)] * 3,
+            "team": ["BOS"] * 100 + ["NYA"] * 100 + ["CHN"] * 100,
+            "park": [str(number) for number in range(300)],
+        },
+    }
+    lake = deepjoin.index(
+        {name: pa.table(rows) for name, rows in tables.items()},
+        tmp_path / "index",
+        vectors={"cells": "none"},
+    )
+    query = {"year": years, "team": ["BOS"] * 10}
+    for join in ("equi", "any"):
+        found = lake.search(query, on=["year", "team"], join=join)
+        assert [(hit.table, hit.joinability) for hit in found] == [("teams", 1), ("halves", 1)]
+
+
+def test_parts_match_by_a_program(tmp_path: Path) -> None:
+    codes = [f"{number:05}" for number in range(1001, 1041)]
+    rows = {
+        "zip": codes * 2,
+        "year": ["2019"] * 40 + ["2020"] * 40,
+        "rent": [str(number) for number in range(80)],
+    }
+    other = {"n": [str(number) for number in range(40)], "year": ["2019", "2020"] * 20}
+    lake = deepjoin.index({"rents": pa.table(rows), "other": pa.table(other)}, tmp_path / "index")
+    query = {"code": [str(int(code)) for code in codes[:30]], "y": ["2019", "2020"] * 15}
+    assert not lake.search(query, on=["code", "y"], join="equi").hits
+    (hit,) = lake.search(query, on=["code", "y"])
+    assert (hit.table, hit.columns, hit.joinability) == ("rents", ("zip", "year"), 1.0)
+    assert hit.found_by == ("program",) and hit.equi.joinability == 0
+    assert hit.matches[0] == ("1001 · 2019", "01001 · 2019", 1.0, "program")
+    assert len(hit.programs) == 1 and hit.cardinality == "1:1"
+    with pytest.warns(UserWarning, match="30 values match by a program"):
+        joined = lake.join(query, on=["code", "y"], hit=hit)
+    assert joined["rent"].to_pylist()[:3] == [0, 41, 2]
+    assert not lake.search(query, on=["code", "y"], settings=SearchSettings(programs=False)).hits
 
 
 def test_parts_match_by_meaning(lake: Lake) -> None:
@@ -282,7 +364,7 @@ def test_odd_column_names_and_wide_tables(tmp_path: Path) -> None:
 def test_tables_are_verified_together_as_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_by_one: int, most: int
 ) -> None:
-    monkeypatch.setattr(composite, "_ONE_BY_ONE", one_by_one)
+    monkeypatch.setattr(mappings, "_ONE_BY_ONE", one_by_one)
     monkeypatch.setattr(blocks, "MOST_ROWS", most)
     chance = random.Random(5)
     tables: dict[str, Rows] = {

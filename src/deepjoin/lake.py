@@ -440,10 +440,9 @@ Make one with: deepjoin index SOURCE -o no such folder
             from deepjoin.search.composite import composite
 
             with self.index.reporting_damage():
-                numbers = [segment.catalog.find_column(table, name) for name in names]
                 measured = composite(self.context(), "hybrid", join, chosen.tau)
                 mine = query_columns(self.index, query, on)
-                found = measured.explain(mine, (segment, numbers), chosen.matches)
+                found = measured.explain(mine, (segment, table, names), chosen.matches)
                 return with_decision(found, self._decided(mine))
         if on is None:
             column = as_column(query)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,13 @@ from deepjoin.errors import DeepJoinError
 from deepjoin.joining.session import Session
 from deepjoin.joining.tables import SideTable
 from deepjoin.matching.joinability import cardinality_of
-from deepjoin.matching.values import SemanticMatching, match_values, nearest_values
+from deepjoin.matching.similar import ValuePairs
+from deepjoin.matching.values import (
+    SemanticMatching,
+    match_values,
+    nearest_values,
+    rewritten_values,
+)
 from deepjoin.model import JoinFacts, SeveralMatches
 
 #: The table of pairs: a canonical value of yours, one of theirs, their similarity, and cells of
@@ -185,10 +192,12 @@ def link_values(session: Session, semantic: SemanticMatching) -> None:
     session.run("DROP TABLE pair_places; DROP TABLE close_places")
 
 
-def link_tuples(session: Session, semantic: SemanticMatching, parts: int) -> None:
+def link_tuples(
+    session: Session, semantic: SemanticMatching, parts: int, programs: bool = False
+) -> None:
     """Match the tuples of both sides, each part equal or similar, and store the pairs.
 
-    A pair is as similar as its least similar part.
+    A pair is as similar as its least similar part. With ``programs``, parts match by one as well.
     """
     if semantic.matching == "one-to-one":
         raise DeepJoinError(
@@ -201,11 +210,18 @@ def link_tuples(session: Session, semantic: SemanticMatching, parts: int) -> Non
         mine = list_values(session, f"left_keys_{n}", f"left_values_{n}")
         theirs = list_values(session, f"right_keys_{n}", f"right_values_{n}")
         session.run(f"CREATE TABLE places_{n} (yours BIGINT, theirs BIGINT, similarity BIGINT)")
-        for pairs, _ in match_values(mine, theirs, every):
+        by_program = rewritten_values(mine, theirs, semantic) if programs else ValuePairs.none()
+        matched = (pairs for pairs, _ in match_values(mine, theirs, every))
+        for pairs in chain([by_program], matched):
             columns = [pairs.mine, pairs.theirs, pairs.similarities]
             if len(pairs):
                 batch = pa.table(columns, names=("yours", "theirs", "similarity"))
                 session.run(f"INSERT INTO places_{n} SELECT * FROM batch", batch)
+        if len(by_program):
+            session.run(
+                f"CREATE OR REPLACE TABLE places_{n} AS SELECT yours, theirs, "
+                f"max(similarity) AS similarity FROM places_{n} GROUP BY yours, theirs"
+            )
     list_values(session, "left_keys", "left_values")
     list_values(session, "right_keys", "right_values")
     similar = ", ".join(f"places_{n}.similarity" for n in numbers)

@@ -225,21 +225,22 @@ def _plan(
     keys = "left_keys", "right_keys"
     for source, stored in zip((yours, theirs), keys, strict=True):
         collect_keys(session, source, stored, profile, ordered=semantic is not None)
-    pairs, skipped = None, ""
+    pairs, skipped, by_program = None, "", False
     if semantic is not None and yours.more:
         if semantic.precision is not None or semantic.decisions.pairs:
             raise DeepJoinError(
                 "`precision` and `decisions` are about pairs of single values; this key has "
                 f"{len(yours.keys)} columns. Leave them out, or join on one column."
             )
-        # Programs and careful similarity pair single values; parts match by their cosine.
+        # Careful similarity pairs single values; parts match by their cosine, or by a program.
+        by_program = semantic.careful
         semantic = replace(semantic, careful=False)
     if semantic is not None and semantic.join == "any":
         skipped = too_many_values(session, len(yours.keys))
         semantic = None if skipped else semantic
     if semantic is not None:
         if yours.more:
-            link_tuples(session, semantic, len(yours.keys))
+            link_tuples(session, semantic, len(yours.keys), programs=by_program)
         else:
             link_values(session, semantic)
         # Where "any" has found equal values only, the join is the simpler one of equal keys.

@@ -22,6 +22,7 @@ from deepjoin.errors import DeepJoinError, UnknownName
 from deepjoin.matching.decisions import HIGH, LOW, Decisions
 from deepjoin.matching.joinability import ONE, least
 from deepjoin.matching.linking import LEAST_CHANCE, TIE_CHANCE, link
+from deepjoin.matching.programs import find_programs
 from deepjoin.matching.similar import ROWS, SimilarValues, ValuePairs
 from deepjoin.model import Program
 from deepjoin.normalise.canonical import CellType, cell_types
@@ -139,6 +140,17 @@ def _linked(mine: pa.Array, theirs: pa.Array, semantic: SemanticMatching) -> Mat
     chances = np.rint(others.chances * ONE).astype(np.int64)
     close = ValuePairs.concatenate([tied, ValuePairs(others.left, others.right, chances)])
     return MatchedValues(pairs, close.leading(ALTERNATIVES))
+
+
+def rewritten_values(mine: Values, theirs: Values, semantic: SemanticMatching) -> ValuePairs:
+    """Match values that have no equal one by programs, which are noted with the matching."""
+    texts, others = _texts(mine), _texts(theirs)
+    free = np.flatnonzero(np.asarray(pc.is_null(pc.index_in(texts, others))))
+    found = find_programs(texts.to_pylist(), others.to_pylist(), free)
+    semantic.programs.extend(one.program for one in found)
+    return ValuePairs.concatenate(
+        ValuePairs(one.left, one.right, np.full(len(one.left), ONE, np.int64)) for one in found
+    )
 
 
 def nearest_values(mine: Values, theirs: Values, semantic: SemanticMatching) -> ValuePairs:

@@ -14,7 +14,7 @@ import numpy as np
 
 from deepjoin.arrays import Array, Double, Int, distinct, find_sorted, ranges
 from deepjoin.search.tuples import Level, PartPairs
-from deepjoin.store.segment import Segment
+from deepjoin.store.key_columns import KeyColumns
 
 #: Rows, of all ways to map the columns, that are compared at a time.
 MOST_ROWS = 1 << 21
@@ -53,7 +53,7 @@ class _Groups:
 
 
 def verify_together(
-    segment: Segment,
+    keys: KeyColumns,
     pairs: Sequence[PartPairs],
     parts: Sequence[tuple[PartColumns, Level]],
     tables: Int,
@@ -67,7 +67,7 @@ def verify_together(
     groups: _Groups | None = None
     counts: Int = np.zeros(0, np.int64)
     for pair, (columns, level) in zip(pairs, parts, strict=True):
-        groups = _extended(segment, pair, level, groups, *columns.of(tables, least))
+        groups = _extended(keys, pair, level, groups, *columns.of(tables, least))
         counts = _counted(groups, level)
         groups = _kept(groups, counts >= least)
         counts = counts[counts >= least]
@@ -76,7 +76,7 @@ def verify_together(
 
 
 def _extended(
-    segment: Segment,
+    keys: KeyColumns,
     pairs: PartPairs,
     level: Level,
     before: _Groups | None,
@@ -84,10 +84,9 @@ def _extended(
     columns: Int,
 ) -> _Groups:
     """Add a part: each way so far with each column of its table that may take it."""
-    assert segment.rows is not None
     if before is None:
         table, chosen, taken = which, [], columns
-        lengths = np.asarray(segment.rows.counts)[taken]
+        lengths = keys.counts[taken]
         _check(lengths)
         group = np.repeat(np.arange(len(taken)), lengths)
         rows = ranges(np.zeros(len(taken), np.int64), lengths)
@@ -106,7 +105,7 @@ def _extended(
         group = np.repeat(np.arange(len(taken)), lasts - firsts)
         places = ranges(firsts, lasts - firsts)
         rows, beginnings = before.rows[places], before.beginnings[places]
-    values = _values_at(segment, taken[group], rows)
+    values = keys.values_at(taken[group], rows)
     known, first, each = np.unique(pairs.values, return_index=True, return_counts=True)
     at = find_sorted(known, values)
     here = np.flatnonzero(at >= 0)
@@ -123,21 +122,6 @@ def _extended(
 def _check(lengths: Int) -> None:
     if int(lengths.sum()) > MOST_ROWS:
         raise TooManyMappings
-
-
-def _values_at(segment: Segment, columns: Int, rows: Int) -> Int:
-    """Return the number of the value in each of these columns and rows; -1 for a missing cell."""
-    stored, index = segment.rows, segment.values
-    assert stored is not None
-    widths = np.asarray(stored.widths)[columns].astype(np.int64)
-    bits = 8 * np.asarray(stored.offsets)[columns] + rows * widths
-    shifted = stored.words(bits >> 3) >> (bits & 7).astype(np.uint64)
-    codes = (shifted & ((np.uint64(1) << widths.astype(np.uint64)) - np.uint64(1))).astype(np.int64)
-    counts = np.asarray(stored.counts)
-    present = np.asarray(segment.catalog.column_cells)
-    ranks = codes - (present[columns] < counts[columns])
-    values = index.cell_values[index.column_offsets[columns] + np.maximum(ranks, 0)]
-    return np.where(ranks >= 0, values.astype(np.int64), -1)
 
 
 def _counted(groups: _Groups, level: Level) -> Int:

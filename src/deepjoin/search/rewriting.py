@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepjoin.arrays import Double, Int, Int32, distinct
+from deepjoin.arrays import Double, Int, Int32, Marks, distinct
 from deepjoin.embed.cells.tokens import text_array
 from deepjoin.matching.programs import find_programs
 from deepjoin.matching.similar import postings_of
@@ -43,15 +43,17 @@ def columns_by_program(
     options: SearchOptions,
     tau: float,
     is_worth: Callable[[Segment, int], bool],
+    tables: Sequence[Marks] | None = None,
 ) -> list[ColumnMatch]:
     """Find the columns that hold what a program makes of the query's cells, or the other way.
 
-    Only columns that are ``is_worth`` it are looked at: looking for programs takes long.
+    Only columns that are ``is_worth`` it are looked at: looking for programs takes long. With
+    ``tables``, marks for each segment, only columns of the tables marked.
     """
     if len(query) < 2 or query.cells.hidden is not None:
         return []
     found = []
-    for one in _promising(query, segments, options):
+    for one in _promising(query, segments, options, tables):
         check_stop()
         if options.is_late:
             break
@@ -75,7 +77,10 @@ class _Proposed(NamedTuple):
 
 
 def _promising(
-    query: SearchQuery, segments: Sequence[Segment], options: SearchOptions
+    query: SearchQuery,
+    segments: Sequence[Segment],
+    options: SearchOptions,
+    tables: Sequence[Marks] | None,
 ) -> list[_Proposed]:
     """List the columns that hold values of the same signatures, most promising first."""
     cells = np.arange(len(query))
@@ -85,7 +90,7 @@ def _promising(
     wanted = signatures_of(texts, every=True)
     least = max(2.0, _PROMISE * len(cells))
     proposed: list[_Proposed] = []
-    for segment in segments:
+    for number, segment in enumerate(segments):
         if segment.signatures is None or segment.values.columns == 0:
             continue
         index, equal = segment.values, query.values_in(segment).numbers[cells]
@@ -107,6 +112,8 @@ def _promising(
         chosen = (gained >= least) & (gained > has_equal)
         if out is not None:
             chosen &= ~out
+        if tables is not None:
+            chosen &= tables[number][np.asarray(segment.catalog.column_tables)]
         places = np.flatnonzero(chosen)
         shares = gained[places] - 0.1 * np.log1p(index.sizes(places))
         pairs = np.stack([cells[pairs[0]], pairs[1]])

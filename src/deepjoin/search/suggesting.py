@@ -16,9 +16,8 @@ import numpy as np
 from deepjoin.arrays import Int, Int32, find_sorted
 from deepjoin.model import BetterKey, Column, Hit, Results
 from deepjoin.search.query import SearchQuery
-from deepjoin.search.tuples import MOST_PARTS, TableRows, value_numbers
+from deepjoin.search.tuples import MOST_PARTS, PartPairs, TableRows, key_columns, value_numbers
 from deepjoin.store.segment import Segment
-from deepjoin.store.values.rows import NOT_STORED
 
 #: Hits of a column that are looked at, and cells of a query's table at most.
 _HITS = 10
@@ -65,11 +64,11 @@ class _QueryTable:
             part = SearchQuery(self.columns[column], self._profile)
             self._parts[column] = part, value_numbers(part, self._profile)
         part, numbers = self._parts[column]
-        held = segment.values.cell_values[slice(*segment.values.cells_of(target))]
-        values = part.values_in(segment).numbers
+        pairs = PartPairs.equal(part, segment)
         # One more, for missing cells: number -1 is the last.
-        known = find_sorted(held, np.maximum(values, 0).astype(held.dtype))
-        ranks = np.append(np.where(values >= 0, known, -1), -1)
+        ranks = np.full(len(part) + 1, -1)
+        found = find_sorted(key_columns(segment).held(target), pairs.values)
+        ranks[pairs.cells[found >= 0]] = found[found >= 0]
         return np.asarray(ranks[numbers])
 
 
@@ -80,19 +79,20 @@ def _better(segments: Sequence[Segment], table: _QueryTable, hit: Hit) -> Better
     for segment in segments:
         number = segment.find_table(hit.table)
         if number is not None and segment.rows is not None:
-            theirs = segment.catalog.columns_of(number)
-            stored = [one for one in theirs if segment.rows.widths[one] != NOT_STORED]
-            first = [one for one in stored if segment.catalog.column_names[one] == hit.column]
+            keys = key_columns(segment)
+            theirs = keys.columns_of(number)
+            first = [one for one in theirs if keys.name(one) == hit.column]
             if first:
-                return _longer(table, TableRows(segment, ()), first[0], stored)
+                return _longer(table, segment, first[0], theirs)
     return None
 
 
 def _longer(
-    table: _QueryTable, rows: TableRows, first: int, theirs: Sequence[int]
+    table: _QueryTable, segment: Segment, first: int, theirs: Sequence[int]
 ) -> BetterKey | None:
     """Add one pair of columns after the other, each time the one that joins the fewest rows."""
-    segment = rows.segment
+    keys = key_columns(segment)
+    rows = TableRows(keys, ())
     mine, target = table.ranks(table.own, segment, first), rows.ranks(first).astype(np.int64)
     matched, before, _ = _joined(mine, target)
     chosen = [(table.own, first)]
@@ -106,7 +106,7 @@ def _longer(
             table.work -= len(target)
             if table.work < 0:
                 return None
-            size = int(segment.values.sizes(np.array([pair[1]]))[0])
+            size = keys.size(pair[1])
             longer = _combined(mine, table.ranks(pair[0], segment, pair[1]), size)
             other = _combined(target, rows.ranks(pair[1]), size)
             found, joined, most = _joined(longer, other)
@@ -117,10 +117,9 @@ def _longer(
         joined, most, pair, mine, target = best
         chosen.append(pair)
         if most <= 1:
-            names = segment.catalog.column_names
             return BetterKey(
                 tuple(table.columns[one].name for one, _ in chosen),
-                tuple(names[other] for _, other in chosen),
+                tuple(keys.name(other) for _, other in chosen),
                 joined,
                 before,
             )

@@ -9,7 +9,7 @@ best.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from deepjoin.lazy import cached_property
 from deepjoin.model import Column
 from deepjoin.normalise.distinct import canonical_all
 from deepjoin.search.query import SearchQuery
+from deepjoin.store.key_columns import KeyColumns
 from deepjoin.store.segment import Segment
 
 #: Key columns of one query at most: with more, there are too many ways to map them.
@@ -29,6 +30,9 @@ MOST_PARTS = 8
 SEPARATOR = " · "
 #: From this many possible tuples on, those of a table are sorted instead of marked.
 _MARKED = 1 << 24
+#: The similarity of values that match by a program: less than that of equal ones, more than that
+#: of all others, whose similarities are millionths.
+BY_PROGRAM = np.float32(1 - 2.0**-21)
 #: Possible beginnings of tuples that are looked up in a table of all of them.
 _POSSIBLE = 1 << 20
 #: Rows among which a repeated tuple is looked for before all of them are.
@@ -188,6 +192,18 @@ class PartPairs:
             for of in every
         )
 
+    def with_programs(self, column: int, values: Int, cells: Int) -> PartPairs:
+        """Add pairs of one column that match by a program."""
+        every, one = (np.stack(pair) for pair in ((self.values, self.cells), (values, cells)))
+        known = set(map(tuple, one.T.tolist()))
+        kept = np.array([tuple(pair) not in known for pair in every.T.tolist()], bool)
+        merged = PartPairs.of(
+            np.append(self.values[kept], values),
+            np.append(self.cells[kept], cells),
+            np.append(self.similarities[kept], np.full(len(values), BY_PROGRAM)),
+        )
+        return replace(self, of_column={**self.of_column, column: merged})
+
     def in_column(self, column: int) -> PartPairs:
         """Return the pairs that hold for a column."""
         return self.of_column.get(column, self)
@@ -202,7 +218,20 @@ class PartPairs:
     def equal(cls, part: SearchQuery, segment: Segment) -> PartPairs:
         """Pair each value with the equal one."""
         numbers, known = part.values_in(segment)
-        return cls(numbers[known], known, np.ones(len(known), np.float32))
+        ones = np.ones(len(known), np.float32)
+        return cls(numbers[known], known, ones).with_few(part, segment)
+
+    def with_few(self, part: SearchQuery, segment: Segment) -> PartPairs:
+        """Add the equal values of columns below `min_distinct`."""
+        keys, small = segment.key_columns, segment.small
+        if keys is None or small is None or len(keys.parts) == 1:
+            return self
+        numbers, known = part.values_in(small)
+        return PartPairs(
+            np.append(self.values, numbers[known] + keys.parts[1].first_value),
+            np.append(self.cells, known),
+            np.append(self.similarities, np.ones(len(known), np.float32)),
+        )
 
 
 class Found(NamedTuple):
@@ -232,8 +261,8 @@ class _RankPairs(NamedTuple):
 class TableRows:
     """The rows of one segment's tables, with what a query's parts match in them."""
 
-    def __init__(self, segment: Segment, pairs: Sequence[PartPairs]) -> None:
-        self.segment, self.pairs = segment, pairs
+    def __init__(self, columns: KeyColumns, pairs: Sequence[PartPairs]) -> None:
+        self.columns, self.pairs = columns, pairs
         self._ranks: dict[int, Int32] = {}
         self._met: dict[tuple[int, int], _RankPairs] = {}
         self._kept = 0
@@ -242,9 +271,7 @@ class TableRows:
         """Return the rank of each row's value; the columns decoded last are kept."""
         found = self._ranks.get(column)
         if found is None:
-            assert self.segment.rows is not None
-            present = int(self.segment.catalog.column_cells[column])
-            found = self.segment.rows.ranks(column, present)
+            found = self.columns.ranks(column)
             self._keep(found.nbytes)
             self._ranks[column] = found
         return found
@@ -258,9 +285,9 @@ class TableRows:
     def _rank_pairs(self, part: int, column: int) -> _RankPairs:
         found = self._met.get((part, column))
         if found is None:
-            held = self.segment.values.cell_values[slice(*self.segment.values.cells_of(column))]
+            held = self.columns.held(column)
             pairs = self.pairs[part].in_column(column)
-            at = find_sorted(held, pairs.values.astype(held.dtype))
+            at = find_sorted(held, pairs.values)
             here = np.flatnonzero(at >= 0)
             first = np.full(len(held) + 1, -1, np.int32)
             first[at[here][::-1]] = here[::-1]
@@ -303,8 +330,7 @@ class TableRows:
         rows = np.flatnonzero(np.logical_and.reduce([of >= 0 for of in ranks]))
         keys: Int = np.zeros(len(rows), np.int64)
         most = 1
-        sizes = self.segment.values.sizes(np.asarray(columns)).tolist()
-        for of, size in zip(ranks, sizes, strict=True):
+        for of, size in zip(ranks, map(self.columns.size, columns), strict=True):
             if most * size >= 1 << 62:
                 keys = np.unique(keys, return_inverse=True)[1]
                 most = len(keys) + 1
@@ -320,6 +346,13 @@ class TableRows:
             if count_distinct(some) < len(some):
                 return False
         return True
+
+
+def key_columns(segment: Segment) -> KeyColumns:
+    """Return the columns that keys may have, of a segment that stores rows."""
+    columns = segment.key_columns
+    assert columns is not None
+    return columns
 
 
 def count_distinct(keys: Int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,9 @@ from deepjoin.store.ledger import read_ledger
 from deepjoin.store.values.index import ValueIndex
 from deepjoin.store.values.rows import RowCodes
 from deepjoin.store.values.signatures import Signatures
+
+if TYPE_CHECKING:
+    from deepjoin.store.key_columns import KeyColumns
 
 #: Folder, inside a segment, of the tables that came from memory.
 FRAMES = "frames"
@@ -92,9 +96,22 @@ class Segment:
 
     @cached_property
     def small(self) -> Segment | None:
-        """The columns below `min_distinct`, for relations; None if there are none."""
+        """The columns below `min_distinct`, for relations and keys; None if there are none."""
         folder = self.folder / SMALL
         return Segment(folder, self.removed) if folder.is_dir() else None
+
+    @cached_property
+    def key_columns(self) -> KeyColumns | None:
+        """The columns that keys of several may have; None if rows are not stored."""
+        from deepjoin.store.key_columns import KeyColumns
+
+        if self.rows is None:
+            return None
+        stored = [(self.values, self.catalog, self.rows)]
+        small = self.small
+        if small is not None and small.rows is not None:
+            stored.append((small.values, small.catalog, small.rows))
+        return KeyColumns(stored)
 
     @property
     def live_tables(self) -> list[int]:
