@@ -159,3 +159,21 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
     assert "is your table" not in reasons.get("events.csv", "")
     keys_of = {offer.column: offer.key for offer in lake.enrich(own, depth=1).offers}
     assert {*keys_of["wins"].split(", ")} == {"team", "year"}
+
+
+def test_row_numbers_whose_names_say_whose_they_are(tmp_path: Path) -> None:
+    """Lines of invoices belong to them, though both are numbered; rows numbered `id` do not."""
+    drawn = np.random.default_rng(6)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    lines = pd.DataFrame({"InvoiceNo": drawn.integers(1, 201, 900), "price": drawn.random(900)})
+    lines.to_csv(folder / "lines.csv", index=False)
+    other = pd.DataFrame({"id": range(1, 201), "height": drawn.normal(size=200)})
+    pd.concat([other, other]).to_csv(folder / "other.csv", index=False)
+    lake = deepjoin.index(folder, tmp_path / "index")
+    own = pd.DataFrame({"invoice_id": range(1, 201), "size": drawn.normal(size=200)})
+    offers = lake.enrich(own).offers
+    assert {(one.table, one.via, one.key) for one in offers} == {
+        ("lines.csv", "invoice_id", "InvoiceNo")
+    }
+    assert lake.enrich(own.rename(columns={"invoice_id": "id"})).offers == ()

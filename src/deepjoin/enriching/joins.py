@@ -17,6 +17,7 @@ from deepjoin.joining.columns import joined_names
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
 from deepjoin.joining.store import read_typed
+from deepjoin.matching.names import split_key
 from deepjoin.model import BetterKey, Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
@@ -328,10 +329,13 @@ def _trust(name: str, hit: Hit) -> float:
     """Estimate whether a join makes sense.
 
     The probability of a hit is that of a reference to a key. Where a table has several rows for a
-    key, or knows few of your keys, the name of the column tells as much, unless it is one of row
-    numbers, years or flags, which fit everywhere.
+    key, or knows few of your keys, the name of the column tells as much, unless it is one of years
+    or flags, which fit everywhere. Row numbers do as well: theirs must say whose they are.
     """
-    if hit.generic or canonical(name) != canonical(hit.column):
+    (mine, is_key), (theirs, is_theirs) = split_key(name), split_key(hit.column)
+    is_named = bool(mine) and mine == theirs and is_key and is_theirs
+    is_same = is_named or (canonical(name) == canonical(hit.column) and not hit.generic)
+    if not is_same or hit.generic in ("year", "flag"):
         return hit.probability
     return max(hit.probability, 0.9 * max(hit.joinability, hit.reverse))
 
