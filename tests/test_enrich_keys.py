@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import deepjoin
-from deepjoin import EnrichSettings, Lake
+from deepjoin import DeepJoinError, EnrichSettings, Lake
+from deepjoin.enriching.enrich import apply_plan
 from deepjoin.enriching.features import Feature, chosen_features
 from deepjoin.enriching.row_order import RowOrders
 
@@ -118,3 +119,61 @@ def test_one_of_several_joins_with_a_table_is_right() -> None:
     ]
     rated = np.array([rate for *_, rate in made])
     assert [one.name for one in chosen_features([], new, rated, 10)] == ["c", "b", "d"]
+
+
+def test_keys_of_several_columns(tmp_path: Path) -> None:
+    """A table of years is joined on both; one of events is summarised, not taken for yours."""
+    drawn = np.random.default_rng(5)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    teams = [f"team {number}" for number in range(12)]
+    keys = pd.MultiIndex.from_product([teams, range(1990, 2010)], names=["team", "year"])
+    wins = keys.to_frame(index=False).assign(wins=drawn.integers(0, 100, len(keys)))
+    wins.to_csv(folder / "wins.csv", index=False)
+    own = keys.to_frame(index=False).sample(400, replace=True, random_state=1)
+    own["size"] = drawn.normal(size=400)
+    at = own.merge(wins, how="left")["wins"].to_numpy()
+    own["pay"] = at / 10 + drawn.normal(size=400)
+    events = own[["team", "year", "size"]].sample(300, random_state=2)
+    events.assign(points=drawn.integers(0, 9, 300)).to_csv(folder / "events.csv", index=False)
+    lake = deepjoin.index(folder, tmp_path / "index")
+    found = lake.enrich(own.reset_index(drop=True), "pay", depth=1)
+    step = next(step for step in found.steps if step.table == "wins.csv")
+    assert {*step.via.split(", ")} == {"team", "year"} == {*step.column.split(", ")}
+    assert (step.cardinality, step.coverage) == ("n:1", 1)
+    assert found.table["wins"].tolist() == at.tolist()
+    duckdb = pytest.importorskip("duckdb").connect()
+    duckdb.register("your_table", own)
+    duckdb.execute(found.sql)
+    got = duckdb.execute(found.sql.rpartition(";\n\n")[2]).df()
+    pd.testing.assert_frame_equal(got, found.table, check_dtype=False)
+    others = pd.DataFrame({"team": ["team 3", "team 3"], "year": [1991, 1880], "size": [0.0, 0.0]})
+    expected = wins.set_index(["team", "year"])["wins"][("team 3", 1991)]
+    assert apply_plan(lake, others, found.plan)["wins"].tolist() == [
+        expected,
+        pytest.approx(np.nan, nan_ok=True),
+    ]
+    with pytest.raises(DeepJoinError, match="No column 'year' in the table"):
+        apply_plan(lake, others.drop(columns="year"), found.plan)
+    reasons = {one.table: one.reason for one in found.rejected}
+    assert "is your table" not in reasons.get("events.csv", "")
+    keys_of = {offer.column: offer.key for offer in lake.enrich(own, depth=1).offers}
+    assert {*keys_of["wins"].split(", ")} == {"team", "year"}
+
+
+def test_row_numbers_whose_names_say_whose_they_are(tmp_path: Path) -> None:
+    """Lines of invoices belong to them, though both are numbered; rows numbered `id` do not."""
+    drawn = np.random.default_rng(6)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    lines = pd.DataFrame({"InvoiceNo": drawn.integers(1, 201, 900), "price": drawn.random(900)})
+    lines.to_csv(folder / "lines.csv", index=False)
+    other = pd.DataFrame({"id": range(1, 201), "height": drawn.normal(size=200)})
+    pd.concat([other, other]).to_csv(folder / "other.csv", index=False)
+    lake = deepjoin.index(folder, tmp_path / "index")
+    own = pd.DataFrame({"invoice_id": range(1, 201), "size": drawn.normal(size=200)})
+    offers = lake.enrich(own).offers
+    assert {(one.table, one.via, one.key) for one in offers} == {
+        ("lines.csv", "invoice_id", "InvoiceNo")
+    }
+    assert lake.enrich(own.rename(columns={"invoice_id": "id"})).offers == ()

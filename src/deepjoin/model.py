@@ -542,9 +542,9 @@ class EnrichStep(Answer):
 
     table: str
     column: str
-    """Its key column."""
+    """Its key column, or several with commas between."""
     via: str
-    """The column of the enriched table that it is joined on."""
+    """The column of the enriched table that it is joined on, or several in the same order."""
     cardinality: str
     coverage: float
     """Share of your rows that have a match."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deepjoin.enriching.features import Feature, Gain, Scorer, chosen_features
 from deepjoin.enriching.joins import EnrichableLake, KeyCells, RepeatableJoin, joined_rows
 from deepjoin.enriching.offers import catalogue, offers_about
-from deepjoin.enriching.ordered import KEY, ORDER, ROW
+from deepjoin.enriching.ordered import ORDER, ROW, key_name
 from deepjoin.enriching.own import OwnTable
 from deepjoin.enriching.walk import EnrichWalk
 from deepjoin.errors import DeepJoinError, unknown_name
@@ -219,8 +219,8 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
         join = replace(brought.join, parent=parent, columns=columns)
         step = EnrichStep(
             table=choice.table,
-            column=brought.join.column,
-            via=choice.via,
+            column=join.shown[1],
+            via=join.shown[0],
             cardinality=brought.cardinality,
             coverage=brought.coverage,
             trust=choice.trust,
@@ -249,11 +249,16 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
 def _step_sql(number: int, plan: Sequence[RepeatableJoin], join: RepeatableJoin, sql: str) -> str:
     """Write a step as a table: its keys are columns of your table, or of an earlier step."""
     order = f", {identifier(join.ordered.mine)} AS {ORDER}" if join.ordered else ""
-    via = f"{identifier(join.via)} AS {KEY}"
+    raw = {}
+    if join.parent >= 0:
+        raw = {given: name for name, given in plan[join.parent].names}
+    via = ", ".join(
+        f"{identifier(raw.get(name, name))} AS {key_name(at)}"
+        for at, name in enumerate((join.via, *(mine for mine, _ in join.also)))
+    )
     keys = f"SELECT row_number() OVER () - 1 AS {ROW}, {via}{order} FROM your_table"
     if join.parent >= 0:
-        raw = {given: name for name, given in plan[join.parent].names}[join.via]
-        via, parent = f"{identifier(raw)} AS {KEY}", f"step_{join.parent + 1}"
+        parent = f"step_{join.parent + 1}"
         keys = f"SELECT {ROW}, {via} FROM {parent}"
         if order:
             keys = (
@@ -269,16 +274,20 @@ def apply_plan(lake: EnrichableLake, given: object, plan: Sequence[RepeatableJoi
     enriched, brought = table, list[pa.Table]()
     for join in plan:
         keys = table if join.parent < 0 else brought[join.parent]
-        for name, where in ((join.via, keys), (join.ordered and join.ordered.mine, table)):
-            if name and name not in where.column_names:
+        also = [mine for mine, _ in join.also]
+        needed = [(name, keys) for name in (join.via, *also)]
+        needed += [(join.ordered.mine, table)] if join.ordered else []
+        for name, where in needed:
+            if name not in where.column_names:
                 raise unknown_name("column", name, "the table", where.column_names)
         order = table[join.ordered.mine] if join.ordered else None
-        rows = joined_rows(lake, join, KeyCells(keys[join.via], order))
+        cells = KeyCells(keys[join.via], order, tuple(keys[name] for name in also))
+        rows = joined_rows(lake, join, cells)
         names = dict(join.names)
         # A table of the lake that has changed may lack a column, or have more.
         found = {names[name]: rows[name] for name in rows.column_names if name in names}
         brought.append(pa.table(found))
         for column in join.columns:
-            cells = found.get(column, pa.nulls(table.num_rows))
-            enriched = enriched.append_column(column, cells)
+            new = found.get(column, pa.nulls(table.num_rows))
+            enriched = enriched.append_column(column, new)
     return _like(given, enriched)

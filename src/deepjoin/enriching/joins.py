@@ -6,21 +6,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deepjoin.enriching.features import MARKS, NUMBER, is_near_number
-from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in
+from deepjoin.enriching.ordered import KEY, ORDER, ROW, OrderedKey, key_in, key_name
 from deepjoin.enriching.row_order import RowOrders
 from deepjoin.joining.columns import joined_names
 from deepjoin.joining.plan import JoinPlan
 from deepjoin.joining.session import Session
 from deepjoin.joining.store import read_typed
-from deepjoin.model import Column, Hit, RejectedJoin, Results
+from deepjoin.matching.names import split_key
+from deepjoin.model import BetterKey, Column, Hit, RejectedJoin, Results
 from deepjoin.normalise.canonical import canonical
 from deepjoin.read.frames import as_columns
 from deepjoin.read.sql import duckdb_scan, identifier
-from deepjoin.settings import EnrichSettings, JoinSettings
+from deepjoin.settings import EnrichSettings, JoinSettings, SearchSettings
 from deepjoin.store.open_index import OpenIndex
 
 IS_YOURS = "is your table, or one that holds it with the target"
@@ -44,14 +46,21 @@ class EnrichableLake(Protocol):
 
     index: OpenIndex
 
-    def search(self, query: object, k: int | None = None, *, join: str = "any") -> Results:
+    def search(
+        self,
+        query: object,
+        k: int | None = None,
+        *,
+        join: str = "any",
+        settings: SearchSettings | None = None,
+    ) -> Results:
         """Find the columns that join with a column."""
 
     def plan_join(
         self,
         left: object,
-        on: str,
-        hit: Hit | tuple[str, str],
+        on: str | Sequence[str],
+        hit: Hit | tuple[str, str | Sequence[str]],
         *,
         how: str,
         many: str,
@@ -67,13 +76,16 @@ class KeyCells:
 
     key: pa.ChunkedArray
     order: pa.ChunkedArray | None = None
+    #: The further columns of a key of several.
+    also: tuple[pa.ChunkedArray, ...] = ()
 
     def __len__(self) -> int:
         return len(self.key)
 
     def table(self) -> pa.Table:
         """Return them as a table, with the numbers of the rows."""
-        cells = {ROW: pa.array(range(len(self)), pa.int64()), KEY: self.key}
+        cells = {ROW: pa.array(range(len(self)), pa.int64())}
+        cells |= {key_name(at): one for at, one in enumerate((self.key, *self.also))}
         return pa.table(cells if self.order is None else cells | {ORDER: self.order})
 
 
@@ -94,6 +106,15 @@ class JoinChoice:
     tau: float | None = None
     #: Whether only the target can tell if it makes sense, as among keys that all number rows.
     is_tentative: bool = False
+    #: The further columns of a key of several, yours and theirs.
+    also: tuple[tuple[str, str], ...] = ()
+    #: Whether a key meets several rows.
+    is_many: bool = False
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """The key as people read it, yours and theirs."""
+        return shown_key(self.via, self.column, self.also)
 
 
 @dataclass(frozen=True)
@@ -108,6 +129,7 @@ class RepeatableJoin:
     #: As in `JoinChoice`.
     join: str = "equi"
     tau: float | None = None
+    also: tuple[tuple[str, str], ...] = ()
     #: Whether a key meets several rows, so that they are summarised.
     is_summarised: bool = False
     #: Columns that are compared by order, to choose among the rows of a key, or in place of a key.
@@ -120,11 +142,23 @@ class RepeatableJoin:
     columns: tuple[str, ...] = ()
 
     @property
+    def shown(self) -> tuple[str, str]:
+        """The key as people read it, yours and theirs."""
+        return shown_key(self.via, self.column, self.also)
+
+    @property
     def how(self) -> str:
         """What is compared: "equal" or "similar" values, "as-of" or "range"."""
         if self.ordered is not None:
             return self.ordered.how
         return "equal" if self.join == "equi" else "similar"
+
+
+def shown_key(via: str, column: str, also: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Name the columns of a key, yours and theirs."""
+    return ", ".join((via, *(one for one, _ in also))), ", ".join(
+        (column, *(one for _, one in also))
+    )
 
 
 @dataclass(frozen=True)
@@ -157,20 +191,21 @@ def find_joins(
     Joins that are tentative come last, and there may be several with a table. ``listed`` says of
     columns that a join brought which table and column of the lake lists them in their own order.
     """
-    best: dict[str, JoinChoice] = {}
+    best: dict[str, tuple[float, JoinChoice]] = {}
     tentative: list[JoinChoice] = []
     rejected: dict[str, RejectedJoin] = {}
     given = _given_pairs(settings)
     # A table that was all target has no columns, and one of nested cells none to search with.
     searchable = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
-    for column in as_columns(table.select(searchable)) if searchable else ():
+    columns = as_columns(table.select(searchable)) if searchable else []
+    for column in columns:
         if given:
             if canonical(column.name) not in {mine for mine, _ in given}:
                 continue
         elif _is_no_key(table[column.name], column, is_own=parent < 0):
             continue
         is_proven, maybe = False, list[JoinChoice]()
-        for hit in _searched(lake, column, settings.tables, is_own=parent < 0):
+        for hit in _searched(lake, column, columns, settings.tables, is_own=parent < 0):
             if is_left_out(hit.table):
                 continue
             if given and (canonical(column.name), canonical(hit.column)) not in given:
@@ -187,6 +222,10 @@ def find_joins(
             kind = "equi" if hit.semantic is None else hit.join
             tau = None if hit.semantic is None else hit.semantic.tau
             found = JoinChoice(column.name, parent, hit.table, hit.column, trust, kind, tau)
+            if hit.better is not None and not given:
+                found, trust = _longer(found, hit, hit.better)
+            elif hit.multiplies:
+                found = replace(found, is_many=True)
             reason = ""
             if hit.joinability < _LEAST_COVERAGE:
                 reason = f"covers {hit.joinability:.0%} of your values"
@@ -195,7 +234,7 @@ def find_joins(
                 if parent < 0 and _may_be_key(hit):
                     maybe.append(replace(found, is_tentative=True))
             elif (
-                not given
+                not (given or found.also)
                 and hit.cardinality == "n:m"
                 and canonical(column.name) != canonical(hit.column)
             ):
@@ -206,13 +245,30 @@ def find_joins(
                 )
                 continue
             is_proven = True
-            if hit.table not in best or best[hit.table].trust < trust:
-                best[hit.table] = found
+            # Of keys that meet several rows, one of more values meets fewer.
+            worth = trust
+            if found.is_many:
+                worth *= np.log(1 + hit.query_size) / np.log(2 + table.num_rows)
+            if hit.table not in best or best[hit.table][0] < worth + 0.01 * len(found.also):
+                best[hit.table] = worth, found
         tentative += () if is_proven else maybe
-    choices = sorted(best.values(), key=lambda one: (-one.trust, one.table))
+    chosen = [one for _, one in best.values()]
+    choices = sorted(chosen, key=lambda one: (-one.trust, one.table))
     choices += [one for one in tentative if one.table not in best]
     found_tables = {one.table for one in choices}
     return choices, [one for name, one in rejected.items() if name not in found_tables]
+
+
+def _longer(found: JoinChoice, hit: Hit, better: BetterKey) -> tuple[JoinChoice, float]:
+    """Join on all columns of a longer key, which multiplies no rows; return its trust as well.
+
+    Columns that are called alike prove it together, also a year.
+    """
+    pairs = tuple(zip(better.on, better.columns, strict=True))
+    trust = found.trust
+    if all(canonical(mine) == canonical(theirs) for mine, theirs in pairs):
+        trust = max(trust, 0.9 * hit.joinability)
+    return replace(found, join="equi", tau=None, trust=trust, also=pairs[1:]), trust
 
 
 def _may_be_key(hit: Hit) -> bool:
@@ -243,9 +299,11 @@ def _is_whole(cell: str) -> bool:
     return float(cell).is_integer()
 
 
-def _searched(lake: EnrichableLake, column: Column, count: int, is_own: bool) -> Iterable[Hit]:
+def _searched(
+    lake: EnrichableLake, column: Column, beside: Sequence[Column], count: int, is_own: bool
+) -> Iterable[Hit]:
     """Search for equal values; for similar ones too if few of your own text column's are found."""
-    found = lake.search(column, count, join="equi")
+    found = lake.search(column, count, join="equi", settings=SearchSettings(beside=beside))
     if not is_own or any(hit.joinability >= _WELL_COVERED for hit in found):
         return found
     if all(_is_number(cell) for cell in column.cells[:1000] if cell):
@@ -271,10 +329,13 @@ def _trust(name: str, hit: Hit) -> float:
     """Estimate whether a join makes sense.
 
     The probability of a hit is that of a reference to a key. Where a table has several rows for a
-    key, or knows few of your keys, the name of the column tells as much, unless it is one of row
-    numbers, years or flags, which fit everywhere.
+    key, or knows few of your keys, the name of the column tells as much, unless it is one of years
+    or flags, which fit everywhere. Row numbers do as well: theirs must say whose they are.
     """
-    if hit.generic or canonical(name) != canonical(hit.column):
+    (mine, is_key), (theirs, is_theirs) = split_key(name), split_key(hit.column)
+    is_named = bool(mine) and mine == theirs and is_key and is_theirs
+    is_same = is_named or (canonical(name) == canonical(hit.column) and not hit.generic)
+    if not is_same or hit.generic in ("year", "flag"):
         return hit.probability
     return max(hit.probability, 0.9 * max(hit.joinability, hit.reverse))
 
@@ -293,7 +354,8 @@ def make_join(
     table, of which several meet one of yours, are yours themselves.
     """
     planned = RepeatableJoin(
-        choice.via, choice.parent, choice.table, choice.column, choice.join, choice.tau
+        *(choice.via, choice.parent, choice.table, choice.column),
+        *(choice.join, choice.tau, choice.also),
     )
     if choice.join == "ordered":
         made = _ordered(lake, planned, keys, settings)
@@ -382,15 +444,22 @@ def _sql_types(table: pa.Table) -> dict[str, str]:
 def _planned(lake: EnrichableLake, join: RepeatableJoin, keys: KeyCells, many: str) -> JoinPlan:
     left = keys.table()
     settings = None if join.tau is None else JoinSettings(tau=join.tau)
-    hit = join.table, join.column
-    return lake.plan_join(left, KEY, hit, how="inner", many=many, join=join.join, settings=settings)
+    on: str | list[str] = KEY
+    columns: str | list[str] = join.column
+    if join.also:
+        on = [key_name(at) for at in range(1 + len(join.also))]
+        columns = [join.column, *(theirs for _, theirs in join.also)]
+    hit = join.table, columns
+    return lake.plan_join(left, on, hit, how="inner", many=many, join=join.join, settings=settings)
 
 
 def _new_columns(plan: JoinPlan, join: RepeatableJoin) -> tuple[pa.Table, list[str]]:
     """Run a join; also return the names of the columns that are neither keys nor about matches."""
     facts, rows = plan.facts, plan.to_arrow()
     ours = {ROW, KEY, ORDER, facts.similarity, facts.alternatives}
-    ours |= {join.column, facts.renamed.get(join.column)}
+    ours |= {key_name(at) for at in range(1, 1 + len(join.also))}
+    for theirs in (join.column, *(one for _, one in join.also)):
+        ours |= {theirs, facts.renamed.get(theirs)}
     return rows, [name for name in rows.column_names if name not in ours]
 
 

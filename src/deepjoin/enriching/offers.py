@@ -70,7 +70,7 @@ def catalogue(walk: EnrichWalk) -> tuple[Offer, ...]:
                     column=name,
                     table=one.choice.table,
                     via=walk.start_of(one),
-                    key=one.brought.join.column,
+                    key=one.choice.shown[1],
                     coverage=filled / max(1, len(cells)),
                     trust=one.choice.trust,
                     novelty=novelty,

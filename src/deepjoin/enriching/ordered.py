@@ -28,6 +28,11 @@ _BOUNDS = (
 _IN_ORDER = 0.99
 
 
+def key_name(number: int) -> str:
+    """Name a column of a key of several, from 0."""
+    return KEY if number == 0 else f"{KEY}_{number + 1}"
+
+
 @dataclass(frozen=True)
 class OrderedKey:
     """Columns that are compared by order: yours with a column of theirs, or with two bounds."""

@@ -76,7 +76,7 @@ class EnrichWalk:
         """Return the column of yours that a chain of joins starts with."""
         while one.choice.parent >= 0:
             one = self.made[one.choice.parent]
-        return one.choice.via
+        return one.choice.shown[0]
 
     def _rests_on(self, parent: int, table: str) -> bool:
         """Check whether a chain of joins has a table already, or one that it leads to."""
@@ -94,8 +94,8 @@ class EnrichWalk:
 
     def reject(self, choice: JoinChoice, reason: str, column: str = "") -> None:
         """Note why a join, or a column of it, is not used."""
-        column = column or choice.column
-        self.rejected.append(RejectedJoin(choice.table, column, choice.via, reason))
+        via, theirs = choice.shown
+        self.rejected.append(RejectedJoin(choice.table, column or theirs, via, reason))
 
     def _choices(
         self,
@@ -138,7 +138,8 @@ class EnrichWalk:
             self.rejected += found[1]
         if level and level[0][0] < 0 and self.own.order(self.settings) is not None:
             choices += self._ordered_choices(is_left_out, {one.table for one in choices})
-        return sorted(choices, key=lambda one: (one.is_tentative, -one.trust))
+        # Those that multiply rows take longest, and tell less of each.
+        return sorted(choices, key=lambda one: (one.is_tentative, one.is_many, -one.trust))
 
     def _ordered_choices(
         self, is_left_out: Callable[[str], bool], found: Collection[str]
@@ -183,7 +184,9 @@ class EnrichWalk:
             taken += [name for one in self.made for name in one.brought.table.column_names]
             try:
                 with _limited(until):
-                    cells = KeyCells(keys[choice.parent][choice.via], self.own.order(self.settings))
+                    known = keys[choice.parent]
+                    also = tuple(known[mine] for mine, _ in choice.also)
+                    cells = KeyCells(known[choice.via], self.own.order(self.settings), also)
                     one = self._tried(choice, cells, taken)
             except _OutOfTimeError:
                 self.stopped = "time"
@@ -212,9 +215,7 @@ class EnrichWalk:
         for feature in self.scorer.features(brought.table):
             is_leak = not self.settings.leaks and self.scorer.leaks(feature)
             (leaks if is_leak else features).append(feature)
-        # Summaries over your own rows hold their targets, though none is a copy.
-        is_mixed = brought.join.is_summarised and len(self.own.rest.column_names) > 1
-        if (leaks or is_mixed) and self.own.is_cut_from(self.lake, choice.table):
+        if leaks and self.own.is_cut_from(self.lake, choice.table):
             return IS_YOURS
         if not self.settings.leaks and features:
             score = self.scorer.leak_together(features)

@@ -155,9 +155,9 @@ export interface EnrichRequest {
 /** One join of an enrichment, and what it adds. */
 export interface EnrichStep {
   table: string;
-  /** Its key column. */
+  /** Its key column, or several with commas between. */
   column: string;
-  /** The column of the enriched table that it is joined on. */
+  /** The column of the enriched table that it is joined on, or several in the same order. */
   via: string;
   cardinality: string;
   /** Share of your rows that have a match. */
