@@ -53,8 +53,6 @@ _SEED = 20221
 PROBES, MOST = 6, 2_000
 #: Lists whose best stands for all when the nearest lists are sought.
 _GROUP = 64
-#: Where at least one row in so many is in the lists, marking them is faster than sorting them.
-_DENSE = 128
 #: Cells that share their lists, which costs little and finds more.
 _CELLS = 64
 #: Up to this many vectors are those of a query; so many of them are rotated at a time.
@@ -338,11 +336,7 @@ class ValueLists:
         prefetch(self._members, starts, sizes)
         found = self._members[ranges(starts, sizes)]
         rows = found if self._is_old else rows_of_gaps(found, sizes)
-        if len(rows) * _DENSE < len(self.vectors):
-            return np.asarray(distinct(rows), np.int64)
-        marks = np.zeros(len(self.vectors), bool)
-        marks[rows] = True
-        return np.flatnonzero(marks)
+        return np.asarray(distinct(rows), np.int64)
 
 
 def gaps_of_rows(rows: Int, starts: Int) -> tuple[npt.NDArray[np.uint16], Int]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deepjoin.arrays import Float, Int, Int32, Marks, blocks, distinct, prefetch
+from deepjoin.arrays import Float, Int, Int32, Marks, blocks, distinct, prefetch, ranges
 from deepjoin.embed.cells import CellEncoder
 from deepjoin.embed.scan import SLACK, CandidatePairs
 from deepjoin.matching.similar import exact_similarities, postings_of
@@ -266,9 +266,9 @@ class SimilarCells:
             known = [pairs.where(chosen[pairs.cells]) for pairs in self._near]
             return self._matches(known, columns), len(cells)
         index, least = self.segment.values, self._score.least
-        prefetch(index.cell_values, index.column_offsets[columns], index.sizes(columns))
-        held = [index.cell_values[slice(*index.cells_of(one))] for one in columns.tolist()]
-        values = distinct(np.concatenate([np.zeros(0, np.uint32), *held])).astype(np.int64)
+        starts, sizes = np.asarray(index.column_offsets[columns]), index.sizes(columns)
+        prefetch(index.cell_values, starts, sizes)
+        values = distinct(index.cell_values[ranges(starts, sizes)]).astype(np.int64)
         found: list[CandidatePairs] = []
         compared = 0
         while compared < len(cells) and not (compared and stop()):
