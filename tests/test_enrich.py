@@ -179,6 +179,9 @@ def test_bad_arguments(lake: Lake, houses: pd.DataFrame) -> None:
         lake.enrich(houses, "prise")
     with pytest.raises(DeepJoinError, match="`depth` is 4; it must be between 1 and 3"):
         lake.enrich(houses, "price", depth=4)
+    for odd in (houses["price"], [{"price": 1}], 5):
+        with pytest.raises(DeepJoinError, match="A table must be a data frame.*but got"):
+            lake.enrich(odd, "price")
     with pytest.raises(DeepJoinError, match="`tables` is 0; it must be at least 1"):
         EnrichSettings(tables=0)
     with pytest.raises(DeepJoinError, match="`seconds` is -1"):

@@ -115,7 +115,7 @@ def test_two_frames_join_without_a_lake(place: Path) -> None:
         deepjoin.join(orders, geo, on=["a", "b", "c"])  # type: ignore[arg-type]
     with pytest.raises(DeepJoinError, match=r"^`on` is 5; it must be the name of a column, or"):
         deepjoin.join(orders, geo, on=5)  # type: ignore[arg-type]
-    with pytest.raises(DeepJoinError, match=r"^Cannot join 5: a table must be a data frame"):
+    with pytest.raises(DeepJoinError, match=r"^A table must be a data frame.*got int: 5$"):
         deepjoin.join(orders, 5, on="country")
 
 

@@ -198,13 +198,7 @@ def side_of(given: object, key: str | tuple[str, ...], name: str) -> JoinSide:
     if isinstance(given, Table):
         return JoinSide(given, key)
     if not isinstance(given, str | os.PathLike):
-        try:
-            return JoinSide(frame_table(given, name), key)
-        except (TypeError, ValueError) as error:
-            raise DeepJoinError(
-                f"Cannot join {given!r:.60}: a table must be a data frame, an Arrow table, a dict "
-                "of columns or the path of a file."
-            ) from error
+        return JoinSide(frame_table(given, name), key)
     path = Path(given).expanduser()
     return JoinSide(file_table(path), key, duckdb_scan(path))
 

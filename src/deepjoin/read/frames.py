@@ -67,6 +67,11 @@ def frame_table(frame: object, name: str = "table") -> Table:
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{key} {length}" for key, length in list(lengths.items())[:8])
             raise DeepJoinError(f"The columns of '{name}' must be equally long, but are: {shown}.")
+    elif not is_frame(frame) and (_library(frame) or not hasattr(frame, "__arrow_c_stream__")):
+        raise DeepJoinError(
+            "A table must be a data frame, an Arrow table, a dict of columns or the path of a "
+            f"file, but got {type(frame).__name__}: {f'{frame!r}'.splitlines()[0]:.60}"
+        )
     elif not isinstance(frame, (pa.Table, pa.RecordBatch)) and not _is_of_frames(frame):
         # A stream can be read only once, and a table has to open many times.
         frame = _arrow(frame)
