@@ -47,7 +47,7 @@ def test_keys_in_the_same_order_belong_together(parts: tuple[Lake, pd.DataFrame]
     lake, own = parts
     found = lake.enrich(own, "price")
     assert _joins(found) == RIGHT
-    assert [step.trust for step in found.steps] == [0.9, 0.9]
+    assert [step.probability for step in found.steps] == [0.9, 0.9]
     assert {offer.column for offer in lake.enrich(own.drop(columns="price")).offers} >= {
         "near",
         "far",
@@ -60,13 +60,13 @@ def test_the_target_tells_which_key_is_right(parts: tuple[Lake, pd.DataFrame]) -
     mixed = own.sample(frac=0.9, random_state=1)
     found = lake.enrich(mixed, "price")
     assert _joins(found) == RIGHT
-    assert found.steps[0].trust < EnrichSettings().least
+    assert found.steps[0].probability < EnrichSettings().least
     table = found.table
     expected = pd.read_csv(lake.index.origin("middle.csv").path()).set_index("alpha")["near"]
     assert np.allclose(table["near"], expected[mixed["delta"]])
     reasons = [one.reason for one in found.rejected if one.via == "delta"]
     assert any(
-        reason.startswith("looks like a coincidence (trust 0.")
+        reason.startswith("looks like a coincidence (probability 0.")
         and reason.endswith("), and tells nothing of the target beyond what is there")
         for reason in reasons
     )

@@ -49,7 +49,13 @@ def test_from_a_table_to_what_helps(browser: Browser, address: str) -> None:
         expect(page.get_by_text("R² with it")).to_be_visible()
         expect(page.locator("pre")).to_contain_text("CREATE TABLE step_1")
         picture(page, "enrich-gains")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download CSV").click()
+        assert download.value.suggested_filename == "houses-enriched.csv"
         if AXE.exists():
             assert inaccessible(page) == []
+        page.get_by_role("link", name="Join more tables to it").click()
+        expect(page.get_by_role("heading", name="houses-enriched.parquet")).to_be_visible()
+        page.go_back()
         page.go_back()
         expect(page.locator(".offers li").first).to_be_visible()

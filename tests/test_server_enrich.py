@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 
@@ -51,6 +52,20 @@ def test_what_helps_comes_with_progress_and_without_paths(served: Served) -> Non
     assert last["progress"] is None and last["score_after"] > last["score_before"] + 0.3
     assert last["steps"][0]["columns"] == ["income"]
     assert "read_csv('towns.csv'" in last["sql"] and "/tmp" not in json.dumps(last)
+    kept = served.client.get(f"/api/uploads/{last['upload']}").json()
+    assert kept["name"] == "houses-enriched.parquet" and kept["rows"] == 200
+    address = f"/api/uploads/{last['upload']}/download"
+    file = served.client.get(address)
+    assert file.headers["content-disposition"] == 'attachment; filename="houses-enriched.csv"'
+    rows = pd.read_csv(io.StringIO(file.text))
+    assert list(rows.columns) == ["town", "rooms", "price", "income"] and len(rows) == 200
+    file = served.client.get(address, params={"format": "parquet"})
+    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(file.content)), rows)
+    refused = served.client.get(address, params={"format": "parquet", "neutralise": True})
+    assert refused.status_code == 400 and "Parquet files hold no formulas" in refused.text
+    query = {"upload": last["upload"], "column": "town"}
+    found = served.post("/api/search", {"query": query})
+    assert found["hits"][0]["table"] in ("houses.csv", "towns.csv")
 
 
 @pytest.mark.parametrize(

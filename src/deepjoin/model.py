@@ -548,7 +548,7 @@ class EnrichStep(Answer):
     cardinality: str
     coverage: float
     """Share of your rows that have a match."""
-    trust: float
+    probability: float
     """The chance that the join makes sense."""
     columns: tuple[str, ...]
     """The columns it adds; empty where it only leads to another table."""
@@ -583,7 +583,7 @@ class Offer(Answer):
     """The key column of the table."""
     coverage: float
     """Share of your rows that would get a value."""
-    trust: float
+    probability: float
     """The chance that the join makes sense."""
     novelty: float
     """1 where nothing of yours ranks rows alike, 0 where your table has the same."""
@@ -595,7 +595,7 @@ class Offer(Answer):
     @property
     def worth(self) -> float:
         """What offers are ordered by."""
-        return self.coverage * self.trust * self.novelty
+        return self.coverage * self.probability * self.novelty
 
 
 @dataclass(frozen=True)

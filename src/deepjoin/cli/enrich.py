@@ -105,14 +105,14 @@ def _ctrl_c_to_stop() -> Iterator[None]:
 def run(options: argparse.Namespace) -> None:
     """Enrich a table and write it."""
     from deepjoin.cli.opening import open_or_index
-    from deepjoin.enriching.output import write_table, writer_of
+    from deepjoin.enriching.output import check_output, write_table
     from deepjoin.settings import EnrichSettings
     from deepjoin.show.text import Screen, aligned, render_enrichment
 
     if options.about is not None and options.target is not None:
         raise DeepJoinError("`about` looks through what could be added. Leave out `target`.")
     if options.out:
-        writer_of(Path(options.out))  # refuses another extension before any work is done
+        check_output(Path(options.out))  # before any work is done
     lake = open_or_index(options.index)
     settings = EnrichSettings(
         tables=options.tables,

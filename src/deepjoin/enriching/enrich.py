@@ -223,7 +223,7 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
             via=join.shown[0],
             cardinality=brought.cardinality,
             coverage=brought.coverage,
-            trust=choice.trust,
+            probability=choice.probability,
             columns=columns,
             gain=gain,
             sql=_step_sql(len(found.steps) + 1, found.plan, join, brought.sql),
@@ -241,8 +241,8 @@ def _measured(walk: EnrichWalk, scorer: Scorer, started: float, progress: Progre
     for number, one in enumerate(walk.made):
         if number not in wanted:
             is_unproven = one.choice.is_tentative and found.gain is not None
-            trust = f"looks like a coincidence (trust {one.choice.trust:.2f}), and "
-            walk.reject(one.choice, f"{trust}{reason}" if is_unproven else reason)
+            said = f"{one.choice.doubt}, and {reason}" if is_unproven else reason
+            walk.reject(one.choice, said)
     return found
 
 

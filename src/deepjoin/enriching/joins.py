@@ -100,7 +100,7 @@ class JoinChoice:
     #: Its key column; "" for a join on order alone, which looks for one.
     column: str
     #: How likely the join makes sense, from 0 to 1.
-    trust: float
+    probability: float
     #: "equi", "any" with the threshold of similar values, or "ordered".
     join: str = "equi"
     tau: float | None = None
@@ -115,6 +115,11 @@ class JoinChoice:
     def shown(self) -> tuple[str, str]:
         """The key as people read it, yours and theirs."""
         return shown_key(self.via, self.column, self.also)
+
+    @property
+    def doubt(self) -> str:
+        """Why it is not made, if it is improbable."""
+        return f"looks like a coincidence (probability {self.probability:.2f})"
 
 
 @dataclass(frozen=True)
@@ -210,27 +215,28 @@ def find_joins(
                 continue
             if given and (canonical(column.name), canonical(hit.column)) not in given:
                 continue
-            trust = 1.0 if given else _trust(column.name, hit)
-            if trust < settings.least and hit.joinability >= _STANDS_OUT:
+            probability = 1.0 if given else _probability(column.name, hit)
+            if probability < settings.least and hit.joinability >= _STANDS_OUT:
                 mine = orders.of(*listed[column.name]) if parent >= 0 else column.cells
                 where = mine, hit.table, hit.column
                 is_key = hit.cardinality == "1:1" and hit.joinability >= _CONTAINED
                 if (is_key and orders.agree(*where)) or (
                     not hit.generic and orders.stand_out(*where)
                 ):
-                    trust = 0.9 * hit.joinability
+                    probability = 0.9 * hit.joinability
             kind = "equi" if hit.semantic is None else hit.join
             tau = None if hit.semantic is None else hit.semantic.tau
-            found = JoinChoice(column.name, parent, hit.table, hit.column, trust, kind, tau)
+            found = JoinChoice(column.name, parent, hit.table, hit.column, probability, kind, tau)
             if hit.better is not None and not given:
-                found, trust = _longer(found, hit, hit.better)
+                found = _longer(found, hit, hit.better)
+                probability = found.probability
             elif hit.multiplies:
                 found = replace(found, is_many=True)
             reason = ""
             if hit.joinability < _LEAST_COVERAGE:
                 reason = f"covers {hit.joinability:.0%} of your values"
-            elif trust < settings.least:
-                reason = f"looks like a coincidence (trust {trust:.2f})"
+            elif probability < settings.least:
+                reason = found.doubt
                 if parent < 0 and _may_be_key(hit):
                     maybe.append(replace(found, is_tentative=True))
             elif (
@@ -246,29 +252,29 @@ def find_joins(
                 continue
             is_proven = True
             # Of keys that meet several rows, one of more values meets fewer.
-            worth = trust
+            worth = probability
             if found.is_many:
                 worth *= np.log(1 + hit.query_size) / np.log(2 + table.num_rows)
             if hit.table not in best or best[hit.table][0] < worth + 0.01 * len(found.also):
                 best[hit.table] = worth, found
         tentative += () if is_proven else maybe
     chosen = [one for _, one in best.values()]
-    choices = sorted(chosen, key=lambda one: (-one.trust, one.table))
+    choices = sorted(chosen, key=lambda one: (-one.probability, one.table))
     choices += [one for one in tentative if one.table not in best]
     found_tables = {one.table for one in choices}
     return choices, [one for name, one in rejected.items() if name not in found_tables]
 
 
-def _longer(found: JoinChoice, hit: Hit, better: BetterKey) -> tuple[JoinChoice, float]:
-    """Join on all columns of a longer key, which multiplies no rows; return its trust as well.
+def _longer(found: JoinChoice, hit: Hit, better: BetterKey) -> JoinChoice:
+    """Join on all columns of a longer key, which multiplies no rows.
 
     Columns that are called alike prove it together, also a year.
     """
     pairs = tuple(zip(better.on, better.columns, strict=True))
-    trust = found.trust
+    probability = found.probability
     if all(canonical(mine) == canonical(theirs) for mine, theirs in pairs):
-        trust = max(trust, 0.9 * hit.joinability)
-    return replace(found, join="equi", tau=None, trust=trust, also=pairs[1:]), trust
+        probability = max(probability, 0.9 * hit.joinability)
+    return replace(found, join="equi", tau=None, probability=probability, also=pairs[1:])
 
 
 def _may_be_key(hit: Hit) -> bool:
@@ -325,7 +331,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _trust(name: str, hit: Hit) -> float:
+def _probability(name: str, hit: Hit) -> float:
     """Estimate whether a join makes sense.
 
     The probability of a hit is that of a reference to a key. Where a table has several rows for a

@@ -72,7 +72,7 @@ def catalogue(walk: EnrichWalk) -> tuple[Offer, ...]:
                     via=walk.start_of(one),
                     key=one.choice.shown[1],
                     coverage=filled / max(1, len(cells)),
-                    trust=one.choice.trust,
+                    probability=one.choice.probability,
                     novelty=novelty,
                     title=title,
                     examples=tuple(examples.to_pylist()),

@@ -131,7 +131,7 @@ class EnrichWalk:
                 if is_tentative or one.is_tentative:
                     # Only a target can tell, and a copy of your table would not be told by it.
                     if self.scorer is None or self.own.is_cut_from(self.lake, one.table):
-                        self.reject(one, f"looks like a coincidence (trust {one.trust:.2f})")
+                        self.reject(one, one.doubt)
                         continue
                     one = replace(one, is_tentative=True)
                 choices.append(one)
@@ -139,7 +139,7 @@ class EnrichWalk:
         if level and level[0][0] < 0 and self.own.order(self.settings) is not None:
             choices += self._ordered_choices(is_left_out, {one.table for one in choices})
         # Those that multiply rows take longest, and tell less of each.
-        return sorted(choices, key=lambda one: (one.is_tentative, one.is_many, -one.trust))
+        return sorted(choices, key=lambda one: (one.is_tentative, one.is_many, -one.probability))
 
     def _ordered_choices(
         self, is_left_out: Callable[[str], bool], found: Collection[str]
@@ -170,7 +170,7 @@ class EnrichWalk:
                 if seen[choice.table] or self._rests_on(choice.parent, choice.table):
                     continue
                 if len(tried) >= _MOST_TENTATIVE:
-                    self.reject(choice, f"looks like a coincidence (trust {choice.trust:.2f})")
+                    self.reject(choice, choice.doubt)
                     continue
             elif seen[choice.table]:
                 continue

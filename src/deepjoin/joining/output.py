@@ -33,8 +33,8 @@ ENDINGS = {
 }
 #: The start of a formula; a plain number may start in the same way, and is left alone.
 #: Spreadsheets also run the wide and small forms of these signs, as East Asian keyboards type them.
-_FORMULA = r"^[=+\-@\t\r\n＝＋－＠﹦﹢﹣﹫]"
-_NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+\-]?[0-9]+)?"
+FORMULA = r"^[=+\-@\t\r\n＝＋－＠﹦﹢﹣﹫]"
+NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+\-]?[0-9]+)?"
 
 
 #: Seconds between two looks at the size of what is written.
@@ -183,8 +183,8 @@ def without_formulas(join: JoinSql) -> JoinSql:
     def plain(column: OutputColumn) -> OutputColumn:
         cell = f"CAST({column.text} AS VARCHAR)"
         text = (
-            f"CASE WHEN regexp_matches({cell}, '{_FORMULA}') "
-            f"AND NOT regexp_full_match({cell}, '{_NUMBER}') THEN '''' || {cell} ELSE {cell} END"
+            f"CASE WHEN regexp_matches({cell}, '{FORMULA}') "
+            f"AND NOT regexp_full_match({cell}, '{NUMBER}') THEN '''' || {cell} ELSE {cell} END"
         )
         return OutputColumn(plain_text(column.name), text, text)
 
@@ -201,5 +201,5 @@ def plain_text(text: str) -> str:
     >>> plain_text("\uff1d1+1")[0]
     "'"
     """
-    runs = re.match(_FORMULA, text) and not re.fullmatch(_NUMBER, text)
+    runs = re.match(FORMULA, text) and not re.fullmatch(NUMBER, text)
     return f"'{text}" if runs else text

@@ -27,7 +27,7 @@ def joined_name(left: str, right: str) -> str:
     >>> joined_name("my orders.csv", "geo/countries.csv.gz")
     'my_orders-joined-with-countries'
     """
-    return _stem(f"{table_suffix(left)} joined with {table_suffix(right)}", 120)
+    return file_stem(f"{table_suffix(left)} joined with {table_suffix(right)}", 120)
 
 
 def check_rows(plan: JoinPlan, most: int) -> None:
@@ -55,7 +55,7 @@ def save_join(
 
 def _new_file(folder: Path, name: str, form: str) -> Path:
     """Create an empty file under a free name, so that nobody else can take the name meanwhile."""
-    stem = _stem(name)
+    stem = file_stem(name)
     for number in range(_TRIES):
         path = folder / f"{stem}{f'-{number}' if number else ''}.{form}"
         try:
@@ -70,6 +70,6 @@ def _new_file(folder: Path, name: str, form: str) -> Path:
     )
 
 
-def _stem(name: str, most: int = 60) -> str:
+def file_stem(name: str, most: int = 60) -> str:
     """Keep letters and digits of what a client sends: no path, no hidden file."""
     return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-_")[:most] or "joined"

@@ -170,7 +170,8 @@ def enrichment_html(found: Mapping[str, Any]) -> str:
         )
         gained = "" if step["gain"] is None else f"{gain:+.3f}"
         name = f"{_text(step['table'], _NAME, keep_end=True)} <small>via {_text(step['via'])}, "
-        name += f"{_percent(step['coverage'])} of your rows</small>"
+        name += f"{_percent(step['coverage'])} of your rows, "
+        name += f"probability {_percent(step['probability'])}</small>"
         adds = _chips(
             [_text(one, _SAMPLE) for one in step["columns"][:_BROUGHT]], len(step["columns"])
         )
@@ -190,9 +191,9 @@ def _not_used(found: Mapping[str, Any]) -> str:
         f"{_text(one['reason'], _TITLE)}</li>"
         for one in found["rejected"][:_LINES]
     )
-    told = count(len(found["rejected"]), "join")
+    told = f"{len(found['rejected']):,} not used"
     return (
-        f'<details class="dj-card"><summary>{told} or columns not used</summary>'
+        f'<details class="dj-card"><summary>{told}</summary>'
         f'<div class="dj-body"><ul>{lines}</ul></div></details>'
     )
 

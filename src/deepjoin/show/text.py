@@ -192,7 +192,7 @@ def render_entry(entry: TableEntry, screen: Screen = Screen()) -> str:
 def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> str:
     """Draw what an enrichment added, or could add."""
     if found["offers"]:
-        rows = [("column", "table", "via", "your rows", "new", "trust", "such as")]
+        rows = [("column", "table", "via", "your rows", "new", "probability", "such as")]
         rows += [
             (
                 one["column"],
@@ -200,7 +200,7 @@ def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> st
                 one["via"],
                 f"{one['coverage']:.0%}",
                 f"{one['novelty']:.0%}",
-                f"{one['trust']:.2f}",
+                f"{one['probability']:.2f}",
                 ", ".join(one["examples"]),
             )
             for one in found["offers"]
@@ -216,7 +216,7 @@ def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> st
     interval = f"gain {low:+.3f} to {high:+.3f}"
     if not found["steps"]:
         return f"{line}: no table of the lake is sure to help ({interval})"
-    drawn = [("table", "via", "your rows", "gain", "", "adds")]
+    drawn = [("table", "via", "your rows", "probability", "gain", "", "adds")]
     most = max(abs(step["gain"] or 0) for step in found["steps"]) or 1
     depths: list[int] = []
     for step in found["steps"]:
@@ -225,7 +225,8 @@ def render_enrichment(found: Mapping[str, Any], screen: Screen = Screen()) -> st
         bar = "▇" * round(8 * max(0, step["gain"] or 0) / most)
         adds = ", ".join(step["columns"]) or "(leads to the next)"
         name = f"{'  ' * (depths[-1] - 1)}└ {step['table']}" if depths[-1] else step["table"]
-        drawn.append((name, step["via"], f"{step['coverage']:.0%}", gain, bar, adds))
+        shares = f"{step['coverage']:.0%}", f"{step['probability']:.2f}"
+        drawn.append((name, step["via"], *shares, gain, bar, adds))
     return f"{line} ({interval})\n{aligned(drawn, screen)}"
 
 

@@ -53,6 +53,11 @@ export interface Keep {
 
 type Parameters = Record<string, string | number | boolean | undefined>;
 
+export interface FileOptions {
+  format: "csv" | "parquet";
+  neutralise: boolean;
+}
+
 export interface Fetched {
   blob: Blob;
   name: string;
@@ -129,16 +134,22 @@ export class Api {
   /** Fetches the joined table; ``progress`` hears how many bytes have come. */
   async download(
     body: JoinBody,
-    options: { format: "csv" | "parquet"; neutralise: boolean },
+    options: FileOptions,
     signal: AbortSignal,
     progress: (bytes: number) => void,
   ): Promise<Fetched> {
-    const answer = await this.call("join/download", options, {
-      signal,
-      ...asJson(body),
-    });
-    const name = fileName(answer.headers.get("Content-Disposition")) ?? `joined.${options.format}`;
-    return { blob: await gather(answer, progress), name };
+    return fetched(await this.call("join/download", { ...options }, { signal, ...asJson(body) }), options, progress);
+  }
+
+  /** Fetches an upload, such as an enriched table. */
+  async downloadUpload(
+    token: string,
+    options: FileOptions,
+    signal: AbortSignal,
+    progress: (bytes: number) => void,
+  ): Promise<Fetched> {
+    const path = `uploads/${encodeURIComponent(token)}/download`;
+    return fetched(await this.call(path, { ...options }, { signal }), options, progress);
   }
 
   private async json<T>(path: string, parameters: Parameters, init: RequestInit): Promise<T> {
@@ -239,6 +250,11 @@ export function fileName(header: string | null): string | null {
   const encoded = header?.match(/filename\*=utf-8''([^;]+)/i)?.[1];
   if (encoded) return decodeURIComponent(encoded);
   return header?.match(/filename="?([^";]+)"?/i)?.[1] ?? null;
+}
+
+async function fetched(answer: Response, { format }: FileOptions, progress: (bytes: number) => void): Promise<Fetched> {
+  const name = fileName(answer.headers.get("Content-Disposition")) ?? `table.${format}`;
+  return { blob: await gather(answer, progress), name };
 }
 
 async function gather(answer: Response, progress: (bytes: number) => void): Promise<Blob> {

@@ -125,6 +125,8 @@ export interface EnrichAnswer {
   offers: Offer[];
   total_offers: number;
   sql: string;
+  /** The enriched table as an upload: to download, to search and to join on with; "" if nothing was added, or the service has no room for it. */
+  upload: string;
   stopped: "" | "time" | "interrupted";
   seconds: number;
 }
@@ -163,7 +165,7 @@ export interface EnrichStep {
   /** Share of your rows that have a match. */
   coverage: number;
   /** The chance that the join makes sense. */
-  trust: number;
+  probability: number;
   /** The columns it adds; empty where it only leads to another table. */
   columns: string[];
   /** How much the score rises with these columns, after those of the steps before. */
@@ -464,7 +466,7 @@ export interface Offer {
   /** Share of your rows that would get a value. */
   coverage: number;
   /** The chance that the join makes sense. */
-  trust: number;
+  probability: number;
   /** 1 where nothing of yours ranks rows alike, 0 where your table has the same. */
   novelty: number;
   /** The title of the table. */

@@ -1,16 +1,17 @@
-/** Gets the joined table as a file. */
+/** Gets a table as a file. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Latest } from "../api/latest";
-import { api } from "../api/service";
-import type { JoinBody } from "../api/types";
+import type { FileOptions, Fetched } from "../api/client";
 import { Tick } from "../parts/Choice";
 import { Icon } from "../parts/Icon";
 import { asApiError } from "../parts/Notice";
 import { save } from "../save";
-import { bytes, counted, explain } from "../words";
+import { bytes, explain } from "../words";
 
-type Format = "csv" | "parquet";
+type Format = FileOptions["format"];
+/** Fetches the file; the last argument hears how many bytes have come. */
+export type GetFile = (options: FileOptions, signal: AbortSignal, progress: (bytes: number) => void) => Promise<Fetched>;
 
 interface State {
   busy: Format | null;
@@ -21,7 +22,7 @@ interface State {
 
 const IDLE: State = { busy: null, came: 0, said: "", failed: false };
 
-export function Download({ body, rows }: { body: JoinBody; rows: number }) {
+export function Download({ title, file }: { title: string; file: GetFile }) {
   const [neutralise, setNeutralise] = useState(false);
   const [state, setState] = useState(IDLE);
   const latest = useRef(new Latest()).current;
@@ -30,7 +31,7 @@ export function Download({ body, rows }: { body: JoinBody; rows: number }) {
     setState({ ...IDLE, busy: format });
     const options = { format, neutralise: neutralise && format === "csv" };
     const outcome = await latest.run((signal) =>
-      api.download(body, options, signal, (came) => setState({ ...IDLE, busy: format, came })),
+      file(options, signal, (came) => setState({ ...IDLE, busy: format, came })),
     );
     if (outcome.state === "overtaken") return setState(IDLE);
     if (outcome.state === "failed") {
@@ -42,7 +43,7 @@ export function Download({ body, rows }: { body: JoinBody; rows: number }) {
   };
   return (
     <>
-      <h2 id="download">Download all {counted(rows, "row")}</h2>
+      <h2 id="download">{title}</h2>
       <div class="actions">
         <button type="button" class="primary" disabled={state.busy !== null} onClick={() => void get("csv")}>
           Download CSV

@@ -8,11 +8,13 @@ import { Link, navigate } from "../navigate";
 import { Choice, Select } from "../parts/Choice";
 import { Code } from "../parts/Code";
 import { Meter } from "../parts/Coverage";
+import { Icon } from "../parts/Icon";
 import { Name } from "../parts/Name";
 import { Answer, Notice } from "../parts/Notice";
 import { useSettled } from "../parts/useSettled";
 import type { EnrichState } from "../route";
 import { count, counted, percent } from "../words";
+import { Download, type GetFile } from "./Download";
 import { Lost, useTable } from "./TableView";
 
 interface EnrichProps extends EnrichState {
@@ -98,6 +100,7 @@ function Gains({ found }: { found: Enriched }) {
         <p>Choose fewer joins in a row, or run deepjoin in Python or a shell, where it has more time.</p>
       </Notice>
     );
+  const file: GetFile = (...how) => api.downloadUpload(found.upload, ...how);
   return (
     <>
       <dl class="facts" aria-label="The gain in numbers">
@@ -118,12 +121,24 @@ function Gains({ found }: { found: Enriched }) {
       </dl>
       {found.stopped === "time" && <p class="hint note">Time was up: this is the best by then.</p>}
       {found.steps.length ? <Waterfall steps={found.steps} before={before} /> : <NoHelp />}
-      {found.sql && (
-        <section class="panel" aria-labelledby="same">
-          <h2 id="same">Do the same elsewhere</h2>
-          <Code snippets={[{ name: "SQL", text: found.sql }]} />
-        </section>
-      )}
+      <div class="getting">
+        {found.upload && (
+          <section class="panel" aria-labelledby="download">
+            <Download title="Download the enriched table" file={file} />
+            <div class="go-on">
+              <Link class="button" to={{ view: "table", source: { upload: found.upload } }}>
+                <Icon name="plus" /> Join more tables to it
+              </Link>
+            </div>
+          </section>
+        )}
+        {found.sql && (
+          <section class="panel" aria-labelledby="same">
+            <h2 id="same">Do the same elsewhere</h2>
+            <Code snippets={[{ name: "SQL", text: found.sql }]} />
+          </section>
+        )}
+      </div>
       <Rejected found={found} />
     </>
   );
@@ -151,7 +166,8 @@ function Waterfall({ steps, before }: { steps: EnrichStep[]; before: number }) {
                 <Name text={step.table} most={60} />
               </Link>{" "}
               <span class="hint">
-                on <Name text={step.via} most={40} /> · {percent(step.coverage)} of your rows
+                on <Name text={step.via} most={40} /> · {percent(step.coverage)} of your rows · probability{" "}
+                {percent(step.probability)}
                 {step.how !== "equal" && ` · ${step.how}`}
               </span>
               <span class="gain-adds">
@@ -178,7 +194,7 @@ function Rejected({ found }: { found: Enriched }) {
   if (!found.rejected.length) return null;
   return (
     <details class="left-out">
-      <summary>{counted(found.rejected.length, "join")} or columns not used</summary>
+      <summary>{count(found.rejected.length)} not used</summary>
       <ul>
         {found.rejected.slice(0, 200).map((one, place) => (
           <li key={place}>
@@ -222,7 +238,8 @@ function OfferRow({ offer }: { offer: Offer }) {
         <Link to={{ view: "table", source: { table: offer.table } }}>
           <Name text={offer.table} most={60} />
         </Link>
-        , via <Name text={offer.via} most={40} />, {percent(offer.coverage)} of your rows
+        , via <Name text={offer.via} most={40} />, {percent(offer.coverage)} of your rows, probability{" "}
+        {percent(offer.probability)}
       </span>
       <span class="gain-adds">
         {offer.examples.map((cell, place) => (

@@ -98,7 +98,10 @@ export function JoinView(props: JoinProps) {
             <JoinedTable preview={data} on={column} />
             <div class="getting">
               <section class="panel" aria-labelledby="download">
-                <Download body={body} rows={data.facts.result_rows} />
+                <Download
+                  title={`Download all ${counted(data.facts.result_rows, "row")}`}
+                  file={(...how) => api.download(body, ...how)}
+                />
                 <GoOn body={body} />
               </section>
               <section class="panel" aria-labelledby="same">

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, StreamingResponse
 from starlette.datastructures import Headers
@@ -216,6 +217,44 @@ class Lines:
 #: Schemas of all documented answers by name, for the OpenAPI document.
 SCHEMAS: dict[str, Any] = {}
 Documented = dict[int | str, dict[str, Any]]
+
+
+TableFormat = Annotated[Literal["csv", "parquet"], Query(alias="format")]
+Neutralise = Annotated[
+    bool, Query(description="Put ' before cells that a spreadsheet would run; CSV only")
+]
+_BLOCK = 1 << 18
+_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+TABLE_FILES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The table as a file",
+        "content": {
+            kind.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}}
+            for kind in _TYPES.values()
+        },
+    }
+}
+
+
+def check_format(form: str, neutralise: bool) -> None:
+    """Refuse to neutralise what holds no formulas."""
+    if neutralise and form != "csv":
+        raise Refused("neutralise works for format=csv only: Parquet files hold no formulas.")
+
+
+def table_file(name: str, form: str, file: IO[bytes]) -> Response:
+    """Send a table as a file, which is closed at the end."""
+    headers = {
+        "content-disposition": f'attachment; filename="{name}.{form}"',
+        "content-length": str(os.fstat(file.fileno()).st_size),
+    }
+
+    def blocks() -> Iterator[bytes]:
+        with file:
+            while block := file.read(_BLOCK):
+                yield block
+
+    return StreamingResponse(blocks(), headers=headers, media_type=_TYPES[form])
 
 
 def documented(kind: type, description: str = "The answer", status: int = 200) -> Documented:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -14,6 +14,7 @@ from pydantic import Field
 
 from deepjoin.enriching.own import OwnTable
 from deepjoin.errors import DeepJoinError
+from deepjoin.joining.columns import table_suffix
 from deepjoin.joining.store import read_typed
 from deepjoin.model import AsJson, EnrichStep, Offer, RejectedJoin
 from deepjoin.serve.current import Opened
@@ -25,6 +26,7 @@ from deepjoin.serve.http.answers import (
     wording,
 )
 from deepjoin.serve.http.joins import without_paths
+from deepjoin.serve.http.problems import Busy
 from deepjoin.serve.http.requests import LakeTable, Name, RequestPart, UploadTable
 from deepjoin.settings import EnrichSettings
 
@@ -78,6 +80,9 @@ class EnrichAnswer:
     offers: Sequence[Offer] = ()
     total_offers: int = 0
     sql: str = ""
+    upload: str = ""
+    """The enriched table as an upload: to download, to search and to join on with; "" if nothing
+    was added, or the service has no room for it."""
     stopped: Annotated[str, AsJson(type=Literal["", "time", "interrupted"])] = ""
     seconds: float = 0.0
 
@@ -146,7 +151,12 @@ def _enriched(
             own, request.target, depth=request.depth, settings=settings, progress=progress
         )
         offers = found.about(request.about) if request.about else found.offers
-    return _answered(found, offers, _named(opened, found))
+    kept = ""
+    if found.steps:
+        name = f"{table_suffix(own.name or (upload.name if upload else 'table'))}-enriched.parquet"
+        with suppress(Busy):
+            kept = service.uploads.describe(service.uploads.of_table(found.table, name)).upload
+    return _answered(found, offers, kept, _named(opened, found))
 
 
 def _named(opened: Opened, found: Enrichment) -> Callable[[str], str]:
@@ -161,7 +171,7 @@ def _named(opened: Opened, found: Enrichment) -> Callable[[str], str]:
 
 
 def _answered(
-    found: Enrichment, offers: Sequence[Offer], named: Callable[[str], str]
+    found: Enrichment, offers: Sequence[Offer], upload: str, named: Callable[[str], str]
 ) -> EnrichAnswer:
     low, high = found.interval or (None, None)
     return EnrichAnswer(
@@ -175,6 +185,7 @@ def _answered(
         offers=offers[:_OFFERS],
         total_offers=len(offers),
         sql=named(found.sql),
+        upload=upload,
         stopped=found.stopped,
         seconds=found.seconds,
     )

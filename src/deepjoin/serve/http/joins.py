@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 from fastapi import APIRouter, Query, Request, Response
@@ -27,11 +26,16 @@ from deepjoin.model import UploadDescription
 from deepjoin.read.sql import literal
 from deepjoin.serve.current import Opened
 from deepjoin.serve.http.answers import (
+    TABLE_FILES,
     JoinedColumn,
     JoinPreview,
+    Neutralise,
     SavedJoin,
+    TableFormat,
     answer,
+    check_format,
     documented,
+    table_file,
     wording,
 )
 from deepjoin.serve.http.problems import Forbidden, Refused
@@ -47,25 +51,10 @@ if TYPE_CHECKING:
 
 #: Characters of a cell in a preview.
 _LONGEST = 10_000
-_BLOCK = 1 << 18
 #: Doubtful pairs that a preview shows.
 _DOUBTFUL = 100
 #: The file that the page saves decisions about pairs in.
 _DECISIONS = "decisions.csv"
-Form = Annotated[Literal["csv", "parquet"], Query(alias="format")]
-Neutralise = Annotated[
-    bool, Query(description="Put ' before cells that a spreadsheet would run; CSV only")
-]
-_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
-_FILES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The joined table",
-        "content": {
-            kind.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}}
-            for kind in _TYPES.values()
-        },
-    }
-}
 
 
 def join_routes(service: Service) -> APIRouter:
@@ -79,35 +68,25 @@ def join_routes(service: Service) -> APIRouter:
         work = partial(joins.preview, request=request, words=wording(asked))
         return answer(await service.heavily(work))
 
-    @router.post("/download", responses=_FILES, response_class=StreamingResponse)
+    @router.post("/download", responses=TABLE_FILES, response_class=StreamingResponse)
     async def download(
-        request: JoinRequest, form: Form = "csv", neutralise: Neutralise = False
+        request: JoinRequest, form: TableFormat = "csv", neutralise: Neutralise = False
     ) -> Response:
         """Return the joined table as a file."""
-        check(form, neutralise)
+        check_format(form, neutralise)
         work = partial(joins.file, request=request, form=form, neutralise=neutralise)
         name, file = await service.heavily(work)
-        headers = {
-            "content-disposition": f'attachment; filename="{name}.{form}"',
-            "content-length": str(os.fstat(file.fileno()).st_size),
-        }
-
-        def blocks() -> Iterator[bytes]:
-            with file:
-                while block := file.read(_BLOCK):
-                    yield block
-
-        return StreamingResponse(blocks(), headers=headers, media_type=_TYPES[form])
+        return table_file(name, form, file)
 
     @router.post("/save", responses=documented(SavedJoin))
     async def save(
         request: JoinRequest,
-        form: Form = "csv",
+        form: TableFormat = "csv",
         neutralise: Neutralise = False,
         name: Annotated[str, Query(max_length=1000)] = "",
     ) -> Response:
         """Write the joined table into the output folder, if the service has one."""
-        check(form, neutralise)
+        check_format(form, neutralise)
         work = partial(joins.save, request=request, form=form, neutralise=neutralise, name=name)
         return answer(await service.heavily(work))
 
@@ -115,10 +94,6 @@ def join_routes(service: Service) -> APIRouter:
     async def keep(request: JoinRequest) -> Response:
         """Keep the joined table as an upload, to search and join on with it."""
         return answer(await service.heavily(lambda opened: joins.keep(opened, request)))
-
-    def check(form: str, neutralise: bool) -> None:
-        if neutralise and form != "csv":
-            raise Refused("neutralise works for format=csv only: Parquet files hold no formulas.")
 
     return router
 

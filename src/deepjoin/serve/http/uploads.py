@@ -9,33 +9,46 @@ import json
 import os
 import re
 import secrets
+import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
+from fastapi.responses import StreamingResponse
 
+from deepjoin.enriching.output import write_table
 from deepjoin.errors import DeepJoinError
 from deepjoin.joining import JoinPlan, JoinSide
 from deepjoin.joining.output import JoinTooLarge
+from deepjoin.joining.store import read_typed
 from deepjoin.model import Column, Table, UploadDescription, to_json
 from deepjoin.read import title_of
 from deepjoin.read.formats import format_of, read_file, suffixes
 from deepjoin.read.frames import read_columns
 from deepjoin.read.sql import duckdb_scan, literal
-from deepjoin.serve.http.answers import answer, documented
+from deepjoin.serve.http.answers import (
+    TABLE_FILES,
+    Neutralise,
+    TableFormat,
+    answer,
+    check_format,
+    documented,
+    table_file,
+)
 from deepjoin.serve.http.describing import describe_file
 from deepjoin.serve.http.problems import Busy, NotFound, Refused, TooLarge
 from deepjoin.serve.http.requests import PastedValues
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.trial import try_to_read
+from deepjoin.serve.saving import file_stem
 
 if TYPE_CHECKING:
     from deepjoin.serve.http.service import Service
@@ -138,13 +151,28 @@ class Uploads:
 
     def of_join(self, plan: JoinPlan, name: str) -> Upload:
         """Store a joined table."""
+        return self._written(name, lambda path: plan.write(path, self._settings.max_joined))
+
+    def of_table(self, table: pa.Table, name: str) -> Upload:
+        """Store an enriched table."""
+        return self._written(name, lambda path: write_table(table, path))
+
+    def _written(self, name: str, write: Callable[[Path], object]) -> Upload:
         upload = self._new(name, ".parquet")
         try:
-            plan.write(upload.path, self._settings.max_joined)
+            write(upload.path)
         except BaseException:
             self.discard(upload.token)
             raise
         return upload
+
+    def file(self, token: str, form: str, neutralise: bool) -> tuple[str, IO[bytes]]:
+        """Write an upload in a format; return its name, and a file that goes when it is closed."""
+        upload = self.get(token)
+        with upload.called(), tempfile.TemporaryDirectory(dir=self._folder.parent) as folder:
+            path = Path(folder, f"table.{form}")
+            write_table(read_typed(upload.table), path, neutralise)
+            return file_stem(upload.name.rpartition(".")[0] or upload.name), path.open("rb")
 
     def describe(self, upload: Upload) -> UploadDescription:
         """Read a new upload to its end and store its description; discard it if unreadable."""
@@ -297,6 +325,16 @@ def upload_routes(service: Service) -> APIRouter:
     async def detail(token: Token) -> Response:
         """Describe an upload again."""
         return answer(await service.quickly(lambda _: uploads.detail(token)))
+
+    @router.get("/{token}/download", responses=TABLE_FILES, response_class=StreamingResponse)
+    async def download(
+        token: Token, form: TableFormat = "csv", neutralise: Neutralise = False
+    ) -> Response:
+        """Return an upload, such as an enriched table, as a file."""
+        check_format(form, neutralise)
+        work = partial(uploads.file, form=form, neutralise=neutralise)
+        name, file = await service.heavily(lambda _: work(token))
+        return table_file(name, form, file)
 
     @router.delete("/{token}", status_code=204, response_class=Response)
     async def forget(token: Token) -> Response:
