@@ -19,6 +19,7 @@ import argparse
 import hashlib
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -167,6 +168,8 @@ def main() -> int:
         print(why or "passed")
         return int(why is not None)
     say(f"seed {options.seed}")
+    # A shell starts what runs in the background with Ctrl-C ignored, and every command inherits it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return int(run(options) > 0)
 
 

@@ -292,6 +292,14 @@ def test_nothing_is_ever_written(shop: tuple[str, Execute, str], statement: str)
         "SELECT 1 /* one */ DELETE FROM {table}",
         "PRAGMA writable_schema = 1",
         "ATTACH 'other.db' AS other",
+        # In MySQL these are code.
+        "SELECT 1 /*!50000 INTO OUTFILE '/tmp/x' */",
+        r"SELECT '\'', 1 INTO OUTFILE '/tmp/x' -- '",
+        "SELECT 1--1 INTO OUTFILE '/tmp/x'",
+        "SELECT 1 # '\n INTO OUTFILE 'x' # '",
+        "SELECT 1 SHUTDOWN",
+        # A table may be called `' || anything() || '`.
+        "SELECT at FROM log WHERE name = '{table}'",
     ],
 )
 def test_version_queries_read(query: str, shop: tuple[str, Execute, str]) -> None:

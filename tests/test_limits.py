@@ -57,7 +57,7 @@ def limited(limit: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         ("index", "-n 16", FILES),
         ("search", "-v 300000", "deepjoin needs 430 MB of address space, and the limit of"),
         ("match", "-v 300000", "deepjoin needs 430 MB of address space, and the limit of"),
-        ("index", "-v 450000", MEMORY),
+        ("index", "-v 500000", "A build with cell vectors needs 690 MB of address space, and the"),
         ("serve", "-v 600000", "The service needs 800 MB of address space, and the limit of"),
         (
             "join",

@@ -282,16 +282,17 @@ def test_a_time_limit_of_the_user_stands(
         assert ask(setting) == [("0",)]
 
 
-def test_superusers_and_views_are_warned_of(postgres_uri: str) -> None:
+def test_superusers_and_code_of_others_are_warned_of(postgres_uri: str) -> None:
     execute(postgres_uri, "CREATE TABLE a AS SELECT 1 AS x", "CREATE VIEW v AS SELECT 1 AS x")
     source = DatabaseSource(postgres_uri)
     list(source.items())
     place = source.database.place
     assert source.warnings == [
-        f"{place} is read as the superuser postgres: functions that views and row security "
-        "policies call run with all of its rights. Use a role that may only read.",
-        f"{place} has 1 view (public.v); reading them runs the functions they call. Leave out "
-        "with `exclude` what you do not trust.",
+        f"{place} is read as the superuser postgres: functions that views, policies and indexes "
+        "call run with all of its rights. Use a role that may only read.",
+        f"{place}: reading public.v may run functions of other roles with your rights, those of "
+        "the view, of a row security policy or of an index. Leave out with `exclude` what you do "
+        "not trust.",
     ]
     said: list[str] = []
     list_items({0: source}, Settings(), said.append)
@@ -299,6 +300,39 @@ def test_superusers_and_views_are_warned_of(postgres_uri: str) -> None:
     quiet = DatabaseSource(postgres_uri, exclude=["public.v"])
     list(quiet.items())
     assert len(quiet.warnings) == 1
+
+
+def test_tables_whose_policies_or_indexes_run_functions_are_warned_of(postgres_uri: str) -> None:
+    execute(
+        postgres_uri,
+        "CREATE FUNCTION who(int) RETURNS text LANGUAGE plpgsql IMMUTABLE AS "
+        "$$ BEGIN IF current_user = 'postgres' THEN RETURN 'me'; END IF; "
+        "RAISE EXCEPTION 'ran as %', current_user; END $$",
+        "CREATE OPERATOR <-> (rightarg = int, function = who)",
+        *(f"CREATE TABLE {name} (x int)" for name in ("plain", "expression", "policy", "parent")),
+        "CREATE TABLE child () INHERITS (parent)",
+        "CREATE TABLE split (x int) PARTITION BY LIST (x)",
+        "CREATE TABLE part PARTITION OF split DEFAULT",
+        "CREATE INDEX ON plain (lower(x::text)) WHERE x > abs(-1)",
+        "CREATE INDEX ON expression ((who(1) || x::text))",
+        "CREATE INDEX ON child (x) WHERE who(2) = 'me'",
+        "CREATE INDEX ON part ((<-> 1))",
+        "ALTER TABLE policy ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY p ON policy USING (who(1) = 'me')",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {ROLE}",
+    )
+    as_reader = locked(postgres_uri)
+    source = DatabaseSource(as_reader)
+    running = {name for name, found in source.relations().items() if found.runs_functions}
+    names = ("expression", "policy", "parent", "child", "split")
+    assert running == {f"public.{name}" for name in names}
+    for name in names[:2]:
+        with pytest.raises(UnreadableTable, match=f"ran as {ROLE}"):
+            rows(source.table(f"public.{name}"))
+    assert rows(source.table("public.plain")) == []
+    list(source.items())
+    (warning,) = source.warnings
+    assert "reading public.child, public.expression, public.parent and 2 more may run" in warning
 
 
 def test_samples_are_the_same_rows_twice(postgres_uri: str) -> None:

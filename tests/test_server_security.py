@@ -280,6 +280,49 @@ def test_a_preview_names_no_path_of_the_machine(served: Served, lake_folder: Pat
     assert folder not in answer.text
 
 
+@pytest.mark.parametrize("client", ["API", "page"])
+def test_no_answer_names_a_path_of_the_machine(lake_folder: Path, client: str) -> None:
+    out = lake_folder.parent / "joined"
+    out.mkdir()
+    folders = {str(folder) for folder in (lake_folder, lake_folder.resolve(), out)}
+    join = {"left": {"table": "geo/cities.csv"}, "on": "nation", "hit": HIT}
+    nowhere = {"table": "nowhere", "column": "x"}
+    path = {"path": [{"a": {"table": "geo/cities.csv", "column": "nation"}, "b": HIT}]}
+    asked: list[tuple[str, Any]] = [
+        *((f"/api/{name}", None) for name in ("lake", "tables", "graph", "relations")),
+        *((f"/api/table?name={name}", None) for name in (COUNTRIES, "nowhere")),
+        ("/api/graph?table=nowhere", None),
+        ("/api/graph/paths?from=nowhere&to=nobody", None),
+        ("/api/search", {"query": HIT}),
+        ("/api/search", {"query": nowhere}),
+        ("/api/search/stream", {"query": nowhere}),
+        ("/api/join/preview", join),
+        ("/api/join/preview", join | {"hit": nowhere}),
+        ("/api/join/download", join | {"hit": nowhere}),
+        ("/api/join/save", join),
+        ("/api/join/save", join),
+        ("/api/join/path", path),
+        ("/api/enrich", {"left": {"table": "geo/cities.csv"}, "target": "nation"}),
+        ("/api/enrich/stream", {"left": {"table": "nowhere"}, "target": "nation"}),
+    ]
+    statuses = set()
+    with serving(lake_folder, out=out) as served:
+        headers = {"deepjoin-words": client} if client == "page" else {}
+        for damage in ("none", "changed", "gone"):
+            file = lake_folder / COUNTRIES
+            if damage == "changed":
+                file.write_bytes(b"\x00")
+            elif damage == "gone":
+                file.unlink()
+            for address, body in asked:
+                method = "GET" if body is None else "POST"
+                answer = served.client.request(method, address, json=body, headers=headers)
+                statuses.add(answer.status_code)
+                said = [folder for folder in folders if folder in answer.text]
+                assert not said, (damage, address, answer.text[:500])
+    assert statuses >= {200, 400}
+
+
 def test_work_past_its_time_stops() -> None:
     work, stopped = ThreadPool(1, 1, 0.05), threading.Event()
 

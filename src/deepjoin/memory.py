@@ -15,8 +15,9 @@ from deepjoin.errors import ResourceLimit
 DEFAULT = 2 << 30
 #: The least that a build needs: interpreter, libraries, the table of the cell encoder, one block.
 LEAST = 600 << 20
-#: Bytes of address space that joins need, and every command: below, libraries end the process.
-JOIN_SPACE, COMMAND_SPACE = 800_000_000, 430_000_000
+#: Bytes of address space that joins need, cell vectors, and every command: below, libraries end the
+#: process.
+JOIN_SPACE, CELLS_SPACE, COMMAND_SPACE = 800_000_000, 690_000_000, 430_000_000
 
 #: What libraries, encoder and blocks take beside the cells that wait.
 _BESIDE = 400 << 20

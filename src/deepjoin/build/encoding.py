@@ -23,7 +23,7 @@ from deepjoin.embed.columns.torch_encoder import TorchEncoder
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import link_or_copy
 from deepjoin.lazy import cached_property
-from deepjoin.memory import release
+from deepjoin.memory import CELLS_SPACE, check_address_space, release
 from deepjoin.progress import worker_threads
 from deepjoin.settings import Settings, Vectors
 from deepjoin.show.text import duration
@@ -70,7 +70,10 @@ class Encoding:
 
     @cached_property
     def _cells(self) -> CellEncoder | None:
-        return cell_encoder(self._vectors.cells, self._folder)
+        encoder = cell_encoder(self._vectors.cells, self._folder)
+        if encoder is not None:
+            check_address_space("A build with cell vectors", CELLS_SPACE)
+        return encoder
 
     @cached_property
     def _columns(self) -> ColumnEncoder | None:

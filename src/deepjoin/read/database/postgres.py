@@ -48,8 +48,18 @@ WHERE name = 'statement_timeout' AND source IN ('default', 'configuration file',
 _ROLE = """
 SELECT rolname FROM pg_catalog.pg_roles WHERE rolname = current_user AND rolsuper
 """
-# A partition is read through the table that it belongs to.
+# A partition is read through the table that it belongs to. What an index computes of constants is
+# computed whenever its table is read, so it counts as code, as a view and a policy do; functions
+# of the server itself have no dependencies.
 _RELATIONS = """
+WITH RECURSIVE computing(relid) AS (
+  SELECT i.indrelid FROM pg_catalog.pg_index i
+  JOIN pg_catalog.pg_depend d ON d.objid = i.indexrelid
+    AND d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
+    AND d.refclassid IN ('pg_catalog.pg_proc'::pg_catalog.regclass,
+                         'pg_catalog.pg_operator'::pg_catalog.regclass)
+  UNION SELECT h.inhparent FROM pg_catalog.pg_inherits h JOIN computing ON relid = h.inhrelid
+)
 SELECT n.nspname, c.relname, c.relkind IN ('r', 'p', 'm') AND c.relpersistence = 'p'
     AND pg_catalog.has_table_privilege(c.oid, 'SELECT'),
   CASE WHEN c.relkind IN ('r', 'm', 'f') THEN c.reltuples::pg_catalog.int8 ELSE -1 END,
@@ -61,7 +71,9 @@ SELECT n.nspname, c.relname, c.relkind IN ('r', 'p', 'm') AND c.relpersistence =
    JOIN pg_catalog.pg_attribute a ON a.attrelid = d.objoid AND a.attnum = d.objsubid
    WHERE d.objoid = c.oid AND d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
      AND d.objsubid > 0),
-  c.relkind = 'v', c.oid,
+  c.relkind = 'v' OR pg_catalog.row_security_active(c.oid)
+    OR c.oid IN (SELECT relid FROM computing),
+  c.oid,
   extract(epoch FROM pg_catalog.pg_postmaster_start_time())::pg_catalog.text,
   pg_catalog.txid_current_snapshot()::pg_catalog.text
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -165,29 +177,30 @@ class PostgresDatabase(Database):
                 stamp="-".join(map(str, state)) if is_versioned else "",
                 has_digest=is_versioned,
                 refusal="" if is_allowed else "no permission to read it",
-                is_view=view,
+                runs_functions=runs,
             )
-            for schema, table, is_versioned, rows, comment, is_allowed, columns, view, *state in (
+            for schema, table, is_versioned, rows, comment, is_allowed, columns, runs, *state in (
                 found
             )
         ]
 
     def warnings(self, relations: Sequence[DatabaseRelation]) -> list[str]:
-        """Warn of rights that other roles could use: those of a superuser, and those of views."""
+        """Warn of rights that other roles could use: a superuser's, and those of their code."""
         found = []
         if self._superuser:
             found.append(
-                f"{self.place} is read as the superuser {self._superuser}: functions that views "
-                "and row security policies call run with all of its rights. Use a role that may "
-                "only read."
+                f"{self.place} is read as the superuser {self._superuser}: functions that views, "
+                "policies and indexes call run with all of its rights. Use a role that may only "
+                "read."
             )
-        views = [relation.name for relation in relations if relation.is_view]
-        if views:
-            listed = ", ".join(views[:3]) + (f" and {len(views) - 3:,} more" if views[3:] else "")
+        running = [relation.name for relation in relations if relation.runs_functions]
+        if running:
+            listed = ", ".join(running[:3])
+            listed += f" and {len(running) - 3:,} more" if running[3:] else ""
             found.append(
-                f"{self.place} has {len(views):,} {'view' if len(views) == 1 else 'views'} "
-                f"({listed}); reading them runs the functions they call. Leave out with `exclude` "
-                "what you do not trust."
+                f"{self.place}: reading {listed} may run functions of other roles with your "
+                "rights, those of the view, of a row security policy or of an index. Leave out "
+                "with `exclude` what you do not trust."
             )
         return found
 

@@ -37,8 +37,9 @@ ForeignKey = tuple[tuple[str, str], tuple[str, ...], tuple[str, str], tuple[str,
 class DatabaseRelation:
     """A table or view; ``sql`` is its quoted name, ``rows`` an estimate or -1 if unknown.
 
-    ``stamp`` is as in `Item`, ``has_digest`` says whether `Database.digest` shows changes, and
-    ``refusal`` why the table cannot be read.
+    ``stamp`` is as in `Item`, ``has_digest`` says whether `Database.digest` shows changes,
+    ``refusal`` why the table cannot be read, and ``runs_functions`` whether reading it may run
+    functions that another role wrote.
     """
 
     name: str
@@ -51,7 +52,7 @@ class DatabaseRelation:
     stamp: str = ""
     has_digest: bool = False
     refusal: str = ""
-    is_view: bool = False
+    runs_functions: bool = False
 
     @classmethod
     def in_schema(

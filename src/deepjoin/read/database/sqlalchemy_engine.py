@@ -31,8 +31,13 @@ _READ_ONLY = {
     "mysql": ("SET TRANSACTION READ ONLY",),
     "mariadb": ("SET TRANSACTION READ ONLY",),
     "oracle": ("SET TRANSACTION READ ONLY",),
-    # As in `postgres.py`, names mean the server's own functions.
-    "postgresql": ("SET TRANSACTION READ ONLY", "SET LOCAL search_path = pg_catalog, pg_temp"),
+    # As in `postgres.py`: names mean the server's own functions, and a view that never ends does.
+    "postgresql": (
+        "SET TRANSACTION READ ONLY",
+        "SET LOCAL search_path = pg_catalog, pg_temp",
+        "SELECT set_config('statement_timeout', '1h', true) FROM pg_settings "
+        "WHERE name = 'statement_timeout' AND setting = '0'",
+    ),
     "cockroachdb": ("SET TRANSACTION READ ONLY",),
     "sqlite": ("PRAGMA query_only = ON",),
 }

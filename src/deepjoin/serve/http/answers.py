@@ -321,29 +321,43 @@ def problem_page(title: str, text: str, status: int, path: str, style: str = "")
     return HTMLResponse(_FOR_PEOPLE.format(**words), status)
 
 
+def _is_page(request: Request) -> bool:
+    return request.headers.get("deepjoin-words") == "page"
+
+
 def wording(request: Request) -> Callable[[str], str]:
-    """Return what puts messages in the words of a client: the page names its controls."""
-    return on_page if request.headers.get("deepjoin-words") == "page" else in_fields
+    """Return what puts messages in the words of a client: the page names its controls.
+
+    Paths of this machine are left out, whatever a message is about.
+    """
+    service, words = request.app.state.service, on_page if _is_page(request) else in_fields
+
+    def worded(text: str) -> str:
+        for place, name in service.places():
+            text = text.replace(place, name)
+        return words(text)
+
+    return worded
 
 
-def handle_problems(app: FastAPI, place: str, style: str) -> None:
-    """Answer every error of an app in the same shape; the page is not shown the lake's place."""
+def handle_problems(app: FastAPI, style: str) -> None:
+    """Answer every error of an app in the same shape."""
 
     @app.exception_handler(DeepJoinError)
     async def _known(request: Request, error: DeepJoinError) -> Response:
-        words, text, status = wording(request), str(error), 400
+        status = 400
         if isinstance(error, Refused):
             status = error.status
         elif isinstance(error, JoinTooLarge):
             status = TooLarge.status
         elif isinstance(error, IndexUnusable):
             status = 503
-        return problem(words(text.replace(place, "the lake") if words is on_page else text), status)
+        return problem(wording(request)(str(error)), status)
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, error: RequestValidationError) -> Response:
         first, *others = error.errors()
-        if wording(request) is on_page:
+        if _is_page(request):
             return problem(on_page(f"`{first['loc'][-1]}`: {first['msg']}."), 422)
         where = ".".join(str(part) for part in first["loc"])
         more = f" And {len(others)} more." if others else ""

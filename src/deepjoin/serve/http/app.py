@@ -81,7 +81,7 @@ def create_app(settings: ServerSettings, lake: Lake | None = None) -> FastAPI:
     app.include_router(_own_routes(service))
     app.include_router(page_routes(PAGE))
     style = next((f"assets/{path.name}" for path in PAGE.glob("assets/*.css")), "")
-    handle_problems(app, str(service.current.lake.location), style)
+    handle_problems(app, style)
     app.add_middleware(Guard, settings=settings, metrics=service.metrics)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app

@@ -29,13 +29,14 @@ _MANY = 100_000
 def describe_table(lake: Lake, name: str) -> TableDescription:
     """Describe a table of the lake from the index; its file is not opened."""
     entry, origin = lake.table(name), lake.index.source_of(name)
+    root = root_of(origin, lake.path)
     columns, keys = _keys(list(column_facts(lake.index, name)))
     return TableDescription(
         name=entry.name,
         title=entry.title,
         context=entry.context,
         rows=entry.rows,
-        source=str(origin.get("url") or root_of(origin, lake.path) or origin["kind"]),
+        source=str(origin.get("url") or (root and root.name) or origin["kind"]),
         notes=entry.notes,
         columns=columns,
         best_keys=keys,

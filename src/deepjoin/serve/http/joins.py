@@ -162,7 +162,7 @@ class Joins:
             plan = planned.plan
             rows = plan.preview(request.rows)
             texts = row_texts(rows)
-            warnings = [planned.named(words(text)) for text in plan.warnings]
+            warnings = [words(planned.named(text)) for text in plan.warnings]
             if any(cell and len(cell) > _LONGEST for row in texts for cell in row):
                 warnings.append(
                     f"Cells are cut to {_LONGEST:,} characters here; the download has all of them."

@@ -132,7 +132,7 @@ def relation_routes(service: Service) -> APIRouter:
                     row_texts(rows),
                     chain.rows,
                     without_paths(chain.sql, files),
-                    [without_paths(words(text), files) for text in chain.warnings],
+                    [words(without_paths(text, files)) for text in chain.warnings],
                 )
 
         return answer(await service.heavily(work))

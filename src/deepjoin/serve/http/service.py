@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +31,7 @@ from deepjoin.serve.http.joins import Joins
 from deepjoin.serve.http.problems import Busy, TooSlow, traced
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Uploads
+from deepjoin.store.origin import root_of
 
 Done = TypeVar("Done")
 _LOG = logging.getLogger("deepjoin.serve.http")
@@ -83,6 +84,20 @@ class Service:
     async def in_turn(self, work: Callable[[Opened], Done]) -> Done:
         """Search with many values: these wait for each other, and no other request for them."""
         return await self._large.run(self.current.use, work)
+
+    def places(self) -> Iterator[tuple[str, str]]:
+        """Yield the paths that messages may contain, and what clients know them as."""
+        index = self.current.lake.index
+        location = index.location
+        if not isinstance(location, Path) or location.is_absolute():
+            yield str(location), "the lake"
+        yield str(index.path.resolve()), "the lake"
+        for source in index.sources:
+            root = root_of(source, index.path)
+            if root is not None and root != Path(root.root):
+                yield str(root), "the lake"
+        if self.settings.out is not None:
+            yield str(self.settings.out.resolve()), "the output folder"
 
     @property
     def _held(self) -> int:
