@@ -19,7 +19,18 @@ from typing import Any
 import numpy as np
 
 import deepjoin
-from common import Row, emit, folder_bytes, in_child, machine, memory, percentiles, say
+from common import (
+    Row,
+    command_line,
+    emit,
+    folder_bytes,
+    in_child,
+    indexed,
+    machine,
+    memory,
+    percentiles,
+    say,
+)
 from deepjoin.arrays import Float, Int, Marks
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.embed.list_build import write_value_lists
@@ -40,7 +51,6 @@ from deepjoin.matching.joinability import ONE, similarities
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.segment import Segment
-from equi_search import built
 
 Asked = Sequence[tuple[SemanticQuery, Marks | None]]
 _BLOCK = 50_000
@@ -223,9 +233,7 @@ def compare_kinds(count: int, dimension: int = 384, clusters: int = 2000) -> Non
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("corpus", type=Path, nargs="?", metavar="CORPUS")
     add("--workdir", type=Path, default=Path(), metavar="DIR", help="for indexes (default: here)")
@@ -245,7 +253,7 @@ def main() -> None:
     if given.column_vectors is not None:
         compare_kinds(given.column_vectors)
         return
-    built(given.corpus, given.workdir / f"{given.corpus.name}.index")
+    indexed(given.corpus, given.workdir / f"{given.corpus.name}.index")
     say(f"searching {given.corpus}")
     numbers = (given.queries, given.check)
     done = in_child("semantic_search.search", given.corpus, given.workdir, *numbers)
