@@ -21,6 +21,7 @@ import deepjoin
 from common import (
     RUNS,
     Row,
+    command_line,
     emit,
     folder_bytes,
     in_child,
@@ -65,14 +66,6 @@ def build(corpus: str, index: str, memory_bytes: str) -> None:
     print(json.dumps(counts | {"build_s": seconds, "profile": settings.profile} | memory()))
 
 
-def opening(index: str) -> None:
-    """Open an index and print how long that took, imports not counted."""
-    opener = deepjoin.open
-    started = perf_counter()
-    opener(index)
-    print(json.dumps({"open_ms": 1e3 * (perf_counter() - started)}))
-
-
 def _corpus_bytes(corpus: Path) -> int:
     columns = corpus / "columns.parquet"
     return columns.stat().st_size if columns.exists() else folder_bytes(corpus)
@@ -87,7 +80,7 @@ def start(index: Path) -> Row:
         "import_ms": 1e3 * process_seconds([python, "-c", "import deepjoin"]),
         "help_ms": 1e3 * process_seconds([python, "-m", "deepjoin", "--help"]),
         "info_ms": 1e3 * process_seconds([python, "-m", "deepjoin", "info", str(index)]),
-        "open_ms": median(in_child("build.opening", index)["open_ms"] for _ in range(RUNS)),
+        "open_ms": median(in_child("common.opening", index)["open_ms"] for _ in range(RUNS)),
     }
 
 
@@ -113,9 +106,7 @@ def install(folder: Path, project: Path) -> Row:
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS")
     add("--workdir", type=Path, default=Path(), metavar="DIR", help="for the index (default: here)")

@@ -21,103 +21,62 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common import emit, say
+from common import K, emit, say
 from deepjoin.arrays import Float, Int
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder, match_chance
 from deepjoin.embed.cells.tokens import plain_word
 from deepjoin.lab.cell_table.variants import mistype
+from deepjoin.lab.evaluation.metrics import (
+    hard_recall_labels,
+    mean,
+    ndcg_labels,
+    precision_labels,
+    read_labels,
+)
 from deepjoin.normalise.canonical import canonical
+from deepjoin.read.corpus import CorpusSource
 
-RELEVANT, EASY = 0.7, 0.3
 FLOORS = (0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)
 _QUERY_CELLS_AT_ONCE = 64
 _SCORED_ANEW = 400
 _WORDS_DRAWN = 400
 _SHORTEST, _LONG = 6, 8
+_MEASURES = (precision_labels, ndcg_labels, hard_recall_labels)
 
 
 @dataclass(frozen=True)
 class Columns:
     """Columns as numbers of distinct values, and for each value the columns that hold it."""
 
+    ids: list[str]
+    tables: list[str]
     values: list[str]
     columns: list[Int]
     starts: Int
     holders: Int
 
-
-@dataclass(frozen=True)
-class Query:
-    """A query's distinct values, the columns of its table, and its labels by editors' links."""
-
-    cells: Int
-    own: Int
-    targets: Int
-    entity: Float
-    surface: Float
-
-
-def read_columns(path: Path) -> tuple[Columns, list[str], list[str]]:
-    """Read a repository; values are lower-cased and stripped, as its labels were made."""
-    table = pq.read_table(path, columns=["column_id", "table_id", "cells"])
-    numbers: dict[str, int] = {}
-    columns = []
-    for cells in table["cells"].to_pylist():
-        kept = dict.fromkeys(c for cell in cells if (c := canonical(cell, "basic")))
-        columns.append(np.array([numbers.setdefault(c, len(numbers)) for c in kept], np.int64))
-    flat = np.concatenate(columns)
-    owner = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
-    counts = np.bincount(flat, minlength=len(numbers))
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    holders = owner[np.argsort(flat, kind="stable")]
-    names = table["column_id"].to_pylist(), table["table_id"].to_pylist()
-    return Columns(list(numbers), columns, starts, holders), *names
+    @classmethod
+    def read(cls, path: Path) -> Columns:
+        """Read a corpus; values are lower-cased and stripped, as its labels were made."""
+        table = pq.read_table(path, columns=["column_id", "table_id", "cells"])
+        numbers: dict[str, int] = {}
+        columns = []
+        for cells in table["cells"].to_pylist():
+            kept = dict.fromkeys(c for cell in cells if (c := canonical(cell, "basic")))
+            columns.append(np.array([numbers.setdefault(c, len(numbers)) for c in kept], np.int64))
+        flat = np.concatenate(columns)
+        owner = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
+        starts = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=len(numbers)))])
+        holders = owner[np.argsort(flat, kind="stable")]
+        names = table["column_id"].to_pylist(), table["table_id"].to_pylist()
+        return cls(*names, list(numbers), columns, starts, holders)
 
 
-def read_queries(corpus: Path, ids: list[str], tables: list[str], half: int | None) -> list[Query]:
-    """Read the labelled queries, or the half of them whose page's checksum is even or odd."""
-    data, _, _ = _columns_of(corpus)
-    place = {column: at for at, column in enumerate(ids)}
-    own: dict[str, list[int]] = {}
-    for at, table in enumerate(tables):
-        own.setdefault(table, []).append(at)
-    labels = _labels(corpus)
-    queries = []
-    for row in pq.read_table(
-        corpus / "queries.parquet", columns=["column_id", "table_id", "title"]
-    ).to_pylist():
-        if half is not None and zlib.crc32(str(row["title"]).encode()) % 2 != half:
-            continue
-        found = labels[row["column_id"]]
-        targets = np.array([place[column] for column, _, _ in found])
-        entity, surface = (np.array([f[i] for f in found], np.float32) for i in (1, 2))
-        cells = data.columns[place[row["column_id"]]]
-        queries.append(Query(cells, np.array(own[row["table_id"]]), targets, entity, surface))
-    return queries
-
-
-_READ: dict[Path, tuple[Columns, list[str], list[str]]] = {}
-
-
-def _columns_of(corpus: Path) -> tuple[Columns, list[str], list[str]]:
-    if corpus not in _READ:
-        _READ[corpus] = read_columns(corpus / "columns.parquet")
-    return _READ[corpus]
-
-
-def _labels(corpus: Path) -> dict[str, list[tuple[str, float, float]]]:
-    labels: dict[str, list[tuple[str, float, float]]] = {}
-    for row in pq.read_table(corpus / "labels.parquet").to_pylist():
-        triple = (row["column_id"], row["entity_jn"], row["surface_equi_jn"])
-        labels.setdefault(row["query_id"], []).append(triple)
-    return labels
-
-
-def best_cosines(query: Query, data: Columns, vectors: Float, floor: float) -> Float:
+def best_cosines(query: Int, data: Columns, vectors: Float, floor: float) -> Float:
     """Return each query cell's best cosine in every column: 1 if equal, 0 below the floor."""
-    best = np.zeros((len(query.cells), len(data.columns)), np.float32)
-    for start in range(0, len(query.cells), _QUERY_CELLS_AT_ONCE):
-        cells = query.cells[start : start + _QUERY_CELLS_AT_ONCE]
+    best = np.zeros((len(query), len(data.columns)), np.float32)
+    for start in range(0, len(query), _QUERY_CELLS_AT_ONCE):
+        cells = query[start : start + _QUERY_CELLS_AT_ONCE]
         cosines = vectors[cells] @ vectors.T
         for row, cell in enumerate(cells.tolist()):
             near = np.flatnonzero(cosines[row] >= floor)
@@ -138,46 +97,41 @@ def _ranges(data: Columns, values: Int, counts: Int) -> Int:
     return data.holders[at]
 
 
-def judge(query: Query, scores: Float) -> tuple[float, float, float]:
-    """Compute P@10 over min(10, relevant), NDCG@10 on entity_jn, and hard recall@10."""
-    scores[query.own] = 0
-    relevant = query.entity >= RELEVANT
-    hard = relevant & (query.surface < EASY)
-    easy, depth = query.targets[relevant & ~hard], 10 + int((relevant & ~hard).sum())
-    top = np.argsort(-scores, kind="stable")[:depth]
-    top = top[scores[top] > 0]
-    precision = np.isin(top[:10], query.targets[relevant]).sum() / min(10, relevant.sum())
-    rest = top[~np.isin(top, easy)][:10]
-    recall = np.isin(rest, query.targets[hard]).sum() / min(10, hard.sum())
-    return float(precision), _ndcg(query, top[:10]), float(recall)
-
-
-def _ndcg(query: Query, top: Int) -> float:
-    gains = dict(zip(query.targets.tolist(), query.entity.tolist(), strict=True))
-    discounts = 1 / np.log2(np.arange(2, 12))
-    found = np.array([gains.get(column, 0.0) for column in top.tolist()])
-    ideal = np.sort(query.entity)[::-1][:10]
-    return float((found * discounts[: len(found)]).sum() / (ideal * discounts[: len(ideal)]).sum())
-
-
 def rank(corpus: Path, encoder: CellEncoder, half: int | None) -> None:
-    """Rank every column for every query by the soft score, at several floors."""
-    data, ids, tables = _columns_of(corpus)
+    """Rank every column for every query by the soft score, at several floors.
+
+    A half has the queries whose page's checksum is even or odd.
+    """
+    source = CorpusSource(corpus)
+    queries = [
+        one
+        for one in source.queries()
+        if half is None or zlib.crc32(one.title.encode()) % 2 == half
+    ]
+    labels = read_labels(source, queries)
+    assert labels is not None, f"{corpus} has no labels"
+    data = Columns.read(corpus / "columns.parquet")
+    place = {column: at for at, column in enumerate(data.ids)}
+    tables = np.array(data.tables)
     vectors = encoder.encode(data.values)
-    judged: dict[str, list[tuple[float, float, float]]] = {}
-    for query in read_queries(corpus, ids, tables, half):
-        best = best_cosines(query, data, vectors, min(FLOORS))
-        for way, scores in _ways(query, data, vectors, best, encoder).items():
-            judged.setdefault(way, []).append(judge(query, scores))
+    judged: dict[str, list[tuple[float | None, ...]]] = {}
+    for query, label in zip(queries, labels, strict=True):
+        cells = data.columns[place[query.column_id or ""]]
+        best = best_cosines(cells, data, vectors, min(FLOORS))
+        for way, scores in _ways(cells, data, vectors, best, encoder).items():
+            scores[tables == query.table] = 0
+            top = np.argsort(-scores, kind="stable")[: K + len(label.easy)]
+            found = [data.ids[column] for column in top[scores[top] > 0].tolist()]
+            judged.setdefault(way, []).append(tuple(one(found, label, K) for one in _MEASURES))
     for way, figures in judged.items():
-        precision, ndcg, recall = np.mean(figures, axis=0)
+        precision, ndcg, recall = (mean(one)[0] for one in zip(*figures, strict=True))
         emit("cell_vectors.rank", encoder=encoder.name, digest=encoder.digest, score=way,
              half=half, queries=len(figures), precision_10=precision, ndcg_10=ndcg,
              hard_recall_10=recall)  # fmt: skip
 
 
 def _ways(
-    query: Query, data: Columns, vectors: Float, best: Float, encoder: CellEncoder
+    query: Int, data: Columns, vectors: Float, best: Float, encoder: CellEncoder
 ) -> dict[str, Float]:
     """Score all columns: mean cosine above a floor, mean chance, chance with places shared."""
     ways = {f"cosine >= {f}": np.where(best >= f, best, 0).mean(axis=0) for f in FLOORS}
@@ -189,15 +143,15 @@ def _ways(
 
 
 def _shared(
-    query: Query, data: Columns, vectors: Float, scores: Float, encoder: CellEncoder
+    query: Int, data: Columns, vectors: Float, scores: Float, encoder: CellEncoder
 ) -> Float:
     """Rescore the best columns; a target cell matched by several query cells counts less."""
     again = scores.copy()
     for column in np.argsort(-scores, kind="stable")[:_SCORED_ANEW].tolist():
         cells = data.columns[column]
-        cosines = vectors[query.cells] @ vectors[cells].T
+        cosines = vectors[query] @ vectors[cells].T
         chances = match_chance(cosines, encoder.floor, encoder.tau)
-        chances[query.cells[:, None] == cells] = 1
+        chances[query[:, None] == cells] = 1
         best, places = chances.max(axis=1), chances.argmax(axis=1)
         order = np.argsort(-best, kind="stable")
         taken = np.zeros(chances.shape[1], np.int64)

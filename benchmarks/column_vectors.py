@@ -20,12 +20,13 @@ from time import perf_counter, process_time
 import numpy as np
 
 import deepjoin
-from common import Row, emit, folder_bytes, machine, percentiles, say
+from common import Row, command_line, emit, folder_bytes, indexed, machine, percentiles, say
 from deepjoin import Column
 from deepjoin.arrays import Float, Half, Int
 from deepjoin.embed.columns import load_encoder
 from deepjoin.embed.vector_build import index_rows, new_rows
 from deepjoin.embed.vector_index import VectorIndex
+from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.column_vectors.encode import segment_columns
@@ -37,18 +38,7 @@ from deepjoin.store.column_vectors.sketch import (
 )
 from deepjoin.store.segment import Segment
 
-#: The normalisation of the paper's corpora.
-SETTINGS = deepjoin.Settings(profile="basic", min_distinct=1, max_cell=1 << 30)
 _BLOCK = 50_000
-
-
-def opened(corpus: Path, folder: Path) -> Segment:
-    """Open the index of a corpus as one segment, after building it if it is not there."""
-    if not (folder / "manifest.json").exists():
-        say(f"indexing {corpus}")
-        deepjoin.index(corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"})
-    (segment,) = deepjoin.open(folder).index.segments
-    return segment
 
 
 def overlaps(segment: Segment, query: Column) -> Int:
@@ -160,9 +150,7 @@ def encoded(
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS")
     add("--workdir", type=Path, default=Path(), metavar="DIR", help="for the index (here)")
@@ -177,7 +165,8 @@ def main() -> None:
     """Run the benchmark."""
     given = options()
     emit("column_vectors", machine=machine())
-    segment = opened(given.corpus, given.workdir / f"{given.corpus.name}.index")
+    folder = indexed(given.corpus, given.workdir / f"{given.corpus.name}.index")
+    (segment,) = deepjoin.open(folder).index.segments
     queries = list(CorpusSource(given.corpus).columns("queries.parquet"))[: given.queries or None]
     with tempfile.TemporaryDirectory() as scratch:
         started = process_time()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -29,6 +30,13 @@ K = 10
 _SETS = ("queries", "queries-1000")
 _STATUS = Path("/proc/self/status")
 _MEMORY = {"peak_mb": "VmHWM", "resident_mb": "VmRSS", "anonymous_mb": "RssAnon"}
+
+
+def command_line(doc: str | None) -> argparse.ArgumentParser:
+    """Make a parser that shows the text at the top of a script as it is."""
+    return argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
 def emit(benchmark: str, **fields: Any) -> Row:
@@ -165,3 +173,40 @@ def query_sets(corpus: CorpusSource, limit: int | None = None) -> QuerySets:
     """Read the queries of a corpus, by the file they are in."""
     there = [name for name in _SETS if (corpus.folder / f"{name}.parquet").exists()]
     return {name: list(corpus.columns(f"{name}.parquet"))[:limit] for name in there}
+
+
+def indexed(corpus: Path, folder: Path, rebuild: bool = False) -> Path:
+    """Index a corpus without vectors in a separate process, unless a valid index exists."""
+    from deepjoin import open as open_lake
+    from deepjoin.errors import IndexUnusable
+    from deepjoin.lab.evaluation.cache import SETTINGS
+
+    with suppress(IndexUnusable):
+        same = open_lake(folder).settings == SETTINGS
+        newer = (folder / "manifest.json").stat().st_mtime
+        if same and not rebuild and newer > (corpus / "columns.parquet").stat().st_mtime:
+            return folder
+    say(f"indexing {corpus}")
+    emit("index", corpus=corpus.name, **in_child("common.build", corpus, folder))
+    return folder
+
+
+def build(corpus: str, folder: str) -> None:
+    """Index a corpus without vectors, and print time and memory."""
+    import deepjoin
+    from deepjoin.lab.evaluation.cache import SETTINGS
+
+    started = perf_counter()
+    with most_anonymous() as held:
+        lake = deepjoin.index(corpus, folder, settings=SETTINGS, vectors={"cells": "none"})
+    row = {"columns": lake.report.columns, "cells": lake.report.cells, "values": lake.report.values}
+    print(json.dumps(row | {"seconds": perf_counter() - started} | held | memory()))
+
+
+def opening(folder: str) -> None:
+    """Open an index, and print how long that took, imports not counted."""
+    from deepjoin.lake import open_lake
+
+    started = perf_counter()
+    open_lake(folder)
+    print(json.dumps({"open_ms": 1e3 * (perf_counter() - started)}))

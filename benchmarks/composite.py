@@ -3,8 +3,8 @@
     python benchmarks/composite.py mate FOLDER       query tables among themselves, top 10
     python benchmarks/composite.py baseball FOLDER   documented keys of a baseball database
     python benchmarks/composite.py times FOLDER      100 rows and two columns, any folder of tables
-    python benchmarks/composite.py generated N       1,000 rows and three columns in N tables
-    python benchmarks/composite.py alike N --like FOLDER    the same, tables made like FOLDER's
+    python benchmarks/composite.py alike N --like FOLDER --keep OUT    1,000 rows and three columns
+                                                     in N tables made like FOLDER's
 
 The SQL is what a user would write over all cells in one long table: rows that hold the first
 value, joined with the same rows holding the second. Indexes have no cell vectors here: these are
@@ -18,8 +18,8 @@ import random
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import permutations
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, permutations
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 import deepjoin
 from deepjoin import Lake
-from deepjoin.normalise.canonical import canonical
+from deepjoin.normalise.canonical import canonical, canonical_array
 from deepjoin.read.frames import file_table, read_columns
 from deepjoin.search.ranking import name_similarity
 from deepjoin.settings import Settings
@@ -175,13 +175,11 @@ def baseball(folder: Path) -> None:
             joined = lake.join(frame, mine, (f"{parent}.csv", theirs), join="equi")
             other = pd.read_csv(folder / f"{parent}.csv", dtype=str, keep_default_na=False)
             # The reference joins lower-cased cells, of rows without a blank part.
-            normal = [frame[mine].apply(lambda c: c.str.strip().str.lower()) for frame in (frame,)]
+            normal = frame[mine].apply(lambda c: c.str.strip().str.lower())
             parents = other[theirs].apply(lambda c: c.str.strip().str.lower())
             parents = parents[(parents != "").all(axis=1)]
             sizes = parents.value_counts().to_dict()
-            rows = sum(
-                max(1, sizes.get(tuple(row), 0)) for row in normal[0].itertuples(index=False)
-            )
+            rows = sum(max(1, sizes.get(tuple(row), 0)) for row in normal.itertuples(index=False))
             exact += len(joined) == rows
             say = "first" if right else f"not first: {hit.table} {hit.columns}"
             print(
@@ -191,26 +189,35 @@ def baseball(folder: Path) -> None:
     print(f"baseball: parent and mapping first {first} of {len(BASEBALL)}; rows exact {exact}")
 
 
-def long_table(tables: Iterator[tuple[str, Cells]]) -> duckdb.DuckDBPyConnection:
-    """Put all cells into one table of DuckDB."""
-    connection = duckdb.connect()
+def long_table(
+    connection: duckdb.DuckDBPyConnection, tables: Iterable[tuple[str, Cells]]
+) -> duckdb.DuckDBPyConnection:
+    """Put all cells into one table of DuckDB, as canonical strings."""
     connection.execute("CREATE TABLE cells (tbl VARCHAR, row BIGINT, col VARCHAR, value VARCHAR)")
-    known: dict[str, str] = {}
-    for name, cells in tables:
-        for column, values in cells.items():
-            made = [known.setdefault(v, canonical(v)) if v is not None else "" for v in values]
-            batch = pa.table(
+    for some in batched(tables, 2000):
+        parts = [
+            pa.table(
                 {
-                    "tbl": [name] * len(made),
-                    "row": range(len(made)),
-                    "col": [column] * len(made),
-                    "value": made,
+                    "tbl": pa.repeat(table, len(values)),
+                    "row": np.arange(len(values)),
+                    "col": pa.repeat(name, len(values)),
+                    "value": canonical_array(pa.array(values, pa.string())),
                 }
             )
-            connection.register("batch", batch)
-            connection.execute("INSERT INTO cells SELECT * FROM batch WHERE value <> ''")
-            connection.unregister("batch")
+            for table, cells in some
+            for name, values in cells.items()
+        ]
+        connection.register("batch", pa.concat_tables(parts))
+        connection.execute("INSERT INTO cells SELECT * FROM batch WHERE value <> ''")
+        connection.unregister("batch")
     return connection
+
+
+def batched(tables: Iterable[tuple[str, Cells]], size: int) -> Iterator[list[tuple[str, Cells]]]:
+    """Cut tables into lists of some."""
+    left = iter(tables)
+    while some := list(islice(left, size)):
+        yield some
 
 
 def by_sql(
@@ -293,44 +300,7 @@ def times(folder: Path, queries: int) -> None:
             }
             for name in lake.tables
         }
-        timed(lake, tables, 100, 2, queries, long_table(iter(tables.items())))
-
-
-def generated(count: int, queries: int) -> None:
-    """Time queries of 1,000 rows and three columns in a lake of many generated tables."""
-    chance = random.Random(1)
-    words = [f"{a}{b}{c}" for a in "bcdfgh" for b in "aeiou" for c in "klmnprst"]
-    names = [f"{one} {other}" for one in words for other in words[:60]]
-    domains = {
-        "year": [str(year) for year in range(1950, 2025)],
-        "state": words[:50],
-        "city": names[:4000],
-        "product": names[4000:],
-        "month": [str(month) for month in range(1, 13)],
-        "id": [str(number) for number in range(1, 100_000)],
-        "amount": [f"{n / 100:.2f}" for n in range(1, 50_000, 7)],
-    }
-    kept: dict[str, Cells] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(count):
-            rows = 1200 if number % 500 == 0 else min(1000, int(chance.lognormvariate(3.2, 1)) + 5)
-            chosen = chance.sample(sorted(domains), chance.randint(3, 6))
-            cells = {}
-            for column in chosen:
-                values = domains[column]
-                # A table is about a part of a domain: some states, some years.
-                part = chance.randint(2, len(values))
-                first = chance.randrange(len(values) - part + 1)
-                cells[column] = chance.choices(values[first : first + part], k=rows)
-            name = f"t{number}.csv"
-            pd.DataFrame(cells).to_csv(Path(folder, name), index=False)
-            if rows >= 1000:
-                kept[name] = dict(cells)
-        started = perf_counter()
-        with tempfile.TemporaryDirectory() as out:
-            lake = deepjoin.index(folder, out, vectors={"cells": "none"})
-            print(f"indexed {len(lake):,} tables in {perf_counter() - started:.0f} s")
-            timed(lake, kept, 1000, 3, queries)
+        timed(lake, tables, 100, 2, queries, long_table(duckdb.connect(), tables.items()))
 
 
 def alike(count: int, queries: int, like: Path, keep: Path) -> None:
@@ -355,39 +325,9 @@ def alike(count: int, queries: int, like: Path, keep: Path) -> None:
         "SELECT 1 FROM duckdb_tables() WHERE table_name = 'cells'"
     ).fetchall():
         started = perf_counter()
-        _load(connection, sorted(parquet.iterdir()))
+        long_table(connection, ((path.name, read(path)) for path in sorted(parquet.iterdir())))
         print(f"DuckDB loaded the cells in {perf_counter() - started:.0f} s")
     timed(lake, tables, 1000, 3, queries, connection)
-
-
-def _load(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
-    """Put the cells of Parquet files into one table of DuckDB, in lower case and trimmed.
-
-    Numbers stay as they are spelled, so the best count may differ from ours: 1.0 is 1 for us.
-    """
-    connection.execute("CREATE TABLE cells (tbl VARCHAR, row BIGINT, col VARCHAR, value VARCHAR)")
-    for start in range(0, len(paths), 2000):
-        parts = []
-        for path in paths[start : start + 2000]:
-            table = pq.ParquetFile(path).read()
-            for name, column in zip(table.column_names, table.columns, strict=True):
-                count = len(column)
-                parts.append(
-                    pa.table(
-                        {
-                            "tbl": pa.repeat(path.name, count),
-                            "row": np.arange(count),
-                            "col": pa.repeat(name, count),
-                            "value": column,
-                        }
-                    )
-                )
-        connection.register("batch", pa.concat_tables(parts))
-        connection.execute(
-            "INSERT INTO cells SELECT tbl, row, col, lower(trim(value)) FROM batch "
-            "WHERE trim(value) <> ''"
-        )
-        connection.unregister("batch")
 
 
 def _write_alike(count: int, like: Path, out: Path) -> None:
@@ -437,7 +377,7 @@ def _write_alike(count: int, like: Path, out: Path) -> None:
 def main() -> None:
     """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("mate", "baseball", "times", "generated", "alike"))
+    parser.add_argument("what", choices=("mate", "baseball", "times", "alike"))
     parser.add_argument("where", help="a folder, or the number of tables")
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--like", type=Path, help="the folder of real tables, for alike")
@@ -449,8 +389,6 @@ def main() -> None:
         baseball(Path(options.where))
     elif options.what == "times":
         times(Path(options.where), options.queries)
-    elif options.what == "generated":
-        generated(int(options.where), options.queries)
     else:
         alike(int(options.where), options.queries, options.like, options.keep)
 

@@ -29,7 +29,7 @@ _NOT_OWN = "WHERE column_id NOT IN (SELECT unnest($own))\n"
 _WARM = 3
 
 
-def main(corpus_folder: str, database: str, queries: str) -> None:
+def measure(corpus_folder: str, database: str, queries: str) -> None:
     """Measure every way to store the cells, and print all rows as one JSON object."""
     corpus, path = CorpusSource(corpus_folder), Path(database)
     seconds = write_cells(corpus, path)

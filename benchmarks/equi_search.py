@@ -1,9 +1,9 @@
-"""Exact equi-join search: time, memory and correctness of the top 10, and peers in the same run.
+"""Exact equi-join search: time and memory of the top 10, and DuckDB in the same run.
 
 CORPUS is a folder with columns.parquet and queries.parquet; queries-1000.parquet, if it has
 one, is reported separately. The index is built by `deepjoin.index` and kept in the work folder.
 Every query is searched through `Lake.search`, its own table left out, and all evidence of every
-hit is read. Every answer is compared with brute force over all columns.
+hit is read. `deepjoin evaluate` compares the answers with brute force over all columns.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from common import (
     RUNS,
     K,
     Row,
+    command_line,
     emit,
     folder_bytes,
     in_child,
+    indexed,
     machine,
     memory,
     percentiles,
@@ -34,39 +36,9 @@ from common import (
     query_sets,
     say,
     show,
+    versions,
 )
-from correctness import check
-from deepjoin.errors import IndexUnusable
-from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.read.corpus import CorpusSource
-
-
-def built(corpus: Path, folder: Path, rebuild: bool = False) -> Path:
-    """Build the index of a corpus in a separate process, unless a valid one exists."""
-    if not rebuild and _is_current(folder, corpus / "columns.parquet"):
-        return folder
-    say(f"indexing {corpus}")
-    row = in_child("equi_search.build", corpus, folder)
-    emit("equi_search", corpus=corpus.name, what="build", **row)
-    return folder
-
-
-def _is_current(folder: Path, columns: Path) -> bool:
-    try:
-        same = deepjoin.open(folder).settings == SETTINGS
-    except IndexUnusable:
-        return False
-    return same and (folder / "manifest.json").stat().st_mtime > columns.stat().st_mtime
-
-
-def build(corpus: str, folder: str) -> None:
-    """Build an index and print time and memory."""
-    started = perf_counter()
-    lake = deepjoin.index(
-        corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"}
-    )
-    took = {"build_s": perf_counter() - started, "columns": lake.info()["columns"]}
-    print(json.dumps(took | memory()))
 
 
 def timed_passes(
@@ -142,22 +114,41 @@ def search(index: str, corpus: str, limit: str, passes: str) -> None:
     print(json.dumps({"rows": rows}))
 
 
+def beside_duckdb(corpus: CorpusSource, index: Path, given: argparse.Namespace) -> None:
+    """Ask DuckDB the same queries, in a process of its own, and compare the overlaps."""
+    say("ours on the queries of DuckDB")
+    ours = search_in_child(index, corpus.folder, given.duckdb, given.passes)
+    times = {one["set"]: one["p50_ms"] for one in ours if one["method"] == "exact-equi"}
+    database = given.workdir / f"{corpus.folder.name}.duckdb"
+    found = in_child("duckdb_peer.measure", corpus.folder, database, given.duckdb)
+    lake, sets = deepjoin.open(index), query_sets(corpus, given.duckdb)
+    right = {
+        name: [
+            [hit.equi.matched for hit in lake.search(query, K, method="exact-equi", join="equi")]
+            for query in queries
+        ]
+        for name, queries in sets.items()
+    }
+    rows = []
+    for row in found["rows"]:
+        pairs = zip(row.pop("overlaps"), right[row["set"]], strict=True)
+        row |= {"same_overlaps": sum(theirs == mine for theirs, mine in pairs)}
+        rows.append(row | {"times_ours": row["p50_ms"] / times[row["set"]]})
+        emit("equi_search", what="peer", **rows[-1], **versions("duckdb"))
+    keys = ("peer", "set", "p50_ms", "p99_ms", "times_ours")
+    show([keys, *([row[key] for key in keys] for row in rows)])
+
+
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS")
     add("--workdir", type=Path, default=Path(), metavar="DIR", help="for indexes (default: here)")
     add("--rebuild", action="store_true", help="build the index even if there is one")
     add("--queries", type=int, metavar="N", help="only the first N queries of each set")
     add("--passes", type=int, default=5, metavar="N", help="timed passes (default 5)")
-    add("--no-check", action="store_true", help="leave brute force out")
-    add("--peers", action="store_true", help="measure DuckDB and datasketch as well")
-    add("--peer-columns", type=int, default=100_000, metavar="N", help="datasketch's (100000)")
-    add("--peer-queries", type=int, metavar="N", help="only the first N of each set, for peers")
-    add("--threshold", type=float, default=0.2, metavar="T", help="datasketch's (default 0.2)")
+    add("--duckdb", type=int, metavar="N", help="ask DuckDB the first N queries of each set, too")
     return parser.parse_args()
 
 
@@ -166,19 +157,15 @@ def main() -> None:
     given = options()
     emit("equi_search", corpus=given.corpus.name, machine=machine())
     corpus = CorpusSource(given.corpus)
-    index = built(corpus.folder, given.workdir / f"{corpus.folder.name}.index", given.rebuild)
+    index = indexed(corpus.folder, given.workdir / f"{corpus.folder.name}.index", given.rebuild)
     sets = query_sets(corpus, given.queries)
     rows = search_in_child(index, corpus.folder, given.queries, given.passes)
     keys = ("set", "method", "p50_ms", "p90_ms", "p99_ms", "max_ms")
     show([keys, *([row[key] for key in keys] for row in rows)])
     cold = cold_search(index, sets["queries"][0])
     emit("equi_search", what="cold deepjoin search", runs=RUNS, median_ms=1e3 * cold)
-    if not given.no_check:
-        check(corpus, index, sets)
-    if given.peers:
-        import peers
-
-        peers.run(corpus, index, sets, rows, given)
+    if given.duckdb:
+        beside_duckdb(corpus, index, given)
 
 
 if __name__ == "__main__":

@@ -47,19 +47,25 @@ _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 class Fuzzed:
     """A generated file and its recipe."""
 
-    number: int
     name: str
     content: bytes
     recipe: str
 
 
-def fuzzed(seed: str, number: int, samples: tuple[bytes, ...] = ()) -> Fuzzed:
-    """Make one file; the same seed, number and samples give the same."""
-    random = Random(f"{seed}:{number}")
-    makers: tuple[Callable[[Random], bytes], ...] = (_delimited, _json, _bytes, _long, _wide)
-    make = random.choices([*makers, _sample], [60, 15, 4, 1, 0.2, 20])[0]
+def fuzzed(seed: str) -> Fuzzed:
+    """Make one file; the same seed gives the same."""
+    random = Random(seed)
+    makers: tuple[Callable[[Random], bytes], ...] = (
+        _delimited,
+        _json,
+        _bytes,
+        _long,
+        _wide,
+        _sample,
+    )
+    make = random.choices(makers, [60, 15, 4, 1, 0.2, 20])[0]
     recipe = [make.__name__[1:]]
-    content = _sample(random, samples) if make is _sample else make(random)
+    content = make(random)
     if random.random() < (0.7 if make is _sample else 0.25):
         content = _mutated(random, content)
         recipe.append("mutated")
@@ -68,7 +74,7 @@ def fuzzed(seed: str, number: int, samples: tuple[bytes, ...] = ()) -> Fuzzed:
         content, ending = _packed(random, content)
         name += ending
         recipe.append(f"packed{ending}")
-    return Fuzzed(number, name, content, "+".join(recipe))
+    return Fuzzed(name, content, "+".join(recipe))
 
 
 def _name(random: Random, is_json: bool) -> str:
@@ -76,8 +82,8 @@ def _name(random: Random, is_json: bool) -> str:
     return "file" + random.choice(_JSON_ENDINGS if is_json != other else _ENDINGS)
 
 
-def _sample(random: Random, samples: tuple[bytes, ...] = ()) -> bytes:
-    return random.choice(samples or _BUILT_IN)
+def _sample(random: Random) -> bytes:
+    return random.choice(_BUILT_IN)
 
 
 def _bytes(random: Random) -> bytes:

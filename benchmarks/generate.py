@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common import emit, machine, say, show
+from common import command_line, emit, machine, say, show
 from deepjoin.arrays import Int
 from deepjoin.read.corpus import SCHEMA, CorpusSource
 from frequencies import Measured, histogram, measure
@@ -133,9 +133,7 @@ def query_sizes(corpus: CorpusSource, measured: Measured, count: int, random: Ge
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write")
     parser.add_argument("--like", type=Path, required=True, metavar="CORPUS", help="imitate this")
     parser.add_argument("--columns", type=int, default=1_000_000, metavar="N")

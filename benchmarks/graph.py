@@ -89,7 +89,7 @@ def around(lake: Lake, tables: list[str], threshold: float) -> Row:
     seconds, cpu, nodes = [], [], []
     for table in tables:
         before, began = process_time(), perf_counter()
-        found = neighbourhood(lake, table, 2, threshold)
+        found = neighbourhood(lake.index, table, 2, threshold)
         seconds.append(perf_counter() - began)
         cpu.append(process_time() - before)
         nodes.append(len(found.nodes))

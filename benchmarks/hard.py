@@ -31,10 +31,11 @@ from random import Random
 
 from common import emit, say
 from hard_cases import Case, Files, Histories, Kills, Kind, Promises, Requests
-from hard_commands import HERE, Fairness, Flips, Limits, Signals
+from hard_commands import Fairness, Flips, Limits, Signals
 
 KEPT = Path(__file__).parents[1] / "tests" / "hard"
-#: Seconds that making a case smaller may take.
+#: Seconds after which a case counts as hanging, and that making one smaller may take.
+_LONGEST = 900
 _SHRINKING = 60
 #: Failures of one kind after which it is left out: the next ones would be the same.
 _ENOUGH = 5
@@ -51,15 +52,16 @@ def kinds() -> dict[str, Kind]:
         "signal": Signals,
         "limit": Limits,
         "fairness": Fairness,
+        "flip": Flips,
     }
-    if (HERE / "flips.py").exists():
-        known["flip"] = Flips
     return {name: make() for name, make in known.items()}
 
 
 def failure(kind: Kind, case: Case) -> str | None:
     """Run a case; return why it failed, or None."""
     place = Path(tempfile.mkdtemp(prefix="hard-"))
+    before = signal.signal(signal.SIGALRM, _hangs)
+    signal.alarm(_LONGEST)
     try:
         kind.run(case, place)
     except KeyboardInterrupt:
@@ -67,8 +69,14 @@ def failure(kind: Kind, case: Case) -> str | None:
     except BaseException:  # whatever it is, it is what we look for
         return traceback.format_exc()
     finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
         shutil.rmtree(place, ignore_errors=True)
     return None
+
+
+def _hangs(number: int, frame: object) -> None:
+    raise TimeoutError(f"not done within {_LONGEST} s")
 
 
 def shrunk(kind: Kind, case: Case) -> Case:

@@ -11,7 +11,6 @@ matter.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,9 +21,20 @@ from time import perf_counter
 import numpy as np
 
 import deepjoin
-from common import K, QuerySets, Row, emit, in_child, machine, memory, percentiles, query_sets, say
+from common import (
+    K,
+    QuerySets,
+    Row,
+    command_line,
+    emit,
+    indexed,
+    machine,
+    memory,
+    percentiles,
+    query_sets,
+    say,
+)
 from deepjoin import Column, Lake
-from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.lab.josie.method import JosieSearch, josie
 from deepjoin.model import Hit, Results
 from deepjoin.read.corpus import CorpusSource
@@ -40,22 +50,6 @@ def generated(like: Path, folder: Path, columns: int) -> Path:
         command = [sys.executable, script, folder, "--like", like, "--columns", columns]
         subprocess.run(list(map(str, command)), check=True, stdout=sys.stderr)
     return folder
-
-
-def indexed(corpus: Path, folder: Path) -> Path:
-    """Build the index of a corpus in a separate process, unless it exists."""
-    if not (folder / "manifest.json").exists():
-        say(f"indexing {corpus}")
-        in_child("josie.build", corpus, folder)
-    return folder
-
-
-def build(corpus: str, folder: str) -> None:
-    """Build an index without vectors, and print how large it is."""
-    lake = deepjoin.index(
-        corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"}
-    )
-    print(json.dumps({"columns": lake.report.columns}))
 
 
 def own_columns(lake: Lake, count: int) -> list[Column]:
@@ -148,9 +142,7 @@ def measured(lake: Lake, sets: QuerySets, best: int, passes: int) -> Row:
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("lake", type=Path, metavar="LAKE", help="an index, or a corpus folder")
     add("--queries", type=int, default=100, metavar="N", help="of each set (default 100)")

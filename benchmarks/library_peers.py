@@ -9,7 +9,7 @@ measured on lakes of up to 1,000 columns only. A library that is not installed i
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,8 +35,8 @@ Search = Callable[[Column], list[str]]
 Peer = Callable[[list[Column], Path], Search]
 
 _BEST, _WARM, _PAIRWISE = 20, 3, 1000
-#: The least containment that SetSimilaritySearch is built for.
-_LEAST = 0.01
+#: The containments that SetSimilaritySearch and LSH Ensemble are built for.
+_LEAST, _THRESHOLD = 0.01, 0.2
 
 
 def exact_equi(columns: list[Column], folder: Path) -> Search:
@@ -49,6 +49,28 @@ def ensemble(columns: list[Column], folder: Path) -> Search:
     """Build an index of ours and datasketch's LSH Ensemble on it, ranked by estimates."""
     searcher = lsh_ensemble(_lake(columns, folder).context(), "equi", None)
     return lambda query: _ids(searcher.search(query, SearchOptions(K, exclude=query.table)))
+
+
+def own_ensemble(columns: list[Column], folder: Path) -> Search:
+    """Build datasketch's own LSH Ensemble for one threshold; candidates are scored exactly."""
+    from datasketch import MinHash, MinHashLSHEnsemble
+
+    values = [frozenset(_values(column)) for column in columns]
+
+    def sketched(some: Sequence[frozenset[str]]) -> list[Any]:
+        found: list[Any] = MinHash.bulk([[v.encode() for v in sorted(one)] for one in some])
+        return found
+
+    index = MinHashLSHEnsemble(_THRESHOLD)
+    index.index([(n, one, len(values[n])) for n, one in enumerate(sketched(values))])
+
+    def search(query: Column) -> list[str]:
+        mine = frozenset(_values(query))
+        found = index.query(*sketched([mine]), len(mine))
+        shares = [(len(mine & values[n]) / len(mine), columns[n]) for n in set(found)]
+        return _sorted(shares, query)
+
+    return search
 
 
 def set_similarity_search(columns: list[Column], folder: Path) -> Search:
@@ -91,7 +113,8 @@ def valentine(columns: list[Column], folder: Path) -> Search:
 
 PEERS: dict[str, Peer] = {
     "deepjoin": exact_equi,
-    "datasketch": ensemble,
+    "lsh-ensemble": ensemble,
+    f"datasketch, threshold {_THRESHOLD}": own_ensemble,
     "SetSimilaritySearch": set_similarity_search,
     "valentine": valentine,
 }
@@ -176,7 +199,11 @@ def main() -> None:
     given = parser.parse_args()
     corpus = CorpusSource(given.corpus)
     queries = corpus.queries()[: given.queries]
-    emit("library_peers", what="machine", **machine() | versions(*PEERS))
+    emit(
+        "library_peers",
+        what="machine",
+        **machine() | versions("datasketch", "SetSimilaritySearch", "valentine"),
+    )
     columns = sample(corpus, queries, given.columns)
     found = [emit("library_peers", what="peer", **row) for row in rows(columns, queries)]
     keys = ("peer", "precision_ties", "p50_ms", "p99_ms", "build_s", "columns", "queries_ties")

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from common import K, Row, emit, machine, memory, percentiles, say
+from common import K, Row, command_line, emit, machine, memory, percentiles, say
 
 
 def answer(index: Path, corpus: Path, join: str) -> None:
@@ -84,9 +84,7 @@ class Answerer:
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("index", type=Path, metavar="INDEX")
     add("corpus", type=Path, metavar="CORPUS")

@@ -7,7 +7,6 @@ it is run again with its lenient settings, which is counted as an error.
 
 from __future__ import annotations
 
-import argparse
 import re
 import tempfile
 import warnings
@@ -21,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 import deepjoin
-from common import Row, emit, machine, say, show
+from common import Row, command_line, emit, machine, say, show
 from deepjoin.errors import UnreadableTable
 from deepjoin.read.files import FileSource
 from deepjoin.read.formats import format_of
@@ -138,9 +137,7 @@ def _reasons(errors: dict[str, str]) -> dict[str, str]:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="default 3")
     given = parser.parse_args()

@@ -20,14 +20,16 @@ from time import perf_counter
 import numpy as np
 
 import deepjoin
-from column_vectors import SETTINGS, tenth_nearest
+from column_vectors import tenth_nearest
 from common import (
     RUNS,
     K,
     Row,
+    command_line,
     emit,
     folder_bytes,
     in_child,
+    indexed,
     machine,
     memory,
     most_anonymous,
@@ -60,17 +62,6 @@ def made_up(real: Half, count: int, seed: int) -> Iterator[Half]:
         yield rows
 
 
-def build(corpus: str, folder: str) -> None:
-    """Index a corpus without vectors, and print time and memory."""
-    started = perf_counter()
-    with most_anonymous() as held:
-        lake = deepjoin.index(
-            corpus, folder, settings=SETTINGS, encoder="none", vectors={"cells": "none"}
-        )
-    row = {"columns": lake.report.columns, "cells": lake.report.cells, "values": lake.report.values}
-    print(json.dumps(row | {"seconds": perf_counter() - started} | held | memory()))
-
-
 def dress(folder: str, vectors_of: str) -> None:
     """Write vectors for the columns of a lake, all but one of each segment synthetic."""
     encoder = load_encoder("default", profile=deepjoin.open(folder).settings.profile)
@@ -88,15 +79,6 @@ def dress(folder: str, vectors_of: str) -> None:
     print(json.dumps(row | held | memory()))
 
 
-def opening(folder: str) -> None:
-    """Open an index, and print how long that took, imports not counted."""
-    from deepjoin.lake import open_lake
-
-    started = perf_counter()
-    open_lake(folder)
-    print(json.dumps({"open_ms": 1e3 * (perf_counter() - started)} | memory()))
-
-
 def serve(corpus: str, folder: str, count: str) -> None:
     """Search one lake with every method, and print the memory of the process."""
     lake, queries = deepjoin.open(folder), CorpusSource(Path(corpus)).queries()[: int(count)]
@@ -109,16 +91,14 @@ def serve(corpus: str, folder: str, count: str) -> None:
 def made(corpus: Path, vectors_of: Path) -> Row:
     """Build what is missing, step by step, and report each step."""
     folder = index_of(corpus)
-    if not (folder / "manifest.json").exists():
-        say(f"indexing {corpus}")
-        emit("scale", what="index", corpus=corpus.name, **in_child("scale.build", corpus, folder))
+    indexed(corpus, folder)
     segments = deepjoin.open(folder).index.segments
     if any(ColumnVectors.open(one.folder, "columns") is None for one in segments):
         say(f"vectors of {sum(one.values.columns for one in segments):,} columns")
         emit(
             "scale", what="dress", corpus=corpus.name, **in_child("scale.dress", folder, vectors_of)
         )
-    opened = [in_child("scale.opening", folder) for _ in range(RUNS)]
+    opened = [in_child("common.opening", folder) for _ in range(RUNS)]
     columns = sum(segment.values.columns for segment in segments)
     row = {"columns": columns, "open_ms": median(one["open_ms"] for one in opened)}
     size = folder_bytes(folder)
@@ -163,9 +143,7 @@ def recall(lake: Lake, queries: list[Column]) -> Row:
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("corpora", type=Path, nargs="+", metavar="CORPUS")
     parser.add_argument("--vectors-of", type=Path, required=True, metavar="INDEX")
     parser.add_argument("--queries", type=int, default=100, metavar="N")

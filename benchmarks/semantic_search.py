@@ -1,46 +1,48 @@
-"""Semantic search: time, memory and correctness of exact search, recall of the lists of values.
+"""Semantic search: time and memory of exact search, recall of the lists of values.
 
 CORPUS is a folder with columns.parquet and queries.parquet. Index and vectors, made with the
 default cell encoder, are kept in the work folder. The query's own table is left out.
-With --column-vectors N, the kinds of vector index are compared on N synthetic vectors instead.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
 
 import numpy as np
 
 import deepjoin
-from common import Row, emit, folder_bytes, in_child, machine, memory, percentiles, say
+from common import (
+    Row,
+    command_line,
+    emit,
+    folder_bytes,
+    in_child,
+    indexed,
+    machine,
+    memory,
+    percentiles,
+    say,
+)
 from deepjoin.arrays import Float, Int, Marks
 from deepjoin.embed.cells import CellEncoder, load_cell_encoder
 from deepjoin.embed.list_build import write_value_lists
 from deepjoin.embed.scan import CandidatePairs
 from deepjoin.embed.value_vectors import FILES, ORDER_FILES, ValueLists, ValueVectors, write_vectors
-from deepjoin.embed.vector_build import KINDS, index_rows, new_rows
-from deepjoin.embed.vector_index import VectorIndex
 from deepjoin.lab.evaluation.cache import SETTINGS
 from deepjoin.matching.engine import (
-    ExactRanking,
     ExactRequest,
     Measure,
     SemanticEngine,
     SemanticQuery,
     SemanticSegment,
 )
-from deepjoin.matching.joinability import ONE, similarities
 from deepjoin.normalise.distinct import distinct_cells
 from deepjoin.read.corpus import CorpusSource
 from deepjoin.store.segment import Segment
-from equi_search import built
 
 Asked = Sequence[tuple[SemanticQuery, Marks | None]]
 _BLOCK = 50_000
@@ -94,25 +96,18 @@ def read_queries(
     return read
 
 
-def search(corpus: str, workdir: str, *numbers: str) -> None:
+def search(corpus: str, workdir: str, limit: str) -> None:
     """Time the searches in a separate process and print one JSON object."""
-    limit, checks = map(int, numbers)
     encoder, name = load_cell_encoder(), Path(corpus).name
     folder = Path(workdir) / f"{name}.{encoder.digest}.vectors"
     segment, part = opened(Path(workdir) / f"{name}.index", folder, encoder)
     engine = SemanticEngine([part])
-    asked = read_queries(Path(corpus), segment, encoder, limit)
-    best = compared(part, [query for query, _ in asked[:checks]], 550_000) if checks else []
+    asked = read_queries(Path(corpus), segment, encoder, int(limit))
     rows: list[Row] = []
     for join, floor in _MEASURES:
         wanted = ExactRequest(Measure(join, floor), 10)
         about = {"what": "search", "join": join, "floor": floor, "queries": len(asked)}
         rows.append(about | _timed(engine, asked, wanted))
-        right = [
-            is_right(engine.search(query, wanted, [marks]), mine, marks, part, wanted)
-            for (query, marks), mine in zip(asked, best, strict=False)
-        ]
-        rows.append(about | {"what": "check", "checked": len(right), "right": sum(right)})
     rows.append({"what": "near"} | probed(ValueLists(folder, part.vectors), engine, asked))
     rows.append({"what": "memory"} | memory())
     print(json.dumps({"rows": rows}))
@@ -157,98 +152,18 @@ def _timed(engine: SemanticEngine, asked: Asked, wanted: ExactRequest) -> Row:
     }
 
 
-def compared(part: SemanticSegment, queries: Sequence[SemanticQuery], least: int) -> list[Any]:
-    """Compare every cell with every value in double precision: the best in each column."""
-    best = [np.zeros((len(query.values), part.index.columns), np.int32) for query in queries]
-    for start in range(0, len(part.vectors), _BLOCK):
-        numbers = np.arange(start, min(start + _BLOCK, len(part.vectors)))
-        vectors = part.exact(numbers)
-        doubled = vectors.astype(np.float64).T
-        for query, mine in zip(queries, best, strict=True):
-            cells, rows = np.nonzero(query.vectors.astype(np.float64) @ doubled * ONE >= least - 1)
-            exact = similarities(query.vectors[cells], vectors[rows]).tolist()
-            for cell, number, value in zip(cells, numbers[rows], exact, strict=True):
-                columns = part.index.postings(int(number))
-                mine[cell, columns] = np.maximum(mine[cell, columns], value)
-    for query, mine in zip(queries, best, strict=True):
-        equal = part.index.look_up(query.values)
-        for cell in np.flatnonzero(equal >= 0).tolist():
-            mine[cell, part.index.postings(int(equal[cell]))] = ONE
-    return best
-
-
-def is_right(
-    found: ExactRanking, best: Any, marks: Marks | None, part: SemanticSegment, wanted: ExactRequest
-) -> bool:
-    """Return whether a search found the best columns, in their order, with their scores."""
-    totals = wanted.measure.counted(best).sum(axis=0)
-    totals = totals if marks is None else np.where(marks, 0, totals)
-    order = np.lexsort((part.order, -totals))[: wanted.k]
-    order = order[totals[order] > 0]
-    scores = totals[order] / (ONE * len(best))
-    return found.columns.tolist() == order.tolist() and bool(
-        np.allclose(found.scores, scores, rtol=0, atol=1e-9)
-    )
-
-
-def compare_kinds(count: int, dimension: int = 384, clusters: int = 2000) -> None:
-    """Measure every kind of vector index against the flat one."""
-    centres = np.random.default_rng(0).standard_normal((clusters, dimension))
-
-    def made(number: int, seed: int) -> Float:
-        random = np.random.default_rng(seed)
-        noise = 0.8 * random.standard_normal((number, dimension))
-        return np.asarray(centres[random.integers(0, clusters, number)] + noise, np.float32)
-
-    rows, queries = made(count, 1), made(200, 2)
-    truth: list[set[int]] = []
-    for kind in KINDS:
-        with tempfile.TemporaryDirectory() as folder:
-            started = perf_counter()
-            new_rows(Path(folder), *rows.shape)[:] = rows
-            index_rows(Path(folder), kind)
-            took = perf_counter() - started
-            index = VectorIndex(Path(folder))
-            index.search(queries[0], 10)
-            found, seconds = [], []
-            for query in queries:
-                started = perf_counter()
-                found.append(set(index.search(query, 10).ids.tolist()))
-                seconds.append(perf_counter() - started)
-            truth = truth or found
-            recall = np.mean([len(a & b) / 10 for a, b in zip(found, truth, strict=True)])
-            about = {"kind": kind, "build_s": took, "recall": recall} | percentiles(seconds)
-            emit("vector_index", **about, bytes_each=folder_bytes(Path(folder)) / count)
-
-
-def options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("corpus", type=Path, nargs="?", metavar="CORPUS")
-    add("--workdir", type=Path, default=Path(), metavar="DIR", help="for indexes (default: here)")
-    add("--queries", type=int, default=0, metavar="N", help="only the first N queries")
-    add("--check", type=int, default=10, metavar="N", help="queries compared with everything (10)")
-    add("--column-vectors", type=int, metavar="N", help="compare the kinds of vector index")
-    given = parser.parse_args()
-    if given.column_vectors is None and given.corpus is None:
-        parser.error("CORPUS, or --column-vectors N")
-    return given
-
-
 def main() -> None:
     """Run the benchmark."""
-    given = options()
+    parser = command_line(__doc__)
+    add = parser.add_argument
+    add("corpus", type=Path, metavar="CORPUS")
+    add("--workdir", type=Path, default=Path(), metavar="DIR", help="for indexes (default: here)")
+    add("--queries", type=int, default=0, metavar="N", help="only the first N queries")
+    given = parser.parse_args()
     emit("semantic_search", machine=machine())
-    if given.column_vectors is not None:
-        compare_kinds(given.column_vectors)
-        return
-    built(given.corpus, given.workdir / f"{given.corpus.name}.index")
+    indexed(given.corpus, given.workdir / f"{given.corpus.name}.index")
     say(f"searching {given.corpus}")
-    numbers = (given.queries, given.check)
-    done = in_child("semantic_search.search", given.corpus, given.workdir, *numbers)
+    done = in_child("semantic_search.search", given.corpus, given.workdir, given.queries)
     for row in done["rows"]:
         emit("semantic_search", corpus=given.corpus.name, **row)
 

@@ -25,7 +25,7 @@ from time import perf_counter
 import numpy as np
 
 import deepjoin
-from common import K, Row, emit, folder_bytes, machine, percentiles, say
+from common import K, Row, command_line, emit, folder_bytes, machine, percentiles, say
 from deepjoin import Column, Lake
 from deepjoin.arrays import Double
 from deepjoin.engines.postgres.publishing import withdraw
@@ -177,9 +177,7 @@ def queries_of(given: argparse.Namespace) -> list[Column]:
 
 def options() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     add = parser.add_argument
     add("index", type=Path, metavar="INDEX")
     add("corpus", type=Path, metavar="CORPUS")
