@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from deepjoin.cli.arguments import format_argument, index_argument, whole
+from deepjoin.cli.arguments import FORMAT, INDEX, Argument, whole
 from deepjoin.cli.output import human_size, progress_bar, say
 from deepjoin.show.text import printable
 
@@ -21,18 +21,12 @@ examples:
 _NAMED = 5
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument(
-        "--tables",
-        metavar="N",
-        type=whole(0),
-        default=100,
-        help="number of tables to read again and compare (default 100)",
-    )
-    parser.add_argument("--all", action="store_true", help="read and compare every table")
-    format_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument("--tables N", "number of tables to read again and compare", whole(0), 100),
+    Argument("--all", "read and compare every table"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> int:

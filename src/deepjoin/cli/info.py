@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import format_argument, index_argument
+from deepjoin.cli.arguments import FORMAT, INDEX, Argument
 from deepjoin.cli.output import described_vectors, human_size, left_out_lines
 from deepjoin.show.text import Screen, printable, render_entry
 
@@ -21,11 +21,11 @@ EPILOG = ""
 _NAMED = 10
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    index_argument(parser)
-    parser.add_argument("table", metavar="TABLE", nargs="?", help="one table, column by column")
-    format_argument(parser)
+ARGUMENTS = (
+    INDEX,
+    Argument("table [TABLE]", "one table, column by column"),
+    FORMAT,
+)
 
 
 def run(options: argparse.Namespace) -> None:

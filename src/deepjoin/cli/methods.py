@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import replace
 
-from deepjoin.cli.arguments import format_argument
+from deepjoin.cli.arguments import FORMAT
 from deepjoin.show.text import Screen, aligned
 
 SUMMARY = "list the search methods"
@@ -18,9 +18,7 @@ _WIDTH = 100
 _HEAD = ("method", "joins", "needs", "description")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    format_argument(parser)
+ARGUMENTS = (FORMAT,)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepjoin.cli.arguments import share
+from deepjoin.cli.arguments import SOURCE, Argument, share
 from deepjoin.cli.output import say
 from deepjoin.show.text import Screen, aligned, printable
 
@@ -35,26 +35,16 @@ _TEXTS = ("sql", "dbt", "dbml", "mermaid", "svg")
 _LINES = 1000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options."""
-    parser.add_argument("index", metavar="INDEX|SOURCE", help="index, folder, database file or URL")
-    parser.add_argument(
-        "--least",
-        metavar="P",
-        type=share,
-        default=0.5,
-        help="least probability of what is listed (default 0.5)",
-    )
-    parser.add_argument(
-        "--across", action="store_true", help="relations between different sources as well"
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="read what changed, list rows that refer to nothing, and exit 1 if there are any",
-    )
-    parser.add_argument("--format", choices=("table", "json", *_TEXTS), default="table")
-    parser.add_argument("-o", "--out", metavar="FILE", help="write to a file, not to stdout")
+ARGUMENTS = (
+    SOURCE,
+    Argument("--least P", "least probability of what is listed", share, 0.5),
+    Argument("--across", "relations between different sources as well"),
+    Argument(
+        "--check", "read what changed, list rows that refer to nothing, and exit 1 if there are any"
+    ),
+    Argument("--format", "output format", ("table", "json", *_TEXTS), "table"),
+    Argument("-o --out FILE", "write to a file, not to stdout"),
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ from deepjoin.serve.http.answers import (
 )
 from deepjoin.serve.http.joins import without_paths
 from deepjoin.serve.http.requests import LakeTable, Name, RequestPart, UploadTable
-from deepjoin.settings import EnrichSettings
+from deepjoin.settings import EnrichSettings, fields_of
 
 if TYPE_CHECKING:
     from deepjoin.enriching.enrich import Enrichment
@@ -133,14 +133,9 @@ def _enriched(
         own = OwnTable(
             read_typed(lake.index.origin(request.left.table).table()), request.left.table
         )
-    settings = EnrichSettings(
-        tables=_TABLES,
-        sample=_SAMPLE,
-        seconds=max(0.0, until - monotonic()),
-        keys=tuple(request.keys),
-        as_of=request.as_of,
-        ranges=request.ranges,
-    )
+    bounds = {"tables": _TABLES, "sample": _SAMPLE, "seconds": max(0.0, until - monotonic())}
+    given = fields_of(EnrichSettings, request) | {"keys": tuple(request.keys)}
+    settings = EnrichSettings(**given | bounds)
     with nullcontext() if upload is None else upload.called():
         found = lake.enrich(
             own, request.target, depth=request.depth, settings=settings, progress=progress
@@ -164,17 +159,11 @@ def _answered(
     found: Enrichment, offers: Sequence[Offer], named: Callable[[str], str]
 ) -> EnrichAnswer:
     low, high = found.interval or (None, None)
-    return EnrichAnswer(
-        metric=found.metric,
-        score_before=found.score_before,
-        score_after=found.score_after,
-        gain_low=low,
-        gain_high=high,
-        steps=[replace(step, sql=named(step.sql)) for step in found.steps],
-        rejected=[replace(one, reason=named(one.reason)) for one in found.rejected],
-        offers=offers[:_OFFERS],
-        total_offers=len(offers),
-        sql=named(found.sql),
-        stopped=found.stopped,
-        seconds=found.seconds,
-    )
+    changed = {
+        **{"gain_low": low, "gain_high": high},
+        "steps": [replace(step, sql=named(step.sql)) for step in found.steps],
+        "rejected": [replace(one, reason=named(one.reason)) for one in found.rejected],
+        **{"offers": offers[:_OFFERS], "total_offers": len(offers)},
+        "sql": named(found.sql),
+    }
+    return EnrichAnswer(**fields_of(EnrichAnswer, found) | changed)

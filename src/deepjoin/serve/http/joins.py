@@ -39,7 +39,7 @@ from deepjoin.serve.http.requests import JoinRequest, PreviewRequest, UploadTabl
 from deepjoin.serve.http.settings import ServerSettings
 from deepjoin.serve.http.uploads import Upload, Uploads
 from deepjoin.serve.saving import JoinLimits, check_rows, joined_name, save_join
-from deepjoin.settings import JoinSettings
+from deepjoin.settings import JoinSettings, fields_of
 from deepjoin.store.manifest import DEFAULT
 
 if TYPE_CHECKING:
@@ -275,6 +275,7 @@ class Joins:
         tables = [hit.table, *([] if upload else [left.table.name])]
         found = {name: lake.index.origin(name).path() for name in tables}
         files = {path: name for name, path in found.items() if path is not None}
+        decisions = [(one.query, one.target, one.accepted) for one in request.decisions]
         with (
             _without_paths(files),
             nullcontext() if upload is None else upload.called(),
@@ -286,14 +287,8 @@ class Joins:
                 many=request.many,
                 join=request.join,
                 settings=JoinSettings(
-                    tau=request.tau,
-                    matching=request.matching,
-                    precision=request.precision,
-                    decisions=[(one.query, one.target, one.accepted) for one in request.decisions]
-                    or None,
-                    columns=request.columns,
-                    aggregate=request.aggregate,
-                    memory_limit=self._settings.join_memory,
+                    **fields_of(JoinSettings, request)
+                    | {"decisions": decisions or None, "memory_limit": self._settings.join_memory}
                 ),
             ) as plan,
         ):
