@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
@@ -45,6 +46,11 @@ class Opened:
                 f"No table '{name}' among {self.lake.report.tables:,}. Find it by part of its "
                 f"name: {self.finder}"
             )
+
+    def files(self, tables: Iterable[str]) -> dict[Path, str]:
+        """Map the local files of tables to the names that clients know them by."""
+        found = {name: self.lake.index.origin(name).path() for name in tables}
+        return {path: name for name, path in found.items() if path is not None}
 
     @cached_property
     def info(self) -> dict[str, Any]:

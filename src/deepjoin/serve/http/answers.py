@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Annotated, Any, Literal
@@ -187,7 +187,7 @@ class Lines:
         line = encoded(content) + b"\n"
         self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
 
-    async def response(self, work: Coroutine[Any, Any, None]) -> Response:
+    async def response(self, work: Awaitable[None]) -> Response:
         """Run the work; if it fails before the first line, that is an ordinary error."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._queue.put_nowait(None))

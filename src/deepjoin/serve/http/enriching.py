@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -29,7 +29,6 @@ from deepjoin.serve.http.requests import LakeTable, Name, RequestPart, UploadTab
 from deepjoin.settings import EnrichSettings, fields_of
 
 if TYPE_CHECKING:
-    from deepjoin.enriching.enrich import Enrichment
     from deepjoin.progress import Progress
     from deepjoin.serve.http.service import Service
 
@@ -141,23 +140,8 @@ def _enriched(
             own, request.target, depth=request.depth, settings=settings, progress=progress
         )
         offers = found.about(request.about) if request.about else found.offers
-    return _answered(found, offers, _named(opened, found))
-
-
-def _named(opened: Opened, found: Enrichment) -> Callable[[str], str]:
-    """Return what replaces paths of this machine in a text by names of tables."""
-    files: dict[Path, str] = {}
-    tables = {one.table for one in found.steps} | {one.table for one in found.rejected}
-    for table in tables:
-        path = opened.lake.index.origin(table).path()
-        if path is not None:
-            files[path] = table
-    return lambda text: without_paths(text, files)
-
-
-def _answered(
-    found: Enrichment, offers: Sequence[Offer], named: Callable[[str], str]
-) -> EnrichAnswer:
+    files = opened.files({one.table for one in found.steps} | {one.table for one in found.rejected})
+    named = partial(without_paths, files=files)
     low, high = found.interval or (None, None)
     changed = {
         **{"gain_low": low, "gain_high": high},
