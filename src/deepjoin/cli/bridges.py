@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from deepjoin.cli.arguments import FORMAT_OR_CSV, INDEX, Argument, share
-from deepjoin.cli.output import print_records
+from deepjoin.cli.output import print_json, print_records
 from deepjoin.show.text import Screen, render_bridges
 
 SUMMARY = "find tables in which two keys meet that have nothing in common"
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
         least=options.least,
     )
     if options.format == "json":
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
     elif options.format == "csv":
         records = [one._asdict() for bridge in found[:1] for one in bridge.matches]
         print_records(records, ["query", "target", "similarity", "how"], "csv")

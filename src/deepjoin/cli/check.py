@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from deepjoin.cli.arguments import FORMAT, INDEX, Argument, whole
-from deepjoin.cli.output import human_size, progress_bar, say
+from deepjoin.cli.output import human_size, print_json, progress_bar, say
 from deepjoin.show.text import printable
 
 SUMMARY = "look for damage in an index, and compare it with its tables"
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     with progress_bar() as progress:
         found = check_index(folder, None if options.all else options.tables, progress, place)
     if options.format == "json":
-        print(json.dumps({"index": str(place), "ok": found.ok} | asdict(found), ensure_ascii=False))
+        print_json({"index": str(place), "ok": found.ok} | asdict(found))
     else:
         for problem in found.problems:
             print(printable(problem))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 import threading
@@ -13,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deepjoin.cli.arguments import FORMAT, INDEX, Argument, share, whole
-from deepjoin.cli.output import progress_bar, say
+from deepjoin.cli.output import print_json, progress_bar, say
 from deepjoin.errors import DeepJoinError
 
 SUMMARY = "add columns of the lake that help to predict a column of yours"
@@ -109,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
         write_table(found.table, Path(options.out))
         say(f"{found.table.num_rows:,} rows in {options.out}")
     if options.format == "json":
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
     elif options.sql:
         print(found.sql)
     else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import FORMAT, SOURCE, Argument, join_end
-from deepjoin.cli.output import say
+from deepjoin.cli.output import print_json, say
 from deepjoin.show.text import Screen, aligned, printable
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         return
     if options.format == "json":
         found = {"index": str(lake.location)} | lake.feedback.to_dict()
-        print(json.dumps(found, ensure_ascii=False))
+        print_json(found)
         return
     if not lake.feedback:
         print("Nobody has accepted or rejected a join of this lake.")

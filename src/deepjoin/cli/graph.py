@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from deepjoin.cli.arguments import FORMAT, INDEX, Argument, share, whole
-from deepjoin.cli.output import progress_bar, say
+from deepjoin.cli.output import print_json, progress_bar, say
 
 SUMMARY = "find all joinable pairs of columns of a lake, exactly"
 EPILOG = """\
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
         say(f"{len(graph):,} edges in {options.out}")
     found, work = graph.counted, graph.work
     if options.format == "json":
-        print(json.dumps({"index": str(lake.location)} | graph.to_dict(), ensure_ascii=False))
+        print_json({"index": str(lake.location)} | graph.to_dict())
     else:
         likely = f" and probability >= {graph.least:g}" if graph.least else ""
         print(

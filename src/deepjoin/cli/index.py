@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepjoin.cli.arguments import COLUMN_VECTORS, FORMAT, MEMORY, Argument, vectors, whole
-from deepjoin.cli.output import human_size
+from deepjoin.cli.output import human_size, print_json
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import duration, printable
 
@@ -118,7 +117,7 @@ def run(options: argparse.Namespace) -> None:
     build = BuildSettings(**fields_of(BuildSettings, options) | {"titles": titles})
     lake = index_with_progress(source, options.out, build, settings, _given(options, _VECTORS))
     if options.format == "json":
-        print(json.dumps(lake.info(), ensure_ascii=False))
+        print_json(lake.info())
     else:
         print(lake.location)
 
@@ -165,7 +164,7 @@ def _print_forecast(source: object, settings: dict[str, Any], options: argparse.
     else:
         expected = forecast_encoding(OpenIndex(stored), vectors)
     if options.format == "json":
-        print(json.dumps(vars(expected) | {"skipped": [vars(s) for s in expected.skipped]}))
+        print_json(vars(expected) | {"skipped": [vars(s) for s in expected.skipped]})
         return
     basis = f"{expected.tried:,} tables" if expected.tried else "usual rates"
     if stored is None:

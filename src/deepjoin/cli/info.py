@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import FORMAT, INDEX, Argument
-from deepjoin.cli.output import described_vectors, human_size, left_out_lines
+from deepjoin.cli.output import described_vectors, human_size, left_out_lines, print_json
 from deepjoin.show.text import Screen, printable, render_entry
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     if options.table:
         _print_table(lake, options.table, options.format)
     elif options.format == "json":
-        print(json.dumps(lake.info(), ensure_ascii=False))
+        print_json(lake.info())
     else:
         info = lake.info()
         lines = [
@@ -65,6 +64,6 @@ def _print_table(lake: Lake, name: str, form: str) -> None:
     entry = lake.table(lake.index.full_name(name))
     if form == "json":
         columns = [vars(column) for column in entry.columns]
-        print(json.dumps(vars(entry) | {"columns": columns}, ensure_ascii=False))
+        print_json(vars(entry) | {"columns": columns})
         return
     print(render_entry(entry, Screen.of(sys.stdout)))

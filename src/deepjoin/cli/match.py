@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from deepjoin.cli.arguments import FORMAT_OR_CSV, JUDGING, TABLE_OUT, Argument
-from deepjoin.cli.output import print_records, say, say_doubtful
+from deepjoin.cli.output import print_json, print_records, say, say_doubtful
 from deepjoin.errors import DeepJoinError
 from deepjoin.files import written_aside
 from deepjoin.show.text import Screen, count, one_line, render_matches
@@ -89,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
             pairs.query("pairs", f"COPY pairs TO {literal(str(aside))} ({how})")
         say(f"{count(len(found), 'pair')} in {options.out}")
     elif options.format == "json":
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
     elif options.format == "csv":
         records = [one._asdict() for one in found]
         print_records(records, ["query", "target", "similarity", "how"], "csv")

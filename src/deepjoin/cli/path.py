@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepjoin.cli.arguments import FORMAT_OR_CSV, ROWS, SOURCE, TABLE_OUT, Argument, share, whole
-from deepjoin.cli.output import print_records, say
+from deepjoin.cli.output import print_json, print_records, say
 from deepjoin.errors import DeepJoinError
 from deepjoin.show.text import printable
 
@@ -90,7 +89,7 @@ def _run(chain: JoinChain, options: argparse.Namespace) -> None:
 
 def _list(found: JoinPaths, options: argparse.Namespace) -> None:
     if options.format == "json":
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
         return
     if not found.paths:
         sure = "" if found.complete else " The search was cut short, so there may be one."

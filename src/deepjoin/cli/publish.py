@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
 from deepjoin.cli.arguments import FORMAT, INDEX, Argument, size, whole
-from deepjoin.cli.output import human_size, progress_bar, say
+from deepjoin.cli.output import human_size, print_json, progress_bar, say
 
 SUMMARY = "copy the column vectors of an index into PostgreSQL with pgvector"
 EPILOG = """\
@@ -77,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
             progress=progress,
         )
     if options.format == "json":
-        print(json.dumps({"stores": places.split(), **asdict(done)}, ensure_ascii=False))
+        print_json({"stores": places.split(), **asdict(done)})
     say(
         f"Published {lake.location} as '{done.lake}' to {places}: {done.parts:,} tables, "
         f"{done.sent:,} of them new with {done.vectors:,} vectors, {done.removed:,} dropped; "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -101,7 +100,7 @@ def is_incomplete(options: argparse.Namespace) -> bool:
 def run(options: argparse.Namespace) -> None:
     """Search with one column, or with every column of a table and the best key first."""
     from deepjoin.cli.opening import open_or_index, vector_store
-    from deepjoin.cli.output import progress_bar, say
+    from deepjoin.cli.output import print_json, progress_bar, say
     from deepjoin.search.methods import method_named
     from deepjoin.settings import SearchSettings, fields_of
 
@@ -133,7 +132,7 @@ def run(options: argparse.Namespace) -> None:
         say(f"Not complete after {options.time_limit:g} seconds: {results.partial.text}.")
     every = [replace(results, others=()), *results.others]
     if options.format == "json":
-        print(json.dumps(results.to_dict(), ensure_ascii=False))
+        print_json(results.to_dict())
     elif options.format == "csv":
         writer = csv.DictWriter(sys.stdout, ["query_column", *FLAT], lineterminator="\n")
         writer.writeheader()
